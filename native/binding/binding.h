@@ -1,0 +1,15 @@
+// What the parts of the binding share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "sds/status.h"
+
+void bind_status(nanobind::module_ &module);
+void bind_geometry(nanobind::module_ &module);
+void bind_formats(nanobind::module_ &module);
+void bind_engine(nanobind::module_ &module);
+
+// Throw the Python exception that SDS_STATUS_MAP names for a status other than SDS_OK; the message
+// is what + ": " + the status text (for SDS_EIO an OSError with errno).
+void check(sds_status status, const char *what);

@@ -1,0 +1,3 @@
+#include "binding.h"
+
+void bind_engine(nanobind::module_ &) {}

@@ -1,0 +1,3 @@
+#include "binding.h"
+
+void bind_geometry(nanobind::module_ &) {}

@@ -1,0 +1,10 @@
+// sds._native: argument checks and array views over the native core, nothing else.
+#include "binding.h"
+
+NB_MODULE(_native, module)
+{
+    bind_status(module);
+    bind_geometry(module);
+    bind_formats(module);
+    bind_engine(module);
+}

@@ -1,0 +1,144 @@
+/* The spool file: how one process read its datasets. Written by the connector, read by ingest.
+ *
+ * Append-only blocks, each with length and CRC-32C, so that a torn tail is recognised and skipped.
+ * Consecutive reads of the same shape whose start advances by a constant are one record; nested
+ * loops of them are one record too: a trace grows with patterns, not with reads.
+ * (The byte layout is described at the top of this header by its implementer.)
+ */
+#ifndef SDS_TRACE_FORMAT_H
+#define SDS_TRACE_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sds/geometry.h"
+#include "sds/identity.h"
+#include "sds/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SDS_TRACE_VERSION 1
+#define SDS_TRACE_LATENCY_BUCKETS 40 /* bucket b counts reads of [2^b, 2^(b+1)) ns */
+#define SDS_TRACE_MAX_LOOPS 4        /* nested repetitions folded into one record */
+
+/* Once per file. */
+typedef struct sds_trace_process {
+    int64_t pid;
+    int32_t rank;             /* MPI rank from the launcher's environment; -1: none */
+    int32_t n_ranks;          /* 1 where there is no launcher */
+    int64_t start_ns;         /* CLOCK_REALTIME */
+    const char *host;
+    const char *executable;
+    const char *job_id;       /* "" outside a batch job */
+    const char *user;
+} sds_trace_process;
+
+typedef enum sds_storage_kind {
+    SDS_STORAGE_COMPACT = 0,
+    SDS_STORAGE_CONTIGUOUS = 1,
+    SDS_STORAGE_CHUNKED = 2,
+    SDS_STORAGE_VIRTUAL = 3,
+    SDS_STORAGE_EXTERNAL = 4,
+    SDS_STORAGE_UNKNOWN = 15
+} sds_storage_kind;
+
+/* Once per dataset and process. */
+typedef struct sds_trace_dataset {
+    const char *file;             /* canonical path */
+    const char *path;             /* HDF5 path; "" where it is not known */
+    sds_identity identity;        /* of the file at its open */
+    int32_t rank;
+    int64_t extent[SDS_MAX_RANK];
+    int64_t chunk[SDS_MAX_RANK];  /* zeros unless chunked */
+    int64_t element_bytes;
+    int32_t type_class;           /* H5T_class_t */
+    int32_t storage;              /* sds_storage_kind */
+    int32_t n_filters;
+    int64_t data_offset_bytes;    /* -1 unless contiguous */
+    char hdf5_version[16];        /* of the library that reads, e.g. "2.0.0" */
+} sds_trace_dataset;
+
+typedef enum sds_selection_kind {
+    SDS_SELECT_NONE = 0,
+    SDS_SELECT_ALL = 1,
+    SDS_SELECT_HYPERSLAB = 2, /* regular: exact */
+    SDS_SELECT_IRREGULAR = 3, /* start and count hold the bounding box */
+    SDS_SELECT_POINTS = 4     /* as irregular */
+} sds_selection_kind;
+
+/* One read, as the connector hands it over. */
+typedef struct sds_trace_read {
+    uint32_t dataset;          /* id from sds_trace_add_dataset */
+    int32_t kind;              /* sds_selection_kind */
+    sds_hyperslab slab;
+    int64_t n_elements;
+    int64_t start_ns;          /* CLOCK_REALTIME */
+    int64_t elapsed_ns;
+    int64_t served_by;         /* 0: the original; else the replica's id */
+    int32_t collective;        /* 1: a collective MPI transfer */
+} sds_trace_read;
+
+typedef struct sds_trace_options {
+    const char *spool_dir;
+    int64_t max_file_bytes;     /* cap per process; past it reads are counted, not recorded */
+    int64_t flush_interval_ns;  /* at most this much is lost at kill -9 */
+} sds_trace_options;
+
+/* Writer: safe to call from any thread; no call fails visibly, and none blocks on another
+ * process. A spool that cannot be written means no trace. */
+typedef struct sds_trace_writer sds_trace_writer;
+sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
+                                       const sds_trace_process *process);
+/* Return the dataset's id; the same description gives the same id. 0: could not be added. */
+uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset);
+void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read);
+void sds_trace_flush(sds_trace_writer *writer);
+/* Flush, close and free. */
+void sds_trace_writer_close(sds_trace_writer *writer);
+/* In the child after fork: drop what the parent had buffered; a new file begins at the next read. */
+void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid);
+
+/* A run-length record as stored: reads whose start is
+ * slab.start + sum over loops l of i_l * advance[l], i_l < repeat[l], last loop fastest. */
+typedef struct sds_trace_record {
+    sds_trace_read first;       /* dataset, kind, slab, n_elements (each), start of the first */
+    int32_t n_loops;
+    int64_t repeat[SDS_TRACE_MAX_LOOPS];
+    int64_t advance[SDS_TRACE_MAX_LOOPS][SDS_MAX_RANK];
+    int64_t n_reads;            /* product of repeat, 1 without loops */
+    int64_t last_start_ns;
+    int64_t elapsed_sum_ns;
+    int64_t elapsed_min_ns;
+    int64_t elapsed_max_ns;
+    uint32_t latency[SDS_TRACE_LATENCY_BUCKETS];
+    uint32_t thread;            /* ordinal of the thread in its process */
+} sds_trace_record;
+
+/* Reader. Walks what is whole; a torn or damaged tail ends the walk and is reported. */
+typedef struct sds_trace_reader sds_trace_reader;
+typedef enum sds_trace_item {
+    SDS_TRACE_END = 0,
+    SDS_TRACE_DATASET = 1,
+    SDS_TRACE_RECORD = 2
+} sds_trace_item;
+/* SDS_EFORMAT: not a spool file; SDS_EVERSION; SDS_EIO. start_offset: 0, or where an earlier
+ * reader stopped (sds_trace_reader_offset) so that a growing file is read piece by piece. */
+sds_status sds_trace_reader_open(const char *path, int64_t start_offset, sds_trace_reader **out);
+const sds_trace_process *sds_trace_reader_process(const sds_trace_reader *reader);
+/* The item's kind; dataset ids are given in *id. Pointers live until the next call. */
+sds_trace_item sds_trace_reader_next(sds_trace_reader *reader, uint32_t *id,
+                                     sds_trace_dataset *dataset, sds_trace_record *record);
+/* Bytes up to the end of the last whole block. */
+int64_t sds_trace_reader_offset(const sds_trace_reader *reader);
+/* Bytes behind that which are torn or damaged; 0 for a clean end. */
+int64_t sds_trace_reader_torn_bytes(const sds_trace_reader *reader);
+/* Reads that the cap left out. */
+int64_t sds_trace_reader_dropped_reads(const sds_trace_reader *reader);
+void sds_trace_reader_close(sds_trace_reader *reader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

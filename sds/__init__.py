@@ -1,0 +1,27 @@
+"""SDS: makes reading large HDF5 files fast without changing the programs that read them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sds.read import read as read
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "read"]
+
+# In the root of the repository this folder shadows an installed wheel, which alone holds the
+# compiled parts: look for submodules there too.
+__path__ = pkgutil.extend_path(__path__, __name__)
+
+_LAZY = {"read": "sds.read"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use: a compute node needs no pandas to call sds.read."""
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -1,0 +1,94 @@
+"""Where SDS keeps its files: SDS_HOME and what lies in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from sds.errors import PermissionDeniedError
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The directory of one SDS installation.
+
+    Parameters
+    ----------
+    root
+        Absolute path. Nothing is created until :meth:`create` is called.
+    """
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """SQLite catalog, unless a database URL is configured."""
+        return self.root / "sds.db"
+
+    @property
+    def spool(self) -> Path:
+        """Directory into which the connector writes traces."""
+        return self.root / "spool"
+
+    @property
+    def tables(self) -> Path:
+        """Directory of redirect tables, one per source file."""
+        return self.root / "tables"
+
+    @property
+    def replicas(self) -> Path:
+        """Directory of replicas."""
+        return self.root / "replicas"
+
+    @property
+    def token(self) -> Path:
+        """Bearer tokens of the server, mode 0600."""
+        return self.root / "token"
+
+    @property
+    def config(self) -> Path:
+        """Settings, TOML."""
+        return self.root / "config.toml"
+
+    @property
+    def server_address(self) -> Path:
+        """JSON written by a running server: its URL and process id."""
+        return self.root / "server.json"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by the one process that writes the catalog."""
+        return self.root / "lock"
+
+    @property
+    def disabled(self) -> Path:
+        """Its presence turns the connector off for every program."""
+        return self.root / "disabled"
+
+    def create(self) -> None:
+        """Create the tree, private to this account.
+
+        Raises
+        ------
+        PermissionDeniedError
+            If a directory cannot be created.
+        """
+        try:
+            for directory in (self.root, self.spool, self.tables, self.replicas):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except PermissionError as error:
+            message = (
+                f"cannot create {error.filename}: permission denied; "
+                "set SDS_HOME to a directory that you can write"
+            )
+            raise PermissionDeniedError(message) from error
+
+
+def default_home() -> Home:
+    """Return the home that SDS_HOME names, else the user's data directory."""
+    named = os.environ.get("SDS_HOME")
+    root = Path(named) if named else Path(platformdirs.user_data_dir("sds"))
+    return Home(root.expanduser().absolute())
