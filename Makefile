@@ -1,0 +1,60 @@
+# make demo    set up, and run the main job end to end
+# make test    set up, and run all tests
+# make check   set up, and run what reads the code: formats, lints, types, layers
+# make bench   set up, and print the benchmarks' tables
+# make clean   remove what make made
+#
+# Everything goes into .venv; nothing but PyPI is needed. Another Python: make PYTHON=python3.12 demo
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
+            $(shell command -v $(p) >/dev/null 2>&1 && \
+                    $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $(p))) python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+NATIVE := $(shell find native sds/redirect/vol -type f 2>/dev/null)
+PATHS := sds tests benchmarks
+
+.PHONY: demo test check bench build clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/built
+	$(VENV)/bin/sds demo
+
+test: $(VENV)/built $(VENV)/test-tools
+	$(PY) -m pytest
+
+check: $(VENV)/built $(VENV)/test-tools $(VENV)/check-tools
+	$(VENV)/bin/ruff format --check $(PATHS)
+	$(VENV)/bin/ruff check $(PATHS)
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
+	$(VENV)/bin/clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h' '*.cpp')
+
+bench: $(VENV)/built $(VENV)/test-tools
+	$(PY) -m benchmarks
+
+build: $(VENV)/built
+
+$(PY):
+	@scripts/prerequisites $(PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+
+# Editable: Python is run from the source tree, compiled parts from $(VENV).
+$(VENV)/built: $(PY) pyproject.toml CMakeLists.txt $(NATIVE)
+	@scripts/prerequisites $(PYTHON)
+	$(PIP) install --group build
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) install --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/test-tools: $(PY) pyproject.toml
+	$(PIP) install --group test
+	@touch $@
+
+$(VENV)/check-tools: $(PY) pyproject.toml
+	$(PIP) install --group check
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
