@@ -8,7 +8,8 @@
     │   ├── LayoutError                        an axis order, striping or RAID that cannot exist
     │   └── ConfigurationError                 a setting or environment that cannot work
     ├── NotFoundError (LookupError)            no such dataset, replica, job, ...
-    │   └── DatasetNotFoundError
+    │   ├── DatasetNotFoundError
+    │   └── FileMissingError (FileNotFoundError)
     ├── FormatError (ValueError)               a file that is not what it should be, or damaged
     │   ├── NotHdf5Error
     │   ├── FormatVersionError                 written by a newer SDS
@@ -57,6 +58,10 @@ class NotFoundError(SdsError, LookupError):
 
 class DatasetNotFoundError(NotFoundError):
     """The file has no dataset of that path."""
+
+
+class FileMissingError(NotFoundError, FileNotFoundError):
+    """There is no such file."""
 
 
 class FormatError(SdsError, ValueError):

@@ -1,1 +1,1 @@
-"""geometry"""
+"""Selections, and what reading them from striped storage touches."""
