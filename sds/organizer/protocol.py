@@ -1,0 +1,110 @@
+"""What an organizer is, and how SDS finds the installed ones.
+
+An organizer makes one kind of replica. SDS finds organizers by entry point, so a package of its own
+can add one::
+
+    [project.entry-points."sds.organizers"]
+    sorter = "my_package.sorter:Sorter"
+
+The division of labor: an organizer plans, fills one file and compares it with the original.
+:func:`sds.organizer.build.reorganize` does what must be the same for all: temporary name, space,
+journal, the source's identity, verification before the atomic rename, permissions.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from sds.errors import ConfigurationError, NotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sds.organizer.plan import ReorganizationPlan, ReorganizationRequest, Source
+    from sds.organizer.replica import Replica
+    from sds.organizer.verify import VerificationReport
+
+ENTRY_POINT_GROUP = "sds.organizers"
+
+
+class Progress(Protocol):
+    """Called between steps of long work; what it raises abandons the work, cleanly."""
+
+    def __call__(self, phase: str, done_bytes: int, total_bytes: int) -> None:
+        """Tell that `done_bytes` of `total_bytes` of this phase ("copy" or "verify") are done."""
+
+
+class Checkpoint(Protocol):
+    """How far an earlier, killed execution of the same plan came."""
+
+    @property
+    def steps_done(self) -> int:
+        """Steps (slabs) whose bytes are durably in the staged file; 0: begin anew."""
+
+    def reached(self, steps_done: int) -> None:
+        """Note, durably, that so many steps are on disk; the caller has synced them."""
+
+
+@runtime_checkable
+class Organizer(Protocol):
+    """Makes one kind of replica."""
+
+    def plan(self, source: Source, request: ReorganizationRequest) -> ReorganizationPlan:
+        """Return what would be done; touches no file.
+
+        Raises
+        ------
+        LayoutError, UnsupportedError, ConfigurationError
+            If it cannot be done as asked.
+        """
+
+    def execute(
+        self,
+        plan: ReorganizationPlan,
+        staged: Path,
+        *,
+        checkpoint: Checkpoint,
+        progress: Progress | None = None,
+    ) -> Replica:
+        """Write the whole replica into the file `staged`, synced to disk, and describe it.
+
+        Where ``checkpoint.steps_done`` is 0, `staged` is an empty file of mode 0600.
+        """
+
+    def verify(
+        self, replica: Replica, plan: ReorganizationPlan, *, progress: Progress | None = None
+    ) -> VerificationReport:
+        """Compare every byte of the replica, read back from disk, with the original."""
+
+
+def find_organizers() -> dict[str, str]:
+    """Return the installed organizers: name and where each comes from (``module:Class``)."""
+    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def load_organizer(name: str = "transposer") -> Organizer:
+    """Return the organizer of that entry point name.
+
+    Raises
+    ------
+    NotFoundError
+        If none of that name is installed; names those that are.
+    ConfigurationError
+        If it cannot be imported, or is no organizer.
+    """
+    found = list(entry_points(group=ENTRY_POINT_GROUP, name=name))
+    if not found:
+        known = ", ".join(sorted(find_organizers())) or "none"
+        message = f"no organizer {name!r} is installed (installed: {known}); install its package"
+        raise NotFoundError(message)
+    entry = found[0]
+    try:
+        organizer = entry.load()()
+    except Exception as error:  # a third party's module may raise anything
+        message = f"organizer {name!r} ({entry.value}) cannot be loaded: {error}; reinstall it"
+        raise ConfigurationError(message) from error
+    if not isinstance(organizer, Organizer):
+        message = f"organizer {name!r} ({entry.value}) lacks plan, execute or verify; update it"
+        raise ConfigurationError(message)
+    return organizer
