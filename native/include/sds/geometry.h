@@ -39,14 +39,18 @@ typedef struct sds_hyperslab {
 
 typedef struct sds_level {
     int64_t count;        /* >= 2 */
-    int64_t stride_bytes; /* > span of everything inside it */
+    int64_t stride_bytes; /* >= span of everything inside it */
 } sds_level;
 
-/* Maximal contiguous byte ranges ("runs"): sorted, disjoint, not adjacent.
- * Run (i_0 .. i_{n-1}) starts at first_offset + sum(i_k * level[k].stride_bytes). */
+/* A selection as equal pieces of contiguous bytes, sorted and disjoint:
+ * piece (i_0 .. i_{n-1}) starts at first_offset + sum(i_k * level[k].stride_bytes).
+ *
+ * A run is a maximal contiguous byte range. Nearly always pieces are runs; but the last piece of a
+ * row may end where the next row's first begins (every other column of nine), and where a level's
+ * stride equals the span inside it, those two pieces are one run. */
 typedef struct sds_runs {
     int64_t first_offset;
-    int64_t run_bytes; /* 0: nothing is selected */
+    int64_t run_bytes; /* of one piece; 0: nothing is selected */
     int32_t n_levels;  /* outermost first */
     sds_level level[2 * SDS_MAX_RANK];
 } sds_runs;
@@ -92,10 +96,16 @@ typedef struct sds_features {
  * SDS_EINVAL: rank, stride or block out of range. SDS_EBOUNDS: reaches outside. SDS_EOVERFLOW. */
 sds_status sds_runs_of(const sds_array *array, const sds_hyperslab *slab, sds_runs *out);
 
-/* Number of runs; 0 where nothing is selected. */
+/* Number of runs (maximal ranges); 0 where nothing is selected. */
 int64_t sds_runs_count(const sds_runs *runs);
 
-/* Walks the runs in file order. */
+/* Number of equal pieces: the product of the levels' counts. */
+int64_t sds_runs_pieces(const sds_runs *runs);
+
+/* Bytes selected: pieces * run_bytes. */
+int64_t sds_runs_bytes(const sds_runs *runs);
+
+/* Walks the runs in file order; a run of touching pieces comes as one. */
 typedef struct sds_run_cursor {
     const sds_runs *runs;
     int64_t index[2 * SDS_MAX_RANK];
