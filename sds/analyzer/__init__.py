@@ -1,1 +1,29 @@
-"""analyzer"""
+"""Reads become logical reads, and logical reads become access patterns. Pure: no I/O."""
+
+from sds.analyzer.find import best_observed_rate, find_patterns, merge_patterns, pattern_key
+from sds.analyzer.logical import LogicalReads, logical_reads
+from sds.analyzer.patterns import (
+    AccessPattern,
+    PatternKind,
+    Shape,
+    classify,
+    describe,
+    stated_pattern,
+)
+from sds.analyzer.records import ReadRecords
+
+__all__ = [
+    "AccessPattern",
+    "LogicalReads",
+    "PatternKind",
+    "ReadRecords",
+    "Shape",
+    "best_observed_rate",
+    "classify",
+    "describe",
+    "find_patterns",
+    "logical_reads",
+    "merge_patterns",
+    "pattern_key",
+    "stated_pattern",
+]

@@ -1,0 +1,250 @@
+"""Logical reads become access patterns: reads that agree in shape and orientation, counted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sds.analyzer.logical import Int64, LogicalReads, Slabs, logical_reads
+from sds.analyzer.patterns import AccessPattern, PatternKind, classify
+from sds.geometry import Hyperslab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sds.analyzer.records import ReadRecords
+
+# Throughput of less than this is latency, which says nothing of contiguous reads.
+_OBSERVABLE_BYTES = 1 << 20
+
+
+def find_patterns(
+    records: Iterable[ReadRecords],
+    *,
+    contiguous_bytes_per_s: float | None = None,
+    contiguous_start_s: float = 0.0,
+    max_pause_s: float = 1.0,
+) -> list[AccessPattern]:
+    """Return the patterns in which a dataset is read, those that lose most time first.
+
+    Parameters
+    ----------
+    records
+        Of one dataset, one entry per process (or several, as they come in).
+    contiguous_bytes_per_s, contiguous_start_s
+        Time of a contiguous read: start + bytes / rate. It is what time lost is counted from.
+        None: the best rate observed, see `best_observed_rate`; where a dataset is only ever read
+        slowly that hides the loss, so give a model's where there is one.
+    max_pause_s
+        See `logical_reads`.
+
+    Notes
+    -----
+    Reads are of one pattern where they agree in kind, in the axes along which they extend, in
+    the axes that they span, in the steps, and, on the axes that they do not span, in the number
+    of indices up to a power of two; of the HDF5 reads behind them the same holds. Reads that
+    select nothing count as no pattern.
+    """
+    batches = [r for r in records if len(r)]
+    rate = contiguous_bytes_per_s
+    if rate is None:
+        rate = best_observed_rate(batches)
+    found = [
+        pattern
+        for batch in batches
+        for pattern in _patterns_of_batch(
+            batch, rate=rate, start_s=contiguous_start_s, max_pause_s=max_pause_s
+        )
+    ]
+    return merge_patterns(found)
+
+
+def best_observed_rate(batches: Sequence[ReadRecords]) -> float:
+    """Return the highest mean throughput of any record, bytes per second; inf if none tells.
+
+    Records that moved less than 1 MiB are left out: they measure latency. Where all are that
+    small, the mean of all counts.
+    """
+    moved = [b.n_elements * b.n_requests * b.element_size_bytes for b in batches]
+    if not moved:
+        return float("inf")
+    n_bytes = np.concatenate(moved).astype(np.float64)
+    seconds = np.concatenate([b.elapsed_ns for b in batches]) * 1e-9
+    large = (n_bytes >= _OBSERVABLE_BYTES) & (seconds > 0)
+    if np.any(large):
+        return float(np.max(n_bytes[large] / seconds[large]))
+    total_s = float(seconds.sum())
+    return float(n_bytes.sum()) / total_s if total_s > 0 and n_bytes.sum() > 0 else float("inf")
+
+
+def merge_patterns(patterns: Iterable[AccessPattern]) -> list[AccessPattern]:
+    """Return patterns with those of the same shape and orientation made one.
+
+    Sorted by time lost, then by time, then by bytes, the greatest first. Patterns found in
+    batches (as a trace comes in) merge to what all records at once would have given, except
+    that the typical selection is that of the batch with the most reads.
+    """
+    groups: dict[tuple[object, ...], list[AccessPattern]] = defaultdict(list)
+    for pattern in patterns:
+        groups[pattern_key(pattern)].append(pattern)
+    merged = [members[0] if len(members) == 1 else _merge(members) for members in groups.values()]
+    return sorted(merged, key=attrgetter("time_lost_s", "elapsed_s", "bytes_read"), reverse=True)
+
+
+def pattern_key(pattern: AccessPattern) -> tuple[object, ...]:
+    """Return what patterns of one dataset must agree in to be one."""
+    return (
+        pattern.extent,
+        pattern.element_size_bytes,
+        pattern.stated,
+        pattern.irregular,
+        pattern.kind,
+        pattern.axes,
+        pattern.spanned_axes,
+        pattern.steps,
+        _buckets(pattern.typical),
+        _buckets(pattern.request),
+    )
+
+
+def _buckets(slab: Hyperslab) -> tuple[int, ...]:
+    """Return the number of bits of the number of indices selected, per axis."""
+    return tuple(int(n).bit_length() for n in slab.shape)
+
+
+def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
+    """Return one pattern for several of the same key."""
+    lead = max(members, key=attrgetter("n_reads"))
+    seen = [m for m in members if m.first_ns > 0]
+    return replace(
+        lead,
+        n_reads=sum(m.n_reads for m in members),
+        n_requests=sum(m.n_requests for m in members),
+        bytes_read=sum(m.bytes_read for m in members),
+        elapsed_s=sum(m.elapsed_s for m in members),
+        time_lost_s=sum(m.time_lost_s for m in members),
+        first_ns=min((m.first_ns for m in seen), default=0),
+        last_ns=max(m.last_ns for m in members),
+        processes=tuple(sorted({p for m in members for p in m.processes})),
+        n_concurrent=_concurrent(members),
+        n_redirected=sum(m.n_redirected for m in members),
+        n_collective=sum(m.n_collective for m in members),
+    )
+
+
+def _concurrent(members: Sequence[AccessPattern]) -> int:
+    """Return the most processes that were reading at one time, between first and last read."""
+    most = max(m.n_concurrent for m in members)
+    spans: dict[tuple[str, ...], tuple[int, int, int]] = {}
+    for member in members:
+        if not member.processes:
+            continue
+        first, last, n = spans.get(member.processes, (member.first_ns, member.last_ns, 1))
+        spans[member.processes] = (
+            min(first, member.first_ns),
+            max(last, member.last_ns),
+            max(n, member.n_concurrent),
+        )
+    # At one instant those that begin count before those that end: a lone read has no length.
+    events = sorted(
+        event for first, last, n in spans.values() for event in ((first, 0, n), (last, 1, -n))
+    )
+    reading = 0
+    for _, _, change in events:
+        reading += change
+        most = max(most, reading)
+    return most
+
+
+def _patterns_of_batch(
+    batch: ReadRecords, *, rate: float, start_s: float, max_pause_s: float
+) -> list[AccessPattern]:
+    """Return the patterns of one process's records."""
+    reads = logical_reads(batch, max_pause_s=max_pause_s)
+    found = (_pattern(batch, reads, rows) for rows in _equal_shapes(reads, batch.extent))
+    return [
+        replace(pattern, time_lost_s=_time_lost_s(pattern, rate=rate, start_s=start_s))
+        for pattern in found
+        if pattern.kind is not PatternKind.EMPTY
+    ]
+
+
+def _time_lost_s(pattern: AccessPattern, *, rate: float, start_s: float) -> float:
+    """Return what the reads took beyond as many contiguous ones of as many bytes."""
+    contiguous_s = pattern.n_requests * start_s + pattern.bytes_read / rate
+    return max(0.0, pattern.elapsed_s - contiguous_s)
+
+
+def _equal_shapes(reads: LogicalReads, extent: tuple[int, ...]) -> list[Int64]:
+    """Return the row numbers of each group of reads with one pattern key, in order of time."""
+    selected, asked = reads.selection.selected, reads.request.selected
+    whole = np.array(extent, dtype=np.int64)
+    steps = np.where(reads.selection.adjacent, 1, reads.selection.stride)
+    # Blocks that repeat with holes are chunks, whatever their step (see classify).
+    chunked = ~reads.selection.adjacent & (reads.selection.block > 1)
+    columns = (
+        _bit_length(selected),
+        _bit_length(asked),
+        selected > 1,
+        selected == whole,
+        asked == whole,
+        chunked,
+        steps,
+        reads.irregular[:, np.newaxis],
+    )
+    key = np.concatenate([c.astype(np.int64) for c in columns], axis=1)
+    _, inverse = np.unique(key, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    by_group = np.argsort(inverse, kind="stable")
+    bounds = np.flatnonzero(np.diff(inverse[by_group])) + 1
+    return list(np.split(by_group, bounds))
+
+
+def _bit_length(values: Int64) -> Int64:
+    """Return the number of bits of each value, as int.bit_length."""
+    # frexp gives the exponent of the float; above 2**53 rounding may carry into the next bit.
+    return np.frexp(values.astype(np.float64))[1].astype(np.int64)
+
+
+def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPattern:
+    """Return the pattern of rows that agree in shape, before time lost is known."""
+    # The record with the most reads speaks for the others.
+    typical = int(rows[np.argmax(reads.n_reads[rows])])
+    slab = _hyperslab(reads.selection, typical)
+    irregular = bool(reads.irregular[typical])
+    shape = classify(slab, batch.extent, irregular=irregular)
+    return AccessPattern(
+        kind=shape.kind,
+        axes=shape.axes,
+        spanned_axes=shape.spanned_axes,
+        steps=shape.steps,
+        extent=batch.extent,
+        element_size_bytes=batch.element_size_bytes,
+        typical=slab,
+        request=_hyperslab(reads.request, typical),
+        n_reads=int(reads.n_reads[rows].sum()),
+        n_requests=int(reads.n_requests[rows].sum()),
+        n_elements=int(reads.n_elements[typical]),
+        bytes_read=int(reads.bytes_read[rows].sum()),
+        elapsed_s=float(reads.elapsed_ns[rows].sum()) * 1e-9,
+        first_ns=int(reads.start_ns[rows].min()),
+        last_ns=int(reads.last_start_ns[rows].max()),
+        processes=(batch.process,),
+        n_redirected=int(reads.n_redirected[rows].sum()),
+        n_collective=int(reads.n_collective[rows].sum()),
+        irregular=irregular,
+    )
+
+
+def _hyperslab(slabs: Slabs, row: int) -> Hyperslab:
+    """Return one selection as a value."""
+    return Hyperslab(
+        start=tuple(slabs.start[row].tolist()),
+        stride=tuple(slabs.stride[row].tolist()),
+        count=tuple(slabs.count[row].tolist()),
+        block=tuple(slabs.block[row].tolist()),
+    )

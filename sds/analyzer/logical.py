@@ -1,0 +1,313 @@
+"""HDF5 reads become logical reads: what a program wanted, not how it asked.
+
+A program that reads a plane line by line, or a library that cuts one read into pieces, asks many
+times for what is one selection. The rule, in full: docs/reference/patterns.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB, ReadRecords
+
+Int64: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slabs:
+    """Regular selections, one per row, adjacent indices written as stride 1 and block 1.
+
+    Attributes
+    ----------
+    start, stride, count, block
+        Shape (n, rank).
+    """
+
+    start: Int64
+    stride: Int64
+    count: Int64
+    block: Int64
+
+    @property
+    def selected(self) -> Int64:
+        """Indices selected per axis, shape (n, rank)."""
+        return self.count * self.block
+
+    @property
+    def adjacent(self) -> NDArray[np.bool_]:
+        """Whether the indices of an axis are adjacent, shape (n, rank)."""
+        return (self.count <= 1) | (self.stride == self.block)
+
+    def rows(self, index: Int64) -> Slabs:
+        """Return the slabs of some rows."""
+        return Slabs(
+            start=self.start[index],
+            stride=self.stride[index],
+            count=self.count[index],
+            block=self.block[index],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogicalReads:
+    """Logical reads of one process and dataset: m groups of equal ones.
+
+    Attributes
+    ----------
+    selection
+        A logical read in the middle of each group; the bounding box where irregular.
+    request
+        An HDF5 read in the middle of each group.
+    irregular
+        Shape (m,).
+    n_reads, n_requests
+        Logical reads and HDF5 reads, shape (m,).
+    n_elements
+        Elements of one logical read, shape (m,).
+    bytes_read
+        Selected bytes of the group, shape (m,).
+    elapsed_ns, start_ns, last_start_ns
+        Sum; first; last; shape (m,).
+    n_redirected, n_collective
+        HDF5 reads, shape (m,).
+    """
+
+    selection: Slabs
+    request: Slabs
+    irregular: NDArray[np.bool_]
+    n_reads: Int64
+    n_requests: Int64
+    n_elements: Int64
+    bytes_read: Int64
+    elapsed_ns: Int64
+    start_ns: Int64
+    last_start_ns: Int64
+    n_redirected: Int64
+    n_collective: Int64
+
+    def __len__(self) -> int:
+        return len(self.n_reads)
+
+
+def logical_reads(records: ReadRecords, *, max_pause_s: float = 1.0) -> LogicalReads:
+    """Return the logical reads that a process's HDF5 reads make up.
+
+    Parameters
+    ----------
+    records
+        What one process read of one dataset.
+    max_pause_s
+        Reads further apart in time than this, from the end of one to the start of the next, are
+        separate.
+
+    Notes
+    -----
+    A read and the next one of the same thread are pieces of one logical read where they select
+    the same indices of all axes but one, of which both select adjacent indices and the second
+    begins where the first ends; and where joining does not make a third axis along which the
+    logical read extends. So points make a line, lines a plane, pieces of a cube along an axis
+    that they already extend along make a longer cube; but whole planes read one after the other
+    stay planes. Loops of a record are joined innermost first, up to the first that cannot be;
+    in them the walk may also go backwards.
+    """
+    first = _normalized(records)
+    regular = np.isin(records.selection_kind, (SELECT_ALL, SELECT_HYPERSLAB))
+    joined, remaining = _fold_loops(records, first, regular, max_pause_s)
+    reads = _grouped(records, first, joined, remaining, regular)
+    return _join_neighbours(records, reads, max_pause_s)
+
+
+def _normalized(records: ReadRecords) -> Slabs:
+    """Return the first selection of each record with adjacent indices as stride 1, block 1."""
+    every = (records.selection_kind == SELECT_ALL)[:, np.newaxis]
+    extent = np.array(records.extent, dtype=np.int64)
+    start = np.where(every, 0, records.start)
+    stride = np.where(every, 1, records.stride)
+    count = np.where(every, extent, records.count)
+    block = np.where(every, 1, records.block)
+    adjacent = (count <= 1) | (stride == block)
+    return Slabs(
+        start=start,
+        stride=np.where(adjacent, 1, stride),
+        count=np.where(adjacent, count * block, count),
+        block=np.where(adjacent, 1, block),
+    )
+
+
+def _mean_pause_s(records: ReadRecords) -> NDArray[np.float64]:
+    """Return the mean time between the end of a read and the start of the next, shape (n,)."""
+    n = records.n_requests
+    span = (records.last_start_ns - records.start_ns).astype(np.float64)
+    return (span / np.maximum(n - 1, 1) - records.elapsed_ns / np.maximum(n, 1)) * 1e-9
+
+
+def _fold_loops(
+    records: ReadRecords, first: Slabs, regular: NDArray[np.bool_], max_pause_s: float
+) -> tuple[Slabs, Int64]:
+    """Return the first logical read of each record, and the turns that loops still have."""
+    start, count = first.start.copy(), first.count.copy()
+    adjacent = first.adjacent
+    remaining = records.repeat.copy()
+    row = np.arange(len(records))
+    open_ = regular & np.all(first.selected > 0, axis=1) & (_mean_pause_s(records) <= max_pause_s)
+    if not records.extent:
+        return first, remaining
+    for loop in reversed(range(records.repeat.shape[1])):
+        turns = records.repeat[:, loop]
+        advance = records.advance[:, loop, :]
+        axis = np.argmax(advance != 0, axis=1)
+        size = count[row, axis]
+        step = advance[row, axis]
+        n_axes = np.count_nonzero(count * first.block > 1, axis=1)
+        fold = (
+            open_
+            & (turns > 1)
+            & (np.count_nonzero(advance, axis=1) == 1)
+            & adjacent[row, axis]
+            & (np.abs(step) == size)
+            & ((size > 1) | (n_axes <= 1))
+        )
+        at = row[fold], axis[fold]
+        start[at] += np.minimum(step * (turns - 1), 0)[fold]
+        count[at] = (size * turns)[fold]
+        remaining[fold, loop] = 1
+        open_ &= fold | (turns == 1)
+    return Slabs(start=start, stride=first.stride, count=count, block=first.block), remaining
+
+
+def _middle(first: Slabs, advance: Int64, turns: Int64) -> Slabs:
+    """Return the selection half way through the loops."""
+    shift = np.sum(advance * (turns // 2)[:, :, np.newaxis], axis=1, dtype=np.int64)
+    return Slabs(
+        start=first.start + shift, stride=first.stride, count=first.count, block=first.block
+    )
+
+
+def _grouped(
+    records: ReadRecords,
+    first: Slabs,
+    joined: Slabs,
+    remaining: Int64,
+    regular: NDArray[np.bool_],
+) -> LogicalReads:
+    """Return one group of logical reads per record."""
+    n_requests = records.n_requests
+    n_reads = np.prod(remaining, axis=1, dtype=np.int64)
+    return LogicalReads(
+        selection=_middle(joined, records.advance, remaining),
+        request=_middle(first, records.advance, records.repeat),
+        irregular=~regular & (records.selection_kind != 0),
+        n_reads=n_reads,
+        n_requests=n_requests,
+        n_elements=records.n_elements * (n_requests // n_reads),
+        bytes_read=records.n_elements * n_requests * records.element_size_bytes,
+        elapsed_ns=records.elapsed_ns,
+        start_ns=records.start_ns,
+        last_start_ns=records.last_start_ns,
+        n_redirected=np.where(records.served_by != 0, n_requests, 0),
+        n_collective=np.where(records.collective, n_requests, 0),
+    )
+
+
+def _join_neighbours(records: ReadRecords, reads: LogicalReads, max_pause_s: float) -> LogicalReads:
+    """Return the reads with successive records that abut made one."""
+    if len(reads) < 2 or not records.extent:
+        return reads
+    order = np.lexsort((records.start_ns, records.thread))
+    ordered = _rows(reads, order)
+    follows, axis = _abutting(ordered, records.thread[order], max_pause_s)
+    # A run of joins keeps one axis: a second axis would need the rows of a plane to be whole.
+    follows[1:] &= ~follows[:-1] | (axis[1:] == axis[:-1])
+    leader = np.concatenate(([True], ~follows))
+    group = np.cumsum(leader) - 1
+    if group[-1] + 1 == len(ordered):
+        return ordered
+    return _merged(ordered, np.flatnonzero(leader), np.concatenate(([0], axis)), group)
+
+
+def _abutting(
+    reads: LogicalReads, thread: Int64, max_pause_s: float
+) -> tuple[NDArray[np.bool_], Int64]:
+    """Return whether each read continues the one before it, and along which axis, shape (m - 1,).
+
+    Only single logical reads are joined; the groups of a loop are many.
+    """
+    slabs = reads.selection
+    parts = (slabs.start, slabs.stride, slabs.count, slabs.block)
+    differs = np.any(np.stack([part[1:] != part[:-1] for part in parts]), axis=0)
+    axis = np.argmax(differs, axis=1)
+    here = np.arange(len(axis))
+    end_ns = reads.last_start_ns + reads.elapsed_ns // reads.n_requests
+    size = slabs.selected
+    n_axes = np.count_nonzero(size > 1, axis=1)
+    single = (reads.n_reads == 1) & ~reads.irregular & np.all(size > 0, axis=1)
+    longer = (size[here, axis] > 1) | (size[here + 1, axis] > 1)
+    follows = (
+        (np.count_nonzero(differs, axis=1) == 1)
+        & single[1:]
+        & single[:-1]
+        & (thread[1:] == thread[:-1])
+        & slabs.adjacent[here, axis]
+        & slabs.adjacent[here + 1, axis]
+        & (slabs.start[here + 1, axis] == slabs.start[here, axis] + size[here, axis])
+        & (longer | (n_axes[:-1] <= 1))
+        & (reads.start_ns[1:] - end_ns[:-1] <= max_pause_s * 1e9)
+    )
+    return follows, axis
+
+
+def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
+    """Return some of the groups."""
+    return LogicalReads(
+        selection=reads.selection.rows(index),
+        request=reads.request.rows(index),
+        irregular=reads.irregular[index],
+        n_reads=reads.n_reads[index],
+        n_requests=reads.n_requests[index],
+        n_elements=reads.n_elements[index],
+        bytes_read=reads.bytes_read[index],
+        elapsed_ns=reads.elapsed_ns[index],
+        start_ns=reads.start_ns[index],
+        last_start_ns=reads.last_start_ns[index],
+        n_redirected=reads.n_redirected[index],
+        n_collective=reads.n_collective[index],
+    )
+
+
+def _merged(reads: LogicalReads, first: Int64, axis: Int64, group: Int64) -> LogicalReads:
+    """Return one read per group of successive ones; `axis` is where each continues the last."""
+    n = len(first)
+    last = np.concatenate((first[1:], [len(group)])) - 1
+    members = last - first + 1
+    selection = reads.selection.rows(first)
+    count = selection.count.copy()
+    many = np.flatnonzero(members > 1)
+    along = axis[first[many] + 1]
+    end = reads.selection.start[last[many], along] + reads.selection.selected[last[many], along]
+    count[many, along] = end - selection.start[many, along]
+
+    def total(values: Int64) -> Int64:
+        sums = np.zeros(n, dtype=np.int64)
+        np.add.at(sums, group, values)
+        return sums
+
+    return LogicalReads(
+        selection=Slabs(
+            start=selection.start, stride=selection.stride, count=count, block=selection.block
+        ),
+        request=reads.request.rows(first + members // 2),
+        irregular=reads.irregular[first],
+        n_reads=reads.n_reads[first],
+        n_requests=total(reads.n_requests),
+        n_elements=total(reads.n_elements),
+        bytes_read=total(reads.bytes_read),
+        elapsed_ns=total(reads.elapsed_ns),
+        start_ns=reads.start_ns[first],
+        last_start_ns=reads.last_start_ns[last],
+        n_redirected=total(reads.n_redirected),
+        n_collective=total(reads.n_collective),
+    )

@@ -1,0 +1,106 @@
+"""Records of a trace as arrays: what one process read of one dataset.
+
+A record is one read, or the reads of up to four nested loops (native/include/sds/trace_format.h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SELECT_NONE = 0
+SELECT_ALL = 1
+SELECT_HYPERSLAB = 2
+SELECT_IRREGULAR = 3
+SELECT_POINTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadRecords:
+    """What one process read of one dataset: n records, in any order.
+
+    Attributes
+    ----------
+    process
+        Key of the process, the same in every batch that it comes in.
+    extent, element_size_bytes
+        The dataset, rank r.
+    selection_kind
+        SELECT_* codes (sds_selection_kind), shape (n,).
+    start, stride, count, block
+        Selection of the first read of each record, shape (n, r); the bounding box where
+        irregular. Ignored where everything is selected.
+    n_elements
+        Elements that each single read selects, shape (n,).
+    repeat
+        Turns of each loop, outermost first, 1 where a loop is not used, shape (n, n_loops).
+    advance
+        What each turn adds to the start, shape (n, n_loops, r).
+    start_ns, last_start_ns
+        Start of the first and of the last read, nanoseconds since the epoch, shape (n,).
+    elapsed_ns
+        Sum over the record's reads, shape (n,).
+    thread
+        Ordinal of the thread in its process, shape (n,).
+    served_by
+        0: the original; else a replica's id, shape (n,).
+    collective
+        Whether collective MPI transfers, shape (n,).
+    """
+
+    process: str
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    selection_kind: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    count: NDArray[np.int64]
+    block: NDArray[np.int64]
+    n_elements: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    advance: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    last_start_ns: NDArray[np.int64]
+    elapsed_ns: NDArray[np.int64]
+    thread: NDArray[np.int64]
+    served_by: NDArray[np.int64]
+    collective: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        n, rank = len(self.selection_kind), len(self.extent)
+        for name in ("start", "stride", "count", "block"):
+            if getattr(self, name).shape != (n, rank):
+                raise SdsValueError(
+                    f"{name} has shape {getattr(self, name).shape}, not {(n, rank)}: one row per "
+                    "record, one column per axis"
+                )
+        n_loops = self.repeat.shape[1] if self.repeat.ndim == 2 else 0
+        if self.repeat.shape != (n, n_loops) or self.advance.shape != (n, n_loops, rank):
+            raise SdsValueError(
+                f"loops have shapes {self.repeat.shape} and {self.advance.shape}, not "
+                f"({n}, loops) and ({n}, loops, {rank})"
+            )
+        for name in ("n_elements", "start_ns", "last_start_ns", "elapsed_ns", "thread"):
+            if getattr(self, name).shape != (n,):
+                raise SdsValueError(f"{name} has shape {getattr(self, name).shape}, not {(n,)}")
+        if n and int(self.repeat.min(initial=1)) < 1:
+            raise SdsValueError("a loop turns at least once: repeat must be >= 1")
+        if self.element_size_bytes <= 0:
+            raise SdsValueError(
+                f"element size must be positive, not {self.element_size_bytes} bytes"
+            )
+
+    def __len__(self) -> int:
+        return len(self.selection_kind)
+
+    @property
+    def n_requests(self) -> NDArray[np.int64]:
+        """HDF5 reads per record, shape (n,)."""
+        return np.prod(self.repeat, axis=1, dtype=np.int64)

@@ -1,0 +1,260 @@
+"""Cost models as values: coefficients of Liu 2014, Eq. 3, 4 and 6, and how well they fit.
+
+The prediction itself exists once, in the native core (native/include/sds/cost.h).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sds import _native
+from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    from sds.geometry import BlockFeatures
+
+# A model without a fit is taken to be wrong by this factor, up or down, in one case of three.
+# Chosen, not measured: devices differ by more than that, layouts worth building by far more.
+UNCALIBRATED_LOG_ERROR = math.log(3.0)
+
+
+class ModelKind(StrEnum):
+    """Which equation (sds_model_kind)."""
+
+    REQUESTS = "requests"
+    EQ3 = "eq3"
+    EQ4 = "eq4"
+    EQ6 = "eq6"
+
+    @property
+    def code(self) -> int:
+        """The number of sds_model_kind."""
+        return {"requests": 0, "eq3": 3, "eq4": 4, "eq6": 6}[self.value]
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms, intercept first, in the order of the coefficients."""
+        return _TERMS[self]
+
+    @property
+    def needs_processes(self) -> bool:
+        """Whether P, processes per OST, is among the terms."""
+        return "P" in self.terms
+
+
+_TERMS: dict[ModelKind, tuple[str, ...]] = {
+    ModelKind.REQUESTS: ("1", "requests", "bytes_touched"),
+    ModelKind.EQ3: ("1", "BD", "BG"),
+    ModelKind.EQ4: ("1", "BD", "BG", "P"),
+    ModelKind.EQ6: ("1", "BD", "BG", "P", "BD*BG", "BD*P", "BG*P", "BD*BG*P"),
+}
+
+
+class GapKind(StrEnum):
+    """Which of the three block gaps of SEMANTICS.md (sds_gap_kind)."""
+
+    COUNT = "count"
+    DISTANCE = "distance"
+    PAPER = "paper"
+
+    @property
+    def code(self) -> int:
+        """The number of sds_gap_kind."""
+        return {"count": 0, "distance": 1, "paper": 2}[self.value]
+
+
+class Via(StrEnum):
+    """How the bytes are read: a model holds for one way only."""
+
+    HDF5 = "hdf5"
+    ENGINE = "engine"
+
+
+class CacheState(StrEnum):
+    """What of the file is in memory when a read begins."""
+
+    COLD = "cold"
+    WARM = "warm"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDiagnostics:
+    """How well a regression fits the reads that it was fitted to.
+
+    Attributes
+    ----------
+    n
+        Reads fitted.
+    weighting
+        ``none`` (ordinary least squares, of seconds) or ``relative`` (weights 1 / seconds**2).
+    r_squared, r_squared_adjusted
+        Of the fit as weighted.
+    p_values, confidence_low, confidence_high
+        Per coefficient, 95 %, raw units, shape (n_terms,). NaN is stored as None.
+    residuals_s
+        Measured minus fitted, shape (n,), seconds, before the floor.
+    """
+
+    n: int
+    weighting: str
+    r_squared: float
+    r_squared_adjusted: float
+    p_values: tuple[float, ...]
+    confidence_low: tuple[float, ...]
+    confidence_high: tuple[float, ...]
+    residuals_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutError:
+    """Error on patterns that a fit had not seen, |log(predicted / measured)|.
+
+    Attributes
+    ----------
+    median, p95
+        Median and 95th percentile over all held-out reads.
+    rank_correlation
+        Spearman's, predicted against measured, over all held-out reads.
+    n_patterns
+        Patterns, each left out once.
+    """
+
+    median: float
+    p95: float
+    rank_correlation: float
+    n_patterns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Predicted time of a read, with the interval that holds in 19 of 20 held-out cases."""
+
+    seconds: float
+    low: float
+    high: float
+    calibrated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """Coefficients of one model, and how far to trust them.
+
+    Attributes
+    ----------
+    kind, gap
+        The equation, and the block gap that it was fitted with.
+    coefficients
+        Seconds per unit of each term of `kind`, shape (n_terms,).
+    floor_s
+        No prediction is below this.
+    calibrated
+        Whether it was fitted to this file system; else it is the built-in one.
+    via, cache
+        How reads are made, and from what cache state.
+    diagnostics, heldout
+        None where the model is built in.
+    """
+
+    kind: ModelKind
+    gap: GapKind
+    coefficients: tuple[float, ...]
+    floor_s: float
+    calibrated: bool
+    via: Via = Via.HDF5
+    cache: CacheState = CacheState.UNKNOWN
+    diagnostics: FitDiagnostics | None = None
+    heldout: HeldoutError | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.coefficients) != len(self.kind.terms):
+            raise SdsValueError(
+                f"a model {self.kind} has {len(self.kind.terms)} coefficients "
+                f"({', '.join(self.kind.terms)}), not {len(self.coefficients)}"
+            )
+        if not all(map(math.isfinite, (*self.coefficients, self.floor_s))) or self.floor_s < 0:
+            raise SdsValueError(
+                f"coefficients must be finite and the floor >= 0, not {self.coefficients} and "
+                f"{self.floor_s} s"
+            )
+
+    @property
+    def name(self) -> str:
+        """``builtin``, or the fitted equation."""
+        return str(self.kind) if self.calibrated else "builtin"
+
+    @property
+    def log_error(self) -> float:
+        """Standard deviation of log(predicted / measured), from the held-out error."""
+        if self.heldout is None:
+            return UNCALIBRATED_LOG_ERROR
+        # Normal: the median of |x| is 0.674 sd, the 95th percentile 1.96 sd; tails decide.
+        return max(self.heldout.median / 0.6745, self.heldout.p95 / 1.96)
+
+    def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
+        """Return the predicted time of one read, never below the floor."""
+        return predict_terms(
+            self.kind,
+            self.gap,
+            coefficients=self.coefficients,
+            floor_s=self.floor_s,
+            features=features,
+            processes_per_ost=processes_per_ost,
+        )
+
+    def predict(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> Prediction:
+        """Return the predicted time of one read with its interval."""
+        seconds = self.seconds(features, processes_per_ost=processes_per_ost)
+        factor = math.exp(1.96 * self.log_error)
+        return Prediction(
+            seconds=seconds,
+            low=max(self.floor_s, seconds / factor),
+            high=seconds * factor,
+            calibrated=self.calibrated,
+        )
+
+
+def predict_terms(
+    kind: ModelKind,
+    gap: GapKind,
+    *,
+    coefficients: tuple[float, ...],
+    floor_s: float,
+    features: BlockFeatures,
+    processes_per_ost: float,
+) -> float:
+    """Return coefficients times terms, by the native core."""
+    return float(
+        _native.predict(
+            kind.code,
+            gap.code,
+            coefficients,
+            floor_s,
+            features_mapping(features),
+            processes_per_ost,
+        )
+    )
+
+
+def features_mapping(features: BlockFeatures) -> dict[str, int | tuple[int, int] | bool]:
+    """Return the features under the names of sds_features."""
+    return asdict(features)
+
+
+def builtin_model(*, via: Via = Via.HDF5) -> CostModel:
+    """Return the model that serves until a file system is calibrated."""
+    kind, gap, coefficients, floor_s = _native.builtin_model()
+    kinds = {k.code: k for k in ModelKind}
+    gaps = {g.code: g for g in GapKind}
+    model = kinds[int(kind)]
+    return CostModel(
+        kind=model,
+        gap=gaps[int(gap)],
+        coefficients=tuple(float(c) for c in coefficients)[: len(model.terms)],
+        floor_s=float(floor_s),
+        calibrated=False,
+        via=via,
+    )
