@@ -1,0 +1,159 @@
+"""Put the commands together, and turn errors into messages and exit statuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from sds.cli import (
+    advise,
+    calibrate,
+    demo,
+    doctor,
+    env,
+    explain,
+    ingest,
+    reorganize,
+    replicas,
+    run,
+    status,
+    table,
+    trace,
+)
+from sds.cli.exit_codes import ExitCode, exit_code_of
+from sds.errors import SdsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_WATCH = "Run programs under SDS"
+_CHOOSE = "Find a better layout"
+_BUILD = "Build and keep replicas"
+_LOOK = "Look inside"
+
+app = typer.Typer(
+    name="sds",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+_COMMANDS: tuple[tuple[Callable[..., object], str, str], ...] = (
+    (run.run, "run", _WATCH),
+    (env.env, "env", _WATCH),
+    (doctor.doctor, "doctor", _WATCH),
+    (status.status, "status", _WATCH),
+    (ingest.ingest, "ingest", _CHOOSE),
+    (advise.advise, "advise", _CHOOSE),
+    (explain.explain, "explain", _CHOOSE),
+    (calibrate.calibrate, "calibrate", _CHOOSE),
+    (reorganize.reorganize, "reorganize", _BUILD),
+    (demo.demo, "demo", _LOOK),
+)
+_PASS_ON = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,
+}
+
+for function, name, panel in _COMMANDS:
+    app.command(
+        name,
+        rich_help_panel=panel,
+        context_settings=_PASS_ON if name == "run" else None,
+    )(function)
+app.add_typer(replicas.app, name="replicas", rich_help_panel=_BUILD)
+app.add_typer(trace.app, name="trace", rich_help_panel=_LOOK)
+app.add_typer(table.app, name="table", rich_help_panel=_LOOK)
+
+# The class of every complaint about options and arguments, whichever package typer keeps it in.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def _show_version(*, value: bool) -> None:
+    """Print the version and end."""
+    if value:
+        from sds import __version__
+
+        sys.stdout.write(f"sds {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def sds(
+    *,
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", is_eager=True, callback=_show_version
+    ),
+) -> None:
+    """Make reading large HDF5 files fast, without changing the programs that read them.
+
+    Run a program under `sds run`; ask `sds advise` what would make its reads cheap; build that
+    with `sds reorganize`; run the program again. Originals are only ever read.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and end the process with its status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_run(given))
+
+
+def _run(given: list[str]) -> int:
+    """Run one command and return its exit status."""
+    as_json = _wants_json(given)
+    try:
+        returned = app(given or ["--help"], prog_name="sds", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone. Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.BROKEN_PIPE
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted()
+    except _UsageError as error:
+        return _fail(_usage_message(error), "UsageError", ExitCode.USAGE, as_json=as_json)
+    except (SdsError, OSError) as error:
+        message = str(error)
+        return _fail(message, type(error).__name__, exit_code_of(error), as_json=as_json)
+    if returned == ExitCode.INTERRUPTED:
+        return _interrupted()
+    return returned if isinstance(returned, int) else ExitCode.SUCCESS
+
+
+def _wants_json(given: list[str]) -> bool:
+    """Return whether --json was given, also where the rest cannot be understood."""
+    own = given[: given.index("--")] if "--" in given else given
+    return "--json" in own and own[:1] != ["run"]
+
+
+def _usage_message(error: Exception) -> str:
+    """Return what is wrong with the arguments, and where to read about them."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "sds"
+    said = getattr(error, "format_message", error.__str__)()
+    return f"{said.rstrip('.')}; see {command} --help"
+
+
+def _fail(message: str, kind: str, code: ExitCode, *, as_json: bool) -> int:
+    """Say what went wrong and return the exit status."""
+    from sds.cli.output import print_json
+
+    sys.stderr.write(f"sds: error: {message}\n")
+    if as_json:
+        print_json({"error": {"kind": kind, "message": message, "exit_code": int(code)}})
+    return code
+
+
+def _interrupted() -> int:
+    """End as programs end that are interrupted: a shell's loop ends with them."""
+    sys.stderr.write("\nsds: interrupted\n")
+    sys.stderr.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+    return ExitCode.INTERRUPTED

@@ -1,0 +1,383 @@
+"""The operations of SDS, through a running server or, without one, in this process.
+
+:func:`connect` chooses: where ``SDS_HOME/server.json`` names a server that answers, requests go
+there with the operator's token; otherwise :class:`sds.server.service.Service` does the work here.
+Both return the same records.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from sds import errors
+from sds.errors import PermissionDeniedError, SdsError, ServerError, ServerUnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import httpx
+
+    from sds.catalog.records import (
+        CalibrateRequest,
+        CalibrationRecord,
+        DatasetRecord,
+        JobRecord,
+        JobRequest,
+        PatternRecord,
+        RecommendationRecord,
+        ReorganizeRequest,
+        ReplicaRecord,
+    )
+    from sds.home import Home
+    from sds.server.reports import Advice, IngestReport, Status, VerifyReport
+
+    Progress = Callable[[float, str], None]
+
+_Record = TypeVar("_Record")
+_PROBE_TIMEOUT_S = 2.0
+_REQUEST_TIMEOUT_S = 120.0
+_FIRST_POLL_S = 0.05
+_LONGEST_POLL_S = 1.0
+
+
+class Operations(Protocol):
+    """What the command line asks for; met by `Service` and by `RemoteService`."""
+
+    def status(self) -> Status:
+        """Return how the installation stands."""
+
+    def ingest(self) -> IngestReport:
+        """Count what the spool holds."""
+
+    def datasets(self, file: str | None = None) -> tuple[DatasetRecord, ...]:
+        """Return the datasets that the catalog knows."""
+
+    def patterns(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[PatternRecord, ...]:
+        """Return the access patterns found so far."""
+
+    def recommendations(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[RecommendationRecord, ...]:
+        """Return the advice given so far."""
+
+    def advise(
+        self,
+        file: str,
+        dataset: str | None = None,
+        *,
+        selection: str | None = None,
+        n_reads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Advice:
+        """Return the layouts that would pay, for one dataset or all of a file."""
+
+    def reorganize(
+        self, request: ReorganizeRequest, progress: Progress | None = None
+    ) -> ReplicaRecord:
+        """Build, verify and publish a replica."""
+
+    def replicas(
+        self, file: str | None = None, dataset: str | None = None, *, all_states: bool = False
+    ) -> tuple[ReplicaRecord, ...]:
+        """Return the replicas."""
+
+    def verify(
+        self, replica_id: int | None = None, progress: Progress | None = None
+    ) -> VerifyReport:
+        """Compare replicas with their checksums."""
+
+    def remove(self, replica_id: int) -> ReplicaRecord:
+        """Withdraw a replica and delete its file."""
+
+    def calibrate(
+        self, request: CalibrateRequest, progress: Progress | None = None
+    ) -> CalibrationRecord:
+        """Measure a file system and fit its models."""
+
+
+@contextmanager
+def connect(home: Home) -> Iterator[Operations]:
+    """Yield the operations of the installation at a home.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If a server runs and its token may not be read.
+    """
+    remote = _find_server(home)
+    if remote is not None:
+        with remote:
+            yield RemoteService(remote)
+        return
+    from sds.server.service import Service
+
+    with Service.open(home) as service:
+        yield service
+
+
+def server_url(home: Home) -> str | None:
+    """Return the address of the server that answers for a home, or None."""
+    remote = _find_server(home)
+    if remote is None:
+        return None
+    with remote:
+        return str(remote.base_url)
+
+
+def _find_server(home: Home) -> httpx.Client | None:
+    """Return an authorized client of the server at a home, or None where none answers."""
+    try:
+        address = json.loads(home.server_address.read_text())
+        url, socket = address["url"], address.get("socket")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # half written by a server that starts or was killed
+    import httpx
+
+    client = httpx.Client(
+        base_url=url,
+        transport=httpx.HTTPTransport(uds=socket) if socket else None,
+        timeout=_REQUEST_TIMEOUT_S,
+        trust_env=False,
+    )
+    try:
+        alive = client.get("/healthz", timeout=_PROBE_TIMEOUT_S).is_success
+    except httpx.TransportError:
+        alive = False
+    if not alive:
+        client.close()
+        return None
+    client.headers["Authorization"] = f"Bearer {_operate_token(home)}"
+    return client
+
+
+def _operate_token(home: Home) -> str:
+    """Return the token that may operate."""
+    try:
+        lines = home.token.read_text().splitlines()
+    except PermissionError as error:
+        message = f"may not read the server's token {home.token}; ask who runs it for access"
+        raise PermissionDeniedError(message) from error
+    except FileNotFoundError as error:
+        message = f"the server's token {home.token} is missing; restart sds-server"
+        raise ServerError(message) from error
+    for line in lines:
+        scope, _, token = line.partition(" ")
+        if scope == "operate" and token:
+            return token.strip()
+    message = f"{home.token} holds no token that may operate; restart sds-server"
+    raise ServerError(message)
+
+
+class RemoteService:
+    """The operations, asked of a server over HTTP."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def status(self) -> Status:
+        """Return how the installation stands."""
+        from sds.server.reports import Status
+
+        return _parse(Status, self._get("status"))
+
+    def ingest(self) -> IngestReport:
+        """Count what the spool holds."""
+        from sds.catalog.records import IngestRequest
+        from sds.server.reports import IngestReport
+
+        return _parse(IngestReport, self._run(IngestRequest(), None))
+
+    def datasets(self, file: str | None = None) -> tuple[DatasetRecord, ...]:
+        """Return the datasets that the catalog knows."""
+        from sds.catalog.records import DatasetRecord
+
+        return self._list("datasets", DatasetRecord, file=file)
+
+    def patterns(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[PatternRecord, ...]:
+        """Return the access patterns found so far."""
+        from sds.catalog.records import PatternRecord
+
+        return self._list("patterns", PatternRecord, file=file, dataset=dataset)
+
+    def recommendations(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[RecommendationRecord, ...]:
+        """Return the advice given so far."""
+        from sds.catalog.records import RecommendationRecord
+
+        return self._list("recommendations", RecommendationRecord, file=file, dataset=dataset)
+
+    def advise(
+        self,
+        file: str,
+        dataset: str | None = None,
+        *,
+        selection: str | None = None,
+        n_reads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Advice:
+        """Return the layouts that would pay, for one dataset or all of a file."""
+        from sds.server.reports import Advice
+
+        if progress is not None:
+            progress(0.0, "Waiting for the server")
+        question = {"file": file, "dataset": dataset, "selection": selection, "n_reads": n_reads}
+        return _parse(Advice, self._send("POST", "advise", question))
+
+    def reorganize(
+        self, request: ReorganizeRequest, progress: Progress | None = None
+    ) -> ReplicaRecord:
+        """Build, verify and publish a replica."""
+        from sds.catalog.records import ReplicaRecord
+
+        return _parse(ReplicaRecord, self._run(request, progress))
+
+    def replicas(
+        self, file: str | None = None, dataset: str | None = None, *, all_states: bool = False
+    ) -> tuple[ReplicaRecord, ...]:
+        """Return the replicas."""
+        from sds.catalog.records import ReplicaRecord
+
+        return self._list(
+            "replicas",
+            ReplicaRecord,
+            file=file,
+            dataset=dataset,
+            all_states="true" if all_states else None,
+        )
+
+    def verify(
+        self, replica_id: int | None = None, progress: Progress | None = None
+    ) -> VerifyReport:
+        """Compare replicas with their checksums."""
+        from sds.catalog.records import VerifyRequest
+        from sds.server.reports import VerifyReport
+
+        return _parse(VerifyReport, self._run(VerifyRequest(replica_id=replica_id), progress))
+
+    def remove(self, replica_id: int) -> ReplicaRecord:
+        """Withdraw a replica and delete its file."""
+        from sds.catalog.records import ReplicaRecord
+
+        return _parse(ReplicaRecord, self._send("DELETE", f"replicas/{replica_id}"))
+
+    def calibrate(
+        self, request: CalibrateRequest, progress: Progress | None = None
+    ) -> CalibrationRecord:
+        """Measure a file system and fit its models."""
+        from sds.catalog.records import CalibrationRecord
+
+        return _parse(CalibrationRecord, self._run(request, progress))
+
+    def _list(self, what: str, kind: type[_Record], **query: str | None) -> tuple[_Record, ...]:
+        """Return the records of a collection."""
+        return tuple(_parse(kind, item) for item in self._get(what, **query)[what])
+
+    def _run(self, request: JobRequest, progress: Progress | None) -> Mapping[str, object]:
+        """Submit a job, wait for its end and return its result.
+
+        Interrupted by Ctrl-C, it cancels the job: who stops the command wants the work stopped.
+        """
+        from sds.catalog.records import JobRecord, JobState, as_json
+
+        job: JobRecord = _parse(JobRecord, self._send("POST", "jobs", as_json(request)))
+        pause_s = _FIRST_POLL_S
+        try:
+            while not job.state.is_final:
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_POLL_S)
+                job = _parse(JobRecord, self._get(f"jobs/{job.id}"))
+                if progress is not None:
+                    progress(job.progress, "")
+        except KeyboardInterrupt:
+            self._send("POST", f"jobs/{job.id}/cancel")
+            raise
+        if job.state is not JobState.DONE or job.result is None:
+            raise _job_error(job)
+        result: Mapping[str, object] = job.result
+        return result
+
+    def _get(self, what: str, **query: str | None) -> Any:  # noqa: ANN401  (JSON of any shape)
+        """Return the JSON of a GET request."""
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._send("GET", what, query=given)
+
+    def _send(
+        self,
+        method: str,
+        what: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:  # noqa: ANN401  (JSON of any shape)
+        """Return the JSON that the server answers.
+
+        Raises
+        ------
+        SdsError
+            The error of the server, in its class.
+        ServerUnreachableError
+            If the server went away.
+        """
+        import httpx
+
+        try:
+            response = self._client.request(method, f"/api/v1/{what}", json=body, params=query)
+        except httpx.TransportError as error:
+            message = (
+                f"the server at {self._client.base_url} went away ({error}); "
+                "start sds-server again, or repeat the command without it"
+            )
+            raise ServerUnreachableError(message) from error
+        if not response.is_success:
+            raise _response_error(response)
+        return response.json()
+
+
+def _parse(kind: type[_Record], value: object) -> _Record:
+    """Return the record that a JSON value stands for."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(value))
+    except ValidationError as error:
+        message = f"the server's answer is no {kind.__name__}; is it of another version? {error}"
+        raise ServerError(message) from error
+
+
+def _response_error(response: httpx.Response) -> SdsError:
+    """Return the error that an answer stands for."""
+    try:
+        body = response.json()
+        return _named_error(str(body["error"]), str(body["message"]))
+    except (ValueError, KeyError, TypeError):
+        return ServerError(
+            f"the server answered {response.status_code} to {response.request.method} "
+            f"{response.request.url.path}: {response.text[:500]}"
+        )
+
+
+def _job_error(job: JobRecord) -> SdsError:
+    """Return the error that ended a job; its text begins with the name of the class."""
+    kind, colon, message = job.error.partition(": ")
+    if colon and kind.isidentifier():
+        return _named_error(kind, message)
+    reason = job.error or "no reason was recorded; see the server's log"
+    return ServerError(f"job {job.id} ended {job.state}: {reason}")
+
+
+def _named_error(kind: str, message: str) -> SdsError:
+    """Return an error of the class that a name of :mod:`sds.errors` stands for."""
+    found = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, SdsError):
+        return found(message)
+    return ServerError(f"{kind}: {message}")

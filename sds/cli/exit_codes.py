@@ -1,0 +1,55 @@
+"""What the exit status of ``sds`` says, for every error of :mod:`sds.errors`."""
+
+from __future__ import annotations
+
+import enum
+
+from sds import errors
+
+
+class ExitCode(enum.IntEnum):
+    """Exit statuses; docs/reference/cli.md lists them."""
+
+    SUCCESS = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DAMAGED = 4
+    SERVER = 5
+    PERMISSION = 6
+    NO_SPACE = 7
+    UNSUPPORTED = 8
+    LAUNCH_FAILED = 125
+    NOT_EXECUTABLE = 126
+    COMMAND_NOT_FOUND = 127
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+# A class counts for its subclasses; the first that fits decides.
+_BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (errors.SdsValueError, ExitCode.USAGE),
+    (errors.NotFoundError, ExitCode.NOT_FOUND),
+    (errors.FormatError, ExitCode.DAMAGED),
+    (errors.VerificationError, ExitCode.DAMAGED),
+    (errors.SourceChangedError, ExitCode.FAILED),
+    (errors.ServerError, ExitCode.SERVER),
+    (errors.BusyError, ExitCode.SERVER),
+    (errors.CatalogError, ExitCode.FAILED),
+    (errors.PermissionDeniedError, ExitCode.PERMISSION),
+    (errors.InsufficientSpaceError, ExitCode.NO_SPACE),
+    (errors.UnsupportedError, ExitCode.UNSUPPORTED),
+    (errors.RankDeficientError, ExitCode.FAILED),
+    (errors.SdsError, ExitCode.FAILED),
+    (PermissionError, ExitCode.PERMISSION),
+    (FileNotFoundError, ExitCode.NOT_FOUND),
+    (OSError, ExitCode.FAILED),
+)
+
+
+def exit_code_of(error: Exception) -> ExitCode:
+    """Return the exit status for an error that ends a command."""
+    for kind, code in _BY_ERROR:
+        if isinstance(error, kind):
+            return code
+    return ExitCode.FAILED

@@ -1,0 +1,32 @@
+"""Arguments and options that several commands take."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result alone, as JSON, on stdout.")]
+
+DatasetName = Annotated[
+    str, typer.Argument(metavar="FILE:/DATASET", help="A dataset, for example run.h5:/entry/cube.")
+]
+
+OptionalName = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE[:/DATASET]", help="Only this file, or this dataset of it."),
+]
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """Return the file and the dataset of ``FILE[:/DATASET]``; a file that exists is one."""
+    from sds.dataset import parse_dataset_name
+
+    if Path(name).exists() or ":/" not in name[1:]:
+        return canonical(name), None
+    file, dataset = parse_dataset_name(name)
+    return canonical(file), dataset
+
+
+def canonical(file: str | Path) -> str:
+    """Return the canonical path of a file, by which the server and the connector know it."""
+    return str(Path(file).resolve())

@@ -1,0 +1,100 @@
+"""Results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import Console
+
+_PIPE_WIDTH = 200
+
+
+def print_json(value: object) -> None:
+    """Print a record, or a dict of records, as one JSON object on stdout."""
+    from pydantic_core import to_jsonable_python
+
+    json.dump(to_jsonable_python(value), sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    """Return the console of stdout; where that is no terminal, wide enough not to wrap."""
+    from rich.console import Console
+
+    return Console(
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else _PIPE_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None
+) -> None:
+    """Print a table; columns whose name ends in ``>`` are set to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for column in columns:
+        right = column.endswith(">")
+        table.add_column(column.rstrip(">"), justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console().print(table)
+
+
+def print_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, one per line, aligned."""
+    width = max((len(name) for name, _ in fields), default=0)
+    for name, value in fields:
+        sys.stdout.write(f"{name:<{width}}  {value}\n")
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines on stdout."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def note(message: str) -> None:
+    """Print a remark on stderr."""
+    sys.stderr.write(f"sds: {message}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[float, str], None]]:
+    """Yield a function that shows the share done (0 to 1) and what is being done.
+
+    A bar on stderr where that is a terminal, nothing elsewhere.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _share, _what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(title, total=1.0)
+
+        def advance(share: float, what: str) -> None:
+            progress.update(task, completed=share, description=what or title)
+
+        yield advance

@@ -1,0 +1,88 @@
+"""Sizes, times and axis orders as users write and read them."""
+
+from __future__ import annotations
+
+import re
+
+from sds.errors import LayoutError, SdsValueError
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:I?B)?|B)?\s*", re.ASCII | re.IGNORECASE)
+
+
+def parse_size(text: str, *, name: str = "size") -> int:
+    """Return the bytes that a size names: ``512M``, ``512MiB`` and ``512MB`` are 512 x 2**20.
+
+    Raises
+    ------
+    SdsValueError
+        If it is no size, no whole number of bytes, or zero.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        message = f"{name} {text!r} is no size; write for example 65536, 64K, 512M or 2G"
+        raise SdsValueError(message)
+    number, unit = match.groups()
+    size_bytes = float(number) * _UNITS[(unit or "").upper()]
+    if size_bytes != int(size_bytes) or size_bytes < 1:
+        message = f"{name} {text!r} is no whole, positive number of bytes"
+        raise SdsValueError(message)
+    if "." not in number:
+        return int(number) * _UNITS[(unit or "").upper()]
+    return int(size_bytes)
+
+
+def format_size(size_bytes: float) -> str:
+    """Return bytes with a binary unit, three digits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size_bytes) < 1024 or unit == "TiB":
+            break
+        size_bytes /= 1024
+    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.3g} {unit}"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Return a time with the unit in which it reads best; ``-`` for None."""
+    if seconds is None:
+        return "-"
+    if seconds == 0:
+        return "0 s"
+    for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if abs(seconds) < 999.5 * scale:
+            return f"{seconds / scale:.3g} {unit}"
+    for unit, scale in (("min", 60.0), ("h", 3600.0)):
+        if abs(seconds) < 119.5 * scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 86400:.3g} days"
+
+
+def format_count(count: int) -> str:
+    """Return a whole number with thin groups of three digits."""
+    return f"{count:,}"
+
+
+def parse_order(text: str) -> tuple[int, ...]:
+    """Return the axis order that ``2,0,1`` names; whether it fits the dataset is checked later.
+
+    Raises
+    ------
+    LayoutError
+        If it is no list of whole numbers that names each axis once.
+    """
+    parts = [part.strip() for part in text.strip().strip("()[]").split(",")]
+    try:
+        order = tuple(int(part) for part in parts if part)
+    except ValueError:
+        order = ()
+    if not order or sorted(order) != list(range(len(order))):
+        message = (
+            f"axis order {text!r} is no permutation; "
+            "name each axis once, counted from 0, for example 2,0,1"
+        )
+        raise LayoutError(message)
+    return order
+
+
+def format_order(order: tuple[int, ...] | None) -> str:
+    """Return an axis order as it is written on the command line; ``as it is`` for None."""
+    return "as it is" if order is None else ",".join(map(str, order))

@@ -1,0 +1,159 @@
+"""``sds replicas``: list, verify and remove replicas."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sds.cli.exit_codes import ExitCode
+from sds.cli.options import AsJson, OptionalName, split_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.catalog.records import ReplicaRecord
+    from sds.cli.client import Operations
+
+app = typer.Typer(help="List, verify and remove replicas.", invoke_without_command=True)
+
+_All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
+_Which = Annotated[
+    str, typer.Argument(metavar="REPLICA", help="Its number, its file, or FILE:/DATASET.")
+]
+
+
+@app.callback()
+def replicas(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """List, verify and remove replicas; alone, list them."""
+    if context.invoked_subcommand is None:
+        list_replicas(None, every_state=False, as_json=as_json)
+
+
+@app.command("list")
+def list_replicas(
+    name: OptionalName = None, *, every_state: _All = False, as_json: AsJson = False
+) -> None:
+    """List replicas, their state and what they take."""
+    from sds.cli.client import connect
+    from sds.cli.output import print_json, print_lines
+    from sds.home import default_home
+
+    file, dataset = (None, None) if name is None else split_name(name)
+    with connect(default_home()) as service:
+        found = service.replicas(file, dataset, all_states=every_state)
+    if as_json:
+        print_json({"replicas": found})
+    elif found:
+        _print_replicas(found)
+    else:
+        print_lines("no replicas")
+
+
+@app.command()
+def verify(
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REPLICA", help="Its number, its file, or FILE:/DATASET; all if not given."
+        ),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Read replicas whole and compare them with their checksums.
+
+    A damaged one serves no read from then on; programs read the original. Ends with status 4
+    where damage was found.
+    """
+    from sds.cli.client import connect
+    from sds.cli.output import print_json, print_lines, progress_bar
+    from sds.home import default_home
+
+    with connect(default_home()) as service, progress_bar("Verifying") as advance:
+        if which is None:
+            checks = service.verify(None, progress=advance).checks
+        else:
+            chosen = _find(service, which)
+            checks = tuple(
+                check
+                for replica in chosen
+                for check in service.verify(replica.id, progress=advance).checks
+            )
+    damaged = [check for check in checks if not check.ok]
+    if as_json:
+        print_json({"ok": not damaged, "checks": checks})
+    else:
+        print_lines(
+            *(
+                f"replica {check.replica.id}: {'ok' if check.ok else check.problem}"
+                for check in checks
+            ),
+            f"{len(checks)} replica(s) verified, {len(damaged)} damaged",
+        )
+    if damaged:
+        raise typer.Exit(ExitCode.DAMAGED)
+
+
+@app.command()
+def remove(which: _Which, *, as_json: AsJson = False) -> None:
+    """Withdraw a replica and delete its file; programs read the original again."""
+    from sds.cli.client import connect
+    from sds.cli.output import print_json, print_lines
+    from sds.home import default_home
+
+    with connect(default_home()) as service:
+        removed = tuple(service.remove(replica.id) for replica in _find(service, which))
+    if as_json:
+        print_json({"replicas": removed})
+        return
+    print_lines(*(f"replica {replica.id} removed: {replica.path}" for replica in removed))
+
+
+def _find(service: "Operations", which: str) -> "tuple[ReplicaRecord, ...]":
+    """Return the replicas that a number, a replica file or FILE[:/DATASET] names.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    from sds.cli.options import canonical
+    from sds.errors import NotFoundError
+
+    every = service.replicas(all_states=True)
+    if which.isascii() and which.isdigit():
+        found = tuple(replica for replica in every if replica.id == int(which))
+    else:
+        path = canonical(which)
+        found = tuple(replica for replica in every if replica.path == path)
+        if not found:
+            file, dataset = split_name(which)
+            found = service.replicas(file, dataset)
+    if not found:
+        message = f"no replica {which!r}; `sds replicas list --all` shows those that there are"
+        raise NotFoundError(message)
+    return found
+
+
+def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
+    """Print one line per replica."""
+    from sds.cli.output import print_table
+    from sds.cli.quantities import format_order, format_size
+
+    print_table(
+        ("id>", "state", "dataset", "order", "size>", "file"),
+        [
+            (
+                str(replica.id),
+                replica.state,
+                f"{replica.file}:{replica.dataset}",
+                format_order(replica.order),
+                format_size(replica.size_bytes),
+                replica.path,
+            )
+            for replica in found
+        ],
+    )
+    for replica in found:
+        if replica.state not in {"active", "building"} and replica.reason:
+            sys.stdout.write(f"replica {replica.id} is {replica.state}: {replica.reason}\n")

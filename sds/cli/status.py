@@ -1,0 +1,51 @@
+"""``sds status``: how the installation stands."""
+
+from typing import TYPE_CHECKING
+
+from sds.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def status(*, as_json: AsJson = False) -> None:
+    """Show the server, what was traced, and which replicas serve reads."""
+    from sds.cli.client import connect
+    from sds.cli.output import note, print_fields, print_json
+    from sds.cli.quantities import format_count, format_seconds, format_size
+    from sds.home import default_home
+
+    with connect(default_home()) as service:
+        found = service.status()
+    if as_json:
+        print_json(found)
+        return
+    server = "not running" if found.server is None else f"{found.server} (pid {found.server_pid})"
+    print_fields(
+        (
+            ("version", found.version),
+            ("home", found.home),
+            ("server", server),
+            ("connector", "enabled" if found.enabled else "disabled by SDS_HOME/disabled"),
+            (
+                "traced",
+                f"{format_count(found.reads)} reads of {found.datasets} dataset(s), "
+                f"{format_seconds(found.elapsed_s)}, "
+                f"of it {format_seconds(found.time_lost_s)} lost to the layout",
+            ),
+            (
+                "spool",
+                f"{found.spool_files} file(s), {format_size(found.spool_pending_bytes)} to ingest",
+            ),
+            ("replicas", f"{_counts(found.replicas)}, {format_size(found.replica_bytes)}"),
+            ("jobs", _counts(found.jobs)),
+            ("calibrated", ", ".join(found.calibrated) or "no file system"),
+        )
+    )
+    for problem in found.problems:
+        note(problem)
+
+
+def _counts(counts: "Mapping[str, int]") -> str:
+    """Return how many there are of each state."""
+    return ", ".join(f"{n} {state}" for state, n in counts.items() if n) or "none"
