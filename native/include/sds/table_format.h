@@ -1,8 +1,77 @@
 /* The redirect table: which replicas of one source file may serve reads, and what each read costs.
  *
- * One file per source under SDS_HOME/tables, named by sds_table_name(), replaced by atomic rename,
- * mapped read-only by the connector. Little-endian, checksummed as a whole.
- * (The byte layout is described at the top of this header by its implementer.)
+ * One file per source under SDS_HOME/tables, named by sds_table_name(), mode 0600, replaced by
+ * atomic rename. A few kilobytes: the reader takes the whole file into memory instead of mapping
+ * it, because a file that shrinks under a mapping ends the program with SIGBUS, and because what
+ * was checked must be what is used.
+ *
+ * Bytes. Little-endian; every field at its natural alignment; offsets ("at") count from the start
+ * of the file. u32, i64: integers; f64: IEEE 754 binary64.
+ *
+ * Header, 80 bytes:
+ *     0  char[8]  "SDSTABLE"
+ *     8  u32      version, 1. A reader refuses a greater one without looking further.
+ *    12  u32      CRC-32C of the whole file, these four bytes taken as zero
+ *    16  u64      length of the file, bytes
+ *    24  identity of the source file (32 bytes, below)
+ *    56  u32      at: path of the source
+ *    60  u32      at: datasets, multiple of 8
+ *    64  u32      number of datasets
+ *    68  u32      at: candidates, multiple of 8
+ *    72  u32      number of candidates, of all datasets
+ *    76  u32      0
+ * Identity, 32 bytes: u64 inode; i64 size, bytes; i64 mtime, ns; i64 ctime, ns.
+ * File layout, 40 bytes: i64 stripe size, bytes; i64 stripe count; i64 RAID unit, bytes; i64 data
+ *     disks; i64 smallest request, bytes. All positive.
+ * Cost model, 88 bytes: i32 kind; i32 gap; i32 calibrated (0 or 1); i32 number of terms; f64[8]
+ *     coefficients; f64 floor, seconds (cost.h). All finite.
+ * Dataset, 176 bytes each:
+ *     0  u32      at: path
+ *     4  i32      rank, 0 to 32
+ *     8  u32      at: extent, i64[rank], multiple of 8
+ *    12  i32      type class (H5T_class_t)
+ *    16  i64      bytes per element, positive
+ *    24  u32      type_crc32c, below
+ *    28  u32      1: the source stores it contiguously
+ *    32  i64      then: file offset of its first byte. It lies inside the source's size.
+ *    40  file layout of the source
+ *    80  cost model of a read from the source through HDF5
+ *   168  u32      index of its first candidate
+ *   172  u32      number of its candidates; those of the next dataset follow on
+ * Candidate, 192 bytes each:
+ *     0  i64      id of the replica
+ *     8  u32      at: path of the replica's file
+ *    12  u32      CRC-32C of every byte of that file outside the dataset's bytes
+ *    16  identity of that file
+ *    48  i64      file offset of the dataset's first byte; it lies inside the file's size
+ *    56  u32      at: axis order, i32[rank], multiple of 4
+ *    60  i32      share of reads that it may serve, permille, 0 to 1000
+ *    64  file layout of the replica
+ *   104  cost model of a read from the replica through the read engine
+ * Paths end with NUL and begin with '/'. They, extents and orders follow the candidates, each
+ * padded with zeros to a multiple of 8; several may share bytes.
+ *
+ * type_crc32c is the CRC-32C of a text that says what the elements are, the same in every version
+ * of HDF5, unlike H5Tencode. "%d" and "%zu" are decimal without padding; no spaces, no NUL:
+ *     integer    "i" size order sign offset precision     i4<s0:32      H5T_INTEGER
+ *     bit field  "b" size order offset precision          b1<0:8        H5T_BITFIELD
+ *     float      "f" size order offset precision fields   f4<0:32{31,23,8,0,23,127,0}  H5T_FLOAT
+ *     string     "s" size padding charset                 s12z0         H5T_STRING, fixed length
+ *     opaque     "o" size "[" tag "]"                     o16[uuid]     H5T_OPAQUE
+ *     enum       "e" base "{" name "=" value ";" ... "}"  ei1<s0:8{OFF=00;ON=01;}  H5T_ENUM
+ *     compound   "c" size "{" name "@" offset ":" type ";" ... "}"      H5T_COMPOUND
+ *     array      "a[" extent "," ... "]" base             a[3,3,]i4<s0:32  H5T_ARRAY
+ * size: H5Tget_size. order: "<" for H5T_ORDER_LE or H5T_ORDER_NONE, ">" for H5T_ORDER_BE; others
+ * (VAX, mixed) are not identified. sign: "s" for H5T_SGN_2, "u" for H5T_SGN_NONE. offset ":"
+ * precision: H5Tget_offset, H5Tget_precision. fields, from H5Tget_fields (the sign's position, the
+ * exponent's position and size, the mantissa's position and size), then H5Tget_ebias and
+ * H5Tget_norm as integers, separated by commas. padding: "t" for H5T_STR_NULLTERM, "z" for
+ * H5T_STR_NULLPAD, "s" for H5T_STR_SPACEPAD; charset: H5Tget_cset as an integer. Members in the
+ * order of their index; names as their bytes are, with each of \ { } = ; @ : [ ] preceded by a
+ * backslash (tags too); an enum's value as two lower-case hexadecimal digits per byte, in the
+ * order in which they lie in the file. Extents of an array end each with a comma.
+ * Variable-length, reference, time and complex types, alone or inside another, have no such text:
+ * a dataset of such a type is not in a table. sds/redirect/type_digest.py computes the same.
  */
 #ifndef SDS_TABLE_FORMAT_H
 #define SDS_TABLE_FORMAT_H
@@ -20,6 +89,7 @@ extern "C" {
 #endif
 
 #define SDS_TABLE_VERSION 1
+#define SDS_TABLE_MAX_BYTES (64 << 20) /* a larger one is refused */
 
 /* A file of the table's file system: how its bytes are dealt to disks. */
 typedef struct sds_file_layout {
@@ -47,7 +117,7 @@ typedef struct sds_table_dataset {
     int32_t rank;
     const int64_t *extent;
     int64_t element_bytes;
-    uint32_t type_crc32c;         /* CRC-32C of the H5Tencode'd file type, version-neutral parts: see header */
+    uint32_t type_crc32c;         /* of the file type's text, see above */
     int32_t type_class;           /* H5T_class_t */
     int32_t contiguous;           /* 1: source stored contiguously at data_offset_bytes */
     int64_t data_offset_bytes;
@@ -61,9 +131,10 @@ typedef struct sds_table sds_table;
 /* Name of the table of a canonical source path: 32 hex digits and ".sdst", NUL included in 64. */
 void sds_table_name(const char *canonical_path, char out[64]);
 
-/* Map and check a table. SDS_EIO (errno; ENOENT: there is none), SDS_EFORMAT, SDS_EVERSION. */
+/* Read and check a table. SDS_EIO (errno; ENOENT: there is none; ELOOP: a symbolic link),
+ * SDS_EFORMAT, SDS_EVERSION, SDS_ENOMEM. Replacing or truncating the file later changes nothing. */
 sds_status sds_table_open(const char *path, sds_table **out);
-/* The same from bytes, which must outlive the table. */
+/* The same from bytes, which are copied. */
 sds_status sds_table_from_bytes(const void *bytes, size_t n, sds_table **out);
 void sds_table_close(sds_table *table);
 
@@ -73,13 +144,15 @@ const sds_identity *sds_table_source_identity(const sds_table *table);
 uint32_t sds_table_owner(const sds_table *table);
 uint32_t sds_table_mode(const sds_table *table);
 int32_t sds_table_n_datasets(const sds_table *table);
+/* SDS_ENOENT where i is not the index of one. */
 sds_status sds_table_dataset_at(const sds_table *table, int32_t i, sds_table_dataset *out);
 /* SDS_ENOENT where the table does not name it. */
 sds_status sds_table_find(const sds_table *table, const char *dataset_path, int32_t *index);
 sds_status sds_table_candidate_at(const sds_table *table, int32_t dataset, int32_t i,
                                   sds_candidate *out);
 
-/* Building: a table is encoded whole. Strings and arrays are copied. */
+/* Building: a table is encoded whole. Strings and arrays are copied. SDS_EINVAL: what a reader
+ * would refuse; most of it is noticed by finish. */
 typedef struct sds_table_builder sds_table_builder;
 sds_status sds_table_builder_new(const char *source_path, const sds_identity *identity,
                                  sds_table_builder **out);

@@ -3,7 +3,47 @@
  * Append-only blocks, each with length and CRC-32C, so that a torn tail is recognised and skipped.
  * Consecutive reads of the same shape whose start advances by a constant are one record; nested
  * loops of them are one record too: a trace grows with patterns, not with reads.
- * (The byte layout is described at the top of this header by its implementer.)
+ *
+ * Name: <host>-<pid>-<start, ns>.sdst-spool in the spool directory, mode 0600; created when the
+ * first records are written. A forked child writes its own file.
+ *
+ * Bytes. Little-endian. A file is blocks, one behind the other:
+ *     0  char[4]  "SDSB"
+ *     4  u16      version, 1. A greater one in the first block: the reader refuses the file.
+ *     6  u16      type
+ *     8  u32      length of the payload, bytes, at most 2^20
+ *    12  u32      CRC-32C of bytes 0 to 11 and of the payload
+ *    16  payload
+ * Blocks of a type that the reader does not know are passed over. Where a block is damaged the
+ * reader goes on at the next whole one and counts the bytes between; where there is none, the rest
+ * is a torn tail (or is being written at this moment: an incremental reader sees it next time).
+ *
+ * In payloads: varint is seven bits a byte, least significant first, top bit set on all but the
+ * last byte; zz is a varint of 0, -1, 1, -2, ... as 0, 1, 2, 3, ...; string is a varint length and
+ * that many bytes, none of them NUL. Differences wrap at 64 bits.
+ *
+ * Type 1, process; the first block: zz pid, zz rank, zz n_ranks, zz start_ns, string host, string
+ *     executable, string job_id, string user.
+ * Type 2, dataset; before the first record of it: varint id (1 and up), string file, string path,
+ *     varint inode, zz size_bytes, zz mtime_ns, zz ctime_ns, u8 rank, per axis (zz extent, zz
+ *     chunk), zz element_bytes, zz type_class, zz storage, zz n_filters, zz data_offset_bytes,
+ *     string hdf5_version.
+ * Type 3, records, until the payload ends. Each is coded as the difference from the one before in
+ *     the same block, the first from zeros:
+ *     u8      flags: bits 0-3 sds_selection_kind; bit 4 collective; bit 5 served by a replica;
+ *             bit 6 shape as before; bit 7 dataset and thread as before
+ *     u8      n_loops, 0 to 4
+ *     unless bit 7: varint dataset id, varint thread
+ *     if bit 5:     zz served_by
+ *     unless bit 6: u8 rank, per axis (zz stride, zz count, zz block), zz n_elements
+ *     per axis      zz start - start of the record before (an axis that it did not have: 0)
+ *     per loop, outermost first: varint repeat (2 and up), per axis zz advance
+ *     zz      start_ns - start_ns of the record before
+ *     varint  elapsed, sum over the record's reads, ns
+ *     if it stands for more than one read (at most 2^32 - 1): zz last_start_ns - start_ns, varint
+ *             least elapsed, varint greatest - least elapsed, then the latency histogram: varint
+ *             number of buckets that are not empty, for each u8 bucket (ascending), varint count
+ * Type 4, reads left out so far because of the cap or a full disk: varint; the last one counts.
  */
 #ifndef SDS_TRACE_FORMAT_H
 #define SDS_TRACE_FORMAT_H
@@ -20,6 +60,8 @@ extern "C" {
 #endif
 
 #define SDS_TRACE_VERSION 1
+#define SDS_TRACE_SUFFIX ".sdst-spool"
+#define SDS_TRACE_MAX_DATASETS (1 << 20)
 #define SDS_TRACE_LATENCY_BUCKETS 40 /* bucket b counts reads of [2^b, 2^(b+1)) ns */
 #define SDS_TRACE_MAX_LOOPS 4        /* nested repetitions folded into one record */
 
@@ -82,8 +124,10 @@ typedef struct sds_trace_read {
 
 typedef struct sds_trace_options {
     const char *spool_dir;
-    int64_t max_file_bytes;     /* cap per process; past it reads are counted, not recorded */
-    int64_t flush_interval_ns;  /* at most this much is lost at kill -9 */
+    int64_t max_file_bytes;     /* cap per process; past it reads are counted, not recorded;
+                                   0: 64 MiB */
+    int64_t flush_interval_ns;  /* at most this much before the last read is lost at kill -9;
+                                   0: 5 s */
 } sds_trace_options;
 
 /* Writer: safe to call from any thread; no call fails visibly, and none blocks on another
@@ -95,15 +139,21 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
 uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset);
 void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read);
 void sds_trace_flush(sds_trace_writer *writer);
-/* Flush, close and free. */
+/* Where the file is, or will be once there is something to write. */
+const char *sds_trace_writer_path(const sds_trace_writer *writer);
+/* Flush, close and free; no other call may be under way or follow. NULL is accepted here and
+ * above. */
 void sds_trace_writer_close(sds_trace_writer *writer);
-/* In the child after fork: drop what the parent had buffered; a new file begins at the next read. */
+/* In the child after fork: drop what the parent had buffered; a new file begins at the next read.
+ * Never waits for a lock that a thread of the parent held. Linux tells the writer of a fork by
+ * itself (MADV_WIPEONFORK); calling this, from a pthread_atfork handler, is for older kernels. */
 void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid);
 
 /* A run-length record as stored: reads whose start is
  * slab.start + sum over loops l of i_l * advance[l], i_l < repeat[l], last loop fastest. */
 typedef struct sds_trace_record {
-    sds_trace_read first;       /* dataset, kind, slab, n_elements (each), start of the first */
+    sds_trace_read first;       /* dataset, kind, slab, n_elements (each), start of the first;
+                                   its elapsed_ns only where n_reads is 1 */
     int32_t n_loops;
     int64_t repeat[SDS_TRACE_MAX_LOOPS];
     int64_t advance[SDS_TRACE_MAX_LOOPS][SDS_MAX_RANK];
@@ -116,7 +166,7 @@ typedef struct sds_trace_record {
     uint32_t thread;            /* ordinal of the thread in its process */
 } sds_trace_record;
 
-/* Reader. Walks what is whole; a torn or damaged tail ends the walk and is reported. */
+/* Reader. Walks what is whole; what is torn or damaged is passed over and reported. */
 typedef struct sds_trace_reader sds_trace_reader;
 typedef enum sds_trace_item {
     SDS_TRACE_END = 0,
@@ -127,14 +177,17 @@ typedef enum sds_trace_item {
  * reader stopped (sds_trace_reader_offset) so that a growing file is read piece by piece. */
 sds_status sds_trace_reader_open(const char *path, int64_t start_offset, sds_trace_reader **out);
 const sds_trace_process *sds_trace_reader_process(const sds_trace_reader *reader);
-/* The item's kind; dataset ids are given in *id. Pointers live until the next call. */
+/* The item's kind; dataset ids are given in *id. Pointers live until the next call. Datasets are
+ * delivered from the beginning of the file, records from start_offset on. */
 sds_trace_item sds_trace_reader_next(sds_trace_reader *reader, uint32_t *id,
                                      sds_trace_dataset *dataset, sds_trace_record *record);
-/* Bytes up to the end of the last whole block. */
+/* After SDS_TRACE_END: bytes up to the end of the last whole block. */
 int64_t sds_trace_reader_offset(const sds_trace_reader *reader);
 /* Bytes behind that which are torn or damaged; 0 for a clean end. */
 int64_t sds_trace_reader_torn_bytes(const sds_trace_reader *reader);
-/* Reads that the cap left out. */
+/* Bytes from start_offset on that were damaged, with whole blocks behind them. */
+int64_t sds_trace_reader_skipped_bytes(const sds_trace_reader *reader);
+/* Reads left out so far, from the beginning of the file. */
 int64_t sds_trace_reader_dropped_reads(const sds_trace_reader *reader);
 void sds_trace_reader_close(sds_trace_reader *reader);
 

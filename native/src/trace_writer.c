@@ -1,0 +1,497 @@
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "sds/trace_format.h"
+#include "spool_file.h"
+#include "trace_fold.h"
+#include "trace_layout.h"
+
+#define DEFAULT_FILE_BYTES (INT64_C(64) << 20)
+#define DEFAULT_FLUSH_NS (INT64_C(5) * 1000000000)
+#define BLOCK_BYTES (32 << 10) /* records are written when they fill this */
+#define RECORD_BYTES 4096      /* no record is longer */
+#define RESERVE_BYTES 4096     /* kept of the cap for the count of reads left out */
+#define N_STREAMS 64           /* shapes that fold at the same time */
+#define N_THREADS 256          /* told apart; later ones share the last ordinal */
+#define N_BUCKETS 1024
+#define CHUNK 1024 /* descriptions of datasets allocated together */
+#define N_CHUNKS (SDS_TRACE_MAX_DATASETS / CHUNK)
+
+/* A description as its block's payload: equal bytes, equal dataset. */
+typedef struct known_dataset {
+    struct known_dataset *next; /* in its bucket */
+    uint64_t hash;
+    uint32_t id;
+    size_t n;
+    uint8_t payload[]; /* with id 0 in front */
+} known_dataset;
+
+typedef struct stream {
+    uint64_t hash;
+    uint64_t used; /* tick of the last read */
+    sds__fold fold;
+} stream;
+
+/* States of the page that fork wipes. */
+enum { WIPED = 0, ALIVE = 1, RENEWING = 2 };
+
+struct sds_trace_writer {
+    pthread_mutex_t mutex;
+    _Atomic int *life; /* zero in the child of a fork */
+    char *spool_dir;
+    char *text; /* the process's strings */
+    sds_trace_process process;
+    int64_t max_file_bytes;
+    int64_t flush_interval_ns;
+    int64_t flushed_ns; /* 0: not yet */
+    sds__spool_file file;
+
+    /* Written so that a fork at any moment leaves every list whole. */
+    _Atomic(known_dataset *) bucket[N_BUCKETS];
+    _Atomic(known_dataset **) chunk[N_CHUNKS];
+    _Atomic uint32_t n_datasets;
+    uint32_t n_datasets_written;
+
+    stream *stream[N_STREAMS];
+    stream *recent;
+    uint64_t tick;
+    pthread_t thread[N_THREADS];
+    uint32_t n_threads;
+
+    sds__buffer records; /* payload of the block to come */
+    sds__record_coder coder;
+    int64_t n_reads_buffered;
+    int64_t n_dropped;
+    int64_t n_dropped_written;
+    int full;
+};
+
+static int64_t realtime_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ (hash >> 29);
+}
+
+/* The process's strings in one allocation, so that a writer owns all that it names. */
+static int copy_process(sds_trace_writer *writer, const sds_trace_process *process)
+{
+    const char *from[4] = {process->host, process->executable, process->job_id, process->user};
+    const char **to[4] = {&writer->process.host, &writer->process.executable,
+                          &writer->process.job_id, &writer->process.user};
+    size_t total = 0;
+    for (int i = 0; i < 4; i++)
+        total += (from[i] == NULL ? 0 : strlen(from[i])) + 1;
+    char *text = writer->text = malloc(total);
+    if (text == NULL) return 0;
+    writer->process = *process;
+    for (int i = 0; i < 4; i++) {
+        const size_t n = from[i] == NULL ? 0 : strlen(from[i]);
+        if (n > 0) memcpy(text, from[i], n);
+        text[n] = '\0';
+        *to[i] = text;
+        text += n + 1;
+    }
+    return 1;
+}
+
+/* Description of the dataset with this id, 1 and up. */
+static const known_dataset *dataset_at(const sds_trace_writer *writer, uint32_t id)
+{
+    return atomic_load(&writer->chunk[(id - 1) / CHUNK])[(id - 1) % CHUNK];
+}
+
+static void free_datasets(sds_trace_writer *writer)
+{
+    const uint32_t n = atomic_load(&writer->n_datasets);
+    for (uint32_t id = 1; id <= n; id++)
+        free((void *)(uintptr_t)dataset_at(writer, id));
+    for (int i = 0; i < N_CHUNKS; i++)
+        free(atomic_load(&writer->chunk[i]));
+}
+
+/* Free a writer without writing. */
+static void destroy(sds_trace_writer *writer)
+{
+    pthread_mutex_destroy(&writer->mutex);
+    sds__spool_file_close(&writer->file);
+    for (int i = 0; i < N_STREAMS; i++)
+        free(writer->stream[i]);
+    free_datasets(writer);
+    sds__buffer_free(&writer->records);
+    if (writer->life != NULL) munmap((void *)writer->life, 4096);
+    free(writer->spool_dir);
+    free(writer->text);
+    free(writer);
+}
+
+/* One page that the kernel zeroes in a child: the only way to notice a fork that costs a read
+ * nothing and works for every kind of fork. Kernels before 4.14 leave it to sds_trace_after_fork.
+ */
+static _Atomic int *new_life(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return NULL;
+    (void)madvise(page, 4096, MADV_WIPEONFORK);
+    _Atomic int *life = page;
+    atomic_store(life, ALIVE);
+    return life;
+}
+
+sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
+                                       const sds_trace_process *process)
+{
+    if (options == NULL || process == NULL || options->spool_dir == NULL) return NULL;
+    sds_trace_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL) return NULL;
+    pthread_mutex_init(&writer->mutex, NULL);
+    writer->file.fd = -1;
+    writer->spool_dir = strdup(options->spool_dir);
+    writer->life = new_life();
+    /* Whole from the start: a fork while another thread enlarges it would leave the child with
+     * what was just freed. */
+    if (sds__buffer_extend(&writer->records, BLOCK_BYTES + RECORD_BYTES) != NULL)
+        writer->records.n = 0;
+    if (writer->spool_dir == NULL || writer->life == NULL || writer->records.failed ||
+        !copy_process(writer, process)) {
+        destroy(writer);
+        return NULL;
+    }
+    writer->max_file_bytes =
+        options->max_file_bytes > 0 ? options->max_file_bytes : DEFAULT_FILE_BYTES;
+    writer->flush_interval_ns =
+        options->flush_interval_ns > 0 ? options->flush_interval_ns : DEFAULT_FLUSH_NS;
+    sds__spool_file_init(&writer->file, writer->spool_dir, writer->process.host,
+                         writer->process.pid, writer->process.start_ns, writer->max_file_bytes);
+    return writer;
+}
+
+/* Behind what was just dropped or written. */
+static void begin_block(sds_trace_writer *writer)
+{
+    writer->records.n = 0;
+    writer->records.failed = 0;
+    writer->n_reads_buffered = 0;
+    sds__record_coder_init(&writer->coder);
+}
+
+static void renew(sds_trace_writer *writer, int64_t pid)
+{
+    /* Another thread of the parent may have held it; that thread does not exist here. */
+    pthread_mutex_init(&writer->mutex, NULL);
+    sds__spool_file_close(&writer->file);
+    writer->process.pid = pid;
+    writer->process.start_ns = realtime_ns();
+    sds__spool_file_init(&writer->file, writer->spool_dir, writer->process.host, pid,
+                         writer->process.start_ns, writer->max_file_bytes);
+    writer->n_datasets_written = 0;
+    for (int i = 0; i < N_STREAMS; i++)
+        if (writer->stream[i] != NULL) writer->stream[i]->fold.n_levels = 0;
+    writer->recent = NULL;
+    writer->n_threads = 0;
+    begin_block(writer);
+    writer->n_dropped = 0;
+    writer->n_dropped_written = 0;
+    writer->flushed_ns = 0;
+    writer->full = 0;
+}
+
+void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid)
+{
+    if (writer == NULL) return;
+    atomic_store(writer->life, RENEWING);
+    renew(writer, pid);
+    atomic_store(writer->life, ALIVE);
+}
+
+static void lock(sds_trace_writer *writer)
+{
+    int life = atomic_load_explicit(writer->life, memory_order_acquire);
+    if (life != ALIVE) {
+        life = WIPED;
+        if (atomic_compare_exchange_strong(writer->life, &life, RENEWING))
+            sds_trace_after_fork(writer, (int64_t)getpid());
+        while (atomic_load(writer->life) != ALIVE)
+            sched_yield();
+    }
+    pthread_mutex_lock(&writer->mutex);
+}
+
+static void unlock(sds_trace_writer *writer)
+{
+    pthread_mutex_unlock(&writer->mutex);
+}
+
+static uint32_t insert_dataset(sds_trace_writer *writer, const sds__buffer *payload, uint64_t hash)
+{
+    const uint32_t n = atomic_load(&writer->n_datasets);
+    if (n >= SDS_TRACE_MAX_DATASETS || payload->n > SDS__BLOCK_MAX_BYTES - 16) return 0;
+    known_dataset **chunk = atomic_load(&writer->chunk[n / CHUNK]);
+    if (chunk == NULL) {
+        chunk = calloc(CHUNK, sizeof *chunk);
+        if (chunk == NULL) return 0;
+        atomic_store(&writer->chunk[n / CHUNK], chunk);
+    }
+    known_dataset *dataset = malloc(sizeof *dataset + payload->n);
+    if (dataset == NULL) return 0;
+    dataset->hash = hash;
+    dataset->id = n + 1;
+    dataset->n = payload->n;
+    memcpy(dataset->payload, payload->bytes, payload->n);
+    dataset->next = atomic_load(&writer->bucket[hash % N_BUCKETS]);
+    chunk[n % CHUNK] = dataset;
+    atomic_store(&writer->n_datasets, n + 1);
+    atomic_store(&writer->bucket[hash % N_BUCKETS], dataset);
+    return dataset->id;
+}
+
+uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset)
+{
+    if (writer == NULL || dataset->rank < 0 || dataset->rank > SDS_MAX_RANK) return 0;
+    sds__buffer payload = {0};
+    sds__put_dataset(&payload, 0, dataset);
+    if (payload.failed) {
+        sds__buffer_free(&payload);
+        return 0;
+    }
+    uint64_t hash = payload.n;
+    for (size_t i = 0; i < payload.n; i++)
+        hash = mix(hash, payload.bytes[i]);
+
+    lock(writer);
+    const known_dataset *known = atomic_load(&writer->bucket[hash % N_BUCKETS]);
+    while (known != NULL && (known->hash != hash || known->n != payload.n ||
+                             memcmp(known->payload, payload.bytes, payload.n) != 0))
+        known = known->next;
+    const uint32_t id = known != NULL ? known->id : insert_dataset(writer, &payload, hash);
+    unlock(writer);
+    sds__buffer_free(&payload);
+    return id;
+}
+
+static void put_dataset_block(sds__buffer *out, const known_dataset *dataset)
+{
+    sds__buffer payload = {0};
+    sds__put_varint(&payload, dataset->id);
+    sds__put(&payload, dataset->payload + 1, dataset->n - 1);
+    if (payload.failed)
+        out->failed = 1;
+    else
+        sds__put_block(out, SDS__BLOCK_DATASET, payload.bytes, payload.n);
+    sds__buffer_free(&payload);
+}
+
+static void put_head(const sds_trace_writer *writer, sds__buffer *out)
+{
+    sds__buffer payload = {0};
+    sds__put_process(&payload, &writer->process);
+    if (payload.failed)
+        out->failed = 1;
+    else
+        sds__put_block(out, SDS__BLOCK_PROCESS, payload.bytes, payload.n);
+    sds__buffer_free(&payload);
+}
+
+/* Append blocks to the file; 1 where they are in it. */
+static int append(sds_trace_writer *writer, const sds__buffer *blocks, int64_t reserve_bytes)
+{
+    sds__buffer head = {0};
+    if (writer->file.fd < 0) put_head(writer, &head);
+    const int written = sds__spool_file_append(&writer->file, &head, blocks, reserve_bytes);
+    sds__buffer_free(&head);
+    return written;
+}
+
+static int64_t reserve_of(const sds_trace_writer *writer)
+{
+    return writer->max_file_bytes / 4 < RESERVE_BYTES ? writer->max_file_bytes / 4 : RESERVE_BYTES;
+}
+
+/* Write the buffered records, with the datasets that they are the first to name. */
+static void write_records(sds_trace_writer *writer)
+{
+    if (writer->records.n == 0) return;
+    const uint32_t n_datasets = atomic_load(&writer->n_datasets);
+    sds__buffer blocks = {0};
+    for (uint32_t id = writer->n_datasets_written + 1; id <= n_datasets; id++)
+        put_dataset_block(&blocks, dataset_at(writer, id));
+    sds__put_block(&blocks, SDS__BLOCK_RECORDS, writer->records.bytes, writer->records.n);
+    if (writer->records.failed) blocks.failed = 1;
+    if (append(writer, &blocks, reserve_of(writer))) {
+        writer->n_datasets_written = n_datasets;
+    } else {
+        writer->n_dropped += writer->n_reads_buffered;
+        /* At the cap nothing will fit again; a full disk may empty. */
+        const int64_t room = writer->max_file_bytes - reserve_of(writer) - writer->file.size_bytes;
+        writer->full = writer->file.gone || (int64_t)blocks.n > room;
+    }
+    sds__buffer_free(&blocks);
+    begin_block(writer);
+}
+
+static void write_dropped(sds_trace_writer *writer)
+{
+    if (writer->n_dropped == writer->n_dropped_written || writer->file.gone) return;
+    sds__buffer payload = {0};
+    sds__buffer block = {0};
+    sds__put_varint(&payload, (uint64_t)writer->n_dropped);
+    if (!payload.failed) {
+        sds__put_block(&block, SDS__BLOCK_DROPPED, payload.bytes, payload.n);
+        if (append(writer, &block, 0)) writer->n_dropped_written = writer->n_dropped;
+    }
+    sds__buffer_free(&payload);
+    sds__buffer_free(&block);
+}
+
+static void emit_record(void *context, const sds_trace_record *record)
+{
+    sds_trace_writer *writer = context;
+    if (writer->full) {
+        writer->n_dropped += record->n_reads;
+        return;
+    }
+    sds__put_record(&writer->coder, &writer->records, record);
+    writer->n_reads_buffered += record->n_reads;
+    if (writer->records.n >= BLOCK_BYTES || writer->records.failed) write_records(writer);
+}
+
+static void flush(sds_trace_writer *writer)
+{
+    for (int i = 0; i < N_STREAMS; i++)
+        if (writer->stream[i] != NULL) sds__fold_flush(&writer->stream[i]->fold);
+    write_records(writer);
+    write_dropped(writer);
+}
+
+static uint32_t thread_ordinal(sds_trace_writer *writer)
+{
+    const pthread_t self = pthread_self();
+    for (uint32_t i = 0; i < writer->n_threads; i++)
+        if (pthread_equal(writer->thread[i], self)) return i;
+    if (writer->n_threads == N_THREADS) return N_THREADS - 1;
+    writer->thread[writer->n_threads] = self;
+    return writer->n_threads++;
+}
+
+static uint64_t shape_hash(const sds_trace_read *read, uint32_t thread)
+{
+    uint64_t hash = mix((uint64_t)read->dataset << 32 | thread, (uint64_t)read->n_elements);
+    hash = mix(hash, (uint64_t)read->served_by);
+    hash = mix(hash, (uint64_t)read->kind << 32 | (uint64_t)(read->collective != 0) << 16 |
+                         (uint64_t)read->slab.rank);
+    for (int32_t axis = 0; axis < read->slab.rank; axis++) {
+        hash = mix(hash, (uint64_t)read->slab.stride[axis]);
+        hash = mix(hash, (uint64_t)read->slab.count[axis]);
+        hash = mix(hash, (uint64_t)read->slab.block[axis]);
+    }
+    return hash;
+}
+
+static int is_of_shape(const sds__fold *fold, const sds_trace_read *read, uint32_t thread)
+{
+    const sds_trace_read *shape = &fold->shape;
+    const size_t n = (size_t)shape->slab.rank * sizeof(int64_t);
+    return fold->thread == thread && shape->dataset == read->dataset && shape->kind == read->kind &&
+           shape->slab.rank == read->slab.rank && shape->n_elements == read->n_elements &&
+           shape->served_by == read->served_by &&
+           (shape->collective != 0) == (read->collective != 0) &&
+           memcmp(shape->slab.count, read->slab.count, n) == 0 &&
+           memcmp(shape->slab.block, read->slab.block, n) == 0 &&
+           memcmp(shape->slab.stride, read->slab.stride, n) == 0;
+}
+
+/* The stream of this shape, empty or not; else one that is free, or the one not used for longest,
+ * emptied. Several streams fold at once because programs read several datasets in turn. */
+static stream *find_stream(sds_trace_writer *writer, const sds_trace_read *read, uint32_t thread)
+{
+    if (writer->recent != NULL && is_of_shape(&writer->recent->fold, read, thread))
+        return writer->recent;
+    const uint64_t hash = shape_hash(read, thread);
+    int oldest = 0;
+    for (int i = 0; i < N_STREAMS; i++) {
+        stream *candidate = writer->stream[i];
+        if (candidate == NULL) {
+            candidate = writer->stream[i] = calloc(1, sizeof *candidate);
+            if (candidate == NULL) return NULL;
+            candidate->hash = hash;
+            return candidate;
+        }
+        if (candidate->hash == hash && is_of_shape(&candidate->fold, read, thread))
+            return candidate;
+        if (candidate->used < writer->stream[oldest]->used) oldest = i;
+    }
+    sds__fold_flush(&writer->stream[oldest]->fold);
+    writer->stream[oldest]->hash = hash;
+    return writer->stream[oldest];
+}
+
+static void add_read(sds_trace_writer *writer, const sds_trace_read *read)
+{
+    if (read->dataset == 0 || read->dataset > atomic_load(&writer->n_datasets)) return;
+    if (writer->full) {
+        /* At every doubling, so that the count survives a kill and stays within the reserve. */
+        writer->n_dropped++;
+        if ((writer->n_dropped & (writer->n_dropped - 1)) == 0) write_dropped(writer);
+        return;
+    }
+    const uint32_t thread = thread_ordinal(writer);
+    stream *of = find_stream(writer, read, thread);
+    if (of == NULL) {
+        writer->n_dropped++;
+        return;
+    }
+    if (of->fold.n_levels > 0)
+        sds__fold_add(&of->fold, read);
+    else
+        sds__fold_begin(&of->fold, read, thread, emit_record, writer);
+    of->used = ++writer->tick;
+    writer->recent = of;
+
+    /* The reads' own times serve as the clock; it may be set back. */
+    const int64_t since_ns = sds__wrap_sub(read->start_ns, writer->flushed_ns);
+    if (since_ns >= writer->flush_interval_ns || since_ns < 0) {
+        if (writer->flushed_ns != 0) flush(writer);
+        writer->flushed_ns = read->start_ns;
+    }
+}
+
+void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
+{
+    if (writer == NULL || read->slab.rank < 0 || read->slab.rank > SDS_MAX_RANK) return;
+    lock(writer);
+    add_read(writer, read);
+    unlock(writer);
+}
+
+void sds_trace_flush(sds_trace_writer *writer)
+{
+    if (writer == NULL) return;
+    lock(writer);
+    flush(writer);
+    unlock(writer);
+}
+
+const char *sds_trace_writer_path(const sds_trace_writer *writer)
+{
+    return writer->file.path;
+}
+
+void sds_trace_writer_close(sds_trace_writer *writer)
+{
+    if (writer == NULL) return;
+    sds_trace_flush(writer);
+    destroy(writer);
+}

@@ -1,0 +1,186 @@
+#include <string.h>
+
+#include "check.h"
+#include "sds/table_format.h"
+#include "table_layout.h"
+
+static const sds_file_layout layout = {{1 << 20, 1}, {4096, 1, 4096}};
+static const sds_cost_model model = {.kind = SDS_MODEL_EQ4,
+                                     .gap = SDS_GAP_COUNT,
+                                     .calibrated = 1,
+                                     .n_terms = 4,
+                                     .coefficient = {1e-4, 2e-5, 3e-6, 4e-3},
+                                     .floor_s = 1e-5};
+
+static void build(void **bytes, size_t *n)
+{
+    const sds_identity source = {11, INT64_C(1) << 33, 12, 13};
+    const sds_identity replica = {21, INT64_C(1) << 20, 22, 23};
+    const int64_t extent[3] = {4, 5, 6};
+    const int32_t order[3] = {2, 0, 1};
+    const int32_t other[3] = {1, 2, 0};
+    sds_table_dataset cube = {.path = "/entry/cube",
+                              .rank = 3,
+                              .extent = extent,
+                              .element_bytes = 4,
+                              .type_crc32c = 77,
+                              .type_class = 1,
+                              .contiguous = 1,
+                              .data_offset_bytes = 2048,
+                              .layout = layout,
+                              .model = model};
+    sds_table_dataset scalar = cube;
+    scalar.path = "/scalar";
+    scalar.rank = 0;
+    scalar.extent = NULL;
+    sds_candidate candidate = {.replica_id = 5,
+                               .path = "/home/replicas/a.h5",
+                               .identity = replica,
+                               .data_offset_bytes = 4096,
+                               .metadata_crc32c = 99,
+                               .rank = 3,
+                               .order = order,
+                               .layout = layout,
+                               .model = model,
+                               .shadow_permille = 1000};
+    sds_table_builder *builder;
+    CHECK(sds_table_builder_new("relative", &source, &builder) == SDS_EINVAL);
+    CHECK(sds_table_builder_new("/data/run.h5", &source, &builder) == SDS_OK);
+    CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_EINVAL);
+    CHECK(sds_table_builder_dataset(builder, &cube) == SDS_OK);
+    CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_OK);
+    candidate.order = other;
+    candidate.replica_id = 6;
+    CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_OK);
+    CHECK(sds_table_builder_dataset(builder, &scalar) == SDS_OK);
+    CHECK(sds_table_builder_finish(builder, bytes, n) == SDS_OK);
+    sds_table_builder_free(builder);
+}
+
+/* Every byte that an accessor can hand out; the sanitizers watch. */
+static uint64_t walk(const sds_table *table)
+{
+    uint64_t sum = strlen(sds_table_source_path(table)) + sds_table_source_identity(table)->inode;
+    for (int32_t i = 0; i < sds_table_n_datasets(table); i++) {
+        sds_table_dataset dataset;
+        CHECK(sds_table_dataset_at(table, i, &dataset) == SDS_OK);
+        sum += strlen(dataset.path);
+        for (int32_t axis = 0; axis < dataset.rank; axis++)
+            sum += (uint64_t)dataset.extent[axis];
+        for (int32_t j = 0; j < dataset.n_candidates; j++) {
+            sds_candidate candidate;
+            CHECK(sds_table_candidate_at(table, i, j, &candidate) == SDS_OK);
+            sum += strlen(candidate.path);
+            for (int32_t axis = 0; axis < candidate.rank; axis++)
+                sum += (uint64_t)candidate.order[axis];
+        }
+    }
+    return sum;
+}
+
+static void test_fields_survive(const void *bytes, size_t n)
+{
+    sds_table *table;
+    CHECK(sds_table_from_bytes(bytes, n, &table) == SDS_OK);
+    CHECK(strcmp(sds_table_source_path(table), "/data/run.h5") == 0);
+    CHECK(sds_table_source_identity(table)->ctime_ns == 13);
+    CHECK(sds_table_n_datasets(table) == 2);
+    int32_t index = -1;
+    CHECK(sds_table_find(table, "/scalar", &index) == SDS_OK && index == 1);
+    CHECK(sds_table_find(table, "/none", &index) == SDS_ENOENT);
+    sds_table_dataset dataset;
+    CHECK(sds_table_dataset_at(table, 0, &dataset) == SDS_OK);
+    CHECK(dataset.rank == 3 && dataset.extent[2] == 6 && dataset.type_crc32c == 77);
+    CHECK(memcmp(&dataset.model, &model, sizeof model) == 0);
+    CHECK(dataset.n_candidates == 2);
+    sds_candidate candidate;
+    CHECK(sds_table_candidate_at(table, 0, 1, &candidate) == SDS_OK);
+    CHECK(candidate.replica_id == 6 && candidate.order[0] == 1 && candidate.order[2] == 0);
+    CHECK(candidate.identity.size_bytes == 1 << 20 && candidate.metadata_crc32c == 99);
+    CHECK(sds_table_candidate_at(table, 0, 2, &candidate) == SDS_ENOENT);
+    CHECK(sds_table_candidate_at(table, 1, 0, &candidate) == SDS_ENOENT);
+    CHECK(sds_table_dataset_at(table, 2, &dataset) == SDS_ENOENT);
+    walk(table);
+    sds_table_close(table);
+}
+
+static void test_newer_version_is_told_apart(const uint8_t *bytes, size_t n)
+{
+    sds_table *table;
+    uint8_t *copy = malloc(n);
+    memcpy(copy, bytes, n);
+    copy[8] = SDS_TABLE_VERSION + 1;
+    CHECK(sds_table_from_bytes(copy, n, &table) == SDS_EVERSION);
+    copy[0] ^= 1;
+    CHECK(sds_table_from_bytes(copy, n, &table) == SDS_EFORMAT);
+    free(copy);
+}
+
+static void test_every_truncation_and_flip_is_refused(const uint8_t *bytes, size_t n)
+{
+    sds_table *table;
+    uint8_t *copy = malloc(n);
+    for (size_t length = 0; length < n; length++)
+        CHECK(sds_table_from_bytes(bytes, length, &table) == SDS_EFORMAT);
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        memcpy(copy, bytes, n);
+        copy[bit / 8] ^= (uint8_t)(1U << (bit % 8));
+        CHECK(sds_table_from_bytes(copy, n, &table) != SDS_OK);
+    }
+    free(copy);
+}
+
+/* Mutations with a checksum made right again reach the checks behind it. */
+static void test_mutations_are_refused_or_walk(const uint8_t *bytes, size_t n)
+{
+    uint64_t state = 7;
+    int accepted = 0;
+    uint8_t *copy = malloc(n);
+    for (int round = 0; round < 200000; round++) {
+        memcpy(copy, bytes, n);
+        const int64_t edits = random_between(&state, 1, 4);
+        for (int64_t edit = 0; edit < edits; edit++) {
+            const size_t at = 12 + (size_t)random_between(&state, 0, (int64_t)n - 13);
+            static const uint8_t edges[] = {0, 1, 0x7F, 0x80, 0xFF};
+            copy[at] = random_u64(&state) % 2 ? edges[random_u64(&state) % sizeof edges]
+                                              : (uint8_t)random_u64(&state);
+        }
+        uint64_t length = n;
+        memcpy(copy + 16, &length, sizeof length);
+        const uint32_t crc = sds__table_crc32c(copy, n);
+        memcpy(copy + 12, &crc, sizeof crc);
+        sds_table *table;
+        const sds_status status = sds_table_from_bytes(copy, n, &table);
+        CHECK(status == SDS_OK || status == SDS_EFORMAT);
+        if (status == SDS_OK) {
+            accepted++;
+            walk(table);
+            sds_table_close(table);
+        }
+    }
+    CHECK(accepted > 0);
+    free(copy);
+}
+
+static void test_names_are_stable(void)
+{
+    char name[64];
+    sds_table_name("", name);
+    CHECK(strcmp(name, "6c62272e07bb014262b821756295c58d.sdst") == 0);
+    sds_table_name("a", name);
+    CHECK(strcmp(name, "d228cb696f1a8caf78912b704e4a8964.sdst") == 0);
+}
+
+int main(void)
+{
+    void *bytes;
+    size_t n;
+    build(&bytes, &n);
+    test_fields_survive(bytes, n);
+    test_newer_version_is_told_apart(bytes, n);
+    test_every_truncation_and_flip_is_refused(bytes, n);
+    test_mutations_are_refused_or_walk(bytes, n);
+    test_names_are_stable();
+    free(bytes);
+    return 0;
+}

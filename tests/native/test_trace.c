@@ -1,0 +1,251 @@
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "sds/trace_format.h"
+#include "trace_fold.h"
+
+/* Reads of one shape, as they were added and as the records say they were. */
+#define MAX_READS 4096
+static int64_t added[MAX_READS][3];
+static int n_added;
+static int64_t added_ns;
+static int n_expanded;
+static int64_t expanded_ns;
+static int n_records;
+
+static void expand(void *context, const sds_trace_record *record)
+{
+    (void)context;
+    uint64_t counted = 0;
+    for (int bucket = 0; bucket < SDS_TRACE_LATENCY_BUCKETS; bucket++)
+        counted += record->latency[bucket];
+    CHECK(counted == (uint64_t)record->n_reads);
+    CHECK(record->first.start_ns == n_expanded);
+    CHECK(record->last_start_ns == n_expanded + record->n_reads - 1);
+    int64_t index[SDS_TRACE_MAX_LOOPS] = {0};
+    for (int64_t i = 0; i < record->n_reads; i++) {
+        for (int axis = 0; axis < 3; axis++) {
+            int64_t start = record->first.slab.start[axis];
+            for (int loop = 0; loop < record->n_loops; loop++)
+                start += index[loop] * record->advance[loop][axis];
+            CHECK(start == added[n_expanded][axis]);
+        }
+        n_expanded++;
+        for (int loop = record->n_loops - 1; loop >= 0; loop--) {
+            if (++index[loop] < record->repeat[loop]) break;
+            index[loop] = 0;
+        }
+    }
+    expanded_ns += record->elapsed_sum_ns;
+    n_records++;
+}
+
+static void begin(void)
+{
+    n_added = n_expanded = n_records = 0, added_ns = expanded_ns = 0;
+}
+
+static void add(sds__fold *fold, int64_t i, int64_t j, int64_t k)
+{
+    sds_trace_read read = {.dataset = 1, .kind = SDS_SELECT_HYPERSLAB, .n_elements = 1};
+    read.slab.rank = 3;
+    read.slab.start[0] = added[n_added][0] = i;
+    read.slab.start[1] = added[n_added][1] = j;
+    read.slab.start[2] = added[n_added][2] = k;
+    read.start_ns = n_added;
+    read.elapsed_ns = 100 + n_added % 7;
+    added_ns += read.elapsed_ns;
+    if (n_added++ == 0)
+        sds__fold_begin(fold, &read, 0, expand, NULL);
+    else
+        sds__fold_add(fold, &read);
+}
+
+static void finish(sds__fold *fold)
+{
+    sds__fold_flush(fold);
+    CHECK(n_expanded == n_added && expanded_ns == added_ns);
+}
+
+static void test_nested_loops_are_one_record(void)
+{
+    static sds__fold fold;
+    begin();
+    for (int j = 0; j < 20; j++)
+        for (int k = 0; k < 30; k++)
+            add(&fold, 0, j, k);
+    finish(&fold);
+    CHECK(n_records == 1);
+
+    begin();
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 5; j++)
+                for (int k = 0; k < 6; k++)
+                    add(&fold, i, 2 * j, 7 * k);
+    finish(&fold);
+    CHECK(n_records == 1);
+}
+
+static void test_a_loop_that_begins_in_the_middle_soon_locks_in(void)
+{
+    static sds__fold fold;
+    for (int offset = 0; offset < 30; offset++) {
+        begin();
+        for (int n = offset; n < 3000; n++)
+            add(&fold, 0, n / 30, n % 30);
+        finish(&fold);
+        CHECK(n_records <= 5);
+    }
+}
+
+static void test_any_stream_expands_to_itself(void)
+{
+    static sds__fold fold;
+    uint64_t state = 3;
+    for (int round = 0; round < 20000; round++) {
+        begin();
+        const int64_t n_pieces = random_between(&state, 1, 4);
+        for (int64_t piece = 0; piece < n_pieces; piece++) {
+            if (random_u64(&state) % 4 == 0) {
+                const int64_t n = random_between(&state, 1, 20);
+                const int64_t range = random_between(&state, 1, 3);
+                for (int64_t i = 0; i < n; i++)
+                    add(&fold, random_between(&state, 0, range), 0,
+                        random_between(&state, 0, range));
+                continue;
+            }
+            int64_t repeat[5];
+            int64_t step[5][3];
+            for (int l = 0; l < 5; l++) {
+                repeat[l] = random_between(&state, 1, 3);
+                for (int axis = 0; axis < 3; axis++)
+                    step[l][axis] = random_between(&state, -1, 2);
+            }
+            const int64_t total = repeat[0] * repeat[1] * repeat[2] * repeat[3] * repeat[4];
+            const int64_t from = random_between(&state, 0, 2);
+            for (int64_t n = from; n < total; n++) {
+                int64_t start[3] = {0, 0, 0};
+                int64_t rest = n;
+                for (int l = 0; l < 5; l++) {
+                    for (int axis = 0; axis < 3; axis++)
+                        start[axis] += rest % repeat[l] * step[l][axis];
+                    rest /= repeat[l];
+                }
+                add(&fold, start[0], start[1], start[2]);
+            }
+        }
+        finish(&fold);
+    }
+}
+
+static char directory[] = "/tmp/sds-test-trace-XXXXXX";
+
+static sds_trace_writer *writer_new(int64_t pid, int64_t max_file_bytes)
+{
+    const sds_trace_options options = {directory, max_file_bytes, INT64_C(1) << 60};
+    const sds_trace_process process = {pid, 3, 8, 1000, "node/1", "/bin/prog", "", "user"};
+    return sds_trace_writer_new(&options, &process);
+}
+
+static sds_trace_dataset dataset_of(const char *path)
+{
+    sds_trace_dataset dataset = {.file = "/data/run.h5",
+                                 .path = path,
+                                 .identity = {1, 2, 3, 4},
+                                 .rank = 2,
+                                 .extent = {100, 200},
+                                 .element_bytes = 4,
+                                 .type_class = 1,
+                                 .storage = SDS_STORAGE_CONTIGUOUS,
+                                 .data_offset_bytes = 2048,
+                                 .hdf5_version = "2.0.0"};
+    return dataset;
+}
+
+static sds_trace_read column(uint32_t dataset, int64_t j, int64_t start_ns)
+{
+    sds_trace_read read = {.dataset = dataset,
+                           .kind = SDS_SELECT_HYPERSLAB,
+                           .slab = {2, {0, j}, {1, 1}, {100, 1}, {1, 1}},
+                           .n_elements = 100,
+                           .start_ns = start_ns,
+                           .elapsed_ns = 50};
+    return read;
+}
+
+static void test_a_file_says_what_was_written(void)
+{
+    sds_trace_writer *writer = writer_new(1, 0);
+    const sds_trace_dataset cube = dataset_of("/cube");
+    const sds_trace_dataset grid = dataset_of("/grid");
+    const uint32_t a = sds_trace_add_dataset(writer, &cube);
+    const uint32_t b = sds_trace_add_dataset(writer, &grid);
+    CHECK(a == 1 && b == 2 && sds_trace_add_dataset(writer, &cube) == a);
+    struct stat found;
+    CHECK(stat(sds_trace_writer_path(writer), &found) != 0);
+    for (int64_t j = 0; j < 1000000; j++) {
+        sds_trace_read read = column(a, j, 2000 + j);
+        sds_trace_add_read(writer, &read);
+        read = column(b, 5, 3000 + j);
+        sds_trace_add_read(writer, &read);
+    }
+    char *path = strdup(sds_trace_writer_path(writer));
+    sds_trace_writer_close(writer);
+    CHECK(stat(path, &found) == 0 && found.st_size < 1024 && (found.st_mode & 0777) == 0600);
+
+    sds_trace_reader *reader;
+    CHECK(sds_trace_reader_open(path, 0, &reader) == SDS_OK);
+    CHECK(sds_trace_reader_process(reader)->rank == 3);
+    CHECK(strcmp(sds_trace_reader_process(reader)->executable, "/bin/prog") == 0);
+    uint32_t id;
+    sds_trace_dataset dataset;
+    sds_trace_record record;
+    CHECK(sds_trace_reader_next(reader, &id, &dataset, &record) == SDS_TRACE_DATASET && id == a);
+    CHECK(strcmp(dataset.path, "/cube") == 0 && dataset.extent[1] == 200);
+    CHECK(strcmp(dataset.hdf5_version, "2.0.0") == 0 && dataset.data_offset_bytes == 2048);
+    CHECK(sds_trace_reader_next(reader, &id, &dataset, &record) == SDS_TRACE_DATASET && id == b);
+    for (int i = 0; i < 2; i++) {
+        CHECK(sds_trace_reader_next(reader, &id, &dataset, &record) == SDS_TRACE_RECORD);
+        CHECK(record.n_reads == 1000000 && record.n_loops == 1);
+        CHECK(record.advance[0][1] == (id == a) && record.elapsed_sum_ns == 50000000);
+        CHECK(record.latency[5] == 1000000);
+    }
+    CHECK(sds_trace_reader_next(reader, &id, &dataset, &record) == SDS_TRACE_END);
+    CHECK(sds_trace_reader_offset(reader) == found.st_size);
+    CHECK(sds_trace_reader_torn_bytes(reader) == 0);
+    CHECK(sds_trace_reader_dropped_reads(reader) == 0);
+    sds_trace_reader_close(reader);
+    CHECK(unlink(path) == 0);
+    free(path);
+}
+
+static void test_without_a_spool_nothing_happens(void)
+{
+    const sds_trace_options options = {"/nonexistent/spool", 0, 1};
+    const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
+    sds_trace_writer *writer = sds_trace_writer_new(&options, &process);
+    const sds_trace_dataset cube = dataset_of("/cube");
+    const uint32_t id = sds_trace_add_dataset(writer, &cube);
+    for (int64_t j = 0; j < 10; j++) {
+        const sds_trace_read read = column(id, j * j, 1000000 * j);
+        sds_trace_add_read(writer, &read);
+    }
+    sds_trace_writer_close(writer);
+    sds_trace_writer_close(NULL);
+    CHECK(sds_trace_add_dataset(NULL, &cube) == 0);
+}
+
+int main(void)
+{
+    CHECK(mkdtemp(directory) != NULL);
+    test_nested_loops_are_one_record();
+    test_a_loop_that_begins_in_the_middle_soon_locks_in();
+    test_any_stream_expands_to_itself();
+    test_a_file_says_what_was_written();
+    test_without_a_spool_nothing_happens();
+    CHECK(rmdir(directory) == 0);
+    return 0;
+}
