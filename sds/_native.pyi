@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 STATUSES: tuple[tuple[str, int, str, str], ...]
 
@@ -78,3 +79,7 @@ def predict(
     processes_per_ost: float,
 ) -> float: ...
 def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
+
+# checksum.cpp
+
+def crc32c(buffer: Buffer, crc: int = 0) -> int: ...

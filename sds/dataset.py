@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sds.errors import (
     DatasetNotFoundError,
     FileMissingError,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import h5py
-    import numpy as np
 
 _N_NAMES_SHOWN = 8
 
@@ -250,12 +251,7 @@ def describe_open_dataset(
         message = f"NumPy has no type for the elements of {dataset.name} in {file}: {error}"
         raise UnsupportedError(message) from error
     file_type = dataset.id.get_type()
-    # h5py knows a string of variable length as a string; detect_class reports VLEN for neither.
-    is_fixed_size = not (
-        file_type.detect_class(h5py.h5t.VLEN)
-        or file_type.detect_class(h5py.h5t.REFERENCE)
-        or _has_variable_string(file_type)
-    )
+    is_fixed_size = is_type_of_fixed_size(file_type)
     storage = _storage_of(dataset)
     null = dataset.id.get_space().get_simple_extent_type() == h5py.h5s.NULL
     plist = dataset.id.get_create_plist()
@@ -283,6 +279,18 @@ def describe_open_dataset(
         is_fixed_size=is_fixed_size,
         is_native=is_fixed_size and _is_native(file_type, dtype),
         is_null=null,
+    )
+
+
+def is_type_of_fixed_size(file_type: h5py.h5t.TypeID) -> bool:
+    """Return False where elements of a type lie elsewhere (variable length, references)."""
+    import h5py  # noqa: PLC0415
+
+    # h5py knows a string of variable length as a string; detect_class reports VLEN for neither.
+    return not (
+        file_type.detect_class(h5py.h5t.VLEN)
+        or file_type.detect_class(h5py.h5t.REFERENCE)
+        or _has_variable_string(file_type)
     )
 
 

@@ -7,6 +7,7 @@
 
 void bind_status(nanobind::module_ &module);
 void bind_geometry(nanobind::module_ &module);
+void bind_checksum(nanobind::module_ &module);
 void bind_formats(nanobind::module_ &module);
 void bind_engine(nanobind::module_ &module);
 

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.dataset import DatasetDescription
 from sds.errors import ConfigurationError, LayoutError, UnsupportedError
 from sds.identity import FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sds.dataset import DatasetDescription
 
 KIB = 1024
 MIB = 1024 * KIB

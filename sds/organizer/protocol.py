@@ -31,7 +31,7 @@ ENTRY_POINT_GROUP = "sds.organizers"
 class Progress(Protocol):
     """Called between steps of long work; what it raises abandons the work, cleanly."""
 
-    def __call__(self, phase: str, done_bytes: int, total_bytes: int) -> None:
+    def __call__(self, phase: str, done_bytes: int, total_bytes: int, /) -> None:
         """Tell that `done_bytes` of `total_bytes` of this phase ("copy" or "verify") are done."""
 
 

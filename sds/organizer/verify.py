@@ -1,9 +1,37 @@
-"""Whether a replica still holds what was written, and what the original holds."""
+"""Whether a replica still holds what was written, and what the original holds.
+
+Two questions, two functions. :func:`verify_replica` needs the replica alone: every byte is read
+from disk and checked against the checksums in the file. :func:`compare_with_source` adds the
+original: HDF5 reads both, NumPy transposes one, and every element is compared byte by byte. That
+shares with the copy neither its way of reading, nor its permutation, nor its way of writing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import math
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sds.errors import SdsError, TruncatedFileError
+from sds.identity import identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from sds.organizer.plan import ReorganizationPlan
+    from sds.organizer.protocol import Progress
+    from sds.organizer.replica import Replica
+
+# Both sides of a compared tile fit into the second-level cache together.
+_TILE_BYTES = 256 * 1024
+_N_BLOCKS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +47,7 @@ class VerificationReport:
     damaged_blocks
         Numbers of the blocks whose bytes differ from their checksums.
     checked_bytes
-        Bytes that were read from the replica.
+        Bytes of elements that were read from the replica and checked.
     """
 
     path: Path
@@ -31,3 +59,214 @@ class VerificationReport:
     def ok(self) -> bool:
         """Whether the replica may be served."""
         return not self.problems
+
+
+def verify_replica(path: Path, *, progress: Progress | None = None) -> VerificationReport:
+    """Check a replica against the checksums in its file, and its source's identity.
+
+    Everything is read from the disk, not from the page cache. Never raises for what is wrong with
+    the replica or its source: that is the report.
+
+    Raises
+    ------
+    FileMissingError, PermissionDeniedError
+        If there is no such file, or it may not be read.
+    """
+    from sds.organizer.replica import describe_replica  # noqa: PLC0415
+
+    identity_of(path)
+    _drop_from_page_cache(path)
+    try:
+        replica = describe_replica(path)
+    except PermissionError:
+        raise
+    except SdsError as error:
+        return VerificationReport(
+            path=path, problems=(str(error),), damaged_blocks=(), checked_bytes=0
+        )
+    report = _check_stored(replica, progress=progress)
+    return replace(report, problems=report.problems + _source_problems(replica))
+
+
+def compare_with_source(
+    replica: Replica, plan: ReorganizationPlan, *, progress: Progress | None = None
+) -> VerificationReport:
+    """Check a replica as :func:`verify_replica` does, then compare each byte with the original.
+
+    The memory it takes is that of the plan.
+
+    Raises
+    ------
+    FileMissingError, PermissionDeniedError, OSError
+        If the original cannot be read.
+    """
+    total = 2 * plan.size_bytes
+
+    def of_both(_: str, done_bytes: int, __: int) -> None:
+        if progress is not None:
+            progress("verify", done_bytes, total)
+
+    _drop_from_page_cache(replica.path)
+    # Reads the file from end to end, so that the comparison finds it in the page cache.
+    report = _check_stored(replica, progress=of_both)
+    difference = _first_difference(replica, plan, progress=progress)
+    if difference is not None:
+        where = ", ".join(map(str, difference))
+        problem = f"element [{where}] differs from that of {plan.source_path}"
+        report = replace(report, problems=(*report.problems, problem))
+    return replace(report, problems=report.problems + _source_problems(replica))
+
+
+def _drop_from_page_cache(path: Path) -> None:
+    """Have the file read from the disk again; a request that only works for clean pages."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def _source_problems(replica: Replica) -> tuple[str, ...]:
+    """Return a sentence where the source is gone or not what was copied."""
+    try:
+        now = identity_of(replica.source_path)
+    except SdsError as error:
+        return (f"source: {error}",)
+    difference = replica.source_identity.difference(now)
+    if not difference:
+        return ()
+    return (f"the source {replica.source_path} has changed since ({difference}): build it again",)
+
+
+def _check_stored(replica: Replica, *, progress: Progress | None) -> VerificationReport:
+    """Compare the bytes of the file with the checksums that it holds."""
+    import h5py  # noqa: PLC0415
+
+    from sds.organizer import blocks  # noqa: PLC0415
+    from sds.organizer.replica import CHECKSUMS_PATH, checksums_offset_bytes  # noqa: PLC0415
+
+    with h5py.File(replica.path, "r", locking=False) as handle:
+        stored: NDArray[np.uint32] = handle[CHECKSUMS_PATH][...]
+        at = checksums_offset_bytes(handle)
+    problems: list[str] = []
+    expected = 1 + blocks.n_blocks(replica.size_bytes, replica.block_size_bytes)
+    if stored.shape != (expected,):
+        problems.append(f"{replica.path} holds {stored.size} checksums instead of {expected}")
+        return VerificationReport(
+            path=replica.path, problems=tuple(problems), damaged_blocks=(), checked_bytes=0
+        )
+    done_bytes = 0
+
+    def advance(n_bytes: int) -> None:
+        nonlocal done_bytes
+        done_bytes += n_bytes
+        if progress is not None:
+            progress("verify", done_bytes, replica.size_bytes)
+
+    damaged: tuple[int, ...] = ()
+    descriptor = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        crc = blocks.metadata_checksum(
+            descriptor,
+            data_offset_bytes=replica.data_offset_bytes,
+            size_bytes=replica.size_bytes,
+            zeroed_offset_bytes=at,
+        )
+        if crc != int(stored[0]):
+            problems.append(
+                f"the metadata of {replica.path} are damaged "
+                f"(CRC-32C {crc:#010x}, written as {int(stored[0]):#010x}): build it again"
+            )
+        found = blocks.block_checksums(
+            descriptor,
+            replica.data_offset_bytes,
+            replica.size_bytes,
+            replica.block_size_bytes,
+            advance=advance,
+        )
+        damaged = tuple(int(index) for index in np.flatnonzero(found != stored[1:]))
+    except TruncatedFileError as error:
+        problems.append(f"{replica.path}: {error}")
+    finally:
+        os.close(descriptor)
+    if damaged:
+        named = ", ".join(map(str, damaged[:_N_BLOCKS_NAMED]))
+        more = ", ..." if len(damaged) > _N_BLOCKS_NAMED else ""
+        problems.append(
+            f"{len(damaged)} of {expected - 1} blocks of {replica.path} are damaged "
+            f"(number {named}{more}; {replica.block_size_bytes} bytes each): build it again"
+        )
+    return VerificationReport(
+        path=replica.path,
+        problems=tuple(problems),
+        damaged_blocks=damaged,
+        checked_bytes=done_bytes,
+    )
+
+
+def _first_difference(
+    replica: Replica, plan: ReorganizationPlan, *, progress: Progress | None
+) -> tuple[int, ...] | None:
+    """Return the index, in source axes, of an element whose bytes differ; None where none do."""
+    from sds.dataset import get_dataset  # noqa: PLC0415
+    from sds.organizer.container import open_source  # noqa: PLC0415
+    from sds.organizer.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
+
+    size = plan.element_size_bytes
+    slab_bytes = math.prod(plan.slab_shape) * size
+    source_bytes = np.empty(slab_bytes, np.uint8)
+    replica_bytes = np.empty(slab_bytes, np.uint8)
+    done_bytes = 0
+    with open_source(plan.source_path) as source, open_source(replica.path) as copy:
+        original = get_dataset(source, plan.dataset_path)
+        copied = get_dataset(copy, plan.dataset_path)
+        for slab in plan.slabs():
+            target = slab.permuted(plan.order)
+            read_slab_through_hdf5(original, slab, source_bytes)
+            read_slab_through_hdf5(copied, target, replica_bytes)
+            expected = as_words(source_bytes, slab.shape, size)
+            found = as_words(replica_bytes, target.shape, size)
+            # The replica's elements in the axes of the source; the words of an element stay last.
+            back = (*np.argsort(plan.order).tolist(), len(plan.order))
+            at = _first_unequal(expected, found.transpose(back), plan.order)
+            if at is not None:
+                return tuple(a + b for a, b in zip(slab.start, at, strict=True))
+            done_bytes += math.prod(slab.shape) * size
+            if progress is not None:
+                progress("verify", plan.size_bytes + done_bytes, 2 * plan.size_bytes)
+    return None
+
+
+def _first_unequal(
+    a: NDArray[np.unsignedinteger], b: NDArray[np.unsignedinteger], order: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Return the index of an element in which two arrays differ, compared tile by tile.
+
+    `a` is contiguous in its own axes, `b` in those that `order` gives; the last axis holds the
+    words of an element.
+    """
+    for tile in _tiles(a.shape[:-1], order, a.shape[-1] * a.itemsize):
+        unequal = a[tile] != b[tile]
+        if unequal.any():
+            within = np.argwhere(unequal)[0][:-1].tolist()
+            return tuple(part.start + index for part, index in zip(tile, within, strict=True))
+    return None
+
+
+def _tiles(
+    shape: Sequence[int], order: Sequence[int], element_size_bytes: int
+) -> Iterator[tuple[slice, ...]]:
+    """Yield tiles that are long along the fastest axis of either side and fit into the cache."""
+    budget = max(1, _TILE_BYTES // element_size_bytes)
+    sizes = [1] * len(shape)
+    for axis in (len(shape) - 1, order[-1]):
+        sizes[axis] = min(shape[axis], 64, max(1, budget // math.prod(sizes) * sizes[axis]))
+    for axis in itertools.chain(reversed(range(len(shape))), reversed(order)):
+        others = math.prod(sizes) // sizes[axis]
+        sizes[axis] = max(sizes[axis], min(shape[axis], budget // others))
+    starts = (range(0, n, size) for n, size in zip(shape, sizes, strict=True))
+    for corner in itertools.product(*starts):
+        yield tuple(
+            slice(first, min(first + size, n))
+            for first, size, n in zip(corner, sizes, shape, strict=True)
+        )

@@ -1,0 +1,367 @@
+"""One reorganization from request to published replica, the same for every organizer.
+
+The order of the steps is what makes the promises true: the replica is written under a temporary
+name in the directory where it will lie, synced, compared with the original, and only then renamed.
+The original is opened read-only and without a lock. A kill between any two steps leaves a staged
+file and a journal, which the next build of the same plan continues, or
+:func:`sds.organizer.journal.recover` removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sds.dataset import describe_dataset
+from sds.errors import (
+    ConfigurationError,
+    FileMissingError,
+    InsufficientSpaceError,
+    PermissionDeniedError,
+    SdsError,
+    SdsValueError,
+    SourceChangedError,
+    VerificationError,
+)
+from sds.identity import identity_of, settled_identity
+from sds.organizer.journal import (
+    Journal,
+    journal_directory,
+    open_journal,
+    plan_digest,
+    recover,
+    staged_name,
+    sync_directory,
+)
+from sds.organizer.plan import (
+    DEFAULT_MEMORY_BYTES,
+    ReorganizationPlan,
+    ReorganizationRequest,
+    Source,
+    check_order,
+    check_reorganizable,
+)
+from sds.organizer.protocol import load_organizer
+from sds.organizer.replica import describe_replica
+from sds.organizer.verify import verify_replica
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.home import Home
+    from sds.organizer.protocol import Organizer, Progress
+    from sds.organizer.replica import Replica
+
+_MAX_STEM = 80
+# What a disk that is full, over quota or over the limit of file sizes answers.
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def replica_path(home: Home, source: Path, dataset: str, order: Sequence[int]) -> Path:
+    """Return where the replica of a dataset lies unless another place was asked for.
+
+    One directory per source, named by a hash of its path. The names of the files are for people;
+    a checksum of the dataset's path keeps those apart that look the same once cut.
+    """
+    return home.replicas / _directory_name(source) / _replica_name(source, dataset, order)
+
+
+def _directory_name(source: Path) -> str:
+    """Return 32 hex digits for the path of a source."""
+    return hashlib.sha256(os.fsencode(source)).hexdigest()[:32]
+
+
+def _replica_name(source: Path, dataset: str, order: Sequence[int]) -> str:
+    axes = "_".join(map(str, order))
+    label = quote(dataset.strip("/"), safe="").replace("%2F", ".")[:_MAX_STEM]
+    tag = hashlib.sha256(dataset.encode()).hexdigest()[:8]
+    stem = quote(source.stem, safe=" +@,=")[:_MAX_STEM]
+    return f"{stem}-{label}-{tag}-{axes}.h5"
+
+
+def plan_reorganization(
+    file: str | os.PathLike[str],
+    dataset: str,
+    *,
+    order: Sequence[int],
+    home: Home,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    output: Path | None = None,
+    organizer: str = "transposer",
+) -> ReorganizationPlan:
+    """Return what a reorganization would do; writes nothing.
+
+    Waits, where the source was written less than two seconds ago, until it was not.
+
+    Parameters
+    ----------
+    order
+        Replica axis i is source axis ``order[i]``.
+    output
+        Where the replica shall lie; in the home where None.
+
+    Raises
+    ------
+    FileMissingError, DatasetNotFoundError, NotHdf5Error, ...
+        If there is no such dataset.
+    LayoutError, UnsupportedError, ConfigurationError, NotFoundError
+        If it cannot be reorganized as asked, or the organizer is not installed.
+    SdsValueError
+        If something else lies at `output`.
+    SourceChangedError
+        If a program is writing the source.
+    """
+    if "sds" in os.environ.get("HDF5_VOL_CONNECTOR", "").split() and not os.environ.get(
+        "SDS_DISABLE"
+    ):
+        message = (
+            "this process runs under the SDS connector (HDF5_VOL_CONNECTOR), which could answer "
+            "from a replica where the original must be read: run it without, or set SDS_DISABLE=1"
+        )
+        raise ConfigurationError(message)
+    chosen = load_organizer(organizer)
+    path = _canonical(Path(describe_dataset(_canonical(Path(file)), dataset).file))
+    identity = settled_identity(path)
+    described = describe_dataset(path, dataset)
+    check_reorganizable(described)
+    axes = check_order(order, len(described.extent))
+    if output is None:
+        output = replica_path(home, path, described.path, axes)
+    else:
+        output = Path(os.path.realpath(output.parent)) / output.name
+    request = ReorganizationRequest(order=axes, output=output, memory_bytes=memory_bytes)
+    plan = chosen.plan(Source(description=described, identity=identity), request)
+    check_output(plan)
+    return plan
+
+
+def _canonical(path: Path) -> Path:
+    """Return a path without symbolic links."""
+    try:
+        return path.expanduser().resolve(strict=True)
+    except FileNotFoundError as error:
+        message = f"no such file: {path}; check the name and the directory"
+        raise FileMissingError(message) from error
+    except PermissionError as error:
+        message = f"may not reach {path}; ask its owner for permission"
+        raise PermissionDeniedError(message) from error
+
+
+def check_output(plan: ReorganizationPlan) -> bool:
+    """Return whether a replica that this one replaces lies at the output.
+
+    Raises
+    ------
+    SdsValueError
+        If what lies there is anything but a replica of the same dataset in the same order.
+    """
+    output = plan.output
+    if not os.path.lexists(output):
+        return False
+    try:
+        found = describe_replica(output)
+    except (SdsError, OSError) as error:
+        if _is_name_of_ours(plan):
+            return True  # a damaged replica; no one else writes there
+        problem = f"is no replica that could be replaced ({error})"
+    else:
+        same = (found.source_path, found.dataset_path, found.order)
+        if same == (plan.source_path, plan.dataset_path, plan.order):
+            return True
+        axes = ",".join(map(str, found.order))
+        problem = f"is the replica of {found.source_path}:{found.dataset_path} in order {axes}"
+    message = f"{output} exists and {problem}: name another file, or remove it first"
+    raise SdsValueError(message)
+
+
+def _is_name_of_ours(plan: ReorganizationPlan) -> bool:
+    """Return whether the output has the name that SDS itself gives this replica."""
+    name = _replica_name(plan.source_path, plan.dataset_path, plan.order)
+    directory = _directory_name(plan.source_path)
+    return (plan.output.parent.name, plan.output.name) == (directory, name)
+
+
+def _still_good(plan: ReorganizationPlan, progress: Progress | None) -> Replica | None:
+    """Return the replica at the output where it is whole and of the source as it is now."""
+    try:
+        found = describe_replica(plan.output)
+    except (SdsError, OSError):
+        return None
+    if found.source_identity != plan.source_identity:
+        return None
+    return found if verify_replica(plan.output, progress=progress).ok else None
+
+
+def reorganize(
+    plan: ReorganizationPlan,
+    *,
+    home: Home,
+    rebuild: bool = False,
+    progress: Progress | None = None,
+) -> Replica:
+    """Build, verify and publish the replica of a plan; returns its description.
+
+    A replica of the same source, unchanged, that lies there already and passes its checksums is
+    returned as it is, unless `rebuild`. A build of the same plan that was killed is continued.
+
+    Raises
+    ------
+    SourceChangedError
+        If the source is not, or no longer, what the plan was made for. Nothing is published.
+    VerificationError
+        If the replica on disk differs from the source. Nothing is published.
+    InsufficientSpaceError
+        If the disk is too full; names the bytes needed. What was written is removed.
+    PermissionDeniedError
+        If the directory cannot be written.
+    BusyError
+        If another process is building this very replica.
+    SdsValueError
+        If something else lies at the output.
+    """
+    organizer = load_organizer(plan.organizer)
+    _check_source(plan)
+    replaces = check_output(plan)
+    if replaces and not rebuild:
+        existing = _still_good(plan, progress)
+        if existing is not None:
+            return existing
+    _make_directories(plan, home)
+    recover(home)
+    digest = plan_digest(plan)
+    staged = plan.output.parent / staged_name(digest)
+    with open_journal(journal_directory(home) / f"{digest}.json") as journal:
+        try:
+            _stage(plan, staged, journal)
+            replica = organizer.execute(plan, staged, checkpoint=journal, progress=progress)
+            _check_staged(organizer, replica, plan, progress)
+            _check_source(plan)
+            _publish(plan, staged, replaces=replaces)
+        except Exception as error:
+            journal.discard()
+            explained = _explained(error, plan)
+            if explained is None:
+                raise
+            raise explained from error
+        # An interrupt keeps the staged file: the next build goes on from there.
+        journal.discard()
+    return describe_replica(plan.output)
+
+
+def _check_source(plan: ReorganizationPlan) -> None:
+    """Raise SourceChangedError unless the source is the file that the plan was made for."""
+    difference = plan.source_identity.difference(identity_of(plan.source_path))
+    if difference:
+        message = (
+            f"{plan.source_path} changed while its replica was made ({difference}): the replica "
+            "is abandoned; try again when the program that writes it has finished"
+        )
+        raise SourceChangedError(message)
+
+
+def _make_directories(plan: ReorganizationPlan, home: Home) -> None:
+    """Create the home and, within it, the directory of the replica, private to this account."""
+    home.create()
+    inside = plan.output.is_relative_to(home.replicas)
+    try:
+        journal_directory(home).mkdir(mode=0o700, exist_ok=True)
+        if inside:
+            plan.output.parent.mkdir(mode=0o700, exist_ok=True)
+    except PermissionError as error:
+        raise _not_writable(Path(error.filename)) from error
+    if not plan.output.parent.is_dir():
+        message = f"there is no directory {plan.output.parent}: create it, or name another"
+        raise FileMissingError(message)
+
+
+def _stage(plan: ReorganizationPlan, staged: Path, journal: Journal) -> None:
+    """Leave at `staged` what an earlier build of this plan wrote, else a new, empty file."""
+    if journal.can_continue(plan):
+        return
+    staged.unlink(missing_ok=True)
+    _check_space(plan)
+    journal.begin(plan, staged)
+    descriptor = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.close(descriptor)
+    journal.created()
+
+
+def _check_space(plan: ReorganizationPlan) -> None:
+    """Raise InsufficientSpaceError where the disk cannot hold the replica."""
+    free_bytes = _free_bytes(plan.output.parent)
+    if free_bytes < plan.space_needed_bytes:
+        raise _no_space(plan, free_bytes)
+
+
+def _free_bytes(directory: Path) -> int:
+    """Return how many bytes one file of this account may have there, quotas not considered."""
+    found = os.statvfs(directory)
+    free_bytes = found.f_bavail * found.f_frsize
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return free_bytes if limit_bytes == resource.RLIM_INFINITY else min(free_bytes, limit_bytes)
+
+
+def _no_space(plan: ReorganizationPlan, free_bytes: int) -> InsufficientSpaceError:
+    return InsufficientSpaceError(
+        f"the replica needs {plan.space_needed_bytes} bytes in {plan.output.parent}, where this "
+        f"account has {free_bytes} (a quota may allow fewer): "
+        "free some, or name a file on another disk as the output"
+    )
+
+
+def _not_writable(path: Path) -> PermissionDeniedError:
+    return PermissionDeniedError(
+        f"may not write {path}: name another output, or set SDS_HOME to a directory that you own"
+    )
+
+
+def _check_staged(
+    organizer: Organizer,
+    replica: Replica,
+    plan: ReorganizationPlan,
+    progress: Progress | None,
+) -> None:
+    """Raise VerificationError unless every byte of the staged replica is that of the source."""
+    report = organizer.verify(replica, plan, progress=progress)
+    if not report.ok:
+        _check_source(plan)  # the better reason, where it is the reason
+        message = (
+            f"the replica that was built differs from {plan.source_path}:{plan.dataset_path} and "
+            f"is not published: {'; '.join(report.problems)}; check memory and disk"
+        )
+        raise VerificationError(message)
+
+
+def _publish(plan: ReorganizationPlan, staged: Path, *, replaces: bool) -> None:
+    """Give the staged file its name, durably; never in place of anything but a replica of ours."""
+    if replaces:
+        staged.replace(plan.output)
+    else:
+        try:
+            os.link(staged, plan.output)  # unlike a rename, refuses where something appeared
+        except FileExistsError as error:
+            message = f"{plan.output} appeared during the build: name another file, or remove it"
+            raise SdsValueError(message) from error
+        except OSError as error:
+            if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
+                raise
+            staged.rename(plan.output)  # a file system without hard links
+        else:
+            staged.unlink()
+    sync_directory(plan.output.parent)
+
+
+def _explained(error: Exception, plan: ReorganizationPlan) -> SdsError | None:
+    """Return the error of SDS for one of the system; None where it speaks for itself."""
+    if isinstance(error, SdsError) or not isinstance(error, OSError):
+        return None
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return _not_writable(plan.output.parent)
+    if error.errno in _NO_SPACE:
+        return _no_space(plan, _free_bytes(plan.output.parent))
+    return None

@@ -1,0 +1,246 @@
+"""Notes on disk of a build under way, so that a kill at any time leaves nothing half-made.
+
+A journal is a file of JSON lines under ``SDS_HOME/replicas/.building``: first the plan and the name
+of the staged file, then how far the build came. The process that builds holds a lock on it; the
+kernel lets go of the lock when that process ends, however it ends. So a journal without a lock is
+what a killed build left behind, and says what to continue or remove.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sds.errors import BusyError, SdsError
+from sds.identity import FileIdentity, identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sds.home import Home
+    from sds.organizer.plan import ReorganizationPlan
+
+KEEP_S = 7 * 86400.0
+_VERSION = 1
+
+
+def journal_directory(home: Home) -> Path:
+    """Return where the journals of a home lie."""
+    return home.replicas / ".building"
+
+
+def plan_digest(plan: ReorganizationPlan) -> str:
+    """Return 32 hex digits that are the same for the same plan, source identity included."""
+    text = json.dumps(plan.to_json(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def staged_name(digest: str) -> str:
+    """Return the name of the file in which the plan of that digest is built."""
+    return f".sds-{digest}.partial"
+
+
+class Journal:
+    """The notes of one build; its checkpoint, too."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._lines, whole_bytes = _read_lines(descriptor)
+        os.ftruncate(descriptor, whole_bytes)  # what a kill cut off must not join the next line
+
+    @property
+    def staged(self) -> Path | None:
+        """The file that the build writes; None before that is known."""
+        name = self._lines[0].get("staged") if self._lines else None
+        if not isinstance(name, str):
+            return None
+        path = Path(os.fsdecode(bytes.fromhex(name)))
+        return path if path.name == staged_name(self.path.stem) else None
+
+    @property
+    def output(self) -> Path | None:
+        """Where the replica was to be."""
+        plan = self._lines[0].get("plan") if self._lines else None
+        return Path(str(plan["output"])) if isinstance(plan, dict) else None
+
+    @property
+    def steps_done(self) -> int:
+        """Steps whose bytes are on disk."""
+        done = 0
+        for line in self._lines:
+            steps = line.get("steps_done")
+            if isinstance(steps, int):
+                done = steps
+        return done
+
+    def begin(self, plan: ReorganizationPlan, staged: Path) -> None:
+        """Begin anew: forget what was noted, note the plan and the name of the staged file."""
+        os.ftruncate(self._descriptor, 0)
+        self._lines = []
+        self._append(
+            {
+                "version": _VERSION,
+                "plan": plan.to_json(),
+                "staged": os.fsencode(staged).hex(),  # a name may not be text
+                "process": os.getpid(),
+            }
+        )
+        sync_directory(self.path.parent)
+
+    def created(self) -> None:
+        """Note which file the staged one is."""
+        staged = self.staged
+        if staged is not None:
+            self._append({"inode": identity_of(staged).inode})
+
+    def reached(self, steps_done: int) -> None:
+        """Note that so many steps are on disk."""
+        self._append({"steps_done": steps_done})
+
+    def can_continue(self, plan: ReorganizationPlan) -> bool:
+        """Return whether the staged file is the one of this very plan, with steps done."""
+        staged = self.staged
+        if staged is None or self.steps_done == 0 or self._lines[0].get("version") != _VERSION:
+            return False
+        noted = json.loads(json.dumps(plan.to_json()))
+        inodes = [line["inode"] for line in self._lines if "inode" in line]
+        try:
+            return self._lines[0]["plan"] == noted and inodes == [identity_of(staged).inode]
+        except SdsError:
+            return False
+
+    def is_obsolete(self, *, keep_s: float) -> bool:
+        """Return whether no one can continue: source changed or gone, or too long ago."""
+        if not self._lines or self.steps_done == 0:
+            return True
+        if time.time() - os.fstat(self._descriptor).st_mtime > keep_s:
+            return True
+        plan = self._lines[0]["plan"]
+        try:
+            noted = FileIdentity(**plan["source_identity"])
+            return bool(noted.difference(identity_of(plan["source_path"])))
+        except (SdsError, TypeError):
+            return True
+
+    def discard(self) -> tuple[Path, ...]:
+        """Remove the staged file, then the journal; return what was removed."""
+        removed = []
+        staged = self.staged
+        if staged is not None and staged.exists():
+            staged.unlink()
+            sync_directory(staged.parent)
+            removed.append(staged)
+        self.path.unlink()
+        sync_directory(self.path.parent)
+        return (*removed, self.path)
+
+    def _append(self, line: dict[str, object]) -> None:
+        os.pwrite(
+            self._descriptor,
+            json.dumps(line).encode() + b"\n",
+            os.fstat(self._descriptor).st_size,
+        )
+        os.fsync(self._descriptor)
+        self._lines.append(line)
+
+
+def _read_lines(descriptor: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the lines of a journal up to the first that a kill cut off, and their bytes."""
+    content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    lines: list[dict[str, Any]] = []
+    n_bytes = 0
+    for text in content.split(b"\n")[:-1]:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            break
+        if not isinstance(line, dict):
+            break
+        lines.append(line)
+        n_bytes += len(text) + 1
+    return lines, n_bytes
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[Journal]:
+    """Open a journal, new or left behind, and hold its lock.
+
+    Raises
+    ------
+    BusyError
+        If a running process holds it.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(descriptor, path)
+            if not _is_same_file(descriptor, path):
+                continue  # its holder removed it between our open and our lock
+            yield Journal(path, descriptor)
+        finally:
+            os.close(descriptor)
+        return
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+            raise
+        lines, _ = _read_lines(descriptor)
+        process = lines[0].get("process", "unknown") if lines else "unknown"
+        message = (
+            f"process {process} is building this replica now (journal {path}); "
+            "wait until it has finished"
+        )
+        raise BusyError(message) from error
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names created, renamed or removed in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def recover(home: Home, *, keep_s: float = KEEP_S) -> tuple[Path, ...]:
+    """Remove what killed builds left behind and no one can or will continue.
+
+    Left alone are builds under way, and those that can be continued: their source is unchanged
+    and they are younger than `keep_s`. The next :func:`sds.organizer.build.reorganize` of the same
+    plan continues them.
+
+    Returns
+    -------
+    The files that were removed.
+    """
+    removed: list[Path] = []
+    directory = journal_directory(home)
+    if not directory.is_dir():
+        return ()
+    for path in sorted(directory.glob("*.json")):
+        try:
+            with open_journal(path) as journal:
+                if journal.is_obsolete(keep_s=keep_s):
+                    removed.extend(journal.discard())
+        except BusyError:
+            continue
+    return tuple(removed)
