@@ -1,0 +1,111 @@
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace sds::vol
+{
+namespace
+{
+
+Config settings;
+pthread_once_t read_once = PTHREAD_ONCE_INIT;
+
+// The variable's value; nullptr where it is unset or empty.
+const char *value_of(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : nullptr;
+}
+
+const char *first_value_of(const char *const names[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (const char *value = value_of(names[i])) return value;
+    return nullptr;
+}
+
+bool is(const char *name, const char *expected)
+{
+    const char *value = value_of(name);
+    return value && strcmp(value, expected) == 0;
+}
+
+// A whole number in [low, high]; fallback for anything else.
+long number_of(const char *text, long low, long high, long fallback)
+{
+    if (!text) return fallback;
+    char *end = nullptr;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    return errno || *end || value < low || value > high ? fallback : value;
+}
+
+// True where the path fitted.
+template <size_t N> bool print_path(char (&out)[N], const char *format, const char *directory)
+{
+    const int n = snprintf(out, N, format, directory);
+    if (n > 0 && static_cast<size_t>(n) < N) return true;
+    out[0] = '\0';
+    return false;
+}
+
+void find_home()
+{
+    if (const char *named = value_of("SDS_HOME"))
+        print_path(settings.home, "%s", named);
+    else if (const char *data = value_of("XDG_DATA_HOME"))
+        print_path(settings.home, "%s/sds", data);
+    else if (const char *user = value_of("HOME"))
+        print_path(settings.home, "%s/.local/share/sds", user);
+}
+
+bool is_disabled()
+{
+    if (is("SDS_DISABLE", "1")) return true;
+    char path[PATH_MAX];
+    return settings.home[0] && print_path(path, "%s/disabled", settings.home) &&
+           access(path, F_OK) == 0;
+}
+
+// Launchers name rank, size and job each in their own way.
+constexpr const char *rank_names[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK",
+                                      "MV2_COMM_WORLD_RANK", "SLURM_PROCID"};
+constexpr const char *size_names[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE",
+                                      "SLURM_NTASKS"};
+constexpr const char *job_names[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID"};
+
+template <size_t N> const char *first(const char *const (&names)[N])
+{
+    return first_value_of(names, N);
+}
+
+void read_environment()
+{
+    find_home();
+    if (const char *file = value_of("SDS_DEBUG")) print_path(settings.debug_file, "%s", file);
+    const bool enabled = settings.home[0] && !is_disabled();
+    settings.trace = enabled && !is("SDS_TRACE", "0");
+    settings.redirect = enabled && !is("SDS_REDIRECT", "0");
+    const long uid = number_of(value_of("SDS_SERVICE_UID"), 0, INT_MAX, -1);
+    settings.has_service_uid = uid >= 0;
+    settings.service_uid = uid >= 0 ? static_cast<uid_t>(uid) : 0;
+    settings.rank = static_cast<int32_t>(number_of(first(rank_names), 0, INT_MAX, -1));
+    settings.n_ranks = static_cast<int32_t>(number_of(first(size_names), 1, INT_MAX, 1));
+    if (const char *job = first(job_names))
+        snprintf(settings.job_id, sizeof settings.job_id, "%s", job);
+}
+
+} // namespace
+
+const Config &config()
+{
+    pthread_once(&read_once, read_environment);
+    return settings;
+}
+
+} // namespace sds::vol

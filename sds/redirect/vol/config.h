@@ -1,0 +1,25 @@
+// What the environment says about the connector. Read once, when the first host binds.
+#pragma once
+
+#include <limits.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+namespace sds::vol
+{
+
+struct Config {
+    char home[PATH_MAX];       // SDS_HOME; "" where none can be named
+    char debug_file[PATH_MAX]; // SDS_DEBUG; "" for no log
+    bool trace;                // SDS_TRACE=0, SDS_DISABLE=1 or a file "disabled" turn it off
+    bool redirect;             // SDS_REDIRECT=0, likewise
+    bool has_service_uid;      // SDS_SERVICE_UID: an account whose tables are trusted
+    uid_t service_uid;
+    int32_t rank;    // of the MPI launcher; -1: none
+    int32_t n_ranks; // 1 without a launcher
+    char job_id[64]; // "" outside a batch job
+};
+
+const Config &config();
+
+} // namespace sds::vol

@@ -1,0 +1,40 @@
+#include "decision_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "config.h"
+
+namespace sds::vol
+{
+
+bool decisions_are_logged()
+{
+    return config().debug_file[0] != '\0';
+}
+
+void log_decision(const char *event, const char *file, const char *dataset, const char *reason)
+{
+    if (!decisions_are_logged()) return;
+    const int saved_errno = errno;
+    char line[2 * PATH_MAX];
+    const int n = snprintf(line, sizeof line, "%ld\t%s\t%s\t%s\t%s\n", static_cast<long>(getpid()),
+                           event, file, dataset, reason);
+    if (n > 0 && static_cast<size_t>(n) < sizeof line) {
+        // Opened per line: a log is read while the program runs, and a kept descriptor could be
+        // closed by a program that closes all of its own. O_APPEND keeps lines of ranks whole.
+        const int fd =
+            open(config().debug_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+        if (fd >= 0) {
+            // A log that cannot be written is no reason to disturb the program.
+            const ssize_t written = write(fd, line, static_cast<size_t>(n));
+            static_cast<void>(written);
+            close(fd);
+        }
+    }
+    errno = saved_errno;
+}
+
+} // namespace sds::vol

@@ -1,0 +1,53 @@
+// A host: one HDF5 library of this process that has loaded the connector.
+//
+// Wheels carry private HDF5 libraries, so that several of them, of different versions, can live in
+// one process while the plugin is mapped once. Each host has a slot with its own functions and
+// its own class struct; every object that the connector hands out knows its host.
+#pragma once
+
+#include "hdf5_abi.h"
+
+namespace sds::vol
+{
+
+// Pointers to the functions of one HDF5 library, by their own names.
+struct Functions {
+#define REQUIRED(result, name, arguments) result(*name) arguments;
+#define OPTIONAL REQUIRED
+#include "hdf5_functions.inc"
+#undef REQUIRED
+#undef OPTIONAL
+};
+
+struct Host;
+
+// What HDF5 keeps while it wraps objects for the connector.
+struct WrapContext {
+    Host *host;
+    hid_t connector;
+    void *under_context;
+};
+
+struct Host {
+    Functions hdf5;
+    const hid_t *default_dxpl; // the library's variables, filled when it initialises
+    const hid_t *sec2_driver;  // 2.x; nullptr in 1.14
+    hid_t (*sec2_driver_init)(void);
+    const void *base; // where the library is mapped: tells hosts apart
+    hid_t native;     // the native connector's id between initialize and terminate, else -1
+    int slot;
+    char version[16];  // "2.0.0"
+    char library[512]; // path of the library
+    H5VL_class_t connector_class;
+    WrapContext native_wrap_context; // one for all objects: spares an allocation per call
+};
+
+constexpr int max_hosts = 8;
+
+// The host that owns the code at this address, bound at its first call.
+// nullptr where the library cannot be served: too old, or its functions are hidden.
+Host *host_of_caller(const void *return_address);
+
+Host &host_at(int slot);
+
+} // namespace sds::vol

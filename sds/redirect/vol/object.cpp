@@ -1,0 +1,33 @@
+#include "object.h"
+
+#include <stdlib.h>
+
+#include "error_stack.h"
+
+namespace sds::vol
+{
+
+Object *wrap(Host &host, hid_t connector, void *under)
+{
+    if (!under) return nullptr;
+    auto *object = static_cast<Object *>(calloc(1, sizeof(Object)));
+    if (!object) return nullptr;
+    object->under = under;
+    object->connector = connector;
+    object->host = &host;
+    // The native connector is held once by its host; counting it per object costs more than a read.
+    if (connector != host.native) host.hdf5.H5Iinc_ref(connector);
+    return object;
+}
+
+void release(Object *object)
+{
+    const Host &host = *object->host;
+    if (object->connector != host.native) {
+        ErrorStackKeeper keep(host);
+        host.hdf5.H5Idec_ref(object->connector);
+    }
+    free(object);
+}
+
+} // namespace sds::vol

@@ -1,0 +1,42 @@
+// The object that the connector hands to HDF5 in place of the one of the connector below.
+#pragma once
+
+#include "host.h"
+
+namespace sds::vol
+{
+
+struct Object {
+    void *under;     // the object of the connector below
+    hid_t connector; // that connector
+    Host *host;
+
+    const Functions &hdf5() const { return host->hdf5; }
+};
+
+inline Object *as_object(void *object)
+{
+    return static_cast<Object *>(object);
+}
+inline const Object *as_object(const void *object)
+{
+    return static_cast<const Object *>(object);
+}
+inline void *under(void *object)
+{
+    return object ? as_object(object)->under : nullptr;
+}
+
+// Wrap what the connector below returned; nullptr for nullptr (and where memory is exhausted).
+Object *wrap(Host &host, hid_t connector, void *under);
+
+// Wrap an object that was reached through another one.
+inline Object *wrap_beside(const Object &neighbour, void *under)
+{
+    return wrap(*neighbour.host, neighbour.connector, under);
+}
+
+// Free the wrapper; what it wraps is not touched.
+void release(Object *object);
+
+} // namespace sds::vol

@@ -1,0 +1,74 @@
+// Attributes: passed on.
+#include "object.h"
+#include "vol_class.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t type,
+             hid_t space, hid_t acpl, hid_t aapl, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return wrap_beside(self, self.hdf5().H5VLattr_create(self.under, location, self.connector, name,
+                                                         type, space, acpl, aapl, dxpl, nullptr));
+}
+
+void *open(void *object, const H5VL_loc_params_t *location, const char *name, hid_t aapl,
+           hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return wrap_beside(self, self.hdf5().H5VLattr_open(self.under, location, self.connector, name,
+                                                       aapl, dxpl, nullptr));
+}
+
+herr_t read(void *attr, hid_t memory_type, void *buffer, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(attr);
+    return self.hdf5().H5VLattr_read(self.under, self.connector, memory_type, buffer, dxpl,
+                                     nullptr);
+}
+
+herr_t write(void *attr, hid_t memory_type, const void *buffer, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(attr);
+    return self.hdf5().H5VLattr_write(self.under, self.connector, memory_type, buffer, dxpl,
+                                      nullptr);
+}
+
+herr_t get(void *object, H5VL_attr_get_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLattr_get(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_attr_specific_args_t *args,
+                hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLattr_specific(self.under, location, self.connector, args, dxpl, nullptr);
+}
+
+herr_t optional(void *object, H5VL_optional_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLattr_optional(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t close(void *attr, hid_t dxpl, void **)
+{
+    Object *self = as_object(attr);
+    const herr_t result = self->hdf5().H5VLattr_close(self->under, self->connector, dxpl, nullptr);
+    if (result >= 0) release(self);
+    return result;
+}
+
+} // namespace
+
+void fill_attr_class(H5VL_attr_class_t &attr_class)
+{
+    attr_class = {create, open, read, write, get, specific, optional, close};
+}
+
+} // namespace sds::vol

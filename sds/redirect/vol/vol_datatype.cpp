@@ -1,0 +1,61 @@
+// Committed datatypes: passed on.
+#include "object.h"
+#include "vol_class.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+void *commit(void *object, const H5VL_loc_params_t *location, const char *name, hid_t type,
+             hid_t lcpl, hid_t tcpl, hid_t tapl, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return wrap_beside(self,
+                       self.hdf5().H5VLdatatype_commit(self.under, location, self.connector, name,
+                                                       type, lcpl, tcpl, tapl, dxpl, nullptr));
+}
+
+void *open(void *object, const H5VL_loc_params_t *location, const char *name, hid_t tapl,
+           hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return wrap_beside(self, self.hdf5().H5VLdatatype_open(self.under, location, self.connector,
+                                                           name, tapl, dxpl, nullptr));
+}
+
+herr_t get(void *datatype, H5VL_datatype_get_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(datatype);
+    return self.hdf5().H5VLdatatype_get(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t specific(void *datatype, H5VL_datatype_specific_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(datatype);
+    return self.hdf5().H5VLdatatype_specific(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t optional(void *datatype, H5VL_optional_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(datatype);
+    return self.hdf5().H5VLdatatype_optional(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t close(void *datatype, hid_t dxpl, void **)
+{
+    Object *self = as_object(datatype);
+    const herr_t result =
+        self->hdf5().H5VLdatatype_close(self->under, self->connector, dxpl, nullptr);
+    if (result >= 0) release(self);
+    return result;
+}
+
+} // namespace
+
+void fill_datatype_class(H5VL_datatype_class_t &datatype_class)
+{
+    datatype_class = {commit, open, get, specific, optional, close};
+}
+
+} // namespace sds::vol

@@ -1,0 +1,88 @@
+// Files.
+#include "connector_info.h"
+#include "error_stack.h"
+#include "object.h"
+#include "vol_class.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+herr_t get(void *file, H5VL_file_get_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(file);
+    return self.hdf5().H5VLfile_get(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t optional(void *file, H5VL_optional_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(file);
+    return self.hdf5().H5VLfile_optional(self.under, self.connector, args, dxpl, nullptr);
+}
+
+herr_t close(void *file, hid_t dxpl, void **)
+{
+    Object *self = as_object(file);
+    const herr_t result = self->hdf5().H5VLfile_close(self->under, self->connector, dxpl, nullptr);
+    if (result >= 0) release(self);
+    return result;
+}
+
+// Operations on a file by its name. HDF5 also asks whether a file is accessible while it looks for
+// a connector after a failed open, whose errors are still on the stack and must stay there.
+herr_t specific_by_name(Host &host, H5VL_file_specific_args_t *args, hid_t dxpl)
+{
+    ErrorStackKeeper keep(host);
+    const bool had_errors = keep.holds_errors();
+    H5VL_file_specific_args_t passed_on = *args;
+    hid_t &fapl = args->op_type == H5VL_FILE_DELETE ? passed_on.args.del.fapl_id
+                                                    : passed_on.args.is_accessible.fapl_id;
+    UnderAccess access(host, fapl);
+    if (!access.ok()) return -1;
+    fapl = access.fapl();
+    const herr_t result =
+        host.hdf5.H5VLfile_specific(nullptr, access.connector(), &passed_on, dxpl, nullptr);
+    if (result < 0 && !had_errors) keep.discard();
+    return result;
+}
+
+} // namespace
+
+void *file_create(Host &host, const char *name, unsigned flags, hid_t fcpl, hid_t fapl, hid_t dxpl)
+{
+    UnderAccess access(host, fapl);
+    if (!access.ok()) return nullptr;
+    return wrap(host, access.connector(),
+                host.hdf5.H5VLfile_create(name, flags, fcpl, access.fapl(), dxpl, nullptr));
+}
+
+void *file_open(Host &host, const char *name, unsigned flags, hid_t fapl, hid_t dxpl)
+{
+    UnderAccess access(host, fapl);
+    if (!access.ok()) return nullptr;
+    return wrap(host, access.connector(),
+                host.hdf5.H5VLfile_open(name, flags, access.fapl(), dxpl, nullptr));
+}
+
+herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hid_t dxpl)
+{
+    if (args->op_type == H5VL_FILE_IS_ACCESSIBLE || args->op_type == H5VL_FILE_DELETE)
+        return specific_by_name(host, args, dxpl);
+    const Object &self = *as_object(file);
+    H5VL_file_specific_args_t passed_on = *args;
+    if (args->op_type == H5VL_FILE_IS_EQUAL)
+        passed_on.args.is_equal.obj2 = under(args->args.is_equal.obj2);
+    const herr_t result =
+        host.hdf5.H5VLfile_specific(self.under, self.connector, &passed_on, dxpl, nullptr);
+    if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file)
+        *args->args.reopen.file = wrap_beside(self, *args->args.reopen.file);
+    return result;
+}
+
+void fill_file_class(H5VL_file_class_t &file_class)
+{
+    file_class = {nullptr, nullptr, get, nullptr, optional, close};
+}
+
+} // namespace sds::vol

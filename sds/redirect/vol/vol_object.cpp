@@ -1,0 +1,65 @@
+// Objects of any kind: passed on.
+#include "object.h"
+#include "vol_class.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+void *open(void *object, const H5VL_loc_params_t *location, H5I_type_t *opened_type, hid_t dxpl,
+           void **)
+{
+    const Object &self = *as_object(object);
+    return wrap_beside(self, self.hdf5().H5VLobject_open(self.under, location, self.connector,
+                                                         opened_type, dxpl, nullptr));
+}
+
+herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *source_name,
+            void *target, const H5VL_loc_params_t *target_location, const char *target_name,
+            hid_t ocpypl, hid_t lcpl, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(source ? source : target);
+    return self.hdf5().H5VLobject_copy(under(source), source_location, source_name, under(target),
+                                       target_location, target_name, self.connector, ocpypl, lcpl,
+                                       dxpl, nullptr);
+}
+
+// H5VL_OBJECT_GET_FILE included: HDF5 itself wraps the file that it returns.
+herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_object_get_args_t *args,
+           hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLobject_get(self.under, location, self.connector, args, dxpl, nullptr);
+}
+
+herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_specific_args_t *args,
+                hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLobject_specific(self.under, location, self.connector, args, dxpl,
+                                           nullptr);
+}
+
+herr_t optional(void *object, const H5VL_loc_params_t *location, H5VL_optional_args_t *args,
+                hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLobject_optional(self.under, location, self.connector, args, dxpl,
+                                           nullptr);
+}
+
+} // namespace
+
+herr_t any_optional(void *object, H5VL_optional_args_t *args, hid_t dxpl, void **)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLoptional(self.under, self.connector, args, dxpl, nullptr);
+}
+
+void fill_object_class(H5VL_object_class_t &object_class)
+{
+    object_class = {open, copy, get, specific, optional};
+}
+
+} // namespace sds::vol

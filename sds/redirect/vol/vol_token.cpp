@@ -1,0 +1,36 @@
+// Object tokens: passed on. Without these, HDF5 compares tokens byte by byte, which native files
+// happen to allow, so that no suite of HDF5's own notices; tests/vol/test_pass_through.py does.
+#include "object.h"
+#include "vol_class.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+herr_t compare(void *object, const H5O_token_t *left, const H5O_token_t *right, int *order)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLtoken_cmp(self.under, self.connector, left, right, order);
+}
+
+herr_t to_text(void *object, H5I_type_t type, const H5O_token_t *token, char **text)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLtoken_to_str(self.under, type, self.connector, token, text);
+}
+
+herr_t from_text(void *object, H5I_type_t type, const char *text, H5O_token_t *token)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLtoken_from_str(self.under, type, self.connector, text, token);
+}
+
+} // namespace
+
+void fill_token_class(H5VL_token_class_t &token_class)
+{
+    token_class = {compare, to_text, from_text};
+}
+
+} // namespace sds::vol

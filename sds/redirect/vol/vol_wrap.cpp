@@ -1,0 +1,76 @@
+// Wrapping: HDF5 lets the connector wrap objects that the layer below makes by itself, as when a
+// reference is followed or a committed datatype is opened on the way.
+#include <stdlib.h>
+
+#include "error_stack.h"
+#include "object.h"
+#include "vol_class.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+void *get_object(const void *object)
+{
+    const Object &self = *as_object(object);
+    return self.hdf5().H5VLget_object(self.under, self.connector);
+}
+
+herr_t get_wrap_context(const void *object, void **context)
+{
+    const Object &self = *as_object(object);
+    // HDF5 asks for a context at nearly every call. The native connector needs none of its own, so
+    // one per host serves all: allocating it anew triples the cost of a small call.
+    if (self.connector == self.host->native) {
+        *context = &self.host->native_wrap_context;
+        return 0;
+    }
+    auto *made = static_cast<WrapContext *>(malloc(sizeof(WrapContext)));
+    if (!made) return -1;
+    *made = {self.host, self.connector, nullptr};
+    if (self.hdf5().H5VLget_wrap_ctx(self.under, self.connector, &made->under_context) < 0) {
+        free(made);
+        return -1;
+    }
+    self.hdf5().H5Iinc_ref(self.connector);
+    *context = made;
+    return 0;
+}
+
+void *wrap_object(void *object, H5I_type_t type, void *context)
+{
+    const auto &self = *static_cast<const WrapContext *>(context);
+    void *under = self.host->hdf5.H5VLwrap_object(object, type, self.connector, self.under_context);
+    return wrap(*self.host, self.connector, under);
+}
+
+void *unwrap_object(void *object)
+{
+    Object *self = as_object(object);
+    void *under = self->hdf5().H5VLunwrap_object(self->under, self->connector);
+    if (under) release(self);
+    return under;
+}
+
+herr_t free_wrap_context(void *context)
+{
+    auto *self = static_cast<WrapContext *>(context);
+    Host &host = *self->host;
+    if (self == &host.native_wrap_context) return 0;
+    // HDF5 frees contexts after a failed call, too.
+    ErrorStackKeeper keep(host);
+    if (self->under_context) host.hdf5.H5VLfree_wrap_ctx(self->under_context, self->connector);
+    host.hdf5.H5Idec_ref(self->connector);
+    free(self);
+    return 0;
+}
+
+} // namespace
+
+void fill_wrap_class(H5VL_wrap_class_t &wrap_class)
+{
+    wrap_class = {get_object, get_wrap_context, wrap_object, unwrap_object, free_wrap_context};
+}
+
+} // namespace sds::vol

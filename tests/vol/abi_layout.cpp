@@ -1,0 +1,70 @@
+// Prints the size and the offset of everything the connector looks into, from its own declarations
+// or (SDS_REAL_HDF5_HEADERS) from HDF5's. test_abi.py compares the two.
+#include "hdf5_abi.h"
+
+#include <cstdio>
+
+#ifdef SDS_REAL_HDF5_HEADERS
+// HDF5 1.14 calls these wherever one of its constants is used.
+extern "C" herr_t H5open(void)
+{
+    return 0;
+}
+extern "C" herr_t H5check_version(unsigned, unsigned, unsigned)
+{
+    return 0;
+}
+#endif
+
+#define SIZE(type) std::printf("%s %zu\n", #type, sizeof(type))
+#define AT(type, member) std::printf("%s.%s %zu\n", #type, #member, offsetof(type, member))
+#define VALUE(name) std::printf("%s %lld\n", #name, static_cast<long long>(name))
+
+int main()
+{
+    SIZE(hid_t), SIZE(herr_t), SIZE(htri_t), SIZE(hsize_t), SIZE(hssize_t), SIZE(haddr_t);
+    SIZE(H5VL_class_t);
+    AT(H5VL_class_t, version), AT(H5VL_class_t, value), AT(H5VL_class_t, name);
+    AT(H5VL_class_t, conn_version), AT(H5VL_class_t, cap_flags), AT(H5VL_class_t, initialize);
+    AT(H5VL_class_t, terminate), AT(H5VL_class_t, info_cls), AT(H5VL_class_t, wrap_cls);
+    AT(H5VL_class_t, attr_cls), AT(H5VL_class_t, dataset_cls), AT(H5VL_class_t, datatype_cls);
+    AT(H5VL_class_t, file_cls), AT(H5VL_class_t, group_cls), AT(H5VL_class_t, link_cls);
+    AT(H5VL_class_t, object_cls), AT(H5VL_class_t, introspect_cls), AT(H5VL_class_t, request_cls);
+    AT(H5VL_class_t, blob_cls), AT(H5VL_class_t, token_cls), AT(H5VL_class_t, optional);
+    AT(H5VL_info_class_t, from_str), AT(H5VL_wrap_class_t, free_wrap_ctx);
+    AT(H5VL_attr_class_t, close), AT(H5VL_dataset_class_t, read), AT(H5VL_dataset_class_t, close);
+    AT(H5VL_datatype_class_t, close), AT(H5VL_file_class_t, open), AT(H5VL_file_class_t, close);
+    AT(H5VL_group_class_t, close), AT(H5VL_link_class_t, optional);
+    AT(H5VL_object_class_t, optional), AT(H5VL_introspect_class_t, opt_query);
+    AT(H5VL_blob_class_t, optional), AT(H5VL_token_class_t, from_str);
+
+    SIZE(H5VL_loc_params_t), AT(H5VL_loc_params_t, type), AT(H5VL_loc_params_t, loc_data);
+    SIZE(H5VL_optional_args_t), AT(H5VL_optional_args_t, args);
+    AT(H5VL_file_specific_args_t, args), AT(H5VL_file_specific_args_t, args.reopen.file);
+    AT(H5VL_file_specific_args_t, args.is_accessible.fapl_id);
+    AT(H5VL_file_specific_args_t, args.del.fapl_id), AT(H5VL_file_specific_args_t, args.is_equal);
+    AT(H5VL_file_get_args_t, args.get_name.type), AT(H5VL_file_get_args_t, args.get_name.buf);
+    AT(H5VL_file_get_args_t, args.get_name.file_name_len);
+    AT(H5VL_group_specific_args_t, args.mount.child_file);
+    AT(H5VL_link_create_args_t, args.hard.curr_obj), SIZE(H5VL_link_create_args_t);
+    AT(H5VL_object_get_args_t, args.get_name.buf),
+        AT(H5VL_object_get_args_t, args.get_name.name_len);
+    AT(H5VL_dataset_get_args_t, args.get_dcpl), AT(H5VL_dataset_get_args_t, args.get_space);
+    AT(H5VL_dataset_get_args_t, args.get_type);
+    // The library writes results of every operation into these: ours must be no smaller than the
+    // members that the connector asks for, which the offsets above show.
+
+    VALUE(H5I_FILE), VALUE(H5I_DATASET), VALUE(H5I_ATTR), VALUE(H5VL_OBJECT_BY_SELF);
+    VALUE(H5VL_FILE_REOPEN), VALUE(H5VL_FILE_IS_ACCESSIBLE), VALUE(H5VL_FILE_DELETE);
+    VALUE(H5VL_FILE_IS_EQUAL), VALUE(H5VL_FILE_GET_NAME), VALUE(H5VL_GROUP_MOUNT);
+    VALUE(H5VL_LINK_CREATE_HARD), VALUE(H5VL_OBJECT_GET_NAME), VALUE(H5VL_DATASET_GET_DCPL);
+    VALUE(H5VL_DATASET_GET_SPACE), VALUE(H5VL_DATASET_GET_TYPE), VALUE(H5VL_DATASET_SET_EXTENT);
+    VALUE(H5VL_DATASET_FLUSH), VALUE(H5VL_DATASET_REFRESH), VALUE(H5VL_GET_CONN_LVL_CURR);
+    VALUE(H5VL_NATIVE_DATASET_GET_OFFSET), VALUE(H5VL_NATIVE_DATASET_CHUNK_WRITE);
+    VALUE(H5S_ALL), VALUE(H5F_ACC_RDWR), VALUE(H5F_ACC_SWMR_READ);
+#ifdef SDS_REAL_HDF5_HEADERS
+    VALUE(H5VL_VERSION);
+#else
+    std::printf("H5VL_VERSION %u\n", sds::vol::vol_version);
+#endif
+}
