@@ -15,6 +15,13 @@
 #define BUILTIN_RUN_S 60e-6
 #define BUILTIN_BYTE_S 1e-9
 #define BUILTIN_FLOOR_S 10e-6
+/* Runs within one page are no requests of their own: the sieve read of the first brings it all. */
+#define BUILTIN_PAGE_BYTES 4096
+
+static double ceil_divide(int64_t a, int64_t b)
+{
+    return (double)(a / b + (a % b != 0));
+}
 
 void sds_cost_builtin(sds_cost_model *out)
 {
@@ -38,7 +45,8 @@ static int list_terms(const sds_cost_model *model, const sds_features *features,
     if (model->gap == SDS_GAP_PAPER) gap = (double)block_gap_paper;
     terms[0] = 1;
     if (model->kind == SDS_MODEL_BUILTIN) {
-        terms[1] = (double)features->runs;
+        const double pages = ceil_divide(features->bytes_touched.high, BUILTIN_PAGE_BYTES);
+        terms[1] = (double)features->runs < pages ? (double)features->runs : pages;
         terms[2] = (double)features->bytes_touched.high;
         return 3;
     }

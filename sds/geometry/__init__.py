@@ -1,1 +1,40 @@
 """Selections, and what reading them from striped storage touches."""
+
+from sds.geometry.dataspace import Dataspace, Hyperslab, check_order
+from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
+from sds.geometry.layout import (
+    HOPPER,
+    HOPPER_RAID,
+    HOPPER_STRIPES,
+    LOCAL_DISK,
+    LOCAL_DISK_RAID,
+    LOCAL_DISK_STRIPES,
+    ContiguousLayout,
+    FileLayout,
+    RaidLayout,
+    StripeLayout,
+)
+from sds.geometry.selection import is_basic_index, parse_selection, selection_from_index
+
+__all__ = [
+    "HOPPER",
+    "HOPPER_RAID",
+    "HOPPER_STRIPES",
+    "LOCAL_DISK",
+    "LOCAL_DISK_RAID",
+    "LOCAL_DISK_STRIPES",
+    "BlockFeatures",
+    "ContiguousLayout",
+    "Dataspace",
+    "FeatureBounds",
+    "FileLayout",
+    "Hyperslab",
+    "RaidLayout",
+    "StripeLayout",
+    "block_features",
+    "check_order",
+    "extent_features",
+    "is_basic_index",
+    "parse_selection",
+    "selection_from_index",
+]

@@ -16,7 +16,7 @@ extern "C" {
 
 /* F: seconds; BD, BG: block depth and block gap; P: processes per OST. */
 typedef enum sds_model_kind {
-    SDS_MODEL_BUILTIN = 0, /* F = c0 + c1*runs + c2*bytes_touched */
+    SDS_MODEL_BUILTIN = 0, /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
     SDS_MODEL_EQ3 = 3,     /* F = c0 + c1*BD + c2*BG */
     SDS_MODEL_EQ4 = 4,     /* F = c0 + c1*BD + c2*BG + c3*P */
     SDS_MODEL_EQ6 = 6      /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
@@ -24,14 +24,18 @@ typedef enum sds_model_kind {
 } sds_model_kind;
 
 /* Which of the three block gaps a model was fitted with. */
-typedef enum sds_gap_kind { SDS_GAP_COUNT = 0, SDS_GAP_DISTANCE = 1, SDS_GAP_PAPER = 2 } sds_gap_kind;
+typedef enum sds_gap_kind {
+    SDS_GAP_COUNT = 0,
+    SDS_GAP_DISTANCE = 1,
+    SDS_GAP_PAPER = 2
+} sds_gap_kind;
 
 #define SDS_MODEL_TERMS 8
 
 typedef struct sds_cost_model {
-    int32_t kind;                        /* sds_model_kind */
-    int32_t gap;                         /* sds_gap_kind */
-    int32_t calibrated;                  /* 0: built in */
+    int32_t kind;       /* sds_model_kind */
+    int32_t gap;        /* sds_gap_kind */
+    int32_t calibrated; /* 0: built in */
     int32_t n_terms;
     double coefficient[SDS_MODEL_TERMS]; /* seconds per unit of the term */
     double floor_s;                      /* no prediction is below this */

@@ -1,0 +1,230 @@
+"""What one read touches: Liu 2014's (Block Depth, Block Gap) and what belongs to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sds import _native
+from sds.errors import LayoutError, SelectionError
+from sds.geometry.dataspace import check_order
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sds.geometry.dataspace import Hyperslab
+    from sds.geometry.layout import ContiguousLayout, RaidLayout, StripeLayout
+
+_NS_PER_S = 1_000_000_000
+_MAX_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureBounds:
+    """(low, high) of the features that a time budget left open; the true value lies between."""
+
+    block_depth: tuple[int, int]
+    block_gap_count: tuple[int, int]
+    block_gap_distance: tuple[int, int]
+    bytes_touched: tuple[int, int]
+    osts_touched: tuple[int, int]
+    disks_touched: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFeatures:
+    """What one read touches, as docs/reference/semantics.md defines it.
+
+    Where ``exact`` is False the six features of ``bounds`` hold their high bound.
+
+    Attributes
+    ----------
+    runs
+        Maximal contiguous byte ranges of the file that hold selected elements.
+    block_depth
+        Most blocks on one disk.
+    block_gap_count, block_gap_distance
+        On one disk, at most: holes between touched blocks, and untouched blocks in them.
+    block_gap_paper
+        Liu's shortcut, in elements; None where no regular selection is read.
+    bytes_useful, bytes_touched
+        Selected, and in requests of the smallest size.
+    osts_touched, disks_touched
+        How many.
+    bounds
+        None where exact.
+    """
+
+    runs: int
+    block_depth: int
+    block_gap_count: int
+    block_gap_distance: int
+    block_gap_paper: int | None
+    bytes_useful: int
+    bytes_touched: int
+    osts_touched: int
+    disks_touched: int
+    exact: bool
+    bounds: FeatureBounds | None = None
+
+    def native(self) -> _native.Features:
+        """Return the features as the core's cost models take them."""
+
+        def bounded(name: str) -> tuple[int, int]:
+            if self.bounds is not None:
+                low, high = getattr(self.bounds, name)
+                return int(low), int(high)
+            value = int(getattr(self, name))
+            return value, value
+
+        return _native.Features(
+            runs=self.runs,
+            bytes_useful=self.bytes_useful,
+            block_depth=bounded("block_depth"),
+            block_gap_count=bounded("block_gap_count"),
+            block_gap_distance=bounded("block_gap_distance"),
+            bytes_touched=bounded("bytes_touched"),
+            osts_touched=bounded("osts_touched"),
+            disks_touched=bounded("disks_touched"),
+            exact=self.exact,
+            block_gap_paper=self.block_gap_paper or 0,
+        )
+
+
+def block_features(
+    extent: tuple[int, ...],
+    slab: Hyperslab,
+    layout: ContiguousLayout,
+    stripes: StripeLayout,
+    raid: RaidLayout,
+    *,
+    budget_s: float | None = None,
+) -> BlockFeatures:
+    """Return what reading a selection of an array touches.
+
+    Parameters
+    ----------
+    extent, slab
+        The array as its readers know it; ``layout.order`` says how its axes are stored.
+    layout, stripes, raid
+        Where its bytes lie.
+    budget_s
+        Seconds after which bounds are returned instead of exact values; None: no limit.
+
+    Raises
+    ------
+    SelectionError
+        If the slab reaches outside the extent.
+    LayoutError
+        If the order is no permutation, or the array's bytes do not fit in 64 bits.
+
+    Notes
+    -----
+    Source: Liu 2014, Sec. IV; the gaps that the paper leaves open are told apart by name.
+    """
+    slab.check_within(extent)
+    if layout.order is not None:
+        order = check_order(layout.order, len(extent))
+        slab = slab.permuted(order)
+        extent = tuple(extent[axis] for axis in order)
+    _check_addressable(extent, layout)
+    found = _native.features(
+        extent,
+        layout.element_size_bytes,
+        layout.data_offset_bytes,
+        slab.start,
+        slab.stride,
+        slab.count,
+        slab.block,
+        *_storage(stripes, raid),
+        _budget_ns(budget_s),
+    )
+    return _typed(found, found["block_gap_paper"])
+
+
+def extent_features(
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    stripes: StripeLayout,
+    raid: RaidLayout,
+    *,
+    budget_s: float | None = None,
+) -> BlockFeatures:
+    """Return what reading a list of byte ranges of a file touches.
+
+    Parameters
+    ----------
+    offsets, lengths
+        Ranges in bytes, shape (n,), sorted by offset and disjoint, no length zero.
+    stripes, raid, budget_s
+        As for `block_features`.
+
+    Raises
+    ------
+    SelectionError
+        If the ranges are out of order, overlap or are empty.
+    """
+    if offsets.shape != lengths.shape:
+        message = f"{offsets.shape} offsets and {lengths.shape} lengths; give one length per offset"
+        raise SelectionError(message)
+    ordered = bool(((offsets[:-1] + lengths[:-1]) <= offsets[1:]).all())
+    if not ordered or bool((lengths <= 0).any()) or bool((offsets < 0).any()):
+        message = "ranges must be sorted by offset, disjoint and not empty; sort and merge them"
+        raise SelectionError(message)
+    found = _native.features_of_extents(
+        offsets, lengths, *_storage(stripes, raid), _budget_ns(budget_s)
+    )
+    return _typed(found, None)
+
+
+def _check_addressable(extent: tuple[int, ...], layout: ContiguousLayout) -> None:
+    """Raise LayoutError unless every byte of an array has an offset below 2**63."""
+    end = layout.element_size_bytes
+    for length in extent:
+        end *= length
+    if end + layout.data_offset_bytes > _MAX_OFFSET:
+        message = (
+            f"an array of extent {extent} with {layout.element_size_bytes} bytes per element "
+            f"at byte {layout.data_offset_bytes} ends past byte 2**63; no file is so large"
+        )
+        raise LayoutError(message)
+
+
+def _storage(stripes: StripeLayout, raid: RaidLayout) -> tuple[int, int, int, int, int]:
+    return (
+        stripes.stripe_size_bytes,
+        stripes.stripe_count,
+        raid.unit_bytes,
+        raid.data_disks,
+        raid.min_request_bytes,
+    )
+
+
+def _budget_ns(budget_s: float | None) -> int:
+    return 0 if budget_s is None else max(1, round(budget_s * _NS_PER_S))
+
+
+def _typed(found: _native.ExtentFeatures, block_gap_paper: int | None) -> BlockFeatures:
+    exact = found["exact"]
+    bounds = FeatureBounds(
+        block_depth=found["block_depth"],
+        block_gap_count=found["block_gap_count"],
+        block_gap_distance=found["block_gap_distance"],
+        bytes_touched=found["bytes_touched"],
+        osts_touched=found["osts_touched"],
+        disks_touched=found["disks_touched"],
+    )
+    return BlockFeatures(
+        runs=found["runs"],
+        block_depth=bounds.block_depth[1],
+        block_gap_count=bounds.block_gap_count[1],
+        block_gap_distance=bounds.block_gap_distance[1],
+        block_gap_paper=block_gap_paper,
+        bytes_useful=found["bytes_useful"],
+        bytes_touched=bounds.bytes_touched[1],
+        osts_touched=bounds.osts_touched[1],
+        disks_touched=bounds.disks_touched[1],
+        exact=exact,
+        bounds=None if exact else bounds,
+    )
