@@ -1,7 +1,8 @@
 """The native core, as Python sees it. Sizes and offsets are bytes, times nanoseconds."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from os import PathLike
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,3 +84,21 @@ def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 # checksum.cpp
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int: ...
+
+# engine.cpp
+
+def permute(
+    src: NDArray[Any], order: Sequence[int], out: NDArray[Any] | None = None
+) -> NDArray[Any]: ...
+def copy_strided(src: NDArray[Any], out: NDArray[Any]) -> None: ...
+def read_runs(
+    fd: int,
+    first_offset: int,
+    run_bytes: int,
+    counts: Sequence[int],
+    strides_bytes: Sequence[int],
+    out: Buffer,
+    max_gap_bytes: int = 0,
+    buffer_bytes: int = 0,
+) -> tuple[int, int]: ...
+def identity(path: str | bytes | PathLike[str]) -> tuple[int, int, int, int]: ...

@@ -1,3 +1,154 @@
-#include "binding.h"
+#include <nanobind/stl/vector.h>
 
-void bind_engine(nanobind::module_ &) {}
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "binding.h"
+#include "sds/identity.h"
+#include "sds/permute.h"
+#include "sds/read_engine.h"
+#include "views.h"
+
+namespace nb = nanobind;
+
+namespace
+{
+
+using Axes = std::vector<int64_t>;
+
+// A NumPy array of any type without Python objects: structured and datetime ones too, which the
+// buffer protocol leaves out.
+struct Array {
+    void *bytes;
+    size_t element_bytes;
+    Axes shape;
+    Axes strides;
+    bool is_contiguous;
+};
+
+Array array_of(nb::handle object, const char *what, bool is_written)
+{
+    const nb::object type = nb::module_::import_("numpy").attr("ndarray");
+    if (!nb::isinstance(object, type)) refuse(std::string(what) + " is not a NumPy array");
+    if (nb::cast<bool>(object.attr("dtype").attr("hasobject")))
+        refuse(std::string(what) + " holds Python objects, whose bytes cannot be copied");
+    const nb::dict interface = object.attr("__array_interface__");
+    const nb::tuple address = interface["data"];
+    if (is_written && nb::cast<bool>(address[1])) refuse(std::string(what) + " is read-only");
+    Array array;
+    array.bytes = reinterpret_cast<void *>(nb::cast<uintptr_t>(address[0]));
+    array.element_bytes = nb::cast<size_t>(object.attr("itemsize"));
+    array.shape = nb::cast<Axes>(object.attr("shape"));
+    array.strides = nb::cast<Axes>(object.attr("strides"));
+    array.is_contiguous = nb::cast<bool>(object.attr("flags").attr("c_contiguous"));
+    return array;
+}
+
+nb::object permute(nb::object src, const std::vector<int32_t> &order, nb::object out)
+{
+    const Array from = array_of(src, "src", false);
+    const size_t rank = from.shape.size();
+    if (!from.is_contiguous) refuse("src is not C-contiguous; pass numpy.ascontiguousarray(src)");
+    std::vector<bool> seen(rank, false);
+    Axes shape;
+    for (const int32_t axis : order) {
+        const auto i = static_cast<size_t>(axis);
+        if (axis < 0 || i >= rank || seen[i]) break;
+        seen[i] = true;
+        shape.push_back(from.shape[i]);
+    }
+    if (order.size() != rank || shape.size() != rank)
+        refuse("order " + text_of(order) + " is no permutation of the axes 0 to " +
+               std::to_string(static_cast<long long>(rank) - 1));
+    if (out.is_none()) {
+        nb::list extent;
+        for (const int64_t n : shape)
+            extent.append(n);
+        out = nb::module_::import_("numpy").attr("empty")(nb::tuple(extent), src.attr("dtype"));
+    }
+    const Array to = array_of(out, "out", true);
+    if (to.shape != shape || to.element_bytes != from.element_bytes || !to.is_contiguous)
+        refuse("out must be C-contiguous, of shape " + text_of(shape) + " and " +
+               std::to_string(from.element_bytes) + " bytes per element");
+    sds_status status;
+    {
+        nb::gil_scoped_release released;
+        status = sds_permute(static_cast<int32_t>(rank), from.shape.data(), order.data(),
+                             from.element_bytes, from.bytes, to.bytes);
+    }
+    check(status, "permute");
+    return out;
+}
+
+void copy_strided(nb::object src, nb::object out)
+{
+    const Array from = array_of(src, "src", false);
+    const Array to = array_of(out, "out", true);
+    if (from.shape != to.shape || from.element_bytes != to.element_bytes)
+        refuse("out must have the shape " + text_of(from.shape) + " and " +
+               std::to_string(from.element_bytes) + " bytes per element of src");
+    sds_status status;
+    {
+        nb::gil_scoped_release released;
+        status = sds_copy_strided(static_cast<int32_t>(from.shape.size()), from.shape.data(),
+                                  from.strides.data(), to.strides.data(), from.element_bytes,
+                                  from.bytes, to.bytes);
+    }
+    check(status, "copy_strided");
+}
+
+nb::tuple read_runs(int fd, int64_t first_offset, int64_t run_bytes, const Axes &counts,
+                    const Axes &strides_bytes, nb::object out, int64_t max_gap_bytes,
+                    int64_t buffer_bytes)
+{
+    sds_runs runs = {};
+    if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
+        refuse("counts and strides_bytes must be as long as each other, and at most " +
+               std::to_string(2 * SDS_MAX_RANK));
+    runs.first_offset = first_offset;
+    runs.run_bytes = run_bytes;
+    runs.n_levels = static_cast<int32_t>(counts.size());
+    int64_t total = run_bytes;
+    for (size_t k = 0; k < counts.size(); k++) {
+        runs.level[k] = {counts[k], strides_bytes[k]};
+        if (__builtin_mul_overflow(total, counts[k], &total)) check(SDS_EOVERFLOW, "runs");
+    }
+    const Buffer into(out, true);
+    if (total < 0 || into.size() != static_cast<size_t>(total))
+        refuse("out has " + std::to_string(into.size()) + " bytes, the runs " +
+               std::to_string(total));
+    const sds_read_options options = {max_gap_bytes, buffer_bytes};
+    sds_read_report report;
+    sds_status status;
+    int saved_errno;
+    {
+        nb::gil_scoped_release released;
+        status = sds_read_runs(fd, &runs, &options, into.bytes(), &report);
+        saved_errno = errno;
+    }
+    errno = saved_errno;
+    check(status, "read_runs");
+    return nb::make_tuple(report.requests, report.bytes_read);
+}
+
+nb::tuple identity(nb::object path)
+{
+    const std::string name = bytes_of_path(path);
+    sds_identity found;
+    check(sds_identity_of_path(name.c_str(), &found, nullptr, nullptr), name.c_str());
+    return nb::make_tuple(found.inode, found.size_bytes, found.mtime_ns, found.ctime_ns);
+}
+
+} // namespace
+
+void bind_engine(nb::module_ &module)
+{
+    module.def("permute", &permute, nb::arg("src"), nb::arg("order"), nb::arg("out") = nb::none());
+    module.def("copy_strided", &copy_strided, nb::arg("src"), nb::arg("out"));
+    module.def("read_runs", &read_runs, nb::arg("fd"), nb::arg("first_offset"),
+               nb::arg("run_bytes"), nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
+               nb::arg("max_gap_bytes") = 0, nb::arg("buffer_bytes") = 0);
+    module.def("identity", &identity, nb::arg("path"));
+}

@@ -21,6 +21,12 @@ const char *exception_name(sds_status status)
     return "SdsError";
 }
 
+// Paths in messages may hold any bytes.
+nb::object message_of(const std::string &text)
+{
+    return nb::steal(PyUnicode_DecodeFSDefault(text.c_str()));
+}
+
 }  // namespace
 
 void check(sds_status status, const char *what)
@@ -29,7 +35,7 @@ void check(sds_status status, const char *what)
     const int saved_errno = errno;
     if (status == SDS_EIO && saved_errno != 0) {
         const std::string text = std::string(what) + ": " + std::strerror(saved_errno);
-        nb::object arguments = nb::make_tuple(saved_errno, text);
+        const nb::object arguments = nb::make_tuple(saved_errno, message_of(text));
         PyErr_SetObject(PyExc_OSError, arguments.ptr());
         throw nb::python_error();
     }
@@ -41,7 +47,7 @@ void check(sds_status status, const char *what)
     } else {
         type = nb::module_::import_("sds.errors").attr(name);
     }
-    PyErr_SetString(type.ptr(), message.c_str());
+    PyErr_SetObject(type.ptr(), message_of(message).ptr());
     throw nb::python_error();
 }
 

@@ -24,7 +24,7 @@ typedef struct sds_read_report {
     int64_t bytes_read; /* read from the file, holes included */
 } sds_read_report;
 
-/* Read all runs, in file order and packed, into out (sds_runs_count * run_bytes bytes).
+/* Read all runs, in file order and packed, into out (sds_runs_bytes bytes).
  * SDS_ESHORT: the file ends before the data; SDS_EIO: errno is set; SDS_ENOMEM.
  * options and report may be NULL. */
 sds_status sds_read_runs(int fd, const sds_runs *runs, const sds_read_options *options, void *out,
