@@ -1,6 +1,6 @@
 """Reads become logical reads, and logical reads become access patterns. Pure: no I/O."""
 
-from sds.analyzer.find import best_observed_rate, find_patterns, merge_patterns, pattern_key
+from sds.analyzer.find import best_observed_rate, combine_patterns, find_patterns, merge_patterns
 from sds.analyzer.logical import LogicalReads, logical_reads
 from sds.analyzer.patterns import (
     AccessPattern,
@@ -20,10 +20,10 @@ __all__ = [
     "Shape",
     "best_observed_rate",
     "classify",
+    "combine_patterns",
     "describe",
     "find_patterns",
     "logical_reads",
     "merge_patterns",
-    "pattern_key",
     "stated_pattern",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from sds.analyzer.logical import Int64, LogicalReads, Slabs, logical_reads
 from sds.analyzer.patterns import AccessPattern, PatternKind, classify
+from sds.errors import SdsValueError
 from sds.geometry import Hyperslab
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def find_patterns(
             batch, rate=rate, start_s=contiguous_start_s, max_pause_s=max_pause_s
         )
     ]
-    return merge_patterns(found)
+    return combine_patterns(found)
 
 
 def best_observed_rate(batches: Sequence[ReadRecords]) -> float:
@@ -81,39 +82,34 @@ def best_observed_rate(batches: Sequence[ReadRecords]) -> float:
     return float(n_bytes.sum()) / total_s if total_s > 0 and n_bytes.sum() > 0 else float("inf")
 
 
-def merge_patterns(patterns: Iterable[AccessPattern]) -> list[AccessPattern]:
+def combine_patterns(patterns: Iterable[AccessPattern]) -> list[AccessPattern]:
     """Return patterns with those of the same shape and orientation made one.
 
     Sorted by time lost, then by time, then by bytes, the greatest first. Patterns found in
-    batches (as a trace comes in) merge to what all records at once would have given, except
+    batches (as a trace comes in) combine to what all records at once would have given, except
     that the typical selection is that of the batch with the most reads.
     """
-    groups: dict[tuple[object, ...], list[AccessPattern]] = defaultdict(list)
+    groups: dict[str, list[AccessPattern]] = defaultdict(list)
     for pattern in patterns:
-        groups[pattern_key(pattern)].append(pattern)
-    merged = [members[0] if len(members) == 1 else _merge(members) for members in groups.values()]
-    return sorted(merged, key=attrgetter("time_lost_s", "elapsed_s", "bytes_read"), reverse=True)
+        groups[pattern.shape_key].append(pattern)
+    combined = [m[0] if len(m) == 1 else _merge(m) for m in groups.values()]
+    return sorted(combined, key=attrgetter("time_lost_s", "elapsed_s", "bytes_read"), reverse=True)
 
 
-def pattern_key(pattern: AccessPattern) -> tuple[object, ...]:
-    """Return what patterns of one dataset must agree in to be one."""
-    return (
-        pattern.extent,
-        pattern.element_size_bytes,
-        pattern.stated,
-        pattern.irregular,
-        pattern.kind,
-        pattern.axes,
-        pattern.spanned_axes,
-        pattern.steps,
-        _buckets(pattern.typical),
-        _buckets(pattern.request),
-    )
+def merge_patterns(a: AccessPattern, b: AccessPattern) -> AccessPattern:
+    """Return one pattern for two of the same `shape_key`: counts, bytes and times summed.
 
-
-def _buckets(slab: Hyperslab) -> tuple[int, ...]:
-    """Return the number of bits of the number of indices selected, per axis."""
-    return tuple(int(n).bit_length() for n in slab.shape)
+    Raises
+    ------
+    SdsValueError
+        If they differ in shape.
+    """
+    if a.shape_key != b.shape_key:
+        raise SdsValueError(
+            f"{a.description} and {b.description} are different patterns: "
+            "merge those of equal shape_key"
+        )
+    return _merge((a, b))
 
 
 def _merge(members: Sequence[AccessPattern]) -> AccessPattern:

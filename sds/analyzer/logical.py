@@ -40,7 +40,8 @@ class Slabs:
     @property
     def adjacent(self) -> NDArray[np.bool_]:
         """Whether the indices of an axis are adjacent, shape (n, rank)."""
-        return (self.count <= 1) | (self.stride == self.block)
+        adjacent: NDArray[np.bool_] = (self.count <= 1) | (self.stride == self.block)
+        return adjacent
 
     def rows(self, index: Int64) -> Slabs:
         """Return the slabs of some rows."""

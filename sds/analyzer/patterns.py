@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Hyperslab, parse_selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class PatternKind(StrEnum):
@@ -154,6 +158,31 @@ class AccessPattern:
         return describe(
             self.kind, axes=self.axes, fixed_axes=self.fixed_axes, steps=self.steps, rank=self.rank
         )
+
+    @property
+    def shape_key(self) -> str:
+        """Equal for two patterns of one dataset exactly where they are the same pattern.
+
+        Holds the extent and element size, the kind, the axes, steps, and the number of indices
+        selected per axis up to a power of two, of logical read and HDF5 read; no counts.
+        """
+        parts = (
+            "stated" if self.stated else "traced",
+            "irregular" if self.irregular else "regular",
+            str(self.kind),
+            _listed(self.extent) + f"*{self.element_size_bytes}",
+            "axes " + _listed(self.axes),
+            "spans " + _listed(self.spanned_axes),
+            "steps " + _listed(self.steps),
+            "bits " + _listed(n.bit_length() for n in self.typical.shape),
+            "read by " + _listed(n.bit_length() for n in self.request.shape),
+        )
+        return "; ".join(parts)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """Return ``(3,0,2)``."""
+    return f"({','.join(map(str, numbers))})"
 
 
 def _axis_list(axes: tuple[int, ...]) -> str:

@@ -6,14 +6,11 @@ A record is one read, or the reads of up to four nested loops (native/include/sd
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sds.errors import SdsValueError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SELECT_NONE = 0
 SELECT_ALL = 1
@@ -103,4 +100,5 @@ class ReadRecords:
     @property
     def n_requests(self) -> NDArray[np.int64]:
         """HDF5 reads per record, shape (n,)."""
-        return np.prod(self.repeat, axis=1, dtype=np.int64)
+        turns: NDArray[np.int64] = np.prod(self.repeat, axis=1, dtype=np.int64)
+        return turns

@@ -78,18 +78,18 @@ class BlockFeatures:
             value = int(getattr(self, name))
             return value, value
 
-        return _native.Features(
-            runs=self.runs,
-            bytes_useful=self.bytes_useful,
-            block_depth=bounded("block_depth"),
-            block_gap_count=bounded("block_gap_count"),
-            block_gap_distance=bounded("block_gap_distance"),
-            bytes_touched=bounded("bytes_touched"),
-            osts_touched=bounded("osts_touched"),
-            disks_touched=bounded("disks_touched"),
-            exact=self.exact,
-            block_gap_paper=self.block_gap_paper or 0,
-        )
+        return {
+            "runs": self.runs,
+            "bytes_useful": self.bytes_useful,
+            "block_depth": bounded("block_depth"),
+            "block_gap_count": bounded("block_gap_count"),
+            "block_gap_distance": bounded("block_gap_distance"),
+            "bytes_touched": bounded("bytes_touched"),
+            "osts_touched": bounded("osts_touched"),
+            "disks_touched": bounded("disks_touched"),
+            "exact": self.exact,
+            "block_gap_paper": self.block_gap_paper or 0,
+        }
 
 
 def block_features(

@@ -6,7 +6,7 @@ The prediction itself exists once, in the native core (native/include/sds/cost.h
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -91,21 +91,24 @@ class FitDiagnostics:
         Reads fitted.
     weighting
         ``none`` (ordinary least squares, of seconds) or ``relative`` (weights 1 / seconds**2).
+    terms
+        Names of the terms fitted, in the order of the figures below.
     r_squared, r_squared_adjusted
         Of the fit as weighted.
     p_values, confidence_low, confidence_high
-        Per coefficient, 95 %, raw units, shape (n_terms,). NaN is stored as None.
+        Per term fitted, 95 %, raw units; None where a perfect fit leaves them undefined.
     residuals_s
         Measured minus fitted, shape (n,), seconds, before the floor.
     """
 
     n: int
     weighting: str
-    r_squared: float
-    r_squared_adjusted: float
-    p_values: tuple[float, ...]
-    confidence_low: tuple[float, ...]
-    confidence_high: tuple[float, ...]
+    terms: tuple[str, ...]
+    r_squared: float | None
+    r_squared_adjusted: float | None
+    p_values: tuple[float | None, ...]
+    confidence_low: tuple[float | None, ...]
+    confidence_high: tuple[float | None, ...]
     residuals_s: tuple[float, ...]
 
 
@@ -115,8 +118,8 @@ class HeldoutError:
 
     Attributes
     ----------
-    median, p95
-        Median and 95th percentile over all held-out reads.
+    median, p95, rms
+        Median, 95th percentile and root mean square over all held-out reads.
     rank_correlation
         Spearman's, predicted against measured, over all held-out reads.
     n_patterns
@@ -125,6 +128,7 @@ class HeldoutError:
 
     median: float
     p95: float
+    rms: float
     rank_correlation: float
     n_patterns: int
 
@@ -155,6 +159,8 @@ class CostModel:
         Whether it was fitted to this file system; else it is the built-in one.
     via, cache
         How reads are made, and from what cache state.
+    dropped_terms
+        Terms of the equation that the reads could not determine; their coefficients are 0.
     diagnostics, heldout
         None where the model is built in.
     """
@@ -166,6 +172,7 @@ class CostModel:
     calibrated: bool
     via: Via = Via.HDF5
     cache: CacheState = CacheState.UNKNOWN
+    dropped_terms: tuple[str, ...] = ()
     diagnostics: FitDiagnostics | None = None
     heldout: HeldoutError | None = None
 
@@ -189,10 +196,7 @@ class CostModel:
     @property
     def log_error(self) -> float:
         """Standard deviation of log(predicted / measured), from the held-out error."""
-        if self.heldout is None:
-            return UNCALIBRATED_LOG_ERROR
-        # Normal: the median of |x| is 0.674 sd, the 95th percentile 1.96 sd; tails decide.
-        return max(self.heldout.median / 0.6745, self.heldout.p95 / 1.96)
+        return UNCALIBRATED_LOG_ERROR if self.heldout is None else self.heldout.rms
 
     def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
         """Return the predicted time of one read, never below the floor."""
@@ -233,15 +237,10 @@ def predict_terms(
             gap.code,
             coefficients,
             floor_s,
-            features_mapping(features),
+            features.native(),
             processes_per_ost,
         )
     )
-
-
-def features_mapping(features: BlockFeatures) -> dict[str, int | tuple[int, int] | bool]:
-    """Return the features under the names of sds_features."""
-    return asdict(features)
 
 
 def builtin_model(*, via: Via = Via.HDF5) -> CostModel:

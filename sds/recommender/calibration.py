@@ -1,0 +1,212 @@
+"""What was measured of a file system, the models fitted to it, and `calibrate`, which does both.
+
+The one edge of the recommender; everything that reads or fits is imported only by `calibrate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from sds.errors import SdsValueError
+from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, RaidLayout, StripeLayout
+from sds.recommender.model import CacheState, CostModel, Via
+from sds.recommender.samples import ModelChoice, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ReadRequest(TypedDict):
+    """One read, as a reading process is told it (stored axis order)."""
+
+    via: str
+    file: str
+    dataset: str
+    data_offset_bytes: int
+    extent: tuple[int, ...]
+    start: tuple[int, ...]
+    stride: tuple[int, ...]
+    count: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystem:
+    """Which file system a calibration holds for.
+
+    Attributes
+    ----------
+    mount_point, kind, source
+        As in /proc/self/mountinfo, e.g. ``/scratch``, ``lustre``, ``10.0.0.1@o2ib:/scratch``.
+    device
+        st_dev of the files that were read.
+    """
+
+    mount_point: str
+    kind: str
+    source: str
+    device: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationSettings:
+    """What a calibration may use, and what it measures.
+
+    Attributes
+    ----------
+    space_bytes
+        Size of the file that is written.
+    budget_s
+        No read is begun after this; each shape is read again until then, at most `max_rounds`
+        times.
+    processes
+        How many read at one time; at least two counts, or P cannot be told from a constant.
+    vias
+        Ways of reading to measure.
+    without_processes
+        Whether to fit without P, which allows one process count.
+    stripes, raid
+        Of the file, for its features.
+    max_rounds, seed
+        Positions per shape at most; of what they are drawn from.
+    """
+
+    space_bytes: int = 256 << 20
+    budget_s: float = 60.0
+    processes: tuple[int, ...] = (1, 2, 4)
+    vias: tuple[Via, ...] = tuple(Via)
+    without_processes: bool = False
+    stripes: StripeLayout = LOCAL_DISK_STRIPES
+    raid: RaidLayout = LOCAL_DISK_RAID
+    max_rounds: int = 3
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.budget_s <= 0 or self.max_rounds <= 0:
+            raise SdsValueError(
+                "the time budget and the rounds must be positive, not "
+                f"{self.budget_s} s and {self.max_rounds}"
+            )
+        if not self.processes or min(self.processes) <= 0:
+            raise SdsValueError(
+                f"process counts must be positive, not {self.processes}: e.g. 1, 2, 4"
+            )
+        if not self.vias:
+            raise SdsValueError("name at least one way of reading: hdf5 or engine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Reads made in one way from one cache state, and the models fitted to them."""
+
+    via: Via
+    cache: CacheState
+    samples: Samples
+    choice: ModelChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What was measured of a file system, and the models fitted to it.
+
+    Attributes
+    ----------
+    path
+        Directory that was measured in.
+    file_system
+        That it holds for.
+    created
+        UTC, ISO 8601.
+    settings
+        What it was asked to do.
+    elapsed_s
+        Time that it took, fits included.
+    n_reads
+        Timed operations.
+    cold_method
+        How the cache was emptied before cold reads, or why there are none.
+    complete
+        Whether every shape was read at least once within the budget.
+    measurements
+        One per way of reading and cache state.
+    """
+
+    path: str
+    file_system: FileSystem
+    created: str
+    settings: CalibrationSettings
+    elapsed_s: float
+    n_reads: int
+    cold_method: str
+    complete: bool
+    measurements: tuple[Measurement, ...]
+
+    def measurement(self, *, via: Via, cache: CacheState) -> Measurement | None:
+        """Return what was measured in one way from one cache state; None where it was not."""
+        for found in self.measurements:
+            if (found.via, found.cache) == (via, cache):
+                return found
+        return None
+
+    def chosen_model(self, *, via: Via, cache: CacheState | None = None) -> CostModel | None:
+        """Return the model with the least held-out error; None where none was fitted.
+
+        cache None: cold, or warm where the file system always caches (there is no colder).
+        """
+        for state in (CacheState.COLD, CacheState.WARM) if cache is None else (cache,):
+            found = self.measurement(via=via, cache=state)
+            if found is not None:
+                return found.choice.chosen
+        return None
+
+    def to_json(self) -> str:
+        """Return the calibration as JSON, whole."""
+        from pydantic import TypeAdapter  # noqa: PLC0415 - 50 ms that reading a model need not pay
+
+        return TypeAdapter(Calibration).dump_json(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """Return the calibration that `to_json` wrote."""
+        from pydantic import TypeAdapter  # noqa: PLC0415 - see to_json
+
+        return TypeAdapter(cls).validate_json(text)
+
+
+def calibrate(
+    path: str | Path,
+    *,
+    settings: CalibrationSettings | None = None,
+    progress: Callable[[float, str], None] | None = None,
+) -> Calibration:
+    """Measure the file system that holds a directory, and fit the cost models to it.
+
+    Writes one temporary file there, of `settings.space_bytes`, and removes it whatever happens.
+
+    Parameters
+    ----------
+    path
+        A directory on the file system, or a file in one.
+    settings
+        Default: 256 MiB, one minute, 1, 2 and 4 processes, both ways of reading.
+    progress
+        Called with the share done, 0 to 1, and what is being done. What it raises ends the
+        calibration cleanly.
+
+    Raises
+    ------
+    NotFoundError, PermissionDeniedError, InsufficientSpaceError
+        If the directory does not exist, cannot be written, or has too little room.
+    RankDeficientError
+        If one process count is asked for, and models with P.
+    SdsValueError
+        If the budget ends before enough was read to fit anything.
+    """
+    from sds.recommender.calibration_run import (  # noqa: PLC0415 - imports h5py and statsmodels
+        run_calibration,
+    )
+
+    return run_calibration(
+        Path(path), settings or CalibrationSettings(), progress or (lambda _share, _what: None)
+    )

@@ -1,0 +1,157 @@
+"""The file that a calibration reads: written, emptied from memory, and always removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+
+from sds.errors import FileMissingError, InsufficientSpaceError, PermissionDeniedError
+from sds.recommender.calibration import FileSystem
+from sds.recommender.calibration_design import ELEMENT_SIZE_BYTES, STORED_ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_PREFIX = ".sds-calibrate-"
+# HDF5's own blocks, and what a file system keeps back.
+_SLACK_BYTES = 16 << 20
+_SLAB_BYTES = 8 << 20
+# Data apart from HDF5's own blocks, so that opening the file reads none of it ahead.
+_ALIGNMENT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCopy:
+    """One copy of the array in the calibration's file, in one axis order."""
+
+    dataset: str
+    order: tuple[int, ...]
+    extent: tuple[int, ...]
+    data_offset_bytes: int
+
+
+def file_system_of(path: Path) -> FileSystem:
+    """Return the file system that holds a path."""
+    real = path.resolve()
+    best = ("/", "unknown", "")
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        before, _, after = line.partition(" - ")
+        mount = before.split()[4].encode().decode("unicode_escape")
+        kind, source = after.split()[:2]
+        if real.is_relative_to(mount) and len(mount) >= len(best[0]):
+            best = (mount, kind, source)
+    return FileSystem(mount_point=best[0], kind=best[1], source=best[2], device=real.stat().st_dev)
+
+
+@contextmanager
+def work_directory(path: Path, space_bytes: int) -> Iterator[Path]:
+    """Return a new directory with room for the file; it is removed at the end, whatever happens.
+
+    Directories that calibrations of this host left behind when they were killed go too.
+
+    Raises
+    ------
+    FileMissingError, PermissionDeniedError, InsufficientSpaceError
+        If the path does not exist, cannot be written, or has too little room.
+    """
+    if not path.exists():
+        raise FileMissingError(f"{path} does not exist: name a directory to measure in")
+    parent = path if path.is_dir() else path.parent
+    _remove_abandoned(parent)
+    free_bytes = shutil.disk_usage(parent).free
+    if free_bytes < space_bytes + _SLACK_BYTES:
+        raise InsufficientSpaceError(
+            f"{parent} has {free_bytes} bytes free, a calibration of {space_bytes} bytes needs "
+            f"{space_bytes + _SLACK_BYTES}: free some, or give a smaller size"
+        )
+    try:
+        name = tempfile.mkdtemp(
+            prefix=f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-", dir=parent
+        )
+    except PermissionError as error:
+        raise PermissionDeniedError(
+            f"{parent} cannot be written: name a directory on that file system that you may write"
+        ) from error
+    try:
+        yield Path(name)
+    finally:
+        shutil.rmtree(name)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the directories of calibrations of this host whose process is gone."""
+    for left in parent.glob(f"{_PREFIX}{socket.gethostname()}-*"):
+        pid = left.name.removeprefix(f"{_PREFIX}{socket.gethostname()}-").split("-")[0]
+        if (
+            pid.isdigit()
+            and not Path(f"/proc/{pid}").exists()
+            and left.stat().st_uid == os.getuid()
+        ):
+            shutil.rmtree(left)
+
+
+def write_array(
+    file: Path, extent: tuple[int, ...], *, seed: int, progress: Callable[[float, str], None]
+) -> tuple[StoredCopy, ...]:
+    """Write the array in every stored order, on disk when this returns; return the copies."""
+    random = np.random.default_rng(seed)
+    copies = []
+    size = int(np.prod(extent)) * ELEMENT_SIZE_BYTES * len(STORED_ORDERS)
+    written = 0
+    with h5py.File(
+        file, "w", alignment_threshold=_ALIGNMENT_BYTES // 16, alignment_interval=_ALIGNMENT_BYTES
+    ) as hdf5:
+        for order in STORED_ORDERS:
+            stored = tuple(extent[axis] for axis in order)
+            name = "order_" + "_".join(map(str, order))
+            dataset = hdf5.create_dataset(name, shape=stored, dtype=np.float32)
+            row_elements = int(np.prod(stored[1:]))
+            rows = max(1, _SLAB_BYTES // (row_elements * ELEMENT_SIZE_BYTES))
+            for first in range(0, stored[0], rows):
+                slab = random.random((min(rows, stored[0] - first), *stored[1:]), dtype=np.float32)
+                dataset[first : first + len(slab)] = slab
+                written += slab.nbytes
+                progress(written / size, "writing the array")
+            copies.append(
+                StoredCopy(
+                    dataset=name,
+                    order=order,
+                    extent=stored,
+                    data_offset_bytes=int(dataset.id.get_offset()),
+                )
+            )
+    with file.open("rb") as done:
+        os.fsync(done.fileno())
+    return tuple(copies)
+
+
+def evict(fd: int) -> None:
+    """Empty the page cache of a file whose pages are clean, in this system."""
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def eviction_works(fd: int, size_bytes: int) -> bool | None:
+    """Return whether evicting leaves the file out of memory; None where that cannot be told.
+
+    Eight pages across the file are asked for without waiting: what is not in memory is refused.
+    """
+    evict(fd)
+    page = bytearray(1)
+    for part in range(8):
+        try:
+            os.preadv(fd, [page], size_bytes * part // 8, os.RWF_NOWAIT)
+        except BlockingIOError:
+            continue
+        except OSError:
+            return None
+        return False
+    return True

@@ -1,0 +1,256 @@
+"""Runs a calibration: a temporary file, processes that read it together, and the fits."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sds.errors import RankDeficientError
+from sds.geometry import BlockFeatures, Hyperslab
+from sds.recommender.calibration import (
+    Calibration,
+    CalibrationSettings,
+    Measurement,
+    ReadRequest,
+)
+from sds.recommender.calibration_design import (
+    ELEMENT_SIZE_BYTES,
+    DesignedRead,
+    array_extent,
+    designed_reads,
+)
+from sds.recommender.calibration_files import (
+    StoredCopy,
+    evict,
+    eviction_works,
+    file_system_of,
+    work_directory,
+    write_array,
+)
+from sds.recommender.choose import choose_model
+from sds.recommender.cost import (
+    StoredArray,
+    features_as_stored,
+    greatest_features,
+    processes_per_ost,
+)
+from sds.recommender.model import CacheState, Via, builtin_model
+from sds.recommender.readers import Readers
+from sds.recommender.samples import ModelChoice, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# Share of the progress that writing and reading take; the rest is fitting.
+_WRITTEN, _READ = 0.05, 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """A designed read in one stored copy."""
+
+    name: str
+    copy: StoredCopy
+    read: DesignedRead
+    predicted_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _Measured:
+    """Reads of one way and cache state, as they come in."""
+
+    patterns: list[str] = field(default_factory=list)
+    features: list[BlockFeatures] = field(default_factory=list)
+    processes_per_ost: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def samples(self) -> Samples:
+        return Samples(
+            patterns=tuple(self.patterns),
+            features=tuple(self.features),
+            processes_per_ost=tuple(self.processes_per_ost),
+            seconds=tuple(self.seconds),
+        )
+
+
+def run_calibration(
+    path: Path, settings: CalibrationSettings, progress: Callable[[float, str], None]
+) -> Calibration:
+    """Measure and fit; see `sds.recommender.calibration.calibrate`."""
+    if len(set(settings.processes)) < 2 and not settings.without_processes:
+        raise RankDeficientError(
+            f"with {settings.processes[0]} processes in every read, P does not vary: ask for "
+            "several process counts (1, 2, 4), or for models without P"
+        )
+    begin = time.monotonic()
+    extent = array_extent(settings.space_bytes)
+    with work_directory(path, settings.space_bytes) as directory:
+        file = directory / "array.h5"
+        copies = write_array(
+            file,
+            extent,
+            seed=settings.seed,
+            progress=lambda share, what: progress(share * _WRITTEN, what),
+        )
+        run = _Run(settings=settings, file=file, extent=extent, copies=copies)
+        with Readers(max(settings.processes), directory=directory) as readers:
+            complete, cold_method = run.measure(readers, progress)
+        file_system = file_system_of(directory)
+    measurements = []
+    for i, ((via, cache), measured) in enumerate(sorted(run.measured.items())):
+        progress(_READ + (1.0 - _READ) * i / len(run.measured), f"fitting {via}, {cache}")
+        samples = measured.samples()
+        choice = choose_model(
+            samples, without_processes=settings.without_processes, via=via, cache=cache
+        )
+        measurements.append(
+            Measurement(via=via, cache=cache, samples=samples, choice=_lean(choice))
+        )
+    progress(1.0, "done")
+    return Calibration(
+        path=str(path.resolve()),
+        file_system=file_system,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        settings=settings,
+        elapsed_s=time.monotonic() - begin,
+        n_reads=sum(len(m.samples) for m in measurements),
+        cold_method=cold_method,
+        complete=complete,
+        measurements=tuple(measurements),
+    )
+
+
+def _lean(choice: ModelChoice) -> ModelChoice:
+    """Return the choice with residuals kept of the chosen model only: they are most of it."""
+    trials = [choice.trials[0]]
+    for trial in choice.trials[1:]:
+        model = trial.model
+        if model is not None and model.diagnostics is not None:
+            model = replace(model, diagnostics=replace(model.diagnostics, residuals_s=()))
+        trials.append(replace(trial, model=model))
+    return replace(choice, trials=tuple(trials))
+
+
+class _Run:
+    """The reads of one calibration."""
+
+    def __init__(
+        self,
+        *,
+        settings: CalibrationSettings,
+        file: Path,
+        extent: tuple[int, int, int],
+        copies: tuple[StoredCopy, ...],
+    ) -> None:
+        self.settings = settings
+        self.file = file
+        self.extent = extent
+        self.random = np.random.default_rng(settings.seed)
+        self.measured: dict[tuple[Via, CacheState], _Measured] = defaultdict(_Measured)
+        shapes = [self._shape(read, copy) for read in designed_reads(extent) for copy in copies]
+        # The quick first: what the budget cuts off is what would have used it up.
+        self.shapes = sorted(shapes, key=lambda shape: shape.predicted_s)
+
+    def _shape(self, read: DesignedRead, copy: StoredCopy) -> _Shape:
+        features = self._features(copy, read.at((0, 0, 0)).permuted(copy.order))
+        return _Shape(
+            name=f"{read.name}, {copy.dataset}",
+            copy=copy,
+            read=read,
+            predicted_s=builtin_model().seconds(features),
+        )
+
+    def _features(self, copy: StoredCopy, slab: Hyperslab) -> BlockFeatures:
+        array = StoredArray(
+            extent=copy.extent,
+            element_size_bytes=ELEMENT_SIZE_BYTES,
+            data_offset_bytes=copy.data_offset_bytes,
+            stripes=self.settings.stripes,
+            raid=self.settings.raid,
+        )
+        return features_as_stored(array, slab)
+
+    def measure(self, readers: Readers, progress: Callable[[float, str], None]) -> tuple[bool, str]:
+        """Read every shape, again until the budget ends; return completeness and cold method."""
+        settings = self.settings
+        fd = os.open(self.file, os.O_RDONLY)
+        try:
+            works = eviction_works(fd, self.file.stat().st_size)
+            begin = time.monotonic()
+            complete = True
+            slowest = 1.0
+            for turn in range(settings.max_rounds):
+                for shape in self.shapes:
+                    used = (time.monotonic() - begin) / settings.budget_s
+                    # Several reads, each in two cache states, by as many processes.
+                    ahead_s = shape.predicted_s * slowest * len(settings.processes)
+                    if used >= 1.0 or ahead_s > (1.0 - used) * settings.budget_s:
+                        complete &= turn > 0
+                        continue
+                    share = max(used, turn / settings.max_rounds)
+                    progress(_WRITTEN + (_READ - _WRITTEN) * min(share, 1.0), shape.name)
+                    for n in settings.processes:
+                        for via in settings.vias:
+                            took_s = self._operation(
+                                readers, shape, via, n, cold_fd=None if works is False else fd
+                            )
+                            slowest = max(slowest, took_s / shape.predicted_s)
+        finally:
+            os.close(fd)
+        return complete, _COLD_METHODS[works]
+
+    def _operation(
+        self, readers: Readers, shape: _Shape, via: Via, n: int, *, cold_fd: int | None
+    ) -> float:
+        """Let n processes read a shape, each elsewhere, cold and warm; return the longer time."""
+        slabs = []
+        for _ in range(n):
+            start = tuple(int(self.random.integers(room)) for room in shape.read.room(self.extent))
+            slabs.append(shape.read.at(start).permuted(shape.copy.order))
+        requests = [self._request(shape.copy, slab, via) for slab in slabs]
+        features = greatest_features([self._features(shape.copy, slab) for slab in slabs])
+        p = processes_per_ost(
+            features, n_concurrent=n, stripe_count=self.settings.stripes.stripe_count
+        )
+        first_s = readers.read(
+            requests, before=None if cold_fd is None else (lambda: evict(cold_fd))
+        )
+        times = {CacheState.WARM: readers.read(requests)}
+        if cold_fd is not None:
+            times[CacheState.COLD] = first_s
+        for cache, seconds in times.items():
+            measured = self.measured[via, cache]
+            measured.patterns.append(shape.name)
+            measured.features.append(features)
+            measured.processes_per_ost.append(p)
+            measured.seconds.append(seconds)
+        return max(first_s, *times.values())
+
+    def _request(self, copy: StoredCopy, slab: Hyperslab, via: Via) -> ReadRequest:
+        return ReadRequest(
+            via=via,
+            file=str(self.file),
+            dataset=copy.dataset,
+            data_offset_bytes=copy.data_offset_bytes,
+            extent=copy.extent,
+            start=slab.start,
+            stride=slab.stride,
+            count=slab.count,
+        )
+
+
+_COLD_METHODS = {
+    True: "posix_fadvise DONTNEED on the file before each read, seen to empty this system's page "
+    "cache of it; what devices and servers keep is not emptied",
+    None: "posix_fadvise DONTNEED on the file before each read; this file system does not tell "
+    "whether that empties the page cache",
+    False: "none: the file stays in memory whatever is asked (memory file system), so there are "
+    "no cold reads",
+}

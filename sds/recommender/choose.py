@@ -1,0 +1,103 @@
+"""Chooses between models by their error on patterns that they have not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sds.errors import RankDeficientError, SdsValueError
+from sds.recommender.fit import Fitter, design_matrix, heldout_error
+from sds.recommender.model import (
+    CacheState,
+    GapKind,
+    ModelKind,
+    Via,
+    builtin_model,
+)
+from sds.recommender.samples import ModelChoice, Samples, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def choose_model(
+    samples: Samples,
+    *,
+    gaps: Sequence[GapKind] = tuple(GapKind),
+    without_processes: bool = False,
+    via: Via = Via.HDF5,
+    cache: CacheState = CacheState.UNKNOWN,
+) -> ModelChoice:
+    """Return the model with the least held-out error, and all that were tried.
+
+    Tried are the built-in model as it is, its terms fitted (``requests``), and Eq. 3, 4 and 6
+    with each block gap, each by ordinary and by relative least squares. The error is the root
+    mean square of log(predicted / measured), leaving out one pattern at a time.
+
+    Parameters
+    ----------
+    samples
+        Measured reads.
+    gaps
+        Block gaps to try.
+    without_processes
+        Whether to leave out Eq. 4 and the terms of Eq. 6 in P: for reads all made with as many
+        processes.
+
+    Raises
+    ------
+    RankDeficientError
+        If P is wanted and did not vary.
+    SdsValueError
+        If there are fewer than two patterns.
+    """
+    if not without_processes and len(set(samples.processes_per_ost)) < 2:
+        raise RankDeficientError(
+            "P did not vary (processes per OST: "
+            f"{sorted(set(samples.processes_per_ost))}): measure with several process counts, "
+            "or fit without P"
+        )
+    trials = [_builtin_trial(samples, via=via, cache=cache)]
+    for kind in ModelKind:
+        if kind is ModelKind.EQ4 and without_processes:
+            continue  # It is Eq. 3 then.
+        for gap in (GapKind.COUNT,) if kind is ModelKind.REQUESTS else gaps:
+            matrix = design_matrix(samples, kind, gap)
+            for relative in (False, True):
+                fitter = Fitter(
+                    kind=kind, gap=gap, relative=relative, without_processes=without_processes
+                )
+                try:
+                    model = fitter.fit(samples, via=via, cache=cache, matrix=matrix)
+                    model = replace(model, heldout=fitter.heldout(samples, matrix=matrix))
+                except (RankDeficientError, SdsValueError) as error:
+                    trials.append(Trial(name=fitter.name, model=None, refused=str(error)))
+                else:
+                    trials.append(Trial(name=fitter.name, model=model))
+    fitted = [(trial.heldout.rms, i) for i, trial in enumerate(trials) if trial.heldout]
+    order = [i for _, i in sorted(fitted)]
+    ranked = [trials[i] for i in order] + [t for t in trials if t.model is None]
+    best = ranked[0].model
+    if best is None:
+        raise SdsValueError(f"no model could be fitted: {ranked[0].refused}")
+    return ModelChoice(chosen=best, trials=tuple(ranked))
+
+
+def _builtin_trial(samples: Samples, *, via: Via, cache: CacheState) -> Trial:
+    """Return the built-in model with its error on all samples: it saw none of them."""
+    model = builtin_model(via=via)
+    predicted = np.array(
+        [
+            model.seconds(features, processes_per_ost=p)
+            for features, p in zip(samples.features, samples.processes_per_ost, strict=True)
+        ]
+    )
+    patterns = len(set(samples.patterns))
+    if patterns < 2:
+        raise SdsValueError(
+            f"models are chosen by held-out patterns: measure at least 2, not {patterns}"
+        )
+    error = heldout_error(predicted, np.array(samples.seconds), n_patterns=patterns)
+    return Trial(name="builtin", model=replace(model, cache=cache, heldout=error))

@@ -1,0 +1,189 @@
+"""What one read of a dataset costs in a layout: selection -> features -> seconds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sds.errors import SdsValueError
+from sds.geometry import (
+    LOCAL_DISK_RAID,
+    LOCAL_DISK_STRIPES,
+    BlockFeatures,
+    ContiguousLayout,
+    Hyperslab,
+    RaidLayout,
+    StripeLayout,
+    block_features,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.recommender.model import CostModel, Prediction
+
+# Time after which a feature is bounded instead of exact (docs/reference/semantics.md).
+_BUDGET_S = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArray:
+    """A dataset as it is stored.
+
+    Attributes
+    ----------
+    extent, element_size_bytes
+        Source axis order.
+    chunks
+        Chunk shape; None where contiguous.
+    data_offset_bytes
+        File offset of element 0 where contiguous; 0 where it is not known.
+    stripes, raid
+        The file's. Default: one local disk.
+    """
+
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    chunks: tuple[int, ...] | None = None
+    data_offset_bytes: int = 0
+    stripes: StripeLayout = LOCAL_DISK_STRIPES
+    raid: RaidLayout = LOCAL_DISK_RAID
+
+    def __post_init__(self) -> None:
+        if self.chunks is not None and (
+            len(self.chunks) != len(self.extent) or min(self.chunks, default=1) <= 0
+        ):
+            raise SdsValueError(
+                f"chunks {self.chunks} do not fit extent {self.extent}: "
+                "give one positive length per axis"
+            )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all elements."""
+        return math.prod(self.extent) * self.element_size_bytes
+
+
+# The replica's data begin at a multiple of this (the organizer aligns them).
+REPLICA_DATA_OFFSET_BYTES = 4096
+
+
+def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
+    """Return what reading a selection from the dataset itself touches.
+
+    Notes
+    -----
+    Of a chunked dataset every chunk touched is read whole; chunks are taken to lie in C order
+    of the chunk grid, one after the other, at their unfiltered size. HDF5 guarantees neither;
+    compressed chunks are smaller, and cost time to expand that no feature counts.
+    """
+    if array.chunks is None or not array.extent:
+        layout = ContiguousLayout(
+            element_size_bytes=array.element_size_bytes,
+            data_offset_bytes=array.data_offset_bytes,
+            order=None,
+        )
+        return block_features(
+            array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S
+        )
+    grid = tuple(-(-n // c) for n, c in zip(array.extent, array.chunks, strict=True))
+    layout = ContiguousLayout(
+        element_size_bytes=math.prod(array.chunks) * array.element_size_bytes,
+        data_offset_bytes=0,
+        order=None,
+    )
+    touched = chunks_touched(slab, array.chunks)
+    return block_features(grid, touched, layout, array.stripes, array.raid, budget_s=_BUDGET_S)
+
+
+def chunks_touched(slab: Hyperslab, chunks: tuple[int, ...]) -> Hyperslab:
+    """Return the chunks that a selection touches, as a selection of the chunk grid.
+
+    Exact in number. Where steps are longer than a chunk and no multiple of it, the chunks are
+    evenly spaced here and only nearly so in truth.
+    """
+    start, stride, count = [], [], []
+    for axis, length in enumerate(chunks):
+        s, step = int(slab.start[axis]), int(slab.stride[axis])
+        n, block = int(slab.count[axis]), int(slab.block[axis])
+        first = s // length
+        last = (s + (n - 1) * step + block - 1) // length if n and block else first - 1
+        if n <= 1 or step - block < length:
+            # Holes are shorter than a chunk: no chunk in between is left out.
+            start.append(first)
+            stride.append(1)
+            count.append(last - first + 1)
+        else:
+            per_block = (s % length + block - 1) // length + 1
+            if per_block > 1:
+                start.append(first)
+                stride.append(1)
+                count.append(min(last - first + 1, n * per_block))
+            else:
+                start.append(first)
+                stride.append(max(1, (last - first) // (n - 1)))
+                count.append(n)
+    ones = (1,) * len(chunks)
+    return Hyperslab(start=tuple(start), stride=tuple(stride), count=tuple(count), block=ones)
+
+
+def features_in_replica(
+    array: StoredArray, slab: Hyperslab, order: tuple[int, ...]
+) -> BlockFeatures:
+    """Return what reading a selection from a contiguous replica touches.
+
+    Replica axis i is source axis order[i]; striping and RAID are the source's.
+    """
+    layout = ContiguousLayout(
+        element_size_bytes=array.element_size_bytes,
+        data_offset_bytes=REPLICA_DATA_OFFSET_BYTES,
+        order=order,
+    )
+    return block_features(array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S)
+
+
+def greatest_features(reads: Sequence[BlockFeatures]) -> BlockFeatures:
+    """Return the features of an operation of several processes: of each the greatest.
+
+    Source: docs/reference/semantics.md, "Several processes", independent I/O.
+    """
+    return BlockFeatures(
+        runs=max(r.runs for r in reads),
+        block_depth=max(r.block_depth for r in reads),
+        block_gap_count=max(r.block_gap_count for r in reads),
+        block_gap_distance=max(r.block_gap_distance for r in reads),
+        block_gap_paper=max(r.block_gap_paper or 0 for r in reads),
+        bytes_useful=max(r.bytes_useful for r in reads),
+        bytes_touched=max(r.bytes_touched for r in reads),
+        osts_touched=max(r.osts_touched for r in reads),
+        disks_touched=max(r.disks_touched for r in reads),
+        exact=True,
+    )
+
+
+def processes_per_ost(features: BlockFeatures, *, n_concurrent: int, stripe_count: int) -> float:
+    """Return P of Liu 2014, Eq. 4.
+
+    OSTs are those that all reads of the operation touch; of the others no more is known than
+    that they touch as many each, so as many together as the stripes allow.
+    """
+    touched = features.osts_touched * n_concurrent
+    return n_concurrent / max(1, min(stripe_count, touched))
+
+
+def predict_read(
+    model: CostModel, array: StoredArray, features: BlockFeatures, *, n_concurrent: int = 1
+) -> Prediction:
+    """Return the predicted time of one read with its interval."""
+    p = processes_per_ost(
+        features, n_concurrent=n_concurrent, stripe_count=array.stripes.stripe_count
+    )
+    return model.predict(features, processes_per_ost=p)
+
+
+def contiguous_throughput(model: CostModel, *, read_bytes: int = 64 << 20) -> float:
+    """Return bytes per second that the model predicts for one long contiguous read."""
+    array = StoredArray(extent=(read_bytes,), element_size_bytes=1)
+    features = features_as_stored(array, Hyperslab.all((read_bytes,)))
+    return read_bytes / predict_read(model, array, features).seconds
