@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,3 +102,176 @@ def read_runs(
     buffer_bytes: int = 0,
 ) -> tuple[int, int]: ...
 def identity(path: str | bytes | PathLike[str]) -> tuple[int, int, int, int]: ...
+
+# table.cpp
+
+TABLE_MAX_BYTES: int
+
+class TableIdentity(TypedDict):
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+class TableLayout(TypedDict):
+    stripe_size_bytes: int
+    stripe_count: int
+    unit_bytes: int
+    data_disks: int
+    min_request_bytes: int
+
+class TableModel(TypedDict):
+    kind: int
+    gap: int
+    calibrated: bool
+    coefficients: list[float]
+    floor_s: float
+
+class TableCandidate(TypedDict):
+    replica_id: int
+    path: str
+    identity: TableIdentity
+    data_offset_bytes: int
+    metadata_crc32c: int
+    order: list[int]
+    layout: TableLayout
+    model: TableModel
+    shadow_permille: int
+
+class TableDataset(TypedDict):
+    path: str
+    extent: list[int]
+    element_bytes: int
+    type_crc32c: int
+    type_class: int
+    contiguous: bool
+    data_offset_bytes: int
+    layout: TableLayout
+    model: TableModel
+    candidates: list[TableCandidate]
+
+class Table(TypedDict):
+    version: NotRequired[int]
+    source_path: str
+    source_identity: TableIdentity
+    datasets: list[TableDataset]
+
+def encode_table(table: Table) -> bytes: ...
+def decode_table(table: Buffer) -> Table: ...
+def table_name(canonical_path: str | bytes | PathLike[str]) -> str: ...
+
+# trace.cpp
+
+TRACE_SUFFIX: str
+
+class SpoolProcess(TypedDict):
+    pid: int
+    rank: int
+    n_ranks: int
+    start_ns: int
+    host: str
+    executable: str
+    job_id: str
+    user: str
+
+class SpoolDataset(TypedDict):
+    id: int
+    file: str
+    path: str
+    identity: tuple[int, int, int, int]
+    extent: tuple[int, ...]
+    chunk: tuple[int, ...] | None
+    element_bytes: int
+    type_class: int
+    storage: int
+    n_filters: int
+    data_offset_bytes: int
+    hdf5_version: str
+
+class SpoolRecords(TypedDict):
+    dataset: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    collective: NDArray[np.int64]
+    served_by: NDArray[np.int64]
+    thread: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    n_elements: NDArray[np.int64]
+    n_reads: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    last_start_ns: NDArray[np.int64]
+    elapsed_ns: NDArray[np.int64]
+    elapsed_min_ns: NDArray[np.int64]
+    elapsed_max_ns: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    count: NDArray[np.int64]
+    block: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    advance: NDArray[np.int64]
+    latency: NDArray[np.uint32]
+
+class Spool(TypedDict):
+    version: int
+    process: SpoolProcess
+    datasets: list[SpoolDataset]
+    records: SpoolRecords
+    offset: int
+    is_complete: bool
+    torn_bytes: int
+    skipped_bytes: int
+    dropped_reads: int
+
+def read_spool(
+    path: str | bytes | PathLike[str], start_offset: int = 0, max_records: int = 0
+) -> Spool: ...
+
+class SpoolWriter:
+    def __init__(
+        self,
+        spool_dir: str | bytes | PathLike[str],
+        *,
+        pid: int,
+        rank: int = -1,
+        n_ranks: int = 1,
+        start_ns: int,
+        host: str,
+        executable: str,
+        job_id: str = "",
+        user: str = "",
+        max_file_bytes: int = 0,
+        flush_interval_ns: int = 0,
+    ) -> None: ...
+    def add_dataset(
+        self,
+        *,
+        file: str | bytes | PathLike[str],
+        path: str | bytes,
+        extent: Sequence[int],
+        element_bytes: int,
+        chunk: Sequence[int] | None = None,
+        type_class: int = 1,
+        storage: int = 1,
+        n_filters: int = 0,
+        data_offset_bytes: int = -1,
+        hdf5_version: str = "",
+        identity: Sequence[int] = (0, 0, 0, 0),
+    ) -> int: ...
+    def add_reads(
+        self,
+        dataset: int,
+        *,
+        start: NDArray[np.int64],
+        stride: Sequence[int],
+        count: Sequence[int],
+        block: Sequence[int],
+        start_ns: NDArray[np.int64],
+        elapsed_ns: NDArray[np.int64],
+        kind: int = 2,
+        n_elements: int,
+        served_by: int = 0,
+        collective: bool = False,
+    ) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def path(self) -> str: ...

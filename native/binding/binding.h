@@ -8,7 +8,8 @@
 void bind_status(nanobind::module_ &module);
 void bind_geometry(nanobind::module_ &module);
 void bind_checksum(nanobind::module_ &module);
-void bind_formats(nanobind::module_ &module);
+void bind_table(nanobind::module_ &module);
+void bind_trace(nanobind::module_ &module);
 void bind_engine(nanobind::module_ &module);
 
 // Throw the Python exception that SDS_STATUS_MAP names for a status other than SDS_OK; the message

@@ -221,6 +221,11 @@ sds_trace_item sds_trace_reader_next(sds_trace_reader *reader, uint32_t *id,
     }
 }
 
+int sds_trace_reader_is_between_blocks(const sds_trace_reader *reader)
+{
+    return reader->records.left == 0;
+}
+
 int64_t sds_trace_reader_offset(const sds_trace_reader *reader)
 {
     return reader->offset;

@@ -1,1 +1,21 @@
-"""trace"""
+"""Traces: how programs read their datasets."""
+
+from sds.trace.spool import (
+    SUFFIX,
+    SpoolFile,
+    TraceDataset,
+    TraceProcess,
+    TraceRecords,
+    expand,
+    read_spool,
+)
+
+__all__ = [
+    "SUFFIX",
+    "SpoolFile",
+    "TraceDataset",
+    "TraceProcess",
+    "TraceRecords",
+    "expand",
+    "read_spool",
+]

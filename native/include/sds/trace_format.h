@@ -181,7 +181,10 @@ const sds_trace_process *sds_trace_reader_process(const sds_trace_reader *reader
  * delivered from the beginning of the file, records from start_offset on. */
 sds_trace_item sds_trace_reader_next(sds_trace_reader *reader, uint32_t *id,
                                      sds_trace_dataset *dataset, sds_trace_record *record);
-/* After SDS_TRACE_END: bytes up to the end of the last whole block. */
+/* 1 where the present block is read to its end, so that a reader may stop here and another go on
+ * from sds_trace_reader_offset. */
+int sds_trace_reader_is_between_blocks(const sds_trace_reader *reader);
+/* Between blocks and after SDS_TRACE_END: bytes up to the end of the last whole block. */
 int64_t sds_trace_reader_offset(const sds_trace_reader *reader);
 /* Bytes behind that which are torn or damaged; 0 for a clean end. */
 int64_t sds_trace_reader_torn_bytes(const sds_trace_reader *reader);

@@ -1,3 +1,0 @@
-#include "binding.h"
-
-void bind_formats(nanobind::module_ &) {}
