@@ -7,7 +7,7 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sds.read import read as read
+    from sds.reader import read as read
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "read"]
@@ -16,7 +16,8 @@ __all__ = ["__version__", "read"]
 # compiled parts: look for submodules there too.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-_LAZY = {"read": "sds.read"}
+# No public name is also the name of its module: importing the module would hide it.
+_LAZY = {"read": "sds.reader"}
 
 
 def __getattr__(name: str) -> object:

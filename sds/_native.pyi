@@ -1,4 +1,4 @@
-"""The native core, as Python sees it. Sizes and offsets are bytes, times nanoseconds."""
+# The native core, as Python sees it. Sizes and offsets are bytes, times nanoseconds.
 
 from collections.abc import Sequence
 from os import PathLike

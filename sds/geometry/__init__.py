@@ -14,7 +14,12 @@ from sds.geometry.layout import (
     RaidLayout,
     StripeLayout,
 )
-from sds.geometry.selection import is_basic_index, parse_selection, selection_from_index
+from sds.geometry.selection import (
+    is_basic_index,
+    parse_index,
+    parse_selection,
+    selection_from_index,
+)
 
 __all__ = [
     "HOPPER",
@@ -35,6 +40,7 @@ __all__ = [
     "check_order",
     "extent_features",
     "is_basic_index",
+    "parse_index",
     "parse_selection",
     "selection_from_index",
 ]

@@ -76,7 +76,9 @@ class Hyperslab:
     def __post_init__(self) -> None:
         rank = len(self.start)
         if not len(self.stride) == len(self.count) == len(self.block) == rank:
-            raise SelectionError(f"start, stride, count and block differ in length: {self}")
+            lengths = [len(self.start), len(self.stride), len(self.count), len(self.block)]
+            message = f"start, stride, count and block have {lengths} axes; give as many of each"
+            raise SelectionError(message)
         for axis, (start, stride, count, block) in enumerate(self.axes()):
             if start < 0 or stride < 1 or count < 0 or block < 0:
                 message = (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import types
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -33,7 +32,7 @@ def parse_selection(text: str, extent: tuple[int, ...]) -> Hyperslab:
     SelectionError
         If the text is no such index, or reaches outside the extent.
     """
-    return selection_from_index(_parse_index(text), extent)[0]
+    return selection_from_index(parse_index(text), extent)[0]
 
 
 def selection_from_index(
@@ -65,11 +64,9 @@ def selection_from_index(
     return slab, shape
 
 
-def _is_integer(part: object) -> bool:
+def _is_integer(part: object) -> TypeGuard[int | np.integer[Any]]:
     """Return whether an index part is an integer; True and False are masks to NumPy."""
-    if isinstance(part, bool | np.bool_):
-        return False
-    return hasattr(part, "__index__") and not (isinstance(part, np.ndarray) and part.ndim > 0)
+    return isinstance(part, int | np.integer) and not isinstance(part, bool)
 
 
 def _expand(parts: tuple[object, ...], extent: tuple[int, ...]) -> list[AxisIndex]:
@@ -94,7 +91,7 @@ def _expand(parts: tuple[object, ...], extent: tuple[int, ...]) -> list[AxisInde
         elif isinstance(part, slice):
             expanded.append(part)
         elif _is_integer(part):
-            expanded.append(operator.index(part))  # type: ignore[arg-type]
+            expanded.append(int(part))
         else:
             raise SelectionError(f"cannot select by {part!r}; {_BASIC}")
     return expanded if n_ellipses else expanded + missing
@@ -127,8 +124,14 @@ def _write_slice(part: slice) -> str:
     return ":".join("" if piece is None else str(piece) for piece in pieces)
 
 
-def _parse_index(text: str) -> tuple[object, ...]:
-    """Return the index that a text stands for."""
+def parse_index(text: str) -> tuple[object, ...]:
+    """Return the index that a text such as ``[:, 3, ::2]`` stands for, as ``np.s_`` would.
+
+    Raises
+    ------
+    SelectionError
+        If a part is no integer, slice or ``...``.
+    """
     inner = text.strip()
     for opening, closing in ("[]", "()"):
         if inner.startswith(opening) and inner.endswith(closing):

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.errors import (
+    DatasetNotFoundError,
+    LayoutError,
+    NotHdf5Error,
+    SelectionError,
+)
+from sds.explain import explain
+from tests import oracles
+
+SHAPE = (12, 20, 9)
+STORAGE = {
+    "stripe_size": 1024,
+    "stripe_count": 3,
+    "raid_disks": 2,
+    "raid_unit": 64,
+    "raid_min_request": 128,
+}
+ORACLE_STORAGE = {
+    "stripe_bytes": 1024,
+    "stripe_count": 3,
+    "data_disks": 2,
+    "unit_bytes": 64,
+    "min_request_bytes": 128,
+}
+FEATURES = (
+    "runs",
+    "block_depth",
+    "block_gap_count",
+    "block_gap_distance",
+    "bytes_touched",
+    "osts_touched",
+    "disks_touched",
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    file = tmp_path_factory.mktemp("explain") / "run.h5"
+    values = np.arange(np.prod(SHAPE), dtype="i4").reshape(SHAPE)
+    with h5py.File(file, "w", userblock_size=512) as handle:
+        handle["grid/t"] = values
+        handle.create_dataset("chunked", data=values, chunks=(4, 6, 9))
+        handle.create_dataset("packed", data=values, chunks=(4, 6, 9), compression="gzip")
+        partly = handle.create_dataset("partly", SHAPE, "i4", chunks=(4, 6, 9))
+        partly[:4] = 1
+        handle.create_dataset("late", SHAPE, "i4")
+        handle.create_dataset("outside", (4,), "f4", external=[(str(file) + ".raw", 0, 16)])
+        handle["scalar"] = 1.5
+    return file
+
+
+def test_contiguous_dataset_counts_its_own_offset(store):
+    found = explain(store, "grid/t", "[2:9:3, 5, ::2]", **STORAGE)
+    with h5py.File(store) as handle:
+        offset = handle["grid/t"].id.get_offset()
+    indices = [np.arange(2, 9, 3), np.array([5]), np.arange(0, 9, 2)]
+    touched = oracles.selected_bytes(SHAPE, 4, offset, indices)
+    truth = oracles.features_of_bytes(touched, **ORACLE_STORAGE)
+    assert found.data_offset_bytes == offset
+    assert {name: getattr(found, name) for name in FEATURES} == {n: truth[n] for n in FEATURES}
+    assert found.bytes_useful == len(touched)
+    assert found.block_gap_paper == oracles.block_gap_paper(SHAPE, indices)
+    assert found.exact
+    assert found.requests.multiple == truth["runs"]
+    assert found.requests.list == 1
+    assert found.predicted_s > 0
+    assert not found.calibrated
+    assert found.selection == "[2:9:3, 5, 0:9:2]"
+
+
+def test_min_request_defaults_to_the_unit(store):
+    one = explain(store, "grid/t", "[0, 0, 0]", raid_unit=64)
+    assert one.bytes_touched == 64
+    assert explain(store, "grid/t", "[0, 0, 0]").bytes_touched == 4096
+
+
+def test_a_supposed_order_makes_the_slow_axis_fast(store):
+    stored = explain(store, "grid/t", np.s_[:, :, 3])
+    supposed = explain(store, "grid/t", np.s_[:, :, 3], order=(2, 0, 1))
+    assert (stored.runs, supposed.runs) == (12 * 20, 1)
+    assert supposed.extent == (9, 12, 20)
+    assert supposed.data_offset_bytes % 4096 == 0
+    assert supposed.predicted_s < stored.predicted_s
+    assert explain(store, "packed", "[:, :, 3]", order=(2, 0, 1)).predicted_s is not None
+
+
+@pytest.mark.parametrize("name", ["chunked", "packed"])
+@pytest.mark.parametrize("selection", [np.s_[3:5, 0, 0], np.s_[::5, 19, 2], np.s_[...]])
+def test_chunks_touched_are_read_whole(store, name, selection):
+    found = explain(store, name, selection, **STORAGE)
+    chunks = set()
+    touched = np.zeros(SHAPE, bool)
+    touched[selection] = True
+    with h5py.File(store) as handle:
+        dataset = handle[name]
+        for i, j, k in zip(*np.nonzero(touched), strict=True):
+            at = (int(i) // 4 * 4, int(j) // 6 * 6, int(k) // 9 * 9)
+            info = dataset.id.get_chunk_info_by_coord(at)
+            chunks.add((info.byte_offset, info.size))
+    file_bytes = np.sort(np.concatenate([np.arange(o, o + n) for o, n in chunks]))
+    truth = oracles.features_of_bytes(file_bytes, **ORACLE_STORAGE)
+    assert found.chunks_touched == len(chunks)
+    assert {n: getattr(found, n) for n in FEATURES} == {n: truth[n] for n in FEATURES}
+    assert found.bytes_useful == touched.sum() * 4
+    assert found.block_gap_paper is None
+    assert (found.predicted_s is None) == (name == "packed")
+
+
+def test_offsets_of_chunks_count_the_user_block(store):
+    with h5py.File(store) as handle:
+        info = handle["chunked"].id.get_chunk_info_by_coord((0, 0, 0))
+        first = handle["chunked"][:4, :6, :9].tobytes()
+    assert store.read_bytes()[info.byte_offset :][: info.size] == first
+
+
+def test_chunks_never_written_are_not_read(store):
+    assert explain(store, "partly", "[:]").chunks_touched == 4
+    assert explain(store, "partly", "[5, 0, 0]").chunks_touched == 0
+
+
+def test_storage_without_an_answer_says_so(store):
+    late = explain(store, "late", "[0]")
+    assert late.runs is None
+    assert late.predicted_s is None
+    assert "nothing has been written" in late.notes[0]
+    outside = explain(store, "outside", "[:]")
+    assert outside.block_depth is None
+    assert "external" in outside.notes[0]
+    assert explain(store, "scalar", "...").runs == 1
+
+
+def test_bad_input_is_named(store, tmp_path):
+    with pytest.raises(SelectionError, match="axis 1: index 20 is out of range"):
+        explain(store, "grid/t", "[0, 20]")
+    with pytest.raises(LayoutError, match=r"axis order 0,0,1 is no permutation of the 3 axes"):
+        explain(store, "grid/t", "[0]", order=(0, 0, 1))
+    with pytest.raises(LayoutError, match="stripe_count is 0"):
+        explain(store, "grid/t", "[0]", stripe_count=0)
+    with pytest.raises(DatasetNotFoundError, match="grid/t"):
+        explain(store, "/grid/x", "[0]")
+    (tmp_path / "text").write_text("no HDF5 " * 100)
+    with pytest.raises(NotHdf5Error):
+        explain(tmp_path / "text", "/x", "[0]")
