@@ -70,8 +70,7 @@ def settled_identity(file: str | os.PathLike[str]) -> FileIdentity:
         As :func:`identity_of`.
     """
     first = identity_of(file)
-    written_s = max(first.mtime_ns, first.ctime_ns) / 1e9
-    remaining_s = SETTLED_S - max(0.0, time.time() - written_s)
+    remaining_s = SETTLED_S - max(0.0, time.time() - first.mtime_ns / 1e9)
     if remaining_s <= 0:
         return first
     time.sleep(remaining_s)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import resource
 from pathlib import Path
@@ -47,7 +48,7 @@ from sds.organizer.plan import (
     check_reorganizable,
 )
 from sds.organizer.protocol import load_organizer
-from sds.organizer.replica import describe_replica
+from sds.organizer.replica import describe_replica, stored_plan
 from sds.organizer.verify import verify_replica
 
 if TYPE_CHECKING:
@@ -125,9 +126,10 @@ def plan_reorganization(
         )
         raise ConfigurationError(message)
     chosen = load_organizer(organizer)
-    path = _canonical(Path(describe_dataset(_canonical(Path(file)), dataset).file))
+    found = describe_dataset(_canonical(Path(file)), dataset)  # an external link may lead elsewhere
+    path = _canonical(found.file)
     identity = settled_identity(path)
-    described = describe_dataset(path, dataset)
+    described = describe_dataset(path, found.path)
     check_reorganizable(described)
     axes = check_order(order, len(described.extent))
     if output is None:
@@ -281,7 +283,7 @@ def _make_directories(plan: ReorganizationPlan, home: Home) -> None:
 
 def _stage(plan: ReorganizationPlan, staged: Path, journal: Journal) -> None:
     """Leave at `staged` what an earlier build of this plan wrote, else a new, empty file."""
-    if journal.can_continue(plan):
+    if journal.can_continue(plan) and stored_plan(staged) == json.dumps(plan.to_json()):
         return
     staged.unlink(missing_ok=True)
     _check_space(plan)

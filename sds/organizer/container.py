@@ -166,25 +166,43 @@ def _carry_attributes(
     """Copy the attributes, smallest first; return the names of those that do not come along."""
     left_out: list[str] = []
     room = _CARRIED_BYTES // 2
+    tracked = original.id.get_create_plist().get_attr_creation_order()
+    by = h5py.h5.INDEX_CRT_ORDER if tracked else h5py.h5.INDEX_NAME
     attributes = [
-        h5py.h5a.open(original.id, index=index)
+        h5py.h5a.open(original.id, index=index, index_type=by)
         for index in range(h5py.h5a.get_num_attrs(original.id))
     ]
-    total = sum(attribute.get_storage_size() for attribute in attributes)
-    if total > room:
-        attributes.sort(key=lambda attribute: int(attribute.get_storage_size()))
+    if sum(map(_attribute_bytes, attributes)) > room:
+        attributes.sort(key=_attribute_bytes)
     for attribute in attributes:
         name = attribute.name.decode()
         file_type = attribute.get_type()
         if name in _SCALE_ATTRIBUTES:
             continue
-        room -= attribute.get_storage_size()
+        room -= _attribute_bytes(attribute)
         # References point into the source file; in another they would point at nothing.
         if room < 0 or file_type.detect_class(h5py.h5t.REFERENCE):
             left_out.append(f"attribute {name}")
             continue
         _copy_attribute(attribute, copy, order)
     return left_out
+
+
+def _attribute_bytes(attribute: h5py.h5a.AttrID) -> int:
+    """Return about how many bytes an attribute takes in a file."""
+    space = attribute.get_space()
+    file_type = attribute.get_type()
+    if space.get_simple_extent_type() == h5py.h5s.NULL:
+        return 0
+    fixed_bytes = int(space.get_simple_extent_npoints() * file_type.get_size())
+    if is_type_of_fixed_size(file_type) or file_type.detect_class(h5py.h5t.REFERENCE):
+        return fixed_bytes
+    elements = np.empty(attribute.shape, attribute.dtype)
+    attribute.read(elements)
+    return fixed_bytes + sum(
+        len(part) if isinstance(part, bytes) else np.asarray(part).nbytes
+        for part in elements.reshape(-1).tolist()
+    )
 
 
 def _copy_attribute(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds import _native
-from sds.errors import FormatError, FormatVersionError
+from sds.errors import FormatError, FormatVersionError, SdsError
 from sds.identity import FileIdentity, identity_of
 
 if TYPE_CHECKING:
@@ -109,21 +109,40 @@ def describe_replica(path: Path) -> Replica:
     from sds.dataset import open_hdf5  # noqa: PLC0415
 
     with open_hdf5(path) as handle:
-        if FORMAT not in handle.attrs:
-            message = f"{path} is no SDS replica: it has no attribute {FORMAT}"
-            raise FormatError(message)
-        version = int(handle.attrs[FORMAT])
-        if version > FORMAT_VERSION:
-            message = (
-                f"{path} was written in replica format {version}; this SDS knows formats up to "
-                f"{FORMAT_VERSION}: update SDS"
-            )
-            raise FormatVersionError(message)
         try:
+            _check_format(path, handle)
             return _describe(path, handle)
-        except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
+        except FormatError:
+            raise
+        # What h5py raises for damaged metadata, and what damaged attributes lead to.
+        except (SdsError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
             message = f"{path} is a damaged SDS replica ({error}): remove it and build it again"
             raise FormatError(message) from error
+
+
+def _check_format(path: Path, handle: h5py.File) -> None:
+    """Raise FormatError unless an open file is a replica of a format that this SDS knows."""
+    if FORMAT not in handle.attrs:
+        message = f"{path} is no SDS replica: it has no attribute {FORMAT}"
+        raise FormatError(message)
+    version = int(handle.attrs[FORMAT])
+    if version > FORMAT_VERSION:
+        message = (
+            f"{path} was written in replica format {version}; this SDS knows formats up to "
+            f"{FORMAT_VERSION}: update SDS"
+        )
+        raise FormatVersionError(message)
+
+
+def stored_plan(path: Path) -> str | None:
+    """Return the plan, as JSON, that a file at any stage was made for; None if it cannot say."""
+    import h5py  # noqa: PLC0415
+
+    try:
+        with h5py.File(path, "r", locking=False) as handle:
+            return _text(handle.attrs[PLAN])
+    except (OSError, RuntimeError, KeyError, TypeError):
+        return None
 
 
 def checksums_offset_bytes(handle: h5py.File) -> int:

@@ -93,6 +93,8 @@ def compare_with_source(
 ) -> VerificationReport:
     """Check a replica as :func:`verify_replica` does, then compare each byte with the original.
 
+    A replica that fails its own checksums is not compared.
+
     The memory it takes is that of the plan.
 
     Raises
@@ -109,11 +111,13 @@ def compare_with_source(
     _drop_from_page_cache(replica.path)
     # Reads the file from end to end, so that the comparison finds it in the page cache.
     report = _check_stored(replica, progress=of_both)
+    if not report.ok:
+        return report
     difference = _first_difference(replica, plan, progress=progress)
     if difference is not None:
         where = ", ".join(map(str, difference))
         problem = f"element [{where}] differs from that of {plan.source_path}"
-        report = replace(report, problems=(*report.problems, problem))
+        report = replace(report, problems=(problem,))
     return replace(report, problems=report.problems + _source_problems(replica))
 
 
@@ -145,13 +149,19 @@ def _check_stored(replica: Replica, *, progress: Progress | None) -> Verificatio
     from sds.organizer import blocks  # noqa: PLC0415
     from sds.organizer.replica import CHECKSUMS_PATH, checksums_offset_bytes  # noqa: PLC0415
 
-    with h5py.File(replica.path, "r", locking=False) as handle:
-        stored: NDArray[np.uint32] = handle[CHECKSUMS_PATH][...]
-        at = checksums_offset_bytes(handle)
     problems: list[str] = []
     expected = 1 + blocks.n_blocks(replica.size_bytes, replica.block_size_bytes)
-    if stored.shape != (expected,):
-        problems.append(f"{replica.path} holds {stored.size} checksums instead of {expected}")
+    stored: NDArray[np.uint32] = np.empty(0, np.uint32)
+    try:
+        with h5py.File(replica.path, "r", locking=False) as handle:
+            stored = handle[CHECKSUMS_PATH][...]
+            at = checksums_offset_bytes(handle)
+    except (KeyError, RuntimeError, OSError) as error:
+        problems.append(f"the checksums of {replica.path} cannot be read ({error})")
+    else:
+        if stored.shape != (expected,):
+            problems.append(f"{replica.path} holds {stored.size} checksums instead of {expected}")
+    if problems:
         return VerificationReport(
             path=replica.path, problems=tuple(problems), damaged_blocks=(), checked_bytes=0
         )

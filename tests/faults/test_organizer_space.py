@@ -1,0 +1,63 @@
+"""Disks that are too small are found before the work."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sds.errors import InsufficientSpaceError
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize
+from tests.organizer.sources import make_cube
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a file system of 4 MiB in memory."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no mount: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_too_small_is_refused_before_anything_is_written(tmp_path, small_disk):
+    make_cube(tmp_path / "cube.h5", (128, 128, 128), "<f4")  # 8 MiB
+    home = Home(small_disk / "home")
+    plan = plan_reorganization(tmp_path / "cube.h5", "/cube", order=(2, 0, 1), home=home)
+    with pytest.raises(InsufficientSpaceError, match=r"needs 9437184 bytes .* has \d+ "):
+        reorganize(plan, home=home)
+    assert not [path for path in small_disk.rglob("*") if path.is_file()]
+
+
+def test_a_limit_of_file_sizes_counts_as_a_small_disk(tmp_path):
+    make_cube(tmp_path / "cube.h5", (64, 64, 160), "<f4")
+    program = f"""
+import resource
+from pathlib import Path
+from sds.errors import InsufficientSpaceError
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize
+home = Home(Path({str(tmp_path / "home")!r}))
+plan = plan_reorganization({str(tmp_path / "cube.h5")!r}, "/cube", order=(2, 0, 1), home=home)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    reorganize(plan, home=home)
+except InsufficientSpaceError as error:
+    print(error)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert "needs 3670016 bytes" in result.stdout
+    assert not list((tmp_path / "home").rglob("*.partial"))

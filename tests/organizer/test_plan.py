@@ -1,0 +1,117 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sds.dataset import DatasetDescription, Storage
+from sds.errors import LayoutError
+from sds.identity import FileIdentity
+from sds.organizer import ReorganizationRequest, Source
+from sds.organizer.plan import (
+    _FIXED_BYTES,
+    check_order,
+    plan_transposition,
+    slab_shape,
+)
+
+
+def source_of(extent, *, element=8, chunks=None):
+    return Source(
+        description=DatasetDescription(
+            file=Path("/data/run.h5"),
+            path="/d",
+            extent=extent,
+            dtype=np.dtype(f"V{element}"),
+            element_size_bytes=element,
+            storage=Storage.CHUNKED if chunks else Storage.CONTIGUOUS,
+            data_offset_bytes=None if chunks else 2048,
+            chunk_shape=chunks,
+            filters=(),
+            stored_bytes=math.prod(extent) * element,
+            is_fixed_size=True,
+            is_native=True,
+            is_null=False,
+        ),
+        identity=FileIdentity(inode=1, size_bytes=2, mtime_ns=3, ctime_ns=4),
+    )
+
+
+def plan_of(extent, order, *, memory=_FIXED_BYTES + 4096, **options):
+    request = ReorganizationRequest(order=order, output=Path("/out/r.h5"), memory_bytes=memory)
+    return plan_transposition(source_of(extent, **options), request, organizer="transposer")
+
+
+@st.composite
+def plans(draw):
+    rank = draw(st.integers(1, 4))
+    extent = tuple(draw(st.integers(1, 12)) for _ in range(rank))
+    chunks = tuple(draw(st.integers(1, n)) for n in extent) if draw(st.booleans()) else None
+    order = tuple(draw(st.permutations(range(rank))))
+    element = draw(st.sampled_from([1, 2, 8, 24]))
+    unit = math.prod(chunks) * element if chunks else element
+    memory = _FIXED_BYTES + 4 * unit + draw(st.integers(0, 40_000))
+    return plan_of(extent, order, memory=memory, element=element, chunks=chunks), memory
+
+
+@given(plans())
+def test_slabs_tile_the_source_and_fit_the_memory(drawn):
+    plan, memory = drawn
+    times_read = np.zeros(plan.extent, int)
+    for slab in plan.slabs():
+        times_read[slab.slices] += 1
+    assert (times_read == 1).all()
+    assert plan.memory_bytes <= memory
+    if plan.chunk_shape:
+        for size, chunk, n in zip(plan.slab_shape, plan.chunk_shape, plan.extent, strict=True):
+            assert size % chunk == 0 or size == n
+
+
+@given(plans())
+def test_a_plan_is_json(drawn):
+    plan, _ = drawn
+    assert json.loads(json.dumps(plan.to_json()))["order"] == list(plan.order)
+
+
+@pytest.mark.parametrize(
+    ("extent", "order", "element", "budget"),
+    [
+        ((256, 256, 4096), (2, 0, 1), 4, 30 << 20),
+        ((256, 256, 4096), (2, 1, 0), 8, 30 << 20),
+        ((1024, 1024, 65536), (2, 0, 1), 2, 254 << 20),
+        ((3650, 721, 1440), (1, 2, 0), 4, 254 << 20),
+        ((100_000, 100_000), (1, 0), 8, 254 << 20),
+    ],
+)
+def test_runs_are_long_on_both_sides(extent, order, element, budget):
+    shape = slab_shape(extent, order, element, unit=(1,) * len(extent), budget_bytes=budget)
+
+    def run(axes):
+        length = element
+        for axis in reversed(axes):
+            length *= shape[axis]
+            if shape[axis] < extent[axis]:
+                break
+        return length
+
+    assert math.prod(shape) * element <= budget
+    assert run(range(len(extent))) >= 4096
+    assert run(order) >= 4096
+
+
+def test_an_order_is_checked():
+    assert check_order([1, 0], 2) == (1, 0)
+    for bad in ((0,), (0, 0), (1, 2), (-1, 0), (0, 1, 2)):
+        with pytest.raises(LayoutError, match="exactly once"):
+            check_order(bad, 2)
+
+
+def test_slab_numbers_end_where_the_slabs_do():
+    plan = plan_of((5, 7), (1, 0), element=8, memory=_FIXED_BYTES + 200)
+    assert plan.n_slabs == len(list(plan.slabs()))
+    assert list(plan.slabs(plan.n_slabs - 1)) == [plan.slab(plan.n_slabs - 1)]
+    with pytest.raises(IndexError):
+        plan.slab(plan.n_slabs)

@@ -1,0 +1,135 @@
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize
+from sds.organizer.plan import _FIXED_BYTES
+from tests.organizer.sources import cases, make_cube, make_source, stored_bytes
+
+
+def build(source, dataset, home, order, memory_bytes=16 << 20, **options):
+    plan = plan_reorganization(
+        source, dataset, order=order, home=home, memory_bytes=memory_bytes, **options
+    )
+    return plan, reorganize(plan, home=home)
+
+
+@given(case=cases())
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_the_replica_is_the_transposed_source_byte_for_byte(case, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("case")
+    source = directory / "source.h5"
+    elements = make_source(source, case)
+    chunk = 2 * int(np.prod(case.chunks)) * elements.itemsize if case.chunks else 0
+    unit = chunk // 2 or elements.itemsize
+    memory = _FIXED_BYTES + chunk + 2 * max(unit, case.slab_kib << 10)
+    plan, replica = build(source, "/group/d", Home(directory / "home"), case.order, memory)
+    assert plan.memory_bytes <= memory
+    with h5py.File(replica.path, "r") as copy, h5py.File(source, "r") as original:
+        dataset = copy["/group/d"]
+        assert dataset.id.get_type() == original["/group/d"].id.get_type()
+        assert dataset.chunks is None
+        np.testing.assert_array_equal(stored_bytes(dataset), elements.transpose(case.order))
+        with replica.path.open("rb") as stream:
+            stream.seek(replica.data_offset_bytes)
+            stored = stream.read(replica.size_bytes)
+    assert stored == elements.transpose(case.order).tobytes()
+    assert replica.data_offset_bytes % 4096 == 0
+    assert replica.extent == case.shape
+
+
+def test_progress_counts_every_byte_once_for_each_phase(tmp_path):
+    make_cube(tmp_path / "a.h5", (40, 50, 60), "<f8")
+    home = Home(tmp_path / "home")
+    plan = plan_reorganization(
+        tmp_path / "a.h5",
+        "/cube",
+        order=(2, 1, 0),
+        home=home,
+        memory_bytes=_FIXED_BYTES + (1 << 17),
+    )
+    calls = []
+    reorganize(plan, home=home, progress=lambda *call: calls.append(call))
+    for phase in ("copy", "verify"):
+        done = [done for name, done, _ in calls if name == phase]
+        total = {total for name, _, total in calls if name == phase}
+        assert done == sorted(done)
+        assert total == {done[-1]}
+    assert plan.n_slabs > 4
+
+
+def test_memory_stays_within_the_plan(tmp_path):
+    import subprocess
+    import sys
+
+    make_cube(tmp_path / "a.h5", (64, 256, 1024), "<f4")  # 64 MiB
+    program = f"""
+import resource, sys, threading
+import h5py, numpy
+from pathlib import Path
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize
+home = Home(Path({str(tmp_path / "home")!r}))
+plan = plan_reorganization({str(tmp_path / "a.h5")!r}, "/cube", order=(2, 0, 1), home=home,
+                           memory_bytes=24 << 20)
+import sds.organizer.transposer
+def anonymous():
+    for line in open("/proc/self/status"):
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+before = anonymous()
+peak = []
+reorganize(plan, home=home, progress=lambda *_: peak.append(anonymous()))
+print(max(peak) - before, plan.memory_bytes)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    grown, bound = map(int, result.stdout.split())
+    assert bound <= 24 << 20
+    assert grown <= bound + (4 << 20)  # the allocator and HDF5's own caches
+
+
+def test_a_source_that_nothing_was_written_to_reads_as_its_fill_value(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as handle:
+        handle.create_dataset("late", (3, 4), "<i4", fillvalue=7)
+        handle.create_dataset("sparse", (30, 40), "<i4", chunks=(5, 5), fillvalue=-3)[7, 9] = 1
+    home = Home(tmp_path / "home")
+    _, replica = build(tmp_path / "a.h5", "/late", home, (1, 0))
+    with h5py.File(replica.path, "r") as copy:
+        assert copy["late"].fillvalue == 7
+        assert (copy["late"][...] == 7).all()
+    _, replica = build(tmp_path / "a.h5", "/sparse", home, (1, 0))
+    with h5py.File(replica.path, "r") as copy, h5py.File(tmp_path / "a.h5", "r") as original:
+        assert copy["sparse"].fillvalue == -3
+        np.testing.assert_array_equal(copy["sparse"][...], original["sparse"][...].T)
+
+
+def test_a_user_block_shifts_nothing(tmp_path):
+    elements = np.arange(60.0).reshape(3, 4, 5)
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as handle:
+        handle["d"] = elements
+    _, replica = build(tmp_path / "a.h5", "/d", Home(tmp_path / "home"), (1, 2, 0))
+    with h5py.File(replica.path, "r") as copy:
+        np.testing.assert_array_equal(copy["d"][...], elements.transpose(1, 2, 0))
+
+
+def test_a_filter_that_is_not_installed_is_named(tmp_path):
+    from sds.errors import UnsupportedError
+
+    with h5py.File(tmp_path / "a.h5", "w") as handle:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((4, 4))
+        properties.set_filter(32999, h5py.h5z.FLAG_OPTIONAL, ())
+        space = h5py.h5s.create_simple((8, 8))
+        created = h5py.h5d.create(handle.id, b"d", h5py.h5t.IEEE_F32LE, space, dcpl=properties)
+        created.write_direct_chunk((0, 0), bytes(64), 0)
+    home = Home(tmp_path / "home")
+    with pytest.raises(UnsupportedError, match=r"filter 32999.*install its plugin"):
+        build(tmp_path / "a.h5", "/d", home, (1, 0))
+    assert not list(home.replicas.rglob("*.h5"))
+    assert not list(home.replicas.rglob("*.partial"))
