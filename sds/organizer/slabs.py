@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
+from sds import _native
 from sds.errors import TruncatedFileError
 
 if TYPE_CHECKING:
@@ -118,4 +119,7 @@ def permute_slab(
     rank = len(order)
     source = as_words(elements, slab.shape, element_size_bytes)
     target = as_words(out, slab.permuted(order).shape, element_size_bytes)
-    np.copyto(target, source.transpose(*order, rank))
+    if source.shape[-1] == 1:
+        _native.permute(source[..., 0], tuple(order), target[..., 0])
+    else:
+        _native.permute(source, (*order, rank), target)
