@@ -23,10 +23,14 @@ static int holds_path(const subject *table, uint32_t at)
     return memchr(table->bytes + at, 0, table->n - at) != NULL;
 }
 
+/* What the geometry takes. */
+static int sound_size(int64_t bytes) { return bytes > 0 && bytes <= INT64_C(1) << 50; }
+
 static int sound_layout(const sds__table_layout *layout)
 {
-    return layout->stripe_bytes > 0 && layout->stripe_count > 0 && layout->unit_bytes > 0 &&
-           layout->data_disks > 0 && layout->min_request_bytes > 0;
+    return sound_size(layout->stripe_bytes) && layout->stripe_count > 0 &&
+           sound_size(layout->unit_bytes) && layout->data_disks > 0 &&
+           sound_size(layout->min_request_bytes);
 }
 
 static int sound_model(const sds__table_model *model)

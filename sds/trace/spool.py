@@ -5,14 +5,17 @@ The format, and what folds many reads into one record, is native/include/sds/tra
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    import os
 
 SUFFIX = _native.TRACE_SUFFIX
 
@@ -245,8 +248,7 @@ def expand(records: TraceRecords, index: int) -> NDArray[np.int64]:
         message = f"record {index} stands for {n_reads} reads; work with repeat and advance"
         raise SdsValueError(message)
     rank = int(records.rank[index])
-    turns = np.indices(tuple(records.repeat[index].tolist())).reshape(4, -1)
-    starts: NDArray[np.int64] = (
-        records.start[index, :rank] + turns.T @ records.advance[index, :, :rank]
-    )
-    return starts
+    repeat = tuple(records.repeat[index].tolist())
+    turns = np.indices(repeat, dtype=np.int64).reshape(len(repeat), -1)
+    starts: NDArray[np.int64] = turns.T @ records.advance[index, :, :rank]
+    return starts + records.start[index, :rank]

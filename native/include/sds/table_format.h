@@ -22,7 +22,7 @@
  *    76  u32      0
  * Identity, 32 bytes: u64 inode; i64 size, bytes; i64 mtime, ns; i64 ctime, ns.
  * File layout, 40 bytes: i64 stripe size, bytes; i64 stripe count; i64 RAID unit, bytes; i64 data
- *     disks; i64 smallest request, bytes. All positive.
+ *     disks; i64 smallest request, bytes. All positive, sizes at most 2^50.
  * Cost model, 88 bytes: i32 kind; i32 gap; i32 calibrated (0 or 1); i32 number of terms; f64[8]
  *     coefficients; f64 floor, seconds (cost.h). All finite.
  * Dataset, 176 bytes each:
@@ -54,7 +54,6 @@
  * type_crc32c is the CRC-32C of a text that says what the elements are, the same in every version
  * of HDF5, unlike H5Tencode. "%d" and "%zu" are decimal without padding; no spaces, no NUL:
  *     integer    "i" size order sign offset precision     i4<s0:32      H5T_INTEGER
- *     bit field  "b" size order offset precision          b1<0:8        H5T_BITFIELD
  *     float      "f" size order offset precision fields   f4<0:32{31,23,8,0,23,127,0}  H5T_FLOAT
  *     string     "s" size padding charset                 s12z0         H5T_STRING, fixed length
  *     opaque     "o" size "[" tag "]"                     o16[uuid]     H5T_OPAQUE
@@ -70,8 +69,9 @@
  * order of their index; names as their bytes are, with each of \ { } = ; @ : [ ] preceded by a
  * backslash (tags too); an enum's value as two lower-case hexadecimal digits per byte, in the
  * order in which they lie in the file. Extents of an array end each with a comma.
- * Variable-length, reference, time and complex types, alone or inside another, have no such text:
- * a dataset of such a type is not in a table. sds/redirect/type_digest.py computes the same.
+ * Variable-length, reference, time, bit field and complex types, alone or inside another, have no
+ * such text: a dataset of such a type is not in a table. sds/redirect/type_digest.py computes the
+ * same.
  */
 #ifndef SDS_TABLE_FORMAT_H
 #define SDS_TABLE_FORMAT_H

@@ -1,0 +1,378 @@
+"""Redirect tables: which replicas of one source file may serve reads, and what each read costs.
+
+The server publishes them, the connector and :func:`sds.read` use them. One file per source,
+replaced whole by a rename; the bytes are defined in native/include/sds/table_format.h.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds import _native
+from sds.errors import (
+    FormatError,
+    NotFoundError,
+    PermissionDeniedError,
+    SdsValueError,
+)
+from sds.geometry import RaidLayout, StripeLayout
+from sds.identity import FileIdentity
+
+if TYPE_CHECKING:
+    from sds.home import Home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableModel:
+    """Coefficients of a cost model (native/include/sds/cost.h).
+
+    Attributes
+    ----------
+    kind, gap
+        sds_model_kind, sds_gap_kind.
+    coefficients
+        Seconds per unit of each term.
+    floor_s
+        No prediction is below this.
+    """
+
+    kind: int
+    gap: int
+    calibrated: bool
+    coefficients: tuple[float, ...]
+    floor_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCandidate:
+    """One replica of one dataset.
+
+    Attributes
+    ----------
+    path
+        Of the replica file, absolute.
+    identity
+        Of that file when the table was written.
+    data_offset_bytes
+        Of the dataset's first byte in it; the dataset is contiguous.
+    metadata_crc32c
+        Of every byte of the file outside the dataset's.
+    order
+        Axis i of the replica is axis ``order[i]`` of the source.
+    model
+        Time of a read from the replica.
+    shadow_permille
+        Share of reads that it may serve; 1000 where it is active.
+    """
+
+    replica_id: int
+    path: Path
+    identity: FileIdentity
+    data_offset_bytes: int
+    metadata_crc32c: int
+    order: tuple[int, ...]
+    stripes: StripeLayout
+    raid: RaidLayout
+    model: TableModel
+    shadow_permille: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDataset:
+    """A dataset of the source that may be redirected.
+
+    Attributes
+    ----------
+    path
+        Absolute HDF5 path.
+    type_crc32c
+        Of its stored type (:func:`sds.redirect.type_digest.type_crc32c`).
+    type_class
+        H5T_class_t.
+    data_offset_bytes
+        Of its first byte in the source; None unless it is stored contiguously there.
+    model
+        Time of a read from the source through HDF5.
+    """
+
+    path: str
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    type_crc32c: int
+    type_class: int
+    data_offset_bytes: int | None
+    stripes: StripeLayout
+    raid: RaidLayout
+    model: TableModel
+    candidates: tuple[TableCandidate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedirectTable:
+    """What is known of one source file.
+
+    Attributes
+    ----------
+    source_path
+        Canonical: absolute, links followed.
+    source_identity
+        Of the source when its replicas were built; where it differs, the table does not apply.
+    """
+
+    source_path: Path
+    source_identity: FileIdentity
+    datasets: tuple[TableDataset, ...]
+
+    def to_bytes(self) -> bytes:
+        """Return the table as it is stored.
+
+        Raises
+        ------
+        SdsValueError
+            If a field is out of range: an order that is no permutation, a path that is not
+            absolute, data that reaches beyond its file, ...
+        """
+        try:
+            return _native.encode_table(
+                {
+                    "source_path": os.fspath(self.source_path),
+                    "source_identity": _identity_fields(self.source_identity),
+                    "datasets": [_dataset_fields(dataset) for dataset in self.datasets],
+                }
+            )
+        except SdsValueError as error:
+            message = f"cannot make a redirect table for {self.source_path}: {error}"
+            raise SdsValueError(message) from error
+
+    @classmethod
+    def from_bytes(cls, table: bytes) -> RedirectTable:
+        """Return the table that these bytes hold.
+
+        Raises
+        ------
+        FormatError
+            If they are damaged or no redirect table.
+        FormatVersionError
+            If a newer SDS wrote them.
+        """
+        found = _native.decode_table(table)
+        return cls(
+            source_path=Path(found["source_path"]),
+            source_identity=FileIdentity(**found["source_identity"]),
+            datasets=tuple(_dataset_of(dataset) for dataset in found["datasets"]),
+        )
+
+
+def table_path(home: Home, source: str | os.PathLike[str]) -> Path:
+    """Return where the table of a source lies, whether there is one or not; links are followed."""
+    return home.tables / _native.table_name(os.path.realpath(source))
+
+
+def publish_table(home: Home, table: RedirectTable) -> Path:
+    """Put a table in place at once and whole, and return its path.
+
+    A program that opens the source meanwhile finds the old table or the new one.
+
+    Raises
+    ------
+    SdsValueError
+        As :meth:`RedirectTable.to_bytes`.
+    PermissionDeniedError
+        If the directory of tables may not be written.
+    OSError
+        If the disk is full or fails; the old table is then still in place.
+    """
+    encoded = table.to_bytes()
+    path = table_path(home, table.source_path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkstemp: mode 0600, and a name that no other publisher uses.
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except PermissionError as error:
+        message = (
+            f"cannot write redirect tables into {path.parent}: permission denied; "
+            "set SDS_HOME to a directory that you can write"
+        )
+        raise PermissionDeniedError(message) from error
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123  (of a descriptor)
+            file.write(encoded)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+    return path
+
+
+def read_table(home: Home, source: str | os.PathLike[str]) -> RedirectTable:
+    """Return the published table of a source.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    FormatError
+        If it is damaged, or another file's.
+    FormatVersionError
+        If a newer SDS wrote it.
+    """
+    path = table_path(home, source)
+    try:
+        encoded = path.read_bytes()
+    except FileNotFoundError as error:
+        message = f"no redirect table for {source}: none of its datasets has an active replica"
+        raise NotFoundError(message) from error
+    try:
+        table = RedirectTable.from_bytes(encoded)
+    except FormatError as error:
+        message = f"{path}: {error}; verify the replicas to have it written again"
+        raise type(error)(message) from error
+    if os.fspath(table.source_path) != os.path.realpath(source):
+        message = f"{path} is the redirect table of {table.source_path}, not of {source}"
+        raise FormatError(message)
+    return table
+
+
+def withdraw_table(home: Home, source: str | os.PathLike[str]) -> bool:
+    """Remove the table of a source, so that every program reads the original from now on.
+
+    Returns
+    -------
+    Whether there was one.
+    """
+    path = table_path(home, source)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    _sync_directory(path.parent)
+    return True
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename or removal in it survive a power failure."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _identity_fields(identity: FileIdentity) -> _native.TableIdentity:
+    return {
+        "inode": identity.inode,
+        "size_bytes": identity.size_bytes,
+        "mtime_ns": identity.mtime_ns,
+        "ctime_ns": identity.ctime_ns,
+    }
+
+
+def _layout_fields(stripes: StripeLayout, raid: RaidLayout) -> _native.TableLayout:
+    return {
+        "stripe_size_bytes": stripes.stripe_size_bytes,
+        "stripe_count": stripes.stripe_count,
+        "unit_bytes": raid.unit_bytes,
+        "data_disks": raid.data_disks,
+        "min_request_bytes": raid.min_request_bytes,
+    }
+
+
+def _model_fields(model: TableModel) -> _native.TableModel:
+    return {
+        "kind": model.kind,
+        "gap": model.gap,
+        "calibrated": model.calibrated,
+        "coefficients": list(model.coefficients),
+        "floor_s": model.floor_s,
+    }
+
+
+def _candidate_fields(candidate: TableCandidate) -> _native.TableCandidate:
+    return {
+        "replica_id": candidate.replica_id,
+        "path": os.fspath(candidate.path),
+        "identity": _identity_fields(candidate.identity),
+        "data_offset_bytes": candidate.data_offset_bytes,
+        "metadata_crc32c": candidate.metadata_crc32c,
+        "order": list(candidate.order),
+        "layout": _layout_fields(candidate.stripes, candidate.raid),
+        "model": _model_fields(candidate.model),
+        "shadow_permille": candidate.shadow_permille,
+    }
+
+
+def _dataset_fields(dataset: TableDataset) -> _native.TableDataset:
+    offset_bytes = dataset.data_offset_bytes
+    return {
+        "path": dataset.path,
+        "extent": list(dataset.extent),
+        "element_bytes": dataset.element_size_bytes,
+        "type_crc32c": dataset.type_crc32c,
+        "type_class": dataset.type_class,
+        "contiguous": offset_bytes is not None,
+        "data_offset_bytes": 0 if offset_bytes is None else offset_bytes,
+        "layout": _layout_fields(dataset.stripes, dataset.raid),
+        "model": _model_fields(dataset.model),
+        "candidates": [_candidate_fields(candidate) for candidate in dataset.candidates],
+    }
+
+
+def _stripes_of(layout: _native.TableLayout) -> StripeLayout:
+    return StripeLayout(
+        stripe_size_bytes=layout["stripe_size_bytes"], stripe_count=layout["stripe_count"]
+    )
+
+
+def _raid_of(layout: _native.TableLayout) -> RaidLayout:
+    return RaidLayout(
+        unit_bytes=layout["unit_bytes"],
+        data_disks=layout["data_disks"],
+        min_request_bytes=layout["min_request_bytes"],
+    )
+
+
+def _model_of(model: _native.TableModel) -> TableModel:
+    return TableModel(
+        kind=model["kind"],
+        gap=model["gap"],
+        calibrated=model["calibrated"],
+        coefficients=tuple(model["coefficients"]),
+        floor_s=model["floor_s"],
+    )
+
+
+def _candidate_of(candidate: _native.TableCandidate) -> TableCandidate:
+    return TableCandidate(
+        replica_id=candidate["replica_id"],
+        path=Path(candidate["path"]),
+        identity=FileIdentity(**candidate["identity"]),
+        data_offset_bytes=candidate["data_offset_bytes"],
+        metadata_crc32c=candidate["metadata_crc32c"],
+        order=tuple(candidate["order"]),
+        stripes=_stripes_of(candidate["layout"]),
+        raid=_raid_of(candidate["layout"]),
+        model=_model_of(candidate["model"]),
+        shadow_permille=candidate["shadow_permille"],
+    )
+
+
+def _dataset_of(dataset: _native.TableDataset) -> TableDataset:
+    return TableDataset(
+        path=dataset["path"],
+        extent=tuple(dataset["extent"]),
+        element_size_bytes=dataset["element_bytes"],
+        type_crc32c=dataset["type_crc32c"],
+        type_class=dataset["type_class"],
+        data_offset_bytes=dataset["data_offset_bytes"] if dataset["contiguous"] else None,
+        stripes=_stripes_of(dataset["layout"]),
+        raid=_raid_of(dataset["layout"]),
+        model=_model_of(dataset["model"]),
+        candidates=tuple(_candidate_of(candidate) for candidate in dataset["candidates"]),
+    )
