@@ -8,9 +8,7 @@ version.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal
 
 from sds import _native
 from sds.errors import UnsupportedError
@@ -106,13 +104,14 @@ def _opaque(file_type: h5py.h5t.TypeOpaqueID) -> bytes:
 
 def _enum(file_type: h5py.h5t.TypeEnumID) -> bytes:
     base = file_type.get_super()
-    stored = np.dtype(base.dtype)
+    byte_order: Literal["little", "big"] = "little" if _order(base) == "<" else "big"
+    is_signed = _SIGNS[base.get_sign()] == "s"
+
+    def stored(value: int) -> bytes:
+        return value.to_bytes(base.get_size(), byte_order, signed=is_signed).hex().encode()
+
     members = b"".join(
-        b"%b=%b;"
-        % (
-            _escape(file_type.get_member_name(i)),
-            stored.type(file_type.get_member_value(i)).astype(stored).tobytes().hex().encode(),
-        )
+        b"%b=%b;" % (_escape(file_type.get_member_name(i)), stored(file_type.get_member_value(i)))
         for i in range(file_type.get_nmembers())
     )
     return b"e%b{%b}" % (type_text(base), members)
