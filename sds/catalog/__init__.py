@@ -1,1 +1,1 @@
-"""catalog"""
+"""The catalog: what SDS has seen, advised, built and done, in one database."""

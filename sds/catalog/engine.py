@@ -1,0 +1,115 @@
+"""Opening the database: SQLite on a local disk by default, set up so that readers never wait.
+
+Every write transaction begins by taking SQLite's write lock. Without that, a transaction that has
+read is refused at its first write when another one has written in between, however long it is
+willing to wait.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.orm import Session
+
+from sds.catalog.filesystems import filesystem_of
+from sds.errors import CatalogError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+BUSY_TIMEOUT_S = 30.0
+WRITES = "sds_writes"  # execution option of a connection whose transactions write
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of an SQLite file."""
+    return f"sqlite:///{path}"
+
+
+def open_engine(url: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Engine:
+    """Return an engine for the catalog's database; connects to nothing yet.
+
+    Raises
+    ------
+    ConfigurationError
+        If the URL cannot be read, or names a database that SDS does not support.
+    CatalogError
+        If it is SQLite on a network file system.
+    """
+    try:
+        parsed = make_url(url)
+        supported = parsed.get_backend_name() == "sqlite"
+    except (ArgumentError, NoSuchModuleError) as error:
+        message = f"database_url {url!r} cannot be read: {error}; write sqlite:////absolute/path.db"
+        raise ConfigurationError(message) from error
+    if not supported:
+        message = (
+            f"database_url {parsed.render_as_string()} names {parsed.get_backend_name()}, which "
+            "this version of SDS does not support; write sqlite:////absolute/path.db"
+        )
+        raise ConfigurationError(message)
+    if parsed.database:
+        _refuse_network(Path(parsed.database), mountinfo)
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _refuse_network(path: Path, mountinfo: Path) -> None:
+    filesystem = filesystem_of(path, mountinfo)
+    if filesystem.is_network:
+        message = (
+            f"catalog {path} would lie on {filesystem.kind} ({filesystem.mount_point}), where "
+            "SQLite cannot share it safely; set database_url in config.toml (or SDS_DATABASE_URL) "
+            "to a local disk of the server's host, for example sqlite:////var/tmp/me/sds.db"
+        )
+        raise CatalogError(message)
+
+
+def _set_up_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    """Let readers work beside the writer, keep what was committed, hold foreign keys."""
+    # The driver's own BEGIN comes too late and is never IMMEDIATE: _begin sends it.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class Database:
+    """A database and its two kinds of transactions."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = engine.execution_options(**{WRITES: True})
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Open a transaction that sees one state of the database and changes nothing."""
+        with Session(self.engine) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Open a transaction that is kept whole, or, after an error, not at all."""
+        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()

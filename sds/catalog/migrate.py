@@ -1,0 +1,121 @@
+"""The revision of a catalog: created new, checked at every start, upgraded on demand.
+
+The migrations lie inside the package, so that an installed wheel can upgrade what it finds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from sds.errors import CatalogError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Engine
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+# Stated here so that a start need not load alembic; a test holds it to the newest migration.
+HEAD = "0001"
+
+
+def alembic_config(url: str) -> Config:
+    """Return alembic's configuration for a database, by URL."""
+    from alembic.config import Config  # noqa: PLC0415  (slow to import, needed for upgrades alone)
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["url"] = url
+    return config
+
+
+def current_revision(engine: Engine) -> str | None:
+    """Return the revision of a database; None where it has no tables of SDS.
+
+    Raises
+    ------
+    CatalogError
+        If it has tables but no revision: something else, or damaged.
+    """
+    try:
+        tables = set(inspect(engine).get_table_names())
+    except OperationalError as error:
+        message = (
+            f"cannot open catalog {engine.url.render_as_string()}: {error.orig}; "
+            "check that its directory exists and is writable"
+        )
+        raise CatalogError(message) from error
+    except DatabaseError as error:
+        message = (
+            f"catalog {engine.url.render_as_string()} cannot be read: {error.orig}; move it away, "
+            "SDS makes a new one and loses nothing but its history"
+        )
+        raise CatalogError(message) from error
+    if "alembic_version" not in tables:
+        if tables & {"dataset", "replica", "job"}:
+            message = (
+                f"database {engine.url.render_as_string()} has tables of SDS but no revision; "
+                "it is damaged: move it away, SDS makes a new one and loses nothing but its history"
+            )
+            raise CatalogError(message)
+        return None
+    with engine.connect() as connection:
+        revision: str | None = connection.execute(
+            text("SELECT version_num FROM alembic_version")
+        ).scalar()
+    return revision
+
+
+def upgrade(engine: Engine) -> None:
+    """Bring a database to the newest revision, creating what is missing.
+
+    Raises
+    ------
+    CatalogError
+        If its revision is not one that this version of SDS knows.
+    """
+    from alembic import command  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = alembic_config(engine.url.render_as_string(hide_password=False))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            message = (
+                f"cannot upgrade catalog {engine.url.render_as_string()}: {error}; "
+                "install the version of SDS that wrote it, or a newer one"
+            )
+            raise CatalogError(message) from error
+
+
+def check_revision(engine: Engine) -> bool:
+    """Return whether a database is ready: True at the newest revision, False where it is empty.
+
+    Raises
+    ------
+    CatalogError
+        At any other revision, with the command that fixes it.
+    """
+    found = current_revision(engine)
+    if found is None:
+        return False
+    if found == HEAD:
+        return True
+    name = engine.url.render_as_string()
+    known = {path.name[1:5] for path in MIGRATIONS.glob("versions/r[0-9]*.py")}
+    if found in known:
+        message = (
+            f"catalog {name} is of revision {found}, this SDS needs {HEAD}; "
+            "stop the server and run: sds-server upgrade"
+        )
+    else:
+        message = (
+            f"catalog {name} is of revision {found}, which this SDS (revision {HEAD}) does not "
+            "know: a newer SDS wrote it; run: pip install --upgrade sds-hdf5"
+        )
+    raise CatalogError(message)

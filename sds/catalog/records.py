@@ -1,0 +1,339 @@
+"""What the catalog answers: plain values, safe to keep, that serialise to JSON as they are.
+
+A row never leaves :mod:`sds.catalog`; these do. The REST interface sends them and ``sds --json``
+prints them, so the names of their fields are part of both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, JsonValue
+
+from sds.analyzer import AccessPattern
+from sds.errors import LayoutError, SdsValueError
+from sds.identity import FileIdentity
+from sds.organizer.replica import Replica
+from sds.recommender import Recommendation
+from sds.recommender.calibration import Calibration, CalibrationSettings
+
+MIN_MEMORY_BYTES = 1 << 20
+
+
+class ReplicaState(StrEnum):
+    """Where a replica is in its life."""
+
+    PLANNED = "planned"
+    BUILDING = "building"
+    VERIFIED = "verified"
+    ACTIVE = "active"
+    REVERTED = "reverted"
+    RETIRED = "retired"
+    DAMAGED = "damaged"
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """True where the job will not change again."""
+        return self in {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """What the catalog keeps of a dataset, as a trace or the file itself tells it.
+
+    Attributes
+    ----------
+    file
+        Canonical path of the source.
+    storage
+        How HDF5 keeps it: contiguous, chunked, ...
+    data_offset_bytes
+        File offset of element 0; None unless contiguous.
+    chunk_shape
+        None unless chunked.
+    """
+
+    file: str
+    identity: FileIdentity
+    path: str
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    storage: str
+    data_offset_bytes: int | None
+    chunk_shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetRecord:
+    """A dataset that was read, advised on or reorganized.
+
+    Attributes
+    ----------
+    file
+        Canonical path of the source.
+    path
+        HDF5 path in it.
+    extent
+        Elements per axis.
+    storage
+        How HDF5 keeps it: contiguous, chunked, ...
+    data_offset_bytes
+        File offset of element 0; None unless contiguous.
+    chunk_shape
+        None unless chunked.
+    n_reads, bytes_read, elapsed_s, time_lost_s
+        Sums over all ingested traces.
+    n_patterns, n_replicas
+        What the catalog holds for it (replicas: active ones).
+    first_read_ns, last_read_ns
+        Time of the first and last traced read, ns since 1970; None where it was never traced.
+    """
+
+    id: int
+    file: str
+    path: str
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    storage: str
+    data_offset_bytes: int | None
+    chunk_shape: tuple[int, ...] | None
+    n_reads: int
+    bytes_read: int
+    elapsed_s: float
+    time_lost_s: float
+    n_patterns: int
+    n_replicas: int
+    first_read_ns: int | None
+    last_read_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternRecord:
+    """One way in which a dataset is read, summed over all ingested traces."""
+
+    id: int
+    file: str
+    dataset: str
+    pattern: AccessPattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendationRecord:
+    """Advice for one dataset, as it was given."""
+
+    id: int
+    file: str
+    dataset: str
+    created_ns: int
+    recommendation: Recommendation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRecord:
+    """A reorganized copy of one dataset.
+
+    Attributes
+    ----------
+    order
+        Replica axis i is source axis ``order[i]``.
+    path
+        The replica file.
+    reason
+        Why it is in its state.
+    source_identity
+        Of the source as it was copied.
+    build_s
+        Time that planning, writing and verifying took; None until built.
+    replica
+        What the organizer built; None until then.
+    """
+
+    id: int
+    file: str
+    dataset: str
+    order: tuple[int, ...]
+    state: ReplicaState
+    path: str
+    size_bytes: int
+    created_ns: int
+    changed_ns: int
+    reason: str
+    source_identity: FileIdentity
+    build_s: float | None
+    replica: Replica | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRecord:
+    """The measured models of one file system."""
+
+    id: int
+    mount_point: str
+    device: int
+    created_ns: int
+    calibration: Calibration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """One thing that happened to one thing, why, and the numbers behind it."""
+
+    id: int
+    time_ns: int
+    subject: str
+    subject_id: int | None
+    kind: str
+    reason: str
+    numbers: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReorganizeRequest:
+    """Build, verify and publish a replica."""
+
+    file: str
+    dataset: str
+    order: tuple[int, ...]
+    memory_bytes: int = 512 << 20
+    output: str | None = None
+    kind: Literal["reorganize"] = "reorganize"
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.order))) or not self.order:
+            message = (
+                f"axis order {','.join(map(str, self.order)) or '(empty)'} is no permutation; "
+                "name each axis once, counted from 0, for example 2,0,1"
+            )
+            raise LayoutError(message)
+        if self.memory_bytes < MIN_MEMORY_BYTES:
+            message = f"memory of {self.memory_bytes} bytes is too small; give at least 1M"
+            raise SdsValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRequest:
+    """Read what the spool holds."""
+
+    kind: Literal["ingest"] = "ingest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """Compare replicas with their checksums; ``replica_id`` None: all of them."""
+
+    replica_id: int | None = None
+    kind: Literal["verify"] = "verify"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateRequest:
+    """Measure the file system that holds a directory."""
+
+    path: str
+    settings: CalibrationSettings = field(default_factory=CalibrationSettings)
+    kind: Literal["calibrate"] = "calibrate"
+
+
+JobRequest: TypeAlias = Annotated[
+    ReorganizeRequest | IngestRequest | VerifyRequest | CalibrateRequest,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """Long work, its progress and its end.
+
+    Attributes
+    ----------
+    progress
+        Share done, 0 to 1.
+    attempts
+        How often it was begun; more than once after a crash of the server.
+    error
+        Why it failed, or why it runs again; empty otherwise.
+    result
+        What the operation answered, as JSON; None until done.
+    """
+
+    id: int
+    state: JobState
+    request: JobRequest
+    progress: float
+    attempts: int
+    error: str
+    result: dict[str, JsonValue] | None
+    created_ns: int
+    started_ns: int | None
+    finished_ns: int | None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.progress) and 0 <= self.progress <= 1):
+            message = f"progress {self.progress} of job {self.id} is outside 0 to 1"
+            raise SdsValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolRecord:
+    """How far one spool file has been ingested.
+
+    Attributes
+    ----------
+    offset_bytes
+        End of the last whole block whose reads are counted.
+    complete
+        True where its process has ended and everything whole is counted.
+    """
+
+    name: str
+    inode: int
+    offset_bytes: int
+    complete: bool
+    n_reads: int
+    dropped_reads: int
+    changed_ns: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolAdvance:
+    """One step of ingest: the bytes of one spool file that are counted together.
+
+    Attributes
+    ----------
+    start_bytes
+        Where the step begins: what the catalog must hold for it to count.
+    end_bytes
+        End of the last whole block.
+    problem
+        What is wrong with the file; empty where nothing is.
+    """
+
+    name: str
+    inode: int
+    start_bytes: int
+    end_bytes: int
+    complete: bool
+    n_reads: int
+    dropped_reads: int = 0
+    problem: str = ""
+
+
+def as_json(value: Any) -> Any:  # noqa: ANN401  (any record or tuple of records)
+    """Return a record as the JSON value that REST sends: dicts, lists, text, numbers."""
+    from pydantic import TypeAdapter  # noqa: PLC0415
+
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
