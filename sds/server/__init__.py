@@ -1,1 +1,1 @@
-"""server"""
+"""The server: jobs, REST, and the operations that the commands share with it."""

@@ -1,1 +1,1 @@
-"""server/routers"""
+"""The REST interface, one module per resource. Each function calls one operation of the service."""

@@ -1,0 +1,151 @@
+"""Which layout would save time: patterns, models and datasets brought together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.analyzer import stated_pattern
+from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.dataset import describe_dataset, open_hdf5
+from sds.errors import DatasetNotFoundError, SdsValueError
+from sds.identity import identity_of
+from sds.recommender import StoredArray, rank_layouts
+from sds.server.reports import Advice
+
+if TYPE_CHECKING:
+    from sds.analyzer import AccessPattern
+    from sds.catalog.records import RecommendationRecord
+    from sds.catalog.store import Store
+    from sds.dataset import DatasetDescription
+    from sds.server.models import Models
+    from sds.server.stages import Progress
+
+
+class Adviser:
+    """Gives advice on the datasets of a file."""
+
+    def __init__(self, store: Store, models: Models) -> None:
+        self._store = store
+        self._models = models
+
+    def advise(
+        self,
+        file: str,
+        dataset: str | None,
+        *,
+        selection: str | None,
+        n_reads: int | None,
+        progress: Progress,
+    ) -> Advice:
+        """Return recommendations, and keep them.
+
+        Parameters
+        ----------
+        file, dataset
+            What to advise on; dataset None: every dataset of the file that was read.
+        selection
+            A typical read, stated; with a dataset only. None: what was traced.
+        n_reads
+            Reads per day of the stated selection; None: 1.
+
+        Raises
+        ------
+        SdsValueError
+            If a selection is stated without a dataset, or a number of reads without a selection.
+        FileMissingError, NotHdf5Error, DatasetNotFoundError, SelectionError
+            As the file, the dataset and the selection are at fault.
+        """
+        if selection is not None and dataset is None:
+            message = f"a selection needs a dataset: write {file}:/path, not {file}"
+            raise SdsValueError(message)
+        if n_reads is not None and selection is None:
+            message = f"{n_reads} reads of what? state a selection, for example '[:, 3]'"
+            raise SdsValueError(message)
+        canonical = str(Path(file).resolve())
+        with open_hdf5(canonical):
+            pass  # a file that cannot be read is told here, before anything is said about it
+        known = [record.path for record in self._store.datasets(canonical) if record.n_reads]
+        names = known if dataset is None else [dataset]
+        given: list[RecommendationRecord] = []
+        notes = [] if names else [f"no read of {file} was traced: run a program with `sds run`"]
+        for i, name in enumerate(names):
+            progress(i / len(names), f"rank layouts of {name}")
+            try:
+                described = describe_dataset(canonical, name)
+            except DatasetNotFoundError as error:
+                if dataset is not None:
+                    raise
+                notes.append(f"{name}: read once, but not there now ({error})")
+                continue
+            if selection is None:
+                patterns = self._traced(canonical, described, notes)
+            else:
+                patterns = (
+                    stated_pattern(
+                        selection,
+                        extent=described.extent,
+                        element_size_bytes=described.element_size_bytes,
+                        n_reads_per_day=n_reads or 1,
+                    ),
+                )
+            if patterns:
+                given.append(self._rank(canonical, described, patterns))
+        given.sort(key=lambda record: -record.recommendation.best.benefit_s)
+        return Advice(file=canonical, recommendations=tuple(given), notes=tuple(notes))
+
+    def _traced(
+        self, file: str, described: DatasetDescription, notes: list[str]
+    ) -> tuple[AccessPattern, ...]:
+        """Return the traced patterns that fit a dataset as it is now; add why there are none."""
+        traced = [record.pattern for record in self._store.patterns(file, described.path)]
+        fitting = tuple(
+            pattern
+            for pattern in traced
+            if pattern.extent == described.extent
+            and pattern.element_size_bytes == described.element_size_bytes
+        )
+        if not traced:
+            notes.append(
+                f"{described.path}: no read was traced; run a program with `sds run`, "
+                "or state a selection"
+            )
+        elif not fitting:
+            shape = "x".join(map(str, described.extent))
+            notes.append(f"{described.path}: read in the past, before its extent became {shape}")
+        return fitting
+
+    def _rank(
+        self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
+    ) -> RecommendationRecord:
+        active = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
+        recommendation = rank_layouts(
+            patterns,
+            array=StoredArray(
+                extent=described.extent,
+                element_size_bytes=described.element_size_bytes,
+                chunks=described.chunk_shape,
+                data_offset_bytes=described.data_offset_bytes or 0,
+                stripes=self._models.stripes,
+                raid=self._models.raid,
+            ),
+            models=self._models.for_advice(file),
+            existing_orders=sorted({record.order for record in active}),
+            target=f"{file}:{described.path}",
+        )
+        facts = facts_of_description(file, described)
+        return self._store.add_recommendation(facts, recommendation)
+
+
+def facts_of_description(file: str, described: DatasetDescription) -> DatasetFacts:
+    """Return what the catalog keeps of a described dataset."""
+    return DatasetFacts(
+        file=file,
+        identity=identity_of(file),
+        path=described.path,
+        extent=described.extent,
+        element_size_bytes=described.element_size_bytes,
+        storage=described.storage.value,
+        data_offset_bytes=described.data_offset_bytes,
+        chunk_shape=described.chunk_shape,
+    )

@@ -1,0 +1,173 @@
+"""Replicas from the wish to the end: built, verified, published, checked again, removed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.errors import BusyError, NotFoundError, PermissionDeniedError
+from sds.identity import identity_of
+from sds.server import stages
+from sds.server.publisher import current_identity, outdated
+from sds.server.reports import ReplicaCheck, VerifyReport
+
+if TYPE_CHECKING:
+    from sds.catalog.records import ReorganizeRequest, ReplicaRecord
+    from sds.catalog.store import Store
+    from sds.home import Home
+    from sds.organizer import ReorganizationPlan
+    from sds.organizer.verify import VerificationReport
+    from sds.server.publisher import Publisher
+    from sds.server.stages import Progress, Runner
+
+
+class Builder:
+    """Builds, checks and removes the replicas of one home."""
+
+    def __init__(self, home: Home, store: Store, publisher: Publisher) -> None:
+        self._home = home
+        self._store = store
+        self._publisher = publisher
+
+    def reorganize(
+        self, request: ReorganizeRequest, run: Runner, progress: Progress
+    ) -> ReplicaRecord:
+        """Build a replica, compare it with its source, and let it serve.
+
+        The replica is in the catalog before its file exists, so that a start after a crash knows
+        whose the file is.
+        """
+        begun: list[ReplicaRecord] = []
+
+        def announce(plan: ReorganizationPlan) -> None:
+            begun.append(
+                self._store.begin_replica(
+                    facts_of_plan(plan),
+                    order=plan.order,
+                    path=str(plan.output),
+                    size_bytes=plan.size_bytes,
+                )
+            )
+
+        started = time.monotonic()
+        try:
+            replica = run(
+                stages.build,
+                request,
+                self._home.root,
+                callbacks={"announce": announce, "progress": progress},
+            )
+        except stages.CutOffError:
+            raise  # to be continued
+        except BaseException as error:
+            for record in begun:
+                self._store.set_replica(
+                    record.id,
+                    ReplicaState.RETIRED,
+                    f"not built: {str(error) or type(error).__name__}",
+                )
+            raise
+        (record,) = begun
+        elapsed_s = time.monotonic() - started
+        self._store.set_replica(
+            record.id,
+            ReplicaState.ACTIVE,
+            "every byte verified; asked for by name",
+            replica=replica,
+            build_s=elapsed_s,
+            numbers={"build_s": elapsed_s, "size_bytes": float(replica.size_bytes)},
+        )
+        self._publisher.publish(record.file)
+        return self._store.replica(record.id)
+
+    def verify(self, replica_id: int | None, run: Runner, progress: Progress) -> VerifyReport:
+        """Compare replicas with their checksums; what is damaged is not served from then on."""
+        if replica_id is None:
+            chosen = self._store.replicas(
+                states=frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED, ReplicaState.DAMAGED})
+            )
+        else:
+            chosen = (self._store.replica(replica_id),)
+        present = tuple(record for record in chosen if Path(record.path).is_file())
+        paths = tuple(Path(record.path) for record in present)
+        found = run(stages.check, paths, callbacks={"progress": progress}) if paths else ()
+        by_id = {record.id: report for record, report in zip(present, found, strict=True)}
+        checks = tuple(self._judge(record, by_id.get(record.id)) for record in chosen)
+        return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
+
+    def _judge(self, record: ReplicaRecord, report: VerificationReport | None) -> ReplicaCheck:
+        """Return what a check says of a replica, having taken it out of service where it failed."""
+        if report is None:
+            return self._out_of_service(
+                record, ReplicaState.RETIRED, f"its file {record.path} is gone"
+            )
+        if not report.ok:
+            problem = "; ".join(report.problems) or "its bytes differ from its checksums"
+            return self._out_of_service(record, ReplicaState.DAMAGED, problem)
+        reason = outdated(record, current_identity(record.file))
+        if reason and record.state is ReplicaState.ACTIVE:
+            return self._out_of_service(record, ReplicaState.RETIRED, reason)
+        return ReplicaCheck(
+            replica=record, ok=record.state is not ReplicaState.DAMAGED, problem=reason
+        )
+
+    def _out_of_service(
+        self, record: ReplicaRecord, state: ReplicaState, problem: str
+    ) -> ReplicaCheck:
+        if record.state is not state:
+            record = self._store.set_replica(record.id, state, problem)
+        self._publisher.publish(record.file)
+        return ReplicaCheck(replica=record, ok=False, problem=problem)
+
+    def remove(self, replica_id: int) -> ReplicaRecord:
+        """Stop serving a replica and delete its file.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that id.
+        BusyError
+            If it is being built.
+        PermissionDeniedError
+            If its file may not be deleted; it is not served any more all the same.
+        """
+        record = self._store.replica(replica_id)
+        if record.state is ReplicaState.BUILDING:
+            message = f"replica {replica_id} is being built; cancel its job first"
+            raise BusyError(message)
+        if record.state is not ReplicaState.RETIRED:
+            record = self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
+        self._publisher.publish(record.file)
+        delete_replica_file(record)
+        return record
+
+
+def delete_replica_file(record: ReplicaRecord) -> bool:
+    """Delete the file of a replica, unless another file has taken its name; return whether."""
+    path = Path(record.path)
+    try:
+        if record.replica is None or identity_of(path).inode != record.replica.identity.inode:
+            return False
+        path.unlink()
+    except NotFoundError:
+        return False
+    except PermissionError as error:
+        message = f"may not delete {path}: permission denied; delete it by hand"
+        raise PermissionDeniedError(message) from error
+    return True
+
+
+def facts_of_plan(plan: ReorganizationPlan) -> DatasetFacts:
+    """Return what the catalog keeps of the dataset that a plan reorganizes."""
+    return DatasetFacts(
+        file=str(plan.source_path.resolve()),
+        identity=plan.source_identity,
+        path=plan.dataset_path,
+        extent=plan.extent,
+        element_size_bytes=plan.element_size_bytes,
+        storage="contiguous" if plan.chunk_shape is None else "chunked",
+        data_offset_bytes=plan.data_offset_bytes,
+        chunk_shape=plan.chunk_shape,
+    )

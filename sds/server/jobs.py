@@ -1,0 +1,154 @@
+"""The server's background: one thread runs jobs, one looks into the spool.
+
+Work is done outside the catalog's transactions, and each step of it leaves the catalog in a state
+from which a start goes on. So the threads may be cut off at any point, by SIGTERM or kill -9.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from sds.catalog.records import as_json
+from sds.errors import SdsError
+from sds.server.child import run_in_child
+from sds.server.stages import CutOffError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sds.catalog.records import JobRecord
+    from sds.server.service import Service
+    from sds.server.stages import Result, Runner
+
+log = logging.getLogger(__name__)
+
+_REPORT_EVERY_S = 0.25
+_CANCEL_POLL_S = 0.25
+_GARBAGE_EVERY_S = 60.0
+
+
+class JobCancelledError(Exception):
+    """Raised through a job that a user cancelled."""
+
+
+def child_runner(stop: threading.Event) -> Runner:
+    """Return a runner that gives each stage a process of its own, killed when `stop` is set."""
+
+    def poll() -> None:
+        if stop.is_set():
+            raise CutOffError
+
+    def run(
+        work: Callable[..., Result], *args: object, callbacks: Mapping[str, Callable[..., None]]
+    ) -> Result:
+        return run_in_child(work, *args, callbacks=callbacks, poll=poll)
+
+    return run
+
+
+class Background:
+    """The threads of one server.
+
+    Parameters
+    ----------
+    service
+        Its runner must be a :func:`child_runner` of the same event.
+    stop
+        Set to end both threads.
+    """
+
+    def __init__(self, service: Service, stop: threading.Event) -> None:
+        self._service = service
+        self._stop = stop
+        self._wake = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), name=f"sds-{name}", daemon=True)
+            for name, work in (("jobs", self._run_jobs), ("ingest", self._watch_spool))
+        ]
+
+    @property
+    def alive(self) -> bool:
+        """True while both threads do their work."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    def start(self) -> None:
+        """Start both threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """Tell the worker that the queue has grown."""
+        self._wake.set()
+
+    def end(self, timeout_s: float) -> None:
+        """Stop both threads and wait for them."""
+        self._stop.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            # /healthz tells that the thread is gone; the log, why.
+            log.exception("background thread %s ended", threading.current_thread().name)
+            raise
+
+    def _run_jobs(self) -> None:
+        while not self._stop.is_set():
+            job = self._service.queue.claim()
+            if job is None:
+                self._wake.wait(timeout=1.0)
+                self._wake.clear()
+            else:
+                self._run(job)
+
+    def _run(self, job: JobRecord) -> None:
+        queue = self._service.queue
+        log.info("job %s %s begins, attempt %s", job.id, job.request.kind, job.attempts)
+        try:
+            done = self._service.perform(job.request, self._reporter(job.id))
+        except CutOffError:
+            log.info("job %s is cut off; it runs again at the next start", job.id)
+        except JobCancelledError:
+            queue.stop(job.id)
+        except SdsError as error:
+            log.warning("job %s failed: %s", job.id, error)
+            queue.fail(job.id, f"{type(error).__name__}: {error}")
+        except Exception as error:
+            log.exception("job %s failed", job.id)
+            queue.fail(job.id, f"unexpected {type(error).__name__}; see the server's log")
+        else:
+            queue.finish(job.id, as_json(done))
+            log.info("job %s done", job.id)
+
+    def _reporter(self, job_id: int) -> Callable[[float, str], None]:
+        """Return a progress callback that stores now and then, and stops what was cancelled."""
+        last_s = -_REPORT_EVERY_S
+
+        def report(share: float, what: str) -> None:  # noqa: ARG001
+            nonlocal last_s
+            now_s = time.monotonic()
+            if now_s - last_s >= _REPORT_EVERY_S:
+                last_s = now_s
+                if not self._service.queue.report(job_id, share):
+                    raise JobCancelledError
+
+        return report
+
+    def _watch_spool(self) -> None:
+        service = self._service
+        next_garbage_s = 0.0
+        while not self._stop.wait(timeout=service.settings.ingest_interval_s):
+            try:
+                service.ingest()
+                if time.monotonic() >= next_garbage_s:
+                    service.collect_garbage()
+                    next_garbage_s = time.monotonic() + _GARBAGE_EVERY_S
+            except (SdsError, OSError) as error:
+                # A full disk or a directory without permission: the next round may find it mended.
+                log.warning("ingest failed, tried again in a moment: %s", error)

@@ -1,0 +1,88 @@
+"""Which cost models hold for a file: those of its file system, where it was calibrated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.catalog.filesystems import filesystem_of
+from sds.geometry import RaidLayout, StripeLayout
+from sds.recommender import contiguous_throughput, models_for_table
+
+if TYPE_CHECKING:
+    import os
+
+    from sds.catalog.records import CalibrationRecord
+    from sds.catalog.store import Store
+    from sds.recommender import CostModel
+    from sds.recommender.calibration import Calibration
+    from sds.server.settings import Settings
+
+
+class Models:
+    """Cost models and disk geometry by path."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    @property
+    def stripes(self) -> StripeLayout:
+        """How files are dealt to OSTs, as configured."""
+        return StripeLayout(
+            stripe_size_bytes=self._settings.stripe_size_bytes,
+            stripe_count=self._settings.stripe_count,
+        )
+
+    @property
+    def raid(self) -> RaidLayout:
+        """How an OST deals bytes to its disks, as configured."""
+        return RaidLayout(
+            unit_bytes=self._settings.raid_unit_bytes,
+            data_disks=self._settings.raid_data_disks,
+            min_request_bytes=self._settings.raid_min_request_bytes,
+        )
+
+    def calibration(self, path: str | os.PathLike[str]) -> Calibration | None:
+        """Return the newest calibration of the file system that holds a path; None: never."""
+        record = self._record(Path(path))
+        return None if record is None else record.calibration
+
+    def for_advice(self, path: str | os.PathLike[str]) -> tuple[CostModel, CostModel]:
+        """Return the models of (the original through HDF5, a replica through the engine)."""
+        return models_for_table(self.calibration(path))
+
+    def for_table(
+        self, source: str | os.PathLike[str], replica: str | os.PathLike[str]
+    ) -> tuple[CostModel, CostModel]:
+        """Return the same as a redirect table carries them: the replica's on the safe side.
+
+        Where source and replica lie on different file systems, each has the model of its own, if
+        both were calibrated; else both have the built-in one, for two predictions are compared.
+        """
+        calibrations = self.calibration(source), self.calibration(replica)
+        if None in calibrations:
+            return models_for_table(None)
+        of_source, of_replica = (models_for_table(calibration) for calibration in calibrations)
+        return of_source[0], of_replica[1]
+
+    def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float | None:
+        """Return how fast long reads are, where it was measured."""
+        calibration = self.calibration(path)
+        if calibration is None:
+            return None
+        original, _ = models_for_table(calibration)
+        return contiguous_throughput(original)
+
+    def _record(self, path: Path) -> CalibrationRecord | None:
+        mount_point = str(filesystem_of(path).mount_point)
+        for record in self._store.calibrations():
+            if record.mount_point == mount_point and record.device == _device_of(path):
+                return record
+        return None
+
+
+def _device_of(path: Path) -> int:
+    """Return the device number of the nearest existing directory of a path."""
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    return existing.stat().st_dev

@@ -1,0 +1,202 @@
+"""Keeps the redirect tables equal to the catalog: what is active is served, nothing else is."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.catalog.records import ReplicaState
+from sds.errors import FormatError, NotFoundError, PermissionDeniedError, UnsupportedError
+from sds.identity import identity_of
+from sds.redirect.tables import (
+    RedirectTable,
+    TableCandidate,
+    TableDataset,
+    TableModel,
+    publish_table,
+    table_path,
+    withdraw_table,
+)
+
+if TYPE_CHECKING:
+    from sds.catalog.records import ReplicaRecord
+    from sds.catalog.store import Store
+    from sds.home import Home
+    from sds.identity import FileIdentity
+    from sds.organizer import Replica
+    from sds.recommender import CostModel
+    from sds.server.models import Models
+
+_ACTIVE = frozenset({ReplicaState.ACTIVE})
+
+
+class Publisher:
+    """Writes and withdraws the tables of one home.
+
+    A table is a function of the catalog and of the files, so that publishing again after a crash
+    repairs whatever the crash left.
+    """
+
+    def __init__(self, home: Home, store: Store, models: Models) -> None:
+        self._home = home
+        self._store = store
+        self._models = models
+        # What is read from the catalog must be what is published last.
+        self._one_at_a_time = threading.Lock()
+
+    def publish(self, file: str) -> bool:
+        """Make the table of one source say what the catalog says.
+
+        Returns
+        -------
+        Whether the source has a table now.
+        """
+        with self._one_at_a_time:
+            by_dataset = defaultdict(list)
+            identity = current_identity(file)
+            for record in self._store.replicas(file, states=_ACTIVE):
+                state, reason = _obstacle(record, identity)
+                if state is not None:
+                    self._store.set_replica(record.id, state, reason)
+                elif record.replica is not None:
+                    by_dataset[record.dataset].append((record.id, record.replica))
+            if not by_dataset or identity is None:
+                withdraw_table(self._home, file)
+                return False
+            offsets = {d.path: d.data_offset_bytes for d in self._store.datasets(file)}
+            table = RedirectTable(
+                source_path=Path(file),
+                source_identity=identity,
+                datasets=tuple(
+                    self._dataset(file, offsets[path], replicas)
+                    for path, replicas in sorted(by_dataset.items())
+                ),
+            )
+            publish_table(self._home, table)
+            return True
+
+    def publish_all(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Make every table say what the catalog says.
+
+        Returns
+        -------
+        The sources that have a table now, and the tables that were removed because no active
+        replica stands behind them.
+        """
+        files = sorted({record.file for record in self._store.replicas(states=_ACTIVE)})
+        published = tuple(file for file in files if self.publish(file))
+        expected = {table_path(self._home, file).name for file in published}
+        withdrawn = []
+        for path in sorted(self._home.tables.iterdir()):
+            if path.name not in expected:
+                path.unlink(missing_ok=True)
+                withdrawn.append(path.name)
+        return published, tuple(withdrawn)
+
+    def _dataset(
+        self, file: str, data_offset_bytes: int | None, replicas: list[tuple[int, Replica]]
+    ) -> TableDataset:
+        """Return the entry of one dataset with its replicas."""
+        _, first = replicas[0]
+        crc32c, type_class = _stored_type(first)
+        return TableDataset(
+            path=first.dataset_path,
+            extent=first.extent,
+            element_size_bytes=first.element_size_bytes,
+            type_crc32c=crc32c,
+            type_class=type_class,
+            data_offset_bytes=data_offset_bytes,
+            stripes=self._models.stripes,
+            raid=self._models.raid,
+            model=_table_model(self._models.for_table(file, first.path)[0]),
+            candidates=tuple(
+                self._candidate(file, replica_id, replica) for replica_id, replica in replicas
+            ),
+        )
+
+    def _candidate(self, file: str, replica_id: int, replica: Replica) -> TableCandidate:
+        return TableCandidate(
+            replica_id=replica_id,
+            path=replica.path,
+            identity=replica.identity,
+            data_offset_bytes=replica.data_offset_bytes,
+            metadata_crc32c=replica.metadata_crc32c,
+            order=replica.order,
+            stripes=self._models.stripes,
+            raid=self._models.raid,
+            model=_table_model(self._models.for_table(file, replica.path)[1]),
+        )
+
+
+def _obstacle(
+    record: ReplicaRecord, source: FileIdentity | None
+) -> tuple[ReplicaState | None, str]:
+    """Return the state, and its reason, of a replica that may not serve; (None, "") if it may."""
+    state: ReplicaState | None = None
+    reason = outdated(record, source)
+    now = current_identity(record.path)
+    if reason:
+        state = ReplicaState.RETIRED
+    elif now is None or record.replica is None:
+        state, reason = ReplicaState.RETIRED, f"its file {record.path} is gone"
+    elif changed := record.replica.identity.difference(now):
+        state, reason = ReplicaState.DAMAGED, f"its file {record.path} was changed ({changed})"
+    else:
+        try:
+            _stored_type(record.replica)
+        except UnsupportedError as error:
+            state, reason = ReplicaState.VERIFIED, f"programs are not redirected to it: {error}"
+        except FormatError as error:
+            state, reason = ReplicaState.DAMAGED, str(error)
+    return state, reason
+
+
+def _stored_type(replica: Replica) -> tuple[int, int]:
+    """Return checksum and class of a replica's stored type, which is its source's.
+
+    Raises
+    ------
+    UnsupportedError
+        If datasets of the type are never redirected.
+    FormatError
+        If the replica cannot be read.
+    """
+    import h5py  # noqa: PLC0415  (listing replicas needs no HDF5)
+
+    from sds.redirect.type_digest import type_crc32c  # noqa: PLC0415
+
+    try:
+        with h5py.File(replica.path, "r", locking=False) as handle:
+            stored = handle[replica.dataset_path].id.get_type()
+            return type_crc32c(stored), int(stored.get_class())
+    except (OSError, KeyError) as error:
+        message = f"its file {replica.path} cannot be read: {error}"
+        raise FormatError(message) from error
+
+
+def _table_model(model: CostModel) -> TableModel:
+    return TableModel(
+        kind=model.kind.code,
+        gap=model.gap.code,
+        calibrated=model.calibrated,
+        coefficients=model.coefficients,
+        floor_s=model.floor_s,
+    )
+
+
+def current_identity(file: str) -> FileIdentity | None:
+    """Return a file's identity; None where it cannot be reached."""
+    try:
+        return identity_of(file)
+    except (NotFoundError, PermissionDeniedError):
+        return None
+
+
+def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
+    """Return why a replica may not serve its source as it is now; empty where it may."""
+    if now is None:
+        return f"its source {record.file} is gone"
+    changed = record.source_identity.difference(now)
+    return f"its source {record.file} changed ({changed})" if changed else ""

@@ -1,0 +1,213 @@
+"""What operations answer that the catalog does not keep: plain values that serialise to JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from sds.catalog.records import (
+    CalibrationRecord,
+    DatasetRecord,
+    EventRecord,
+    JobRecord,
+    PatternRecord,
+    RecommendationRecord,
+    ReplicaRecord,
+)
+
+Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""A number that the catalog gives; SQLite's integers end there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestReport:
+    """What one look into the spool brought.
+
+    Attributes
+    ----------
+    files
+        Spool files with something new.
+    files_complete
+        Those whose process has ended: nothing more will come.
+    reads, bytes_read
+        Newly counted.
+    dropped_reads
+        Reads that the cap on a process's trace left out.
+    problems
+        One sentence per file that is damaged or is no spool file.
+    """
+
+    files: int
+    files_complete: int
+    reads: int
+    bytes_read: int
+    dropped_reads: int
+    problems: tuple[str, ...]
+
+    @classmethod
+    def nothing(cls) -> IngestReport:
+        """Return the report of a look that found nothing new."""
+        return cls(files=0, files_complete=0, reads=0, bytes_read=0, dropped_reads=0, problems=())
+
+    def __add__(self, other: IngestReport) -> IngestReport:
+        return IngestReport(
+            files=self.files + other.files,
+            files_complete=self.files_complete + other.files_complete,
+            reads=self.reads + other.reads,
+            bytes_read=self.bytes_read + other.bytes_read,
+            dropped_reads=self.dropped_reads + other.dropped_reads,
+            problems=self.problems + other.problems,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Recommendations for the datasets of one file, the greatest benefit first.
+
+    Attributes
+    ----------
+    notes
+        Why a dataset has none.
+    """
+
+    file: str
+    recommendations: tuple[RecommendationRecord, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCheck:
+    """Whether one replica holds what was written into it.
+
+    Attributes
+    ----------
+    problem
+        What is wrong with it; empty where nothing is.
+    """
+
+    replica: ReplicaRecord
+    ok: bool
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """Checks of replicas; ``ok`` where all passed."""
+
+    ok: bool
+    checks: tuple[ReplicaCheck, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What a start found unfinished, and what became of it."""
+
+    jobs_requeued: tuple[int, ...]
+    jobs_failed: tuple[int, ...]
+    replicas_finished: tuple[int, ...]
+    replicas_dropped: tuple[int, ...]
+    files_removed: tuple[str, ...]
+    tables_published: tuple[str, ...]
+    tables_withdrawn: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarbageReport:
+    """What is of no use any more, and was removed."""
+
+    replicas_retired: tuple[ReplicaRecord, ...]
+    spool_files_removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The state of one home.
+
+    Attributes
+    ----------
+    server
+        URL of the server that holds the home; None where none does.
+    enabled
+        False where the file ``disabled`` turns the connector off.
+    spool_pending_bytes
+        Bytes of traces that are not counted yet.
+    """
+
+    version: str
+    home: str
+    database: str
+    server: str | None
+    server_pid: int | None
+    enabled: bool
+    spool_files: int
+    spool_pending_bytes: int
+    datasets: int
+    reads: int
+    elapsed_s: float
+    time_lost_s: float
+    replicas: dict[str, int]
+    replica_bytes: int
+    jobs: dict[str, int]
+    calibrated: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datasets:
+    """Datasets, those that lose most time first."""
+
+    datasets: tuple[DatasetRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patterns:
+    """Access patterns, those that lose most time first."""
+
+    patterns: tuple[PatternRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendations:
+    """The newest advice for each dataset."""
+
+    recommendations: tuple[RecommendationRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """Replicas, oldest first."""
+
+    replicas: tuple[ReplicaRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """Jobs, newest first."""
+
+    jobs: tuple[JobRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """What happened, newest first."""
+
+    events: tuple[EventRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrations:
+    """The newest calibration of each file system."""
+
+    calibrations: tuple[CalibrationRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceRequest:
+    """What advice is asked for; see `Service.advise`."""
+
+    file: str
+    dataset: str | None = None
+    selection: str | None = None
+    n_reads: int | None = None

@@ -1,0 +1,24 @@
+"""Advice: given on demand, and kept."""
+
+from fastapi import APIRouter
+
+from sds.server.dependencies import OPERATE, READ, ServiceOf
+from sds.server.reports import Advice, AdviceRequest, Recommendations
+
+router = APIRouter(tags=["recommendations"])
+
+
+@router.get("/recommendations", dependencies=READ)
+def recommendations(
+    service: ServiceOf, file: str | None = None, dataset: str | None = None
+) -> Recommendations:
+    """Return the newest advice that was given for each dataset."""
+    return Recommendations(recommendations=service.recommendations(file, dataset))
+
+
+@router.post("/advise", dependencies=OPERATE)
+def advise(service: ServiceOf, request: AdviceRequest) -> Advice:
+    """Return recommendations for a dataset, or for each dataset of a file that was read."""
+    return service.advise(
+        request.file, request.dataset, selection=request.selection, n_reads=request.n_reads
+    )

@@ -1,0 +1,276 @@
+"""Everything that SDS does, as one set of functions: REST and the commands both call these.
+
+A :class:`Service` owns one home. Reading operations need no lock. Those that ingest, build or
+publish hold the home's lock while they work, so that one process at a time does; a server holds it
+as long as it lives.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from sds.catalog.engine import sqlite_url
+from sds.catalog.filesystems import filesystem_of
+from sds.catalog.queue import JobQueue
+from sds.catalog.records import (
+    CalibrateRequest,
+    IngestRequest,
+    JobRequest,
+    JobState,
+    ReorganizeRequest,
+    ReplicaState,
+    VerifyRequest,
+)
+from sds.catalog.store import GONE_STATES, Store
+from sds.errors import FileMissingError
+from sds.home import default_home
+from sds.server import stages
+from sds.server.advice import Adviser
+from sds.server.builder import Builder
+from sds.server.ingest import Ingester
+from sds.server.lock import HomeLock
+from sds.server.models import Models
+from sds.server.publisher import Publisher
+from sds.server.recovery import Recovery
+from sds.server.settings import load_settings
+from sds.server.stages import run_here
+from sds.server.status import status_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from sds.catalog import records
+    from sds.home import Home
+    from sds.server import reports
+    from sds.server.settings import Settings
+    from sds.server.stages import Progress, Runner
+
+
+def _to_nobody(share: float, what: str) -> None:
+    """Report progress to nobody."""
+
+
+class Service:
+    """The operations on one home.
+
+    Parameters
+    ----------
+    home, settings, store
+        What to work on; see :meth:`open`.
+    run
+        How long stages are run: here, or in a process of their own.
+    """
+
+    def __init__(
+        self, home: Home, settings: Settings, store: Store, *, run: Runner = run_here
+    ) -> None:
+        self.home = home
+        self.settings = settings
+        self.lock = HomeLock(home, wait_s=settings.lock_wait_s)
+        self.queue = JobQueue(store)
+        self._store = store
+        self._run = run
+        self._models = Models(store, settings)
+        self._publisher = Publisher(home, store, self._models)
+        self._builder = Builder(home, store, self._publisher)
+        self._adviser = Adviser(store, self._models)
+        self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)
+        self._recovery = Recovery(home, store, self.queue, self._publisher)
+
+    @classmethod
+    def open(
+        cls,
+        home: Home | None = None,
+        settings: Settings | None = None,
+        *,
+        run: Runner = run_here,
+    ) -> Self:
+        """Open a home, creating it and its catalog where they are missing.
+
+        Parameters
+        ----------
+        home
+            None: the one that SDS_HOME names.
+        settings
+            None: from the home's config.toml and the environment.
+
+        Raises
+        ------
+        PermissionDeniedError
+            If the home cannot be created.
+        CatalogError
+            If the catalog is of another revision or on a network file system.
+        ConfigurationError
+            If a setting is wrong.
+        """
+        home = home or default_home()
+        settings = settings or load_settings(home)
+        home.create()
+        store = Store.open(settings.database_url or sqlite_url(home.database))
+        return cls(home, settings, store, run=run)
+
+    def close(self) -> None:
+        """Close the catalog."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def ingest(self) -> reports.IngestReport:
+        """Count the traces that the spool holds and that were not counted before."""
+        with self.lock.held():
+            return self._ingester.ingest()
+
+    def datasets(self, file: str | None = None) -> tuple[records.DatasetRecord, ...]:
+        """Return datasets, those that lose most time first; of one file, or all."""
+        return self._store.datasets(_canonical(file))
+
+    def patterns(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[records.PatternRecord, ...]:
+        """Return access patterns, those that lose most time first."""
+        return self._store.patterns(_canonical(file), dataset)
+
+    def advise(
+        self,
+        file: str,
+        dataset: str | None = None,
+        *,
+        selection: str | None = None,
+        n_reads: int | None = None,
+        progress: Progress | None = None,
+    ) -> reports.Advice:
+        """Return recommendations for a dataset, or for each dataset of a file that was read.
+
+        Errors as :meth:`sds.server.advice.Adviser.advise`.
+        """
+        return self._adviser.advise(
+            file, dataset, selection=selection, n_reads=n_reads, progress=progress or _to_nobody
+        )
+
+    def recommendations(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[records.RecommendationRecord, ...]:
+        """Return the newest advice that was given for each dataset."""
+        return self._store.recommendations(_canonical(file), dataset)
+
+    def reorganize(
+        self, request: ReorganizeRequest, progress: Progress | None = None
+    ) -> records.ReplicaRecord:
+        """Build a replica, compare every byte with its source, and let it serve."""
+        with self.lock.held():
+            return self._builder.reorganize(request, self._run, progress or _to_nobody)
+
+    def replicas(
+        self, file: str | None = None, dataset: str | None = None, *, all_states: bool = False
+    ) -> tuple[records.ReplicaRecord, ...]:
+        """Return replicas, oldest first; those that are gone only with `all_states`."""
+        states = frozenset(ReplicaState) if all_states else frozenset(ReplicaState) - GONE_STATES
+        return self._store.replicas(_canonical(file), dataset, states=states)
+
+    def replica(self, replica_id: int) -> records.ReplicaRecord:
+        """Return one replica; NotFoundError where there never was one of that id."""
+        return self._store.replica(replica_id)
+
+    def verify(
+        self, replica_id: int | None = None, progress: Progress | None = None
+    ) -> reports.VerifyReport:
+        """Compare one replica, or all, with their checksums; stop serving those that differ."""
+        with self.lock.held():
+            return self._builder.verify(replica_id, self._run, progress or _to_nobody)
+
+    def remove(self, replica_id: int) -> records.ReplicaRecord:
+        """Stop serving a replica and delete its file."""
+        with self.lock.held():
+            return self._builder.remove(replica_id)
+
+    def calibrate(
+        self, request: CalibrateRequest, progress: Progress | None = None
+    ) -> records.CalibrationRecord:
+        """Measure a file system; predictions for files on it use the result from then on."""
+        directory = Path(request.path).absolute()
+        if not directory.is_dir():
+            message = f"no such directory: {directory}; name one on the file system to measure"
+            raise FileMissingError(message)
+        with self.lock.held():
+            calibration = self._run(
+                stages.measure, request, callbacks={"progress": progress or _to_nobody}
+            )
+            record = self._store.add_calibration(
+                mount_point=str(filesystem_of(directory).mount_point),
+                device=directory.stat().st_dev,
+                calibration=calibration,
+            )
+            self._publisher.publish_all()
+            return record
+
+    def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
+        """Return the newest calibration of each file system."""
+        return self._store.calibrations()
+
+    def events(self, limit: int = 100) -> tuple[records.EventRecord, ...]:
+        """Return what happened last, newest first."""
+        return self._store.events(limit)
+
+    def status(self) -> reports.Status:
+        """Return the state of the home."""
+        return status_of(self.home, self._store, self.queue)
+
+    def recover(self) -> reports.RecoveryReport:
+        """Finish or undo what a crash cut off, and make the tables equal to the catalog."""
+        with self.lock.held():
+            return self._recovery.recover(max_attempts=self.settings.job_attempts)
+
+    def collect_garbage(self) -> reports.GarbageReport:
+        """Retire replicas whose source is gone or changed; delete what is of no use any more."""
+        with self.lock.held():
+            return self._recovery.collect_garbage(keep_days=self.settings.spool_keep_days)
+
+    def submit(self, request: JobRequest) -> records.JobRecord:
+        """Put work into the queue, for the server to do."""
+        return self.queue.submit(request)
+
+    def jobs(self, state: JobState | None = None) -> tuple[records.JobRecord, ...]:
+        """Return jobs, newest first."""
+        return self.queue.jobs(state)
+
+    def job(self, job_id: int) -> records.JobRecord:
+        """Return one job; NotFoundError where there never was one of that id."""
+        return self.queue.job(job_id)
+
+    def cancel(self, job_id: int) -> records.JobRecord:
+        """Cancel a job: at once where it waits, at its next step where it runs."""
+        return self.queue.cancel(job_id)
+
+    def perform(
+        self, request: JobRequest, progress: Progress
+    ) -> (
+        records.ReplicaRecord
+        | reports.IngestReport
+        | reports.VerifyReport
+        | records.CalibrationRecord
+    ):
+        """Do what a job asks for."""
+        match request:
+            case ReorganizeRequest():
+                return self.reorganize(request, progress)
+            case VerifyRequest():
+                return self.verify(request.replica_id, progress)
+            case CalibrateRequest():
+                return self.calibrate(request, progress)
+            case IngestRequest():
+                return self.ingest()
+
+
+def _canonical(file: str | None) -> str | None:
+    """Return the path under which the catalog knows a file."""
+    return None if file is None else str(Path(file).resolve())

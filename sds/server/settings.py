@@ -1,0 +1,96 @@
+"""Settings of the server and of the commands: defaults, config.toml, SDS_* variables, arguments.
+
+SDS_HOME names the home, in which config.toml lies, and so is no setting itself. SDS_DISABLE,
+SDS_TRACE, SDS_REDIRECT and SDS_DEBUG belong to the connector.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
+
+from sds.errors import ConfigurationError, PermissionDeniedError
+from sds.home import Home
+
+
+class Settings(BaseSettings):
+    """What a site or a user may change; docs/reference/settings.md tells when to."""
+
+    model_config = SettingsConfigDict(env_prefix="SDS_", extra="forbid", frozen=True)
+
+    database_url: str | None = None
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    socket: Path | None = None
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
+    ingest_interval_s: Annotated[float, Field(gt=0)] = 3.0
+    spool_keep_days: Annotated[float, Field(ge=0)] = 7.0
+    spool_idle_s: Annotated[float, Field(gt=0)] = 3600.0
+    lock_wait_s: Annotated[float, Field(ge=0)] = 5.0
+    job_attempts: Annotated[int, Field(ge=1)] = 3
+    stripe_size_bytes: Annotated[int, Field(gt=0)] = 1 << 20
+    stripe_count: Annotated[int, Field(gt=0)] = 1
+    raid_unit_bytes: Annotated[int, Field(gt=0)] = 4096
+    raid_data_disks: Annotated[int, Field(gt=0)] = 1
+    raid_min_request_bytes: Annotated[int, Field(gt=0)] = 4096
+
+
+def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (checked by Settings)
+    """Return the settings of a home: what is given, else SDS_*, else config.toml, else defaults.
+
+    Raises
+    ------
+    ConfigurationError
+        If one is unknown or wrong; says which, where it came from and what it may be.
+    PermissionDeniedError
+        If config.toml may not be read.
+    """
+    written = _read_config(home.config)
+    unknown = sorted(set(written) - set(Settings.model_fields))
+    if unknown:
+        known = ", ".join(Settings.model_fields)
+        message = f"{home.config} sets {unknown[0]!r}, which is no setting; there are: {known}"
+        raise ConfigurationError(message)
+    try:
+        # An empty file of settings: what the environment alone says, defaults left out.
+        environment = Settings().model_dump(exclude_unset=True)
+        return Settings(**{**written, **environment, **given})
+    except (ValidationError, SettingsError) as error:
+        raise ConfigurationError(_explain(error, home, written, given)) from error
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except PermissionError as error:
+        message = f"may not read {path}; chmod u+r it"
+        raise PermissionDeniedError(message) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"{path} is no TOML: {error}; correct that line"
+        raise ConfigurationError(message) from error
+
+
+def _explain(
+    error: ValidationError | SettingsError,
+    home: Home,
+    written: dict[str, Any],
+    given: dict[str, Any],
+) -> str:
+    if isinstance(error, SettingsError):
+        return f"{error}; tuples are written as JSON, for example '[\"localhost\"]'"
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else "settings"
+    if name in given:
+        origin = "given"
+    elif name in written:
+        origin = f"in {home.config} (or SDS_{name.upper()})"
+    else:
+        origin = f"in SDS_{name.upper()}"
+    return (
+        f"setting {name} = {first['input']!r} {origin}: {first['msg']}; docs/reference/settings.md"
+    )

@@ -1,0 +1,98 @@
+"""The long stages, as functions of plain values that can run in a process of their own.
+
+They know neither catalog nor tables: what they return, the service stores. Callbacks are called
+between steps; what a callback raises abandons the work, cleanly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from sds.home import Home
+
+if TYPE_CHECKING:
+    from sds.catalog.records import CalibrateRequest, ReorganizeRequest
+    from sds.organizer import ReorganizationPlan, Replica
+    from sds.organizer.verify import VerificationReport
+    from sds.recommender.calibration import Calibration
+
+Result = TypeVar("Result")
+Progress: TypeAlias = Callable[[float, str], None]
+"""Called with the share done, 0 to 1, and what is being done."""
+
+
+def build(
+    request: ReorganizeRequest,
+    home_root: Path,
+    *,
+    announce: Callable[[ReorganizationPlan], None],
+    progress: Progress,
+) -> Replica:
+    """Plan a replica, announce the plan, then build and verify it."""
+    from sds.organizer.build import plan_reorganization, reorganize  # noqa: PLC0415  (h5py)
+
+    home = Home(home_root)
+    plan = plan_reorganization(
+        request.file,
+        request.dataset,
+        order=request.order,
+        home=home,
+        memory_bytes=request.memory_bytes,
+        output=None if request.output is None else Path(request.output),
+    )
+    announce(plan)
+
+    def report(phase: str, done_bytes: int, total_bytes: int) -> None:
+        share = done_bytes / total_bytes if total_bytes else 1.0
+        progress(share / 2 if phase == "copy" else 0.5 + share / 2, phase)
+
+    return reorganize(plan, home=home, progress=report)
+
+
+def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationReport, ...]:
+    """Compare replicas with the checksums that they carry."""
+    from sds.organizer.verify import verify_replica  # noqa: PLC0415  (h5py)
+
+    reports = []
+    for i, path in enumerate(paths):
+
+        def report(
+            _: str, done_bytes: int, total_bytes: int, i: int = i, name: str = path.name
+        ) -> None:
+            share = done_bytes / total_bytes if total_bytes else 1.0
+            progress((i + share) / len(paths), f"verify {name}")
+
+        reports.append(verify_replica(path, progress=report))
+    return tuple(reports)
+
+
+def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:
+    """Measure the file system that holds a directory, and fit models to it."""
+    from sds.recommender.calibration import calibrate  # noqa: PLC0415  (h5py, statsmodels)
+
+    return calibrate(request.path, settings=request.settings, progress=progress)
+
+
+class CutOffError(Exception):
+    """Raised through a stage that will be begun again: the server ends."""
+
+
+class Runner(Protocol):
+    """Runs a stage, here or in a process of its own."""
+
+    def __call__(
+        self,
+        work: Callable[..., Result],
+        *args: object,
+        callbacks: Mapping[str, Callable[..., None]],
+    ) -> Result:
+        """Return what ``work(*args, **callbacks)`` returns."""
+
+
+def run_here(
+    work: Callable[..., Result], *args: object, callbacks: Mapping[str, Callable[..., None]]
+) -> Result:
+    """Run a stage in this process: the runner of commands without a server."""
+    return work(*args, **callbacks)
