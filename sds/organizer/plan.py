@@ -35,6 +35,10 @@ MAX_RANK = 32
 # (measured: 1 MiB reads and 64 KiB writes lose nothing against a sequential copy).
 _READ_RUN_BYTES = 1 * MIB
 _WRITE_RUN_BYTES = 64 * KIB
+_GOOD_READ_RUN_BYTES = 256 * KIB
+_GOOD_WRITE_RUN_BYTES = 8 * KIB
+# Tried in this order, then the whole budget.
+_SLAB_BYTES = (32 * MIB, 64 * MIB, 128 * MIB)
 # Reads wait for the disk, writes go through the page cache: a read run is worth more.
 _READ_RUNS_PER_WRITE_RUN = 8
 # Interpreter-side buffers: a checksum window and the tile that is compared.
@@ -235,7 +239,7 @@ def plan_transposition(
             f"in both orders: allow at least {-(-needed // MIB)}M"
         )
         raise ConfigurationError(message)
-    shape = slab_shape(described.extent, order, element, unit=unit, budget_bytes=budget)
+    shape = _smallest_good_shape(described.extent, order, element, unit=unit, budget_bytes=budget)
     return ReorganizationPlan(
         organizer=organizer,
         source_path=described.file,
@@ -280,6 +284,27 @@ def check_reorganizable(described: DatasetDescription) -> None:
         return
     message = f"{name} {reason}"
     raise UnsupportedError(message)
+
+
+def _smallest_good_shape(
+    extent: tuple[int, ...],
+    order: tuple[int, ...],
+    element_size_bytes: int,
+    *,
+    unit: tuple[int, ...],
+    budget_bytes: int,
+) -> tuple[int, ...]:
+    """Return slabs no larger than good runs need: small ones overlap better, and show progress."""
+    for cap_bytes in _SLAB_BYTES:
+        shape = slab_shape(
+            extent, order, element_size_bytes, unit=unit, budget_bytes=min(cap_bytes, budget_bytes)
+        )
+        read_run = _run_bytes(shape, extent, range(len(extent)), element_size_bytes)
+        write_run = _run_bytes(shape, extent, order, element_size_bytes)
+        good = read_run >= _GOOD_READ_RUN_BYTES and write_run >= _GOOD_WRITE_RUN_BYTES
+        if good or cap_bytes >= budget_bytes:
+            return shape
+    return slab_shape(extent, order, element_size_bytes, unit=unit, budget_bytes=budget_bytes)
 
 
 def slab_shape(
