@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds import _native
-from sds.errors import FormatError, FormatVersionError, SdsError
+from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
 from sds.identity import FileIdentity, identity_of
 
 if TYPE_CHECKING:
@@ -51,7 +50,8 @@ class Replica:
     extent
         Of the source, in elements.
     element_size_bytes, type_crc32c
-        Of the type in the file, which source and replica share.
+        Of the type in the file, which source and replica share
+        (:func:`sds.redirect.type_digest.type_crc32c`); None for a type that is never redirected.
     data_offset_bytes, size_bytes
         Where the elements lie in the file.
     identity
@@ -77,7 +77,7 @@ class Replica:
     order: tuple[int, ...]
     extent: tuple[int, ...]
     element_size_bytes: int
-    type_crc32c: int
+    type_crc32c: int | None
     data_offset_bytes: int
     size_bytes: int
     identity: FileIdentity
@@ -185,7 +185,7 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         order=order,
         extent=tuple(extent),
         element_size_bytes=described.element_size_bytes,
-        type_crc32c=_native.crc32c(dataset.id.get_type().encode()),
+        type_crc32c=_type_checksum(dataset),
         data_offset_bytes=described.data_offset_bytes,
         size_bytes=described.size_bytes,
         identity=identity_of(path),
@@ -196,6 +196,16 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         build_s=float(attributes[BUILD_SECONDS]),
         left_out=tuple(json.loads(_text(attributes[LEFT_OUT]))),
     )
+
+
+def _type_checksum(dataset: h5py.Dataset) -> int | None:
+    """Return the checksum of a stored type; None for one that is never redirected."""
+    from sds.redirect.type_digest import type_crc32c  # noqa: PLC0415
+
+    try:
+        return type_crc32c(dataset.id.get_type())
+    except UnsupportedError:
+        return None
 
 
 def _text(attribute: str | bytes) -> str:
