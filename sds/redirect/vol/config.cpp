@@ -64,6 +64,13 @@ void find_home()
         print_path(settings.home, "%s/.local/share/sds", user);
 }
 
+void find_replicas()
+{
+    char canonical[PATH_MAX];
+    if (settings.home[0] && realpath(settings.home, canonical))
+        print_path(settings.replicas, "%s/replicas/", canonical);
+}
+
 bool is_disabled()
 {
     if (is("SDS_DISABLE", "1")) return true;
@@ -87,6 +94,7 @@ template <size_t N> const char *first(const char *const (&names)[N])
 void read_environment()
 {
     find_home();
+    find_replicas();
     if (const char *file = value_of("SDS_DEBUG")) print_path(settings.debug_file, "%s", file);
     const bool enabled = settings.home[0] && !is_disabled();
     settings.trace = enabled && !is("SDS_TRACE", "0");

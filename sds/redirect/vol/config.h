@@ -10,6 +10,7 @@ namespace sds::vol
 
 struct Config {
     char home[PATH_MAX];       // SDS_HOME; "" where none can be named
+    char replicas[PATH_MAX];   // canonical, ends in '/'; "" where there is no home
     char debug_file[PATH_MAX]; // SDS_DEBUG; "" for no log
     bool trace;                // SDS_TRACE=0, SDS_DISABLE=1 or a file "disabled" turn it off
     bool redirect;             // SDS_REDIRECT=0, likewise

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "error_stack.h"
+#include "open_dataset.h"
+#include "open_file.h"
 
 namespace sds::vol
 {
@@ -23,6 +25,8 @@ Object *wrap(Host &host, hid_t connector, void *under)
 void release(Object *object)
 {
     const Host &host = *object->host;
+    forget_dataset(*object);
+    if (object->file) release_file(object->file);
     if (object->connector != host.native) {
         ErrorStackKeeper keep(host);
         host.hdf5.H5Idec_ref(object->connector);

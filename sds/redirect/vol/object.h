@@ -6,10 +6,15 @@
 namespace sds::vol
 {
 
+struct OpenDataset; // open_dataset.h
+struct OpenFile;    // open_file.h
+
 struct Object {
     void *under;     // the object of the connector below
     hid_t connector; // that connector
     Host *host;
+    OpenFile *file;       // of a file's wrapper, counted
+    OpenDataset *dataset; // of a dataset's wrapper, from its first read on
 
     const Functions &hdf5() const { return host->hdf5; }
 };

@@ -1,5 +1,7 @@
 // Attributes: passed on.
 #include "object.h"
+#include "open_file.h"
+#include "operation.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -7,10 +9,15 @@ namespace sds::vol
 namespace
 {
 
+// H5VL_attr_specific_t: the operations that only look
+constexpr int attr_exists = 2;
+constexpr int attr_iterate = 3;
+
 void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t type,
              hid_t space, hid_t acpl, hid_t aapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    before_write();
     return wrap_beside(self, self.hdf5().H5VLattr_create(self.under, location, self.connector, name,
                                                          type, space, acpl, aapl, dxpl, nullptr));
 }
@@ -33,6 +40,7 @@ herr_t read(void *attr, hid_t memory_type, void *buffer, hid_t dxpl, void **)
 herr_t write(void *attr, hid_t memory_type, const void *buffer, hid_t dxpl, void **)
 {
     const Object &self = *as_object(attr);
+    before_write();
     return self.hdf5().H5VLattr_write(self.under, self.connector, memory_type, buffer, dxpl,
                                       nullptr);
 }
@@ -47,6 +55,8 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_attr_speci
                 hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    const int operation = operation_of(args);
+    if (operation != attr_exists && operation != attr_iterate) before_write();
     return self.hdf5().H5VLattr_specific(self.under, location, self.connector, args, dxpl, nullptr);
 }
 

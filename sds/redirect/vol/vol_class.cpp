@@ -4,6 +4,7 @@
 
 #include "connector_info.h"
 #include "error_stack.h"
+#include "tracing.h"
 
 namespace sds::vol
 {
@@ -33,6 +34,7 @@ herr_t initialize(Host &host)
 herr_t terminate(Host &host)
 {
     ErrorStackKeeper keep(host);
+    flush_trace();
     if (host.native >= 0) host.hdf5.H5VLclose(host.native);
     host.native = -1;
     return 0;

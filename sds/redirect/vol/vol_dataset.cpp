@@ -1,7 +1,12 @@
 // Datasets.
 #include <stdlib.h>
 
+#include "clock.h"
 #include "object.h"
+#include "open_dataset.h"
+#include "open_file.h"
+#include "redirect.h"
+#include "tracing.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -38,6 +43,7 @@ void *create(void *object, const H5VL_loc_params_t *location, const char *name, 
              hid_t type, hid_t space, hid_t dcpl, hid_t dapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    before_write();
     return wrap_beside(self, self.hdf5().H5VLdataset_create(self.under, location, self.connector,
                                                             name, lcpl, type, space, dcpl, dapl,
                                                             dxpl, nullptr));
@@ -51,14 +57,65 @@ void *open(void *object, const H5VL_loc_params_t *location, const char *name, hi
                                                           name, dapl, dxpl, nullptr));
 }
 
+// Read one dataset, from a replica where one serves it, and trace the read.
+herr_t read_one(Object &object, hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t dxpl,
+                void *buffer)
+{
+    OpenDataset *dataset = dataset_of(object, dxpl);
+    const int64_t start_ns = realtime_ns(), begun_ns = monotonic_ns();
+    Selection selection;
+    int64_t served_by = 0;
+    if (dataset) {
+        selection = selection_of(*object.host, file_space, dataset->description.rank,
+                                 dataset->description.extent);
+        if (dataset->redirection)
+            served_by =
+                serve_read(object, *dataset, selection, {memory_type, memory_space, dxpl, buffer});
+    }
+    herr_t result = 0;
+    if (served_by == 0)
+        result = object.hdf5().H5VLdataset_read(1, &object.under, object.connector, &memory_type,
+                                                &memory_space, &file_space, dxpl, &buffer, nullptr);
+    if (result >= 0 && dataset && is_tracing())
+        trace_read(*dataset, selection, start_ns, monotonic_ns() - begun_ns, served_by,
+                   is_collective(*object.host, dxpl));
+    return result;
+}
+
+// Several datasets in one call always come from the originals; each is traced with the time of all.
+herr_t read_many(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
+                 hid_t file_spaces[], hid_t dxpl, void *buffers[])
+{
+    const Object &first = *as_object(datasets[0]);
+    UnderObjects below(n, datasets);
+    if (!below.ok()) return -1;
+    const int64_t start_ns = realtime_ns(), begun_ns = monotonic_ns();
+    const herr_t result =
+        first.hdf5().H5VLdataset_read(n, below.array(), first.connector, memory_types,
+                                      memory_spaces, file_spaces, dxpl, buffers, nullptr);
+    const int64_t elapsed_ns = monotonic_ns() - begun_ns;
+    for (size_t i = 0; result >= 0 && is_tracing() && i < n; i++) {
+        Object &object = *as_object(datasets[i]);
+        OpenDataset *dataset = dataset_of(object, dxpl);
+        if (!dataset) continue;
+        const Selection selection = selection_of(
+            *object.host, file_spaces[i], dataset->description.rank, dataset->description.extent);
+        trace_read(*dataset, selection, start_ns, elapsed_ns, 0, is_collective(*object.host, dxpl));
+    }
+    return result;
+}
+
 herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
             hid_t file_spaces[], hid_t dxpl, void *buffers[], void **)
 {
-    const Object &self = *as_object(datasets[0]);
-    UnderObjects below(n, datasets);
-    if (!below.ok()) return -1;
-    return self.hdf5().H5VLdataset_read(n, below.array(), self.connector, memory_types,
-                                        memory_spaces, file_spaces, dxpl, buffers, nullptr);
+    if (n > 1)
+        return read_many(n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers);
+    Object &object = *as_object(datasets[0]);
+    if (is_tracing() || any_redirects())
+        return read_one(object, memory_types[0], memory_spaces[0], file_spaces[0], dxpl,
+                        buffers[0]);
+    return object.hdf5().H5VLdataset_read(1, &object.under, object.connector, memory_types,
+                                          memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
 
 herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
@@ -67,6 +124,7 @@ herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spac
     const Object &self = *as_object(datasets[0]);
     UnderObjects below(n, datasets);
     if (!below.ok()) return -1;
+    before_write();
     return self.hdf5().H5VLdataset_write(n, below.array(), self.connector, memory_types,
                                          memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
@@ -79,13 +137,17 @@ herr_t get(void *dataset, H5VL_dataset_get_args_t *args, hid_t dxpl, void **)
 
 herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(dataset);
+    Object &self = *as_object(dataset);
+    if (args->op_type == H5VL_DATASET_SET_EXTENT) before_write();
+    // Before the call: a refresh reopens the object, and the wrapper is another one afterwards.
+    if (args->op_type != H5VL_DATASET_FLUSH) forget_dataset(self);
     return self.hdf5().H5VLdataset_specific(self.under, self.connector, args, dxpl, nullptr);
 }
 
 herr_t optional(void *dataset, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(dataset);
+    if (args->op_type == H5VL_NATIVE_DATASET_CHUNK_WRITE) before_write();
     return self.hdf5().H5VLdataset_optional(self.under, self.connector, args, dxpl, nullptr);
 }
 

@@ -1,5 +1,6 @@
 // Committed datatypes: passed on.
 #include "object.h"
+#include "open_file.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -11,6 +12,7 @@ void *commit(void *object, const H5VL_loc_params_t *location, const char *name, 
              hid_t lcpl, hid_t tcpl, hid_t tapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    before_write();
     return wrap_beside(self,
                        self.hdf5().H5VLdatatype_commit(self.under, location, self.connector, name,
                                                        type, lcpl, tcpl, tapl, dxpl, nullptr));

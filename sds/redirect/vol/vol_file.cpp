@@ -2,6 +2,8 @@
 #include "connector_info.h"
 #include "error_stack.h"
 #include "object.h"
+#include "open_file.h"
+#include "tracing.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -25,7 +27,10 @@ herr_t close(void *file, hid_t dxpl, void **)
 {
     Object *self = as_object(file);
     const herr_t result = self->hdf5().H5VLfile_close(self->under, self->connector, dxpl, nullptr);
-    if (result >= 0) release(self);
+    if (result >= 0) {
+        release(self);
+        flush_trace_at_close();
+    }
     return result;
 }
 
@@ -41,6 +46,7 @@ herr_t specific_by_name(Host &host, H5VL_file_specific_args_t *args, hid_t dxpl)
     UnderAccess access(host, fapl);
     if (!access.ok()) return -1;
     fapl = access.fapl();
+    if (args->op_type == H5VL_FILE_DELETE) drop_table_of(args->args.del.filename);
     const herr_t result =
         host.hdf5.H5VLfile_specific(nullptr, access.connector(), &passed_on, dxpl, nullptr);
     if (result < 0 && !had_errors) keep.discard();
@@ -53,16 +59,22 @@ void *file_create(Host &host, const char *name, unsigned flags, hid_t fcpl, hid_
 {
     UnderAccess access(host, fapl);
     if (!access.ok()) return nullptr;
-    return wrap(host, access.connector(),
-                host.hdf5.H5VLfile_create(name, flags, fcpl, access.fapl(), dxpl, nullptr));
+    FileOpening opening(host, name, flags, access.fapl());
+    Object *file = wrap(host, access.connector(),
+                        host.hdf5.H5VLfile_create(name, flags, fcpl, access.fapl(), dxpl, nullptr));
+    if (file) file->file = opening.created();
+    return file;
 }
 
 void *file_open(Host &host, const char *name, unsigned flags, hid_t fapl, hid_t dxpl)
 {
     UnderAccess access(host, fapl);
     if (!access.ok()) return nullptr;
-    return wrap(host, access.connector(),
-                host.hdf5.H5VLfile_open(name, flags, access.fapl(), dxpl, nullptr));
+    FileOpening opening(host, name, flags, access.fapl());
+    Object *file = wrap(host, access.connector(),
+                        host.hdf5.H5VLfile_open(name, flags, access.fapl(), dxpl, nullptr));
+    if (file) file->file = opening.opened();
+    return file;
 }
 
 herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hid_t dxpl)
@@ -75,8 +87,11 @@ herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hi
         passed_on.args.is_equal.obj2 = under(args->args.is_equal.obj2);
     const herr_t result =
         host.hdf5.H5VLfile_specific(self.under, self.connector, &passed_on, dxpl, nullptr);
-    if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file)
-        *args->args.reopen.file = wrap_beside(self, *args->args.reopen.file);
+    if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file) {
+        Object *again = wrap_beside(self, *args->args.reopen.file);
+        if (again && self.file) again->file = hold_file(self.file);
+        *args->args.reopen.file = again;
+    }
     return result;
 }
 

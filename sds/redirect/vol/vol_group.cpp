@@ -1,5 +1,6 @@
 // Groups: passed on.
 #include "object.h"
+#include "open_file.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -11,6 +12,7 @@ void *create(void *object, const H5VL_loc_params_t *location, const char *name, 
              hid_t gcpl, hid_t gapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    before_write();
     return wrap_beside(self, self.hdf5().H5VLgroup_create(self.under, location, self.connector,
                                                           name, lcpl, gcpl, gapl, dxpl, nullptr));
 }

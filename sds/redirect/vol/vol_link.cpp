@@ -1,5 +1,7 @@
 // Links: passed on.
 #include "object.h"
+#include "open_file.h"
+#include "operation.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -7,10 +9,13 @@ namespace sds::vol
 namespace
 {
 
+constexpr int link_delete = 0; // of H5VL_link_specific_t
+
 herr_t copy(void *source, const H5VL_loc_params_t *source_location, void *target,
             const H5VL_loc_params_t *target_location, hid_t lcpl, hid_t lapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(source ? source : target); // one of them may be H5L_SAME_LOC
+    before_write();
     return self.hdf5().H5VLlink_copy(under(source), source_location, under(target), target_location,
                                      self.connector, lcpl, lapl, dxpl, nullptr);
 }
@@ -19,6 +24,7 @@ herr_t move(void *source, const H5VL_loc_params_t *source_location, void *target
             const H5VL_loc_params_t *target_location, hid_t lcpl, hid_t lapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(source ? source : target);
+    before_write();
     return self.hdf5().H5VLlink_move(under(source), source_location, under(target), target_location,
                                      self.connector, lcpl, lapl, dxpl, nullptr);
 }
@@ -34,6 +40,7 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_link_speci
                 hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    if (operation_of(args) == link_delete) before_write();
     return self.hdf5().H5VLlink_specific(self.under, location, self.connector, args, dxpl, nullptr);
 }
 
@@ -56,6 +63,7 @@ herr_t link_create(Host &host, H5VL_link_create_args_t *args, void *object,
         passed_on.args.hard.curr_obj = target->under;
         if (!self) self = target;
     }
+    before_write();
     const hid_t connector = self ? self->connector : host.native;
     return host.hdf5.H5VLlink_create(&passed_on, under(object), location, connector, lcpl, lapl,
                                      dxpl, nullptr);

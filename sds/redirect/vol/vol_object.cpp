@@ -1,11 +1,15 @@
 // Objects of any kind: passed on.
 #include "object.h"
+#include "open_file.h"
+#include "operation.h"
 #include "vol_class.h"
 
 namespace sds::vol
 {
 namespace
 {
+
+constexpr int change_reference_count = 0; // of H5VL_object_specific_t
 
 void *open(void *object, const H5VL_loc_params_t *location, H5I_type_t *opened_type, hid_t dxpl,
            void **)
@@ -20,6 +24,7 @@ herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *
             hid_t ocpypl, hid_t lcpl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(source ? source : target);
+    before_write();
     return self.hdf5().H5VLobject_copy(under(source), source_location, source_name, under(target),
                                        target_location, target_name, self.connector, ocpypl, lcpl,
                                        dxpl, nullptr);
@@ -37,6 +42,7 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_spe
                 hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
+    if (operation_of(args) == change_reference_count) before_write();
     return self.hdf5().H5VLobject_specific(self.under, location, self.connector, args, dxpl,
                                            nullptr);
 }

@@ -1,0 +1,220 @@
+#include "open_dataset.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "error_stack.h"
+#include "open_file.h"
+#include "redirect.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+// H5D_layout_t
+constexpr int layout_compact = 0;
+constexpr int layout_contiguous = 1;
+constexpr int layout_chunked = 2;
+constexpr int layout_virtual = 3;
+
+// The layer below writes results of any operation into the arguments; room for the greatest.
+template <typename Args> struct Request {
+    Args args;
+    char room[64];
+    explicit Request(decltype(Args::op_type) operation)
+    {
+        memset(static_cast<void *>(this), 0, sizeof *this);
+        args.op_type = operation;
+    }
+};
+
+template <size_t N> bool read_file_name(const Object &object, hid_t dxpl, char (&name)[N])
+{
+    size_t length = 0;
+    Request<H5VL_file_get_args_t> request(H5VL_FILE_GET_NAME);
+    request.args.args.get_name.type = H5I_DATASET;
+    request.args.args.get_name.buf_size = N;
+    request.args.args.get_name.buf = name;
+    request.args.args.get_name.file_name_len = &length;
+    return object.hdf5().H5VLfile_get(object.under, object.connector, &request.args, dxpl,
+                                      nullptr) >= 0 &&
+           length < N;
+}
+
+template <size_t N> bool read_path(const Object &object, hid_t dxpl, char (&path)[N])
+{
+    size_t length = 0;
+    H5VL_loc_params_t self;
+    memset(static_cast<void *>(&self), 0, sizeof self);
+    self.obj_type = H5I_DATASET;
+    self.type = H5VL_OBJECT_BY_SELF;
+    Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_NAME);
+    request.args.args.get_name.buf_size = N;
+    request.args.args.get_name.buf = path;
+    request.args.args.get_name.name_len = &length;
+    return object.hdf5().H5VLobject_get(object.under, &self, object.connector, &request.args, dxpl,
+                                        nullptr) >= 0 &&
+           length < N;
+}
+
+bool get(const Object &object, hid_t dxpl, Request<H5VL_dataset_get_args_t> &request)
+{
+    return object.hdf5().H5VLdataset_get(object.under, object.connector, &request.args, dxpl,
+                                         nullptr) >= 0;
+}
+
+void read_extent(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+{
+    const Functions &hdf5 = object.hdf5();
+    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_SPACE);
+    if (!get(object, dxpl, request)) return;
+    const hid_t space = request.args.args.get_space.space_id;
+    hsize_t extent[SDS_MAX_RANK];
+    const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
+    for (int axis = 0; axis < rank; axis++)
+        out.extent[axis] = static_cast<int64_t>(extent[axis]);
+    out.rank = rank > 0 ? rank : 0;
+    hdf5.H5Sclose(space);
+}
+
+// The dataset's type, to be closed; negative where it cannot be had.
+hid_t read_type(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+{
+    const Functions &hdf5 = object.hdf5();
+    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_TYPE);
+    if (!get(object, dxpl, request)) return -1;
+    const hid_t type = request.args.args.get_type.type_id;
+    out.element_bytes = static_cast<int64_t>(hdf5.H5Tget_size(type));
+    out.type_class = hdf5.H5Tget_class(type);
+    return type;
+}
+
+// Of a contiguous dataset whose space is allocated.
+int64_t data_offset(const Object &object, hid_t dxpl)
+{
+    haddr_t offset = UINT64_MAX;
+    struct {
+        haddr_t *offset;
+        char room[120]; // the native connector's union of all optional operations
+    } operation;
+    memset(&operation, 0, sizeof operation);
+    operation.offset = &offset;
+    H5VL_optional_args_t args = {H5VL_NATIVE_DATASET_GET_OFFSET, &operation};
+    if (object.hdf5().H5VLdataset_optional(object.under, object.connector, &args, dxpl, nullptr) <
+            0 ||
+        offset > INT64_MAX)
+        return -1;
+    return static_cast<int64_t>(offset);
+}
+
+void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+{
+    const Functions &hdf5 = object.hdf5();
+    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_DCPL);
+    if (!get(object, dxpl, request)) return;
+    const hid_t dcpl = request.args.args.get_dcpl.dcpl_id;
+    hsize_t chunk[SDS_MAX_RANK];
+    switch (hdf5.H5Pget_layout(dcpl)) {
+    case layout_compact:
+        out.storage = SDS_STORAGE_COMPACT;
+        break;
+    case layout_contiguous:
+        if (hdf5.H5Pget_external_count(dcpl) > 0) {
+            out.storage = SDS_STORAGE_EXTERNAL;
+        } else {
+            out.storage = SDS_STORAGE_CONTIGUOUS;
+            out.data_offset_bytes = data_offset(object, dxpl);
+        }
+        break;
+    case layout_chunked:
+        out.storage = SDS_STORAGE_CHUNKED;
+        if (hdf5.H5Pget_chunk(dcpl, SDS_MAX_RANK, chunk) == out.rank)
+            for (int32_t axis = 0; axis < out.rank; axis++)
+                out.chunk[axis] = static_cast<int64_t>(chunk[axis]);
+        break;
+    case layout_virtual:
+        out.storage = SDS_STORAGE_VIRTUAL;
+        break;
+    default:
+        break;
+    }
+    const int n_filters = hdf5.H5Pget_nfilters(dcpl);
+    out.n_filters = n_filters > 0 ? n_filters : 0;
+    hdf5.H5Pclose(dcpl);
+}
+
+// Replicas are read by SDS itself; tracing who looks into one would call for replicas of replicas.
+bool is_replica(const char *file_path)
+{
+    const size_t n = strlen(config().replicas);
+    return n > 0 && strncmp(file_path, config().replicas, n) == 0;
+}
+
+OpenDataset *describe(const Object &object, hid_t dxpl)
+{
+    // Asking for what does not exist (an offset not allocated yet) leaves errors on the stack.
+    ErrorStackKeeper keep(*object.host);
+    auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
+    if (!dataset) return nullptr;
+    char name[PATH_MAX] = "", path[PATH_MAX] = "";
+    sds_trace_dataset &description = dataset->description;
+    description.storage = SDS_STORAGE_UNKNOWN;
+    description.data_offset_bytes = -1;
+    snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", object.host->version);
+    if (read_file_name(object, dxpl, name)) dataset->file = find_file(*object.host, name);
+    if (dataset->file) description.identity = dataset->file->identity;
+    dataset->file_path = strdup(dataset->file ? dataset->file->path : name);
+    dataset->path = strdup(read_path(object, dxpl, path) ? path : "");
+    if (!dataset->file_path || !dataset->path) {
+        release_dataset(dataset);
+        return nullptr;
+    }
+    description.file = dataset->file_path;
+    description.path = dataset->path;
+    read_extent(object, dxpl, description);
+    read_storage(object, dxpl, description);
+    const hid_t type = read_type(object, dxpl, description);
+    if (type >= 0) {
+        dataset->redirection = find_redirection(*object.host, *dataset, type);
+        object.hdf5().H5Tclose(type);
+    }
+    dataset->is_traced = !is_replica(dataset->file_path);
+    return dataset;
+}
+
+} // namespace
+
+OpenDataset *dataset_of(Object &object, hid_t dxpl)
+{
+    OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
+    if (known) return known;
+    OpenDataset *made = describe(object, dxpl);
+    if (!made) return nullptr;
+    // A build of HDF5 that runs callbacks concurrently may have let another thread in.
+    if (__atomic_compare_exchange_n(&object.dataset, &known, made, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return made;
+    release_dataset(made);
+    return known;
+}
+
+void forget_dataset(Object &object)
+{
+    OpenDataset *known = __atomic_exchange_n(&object.dataset, nullptr, __ATOMIC_ACQ_REL);
+    if (known) release_dataset(known);
+}
+
+void release_dataset(OpenDataset *dataset)
+{
+    if (dataset->redirection) release_redirection(dataset->redirection);
+    if (dataset->file) release_file(dataset->file);
+    free(dataset->file_path);
+    free(dataset->path);
+    free(dataset);
+}
+
+} // namespace sds::vol

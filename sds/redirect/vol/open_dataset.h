@@ -1,0 +1,30 @@
+// What the connector knows of a dataset that is being read.
+#pragma once
+
+#include "object.h"
+#include "sds/trace_format.h"
+
+namespace sds::vol
+{
+
+struct OpenFile;
+struct Redirection; // redirect.h
+
+// Made at the first read through a dataset's handle, dropped when its extent may have changed.
+struct OpenDataset {
+    OpenFile *file;                // counted; nullptr where it was not opened by this process
+    sds_trace_dataset description; // its strings are the two below
+    char *file_path;
+    char *path;
+    Redirection *redirection; // nullptr: read from the original
+    bool is_traced;
+    uint32_t trace_id; // 0: not in the trace yet
+};
+
+// The state of a dataset's wrapper; nullptr where memory is exhausted.
+OpenDataset *dataset_of(Object &object, hid_t dxpl);
+// Forget it: the next read looks anew.
+void forget_dataset(Object &object);
+void release_dataset(OpenDataset *dataset);
+
+} // namespace sds::vol

@@ -1,0 +1,71 @@
+// The files that programs have opened through the connector: their identity, who writes them, and
+// the redirect table that may serve their reads.
+#pragma once
+
+#include <stdint.h>
+
+#include "host.h"
+#include "sds/identity.h"
+#include "sds/table_format.h"
+
+namespace sds::vol
+{
+
+struct OpenReplica; // replica.h
+
+// One H5Fopen. Counted: the file's wrapper and every dataset that was read through it hold it.
+struct OpenFile {
+    OpenFile *next;
+    const Host *host;
+    int references;
+    char *name;      // as the program passed it
+    char *path;      // canonical; the name where it is no path of a file
+    uint64_t device; // with the inode: which file
+    uid_t owner;
+    sds_identity identity; // when it was opened; zeros where the name is no path
+    bool writable;
+    bool drops_table;      // writable, and a table of it exists
+    sds_table *table;      // nullptr: reads are not redirected
+    bool is_stale;         // changed since, or being written: never redirected again
+    int64_t checked_ns;    // when its identity was last compared, monotonic
+    OpenReplica *replicas; // opened so far
+};
+
+// Watches one H5Fopen or H5Fcreate, begun before it and ended once it has succeeded.
+class FileOpening
+{
+  public:
+    FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl);
+    // Enter the file into the list; nullptr where there is nothing to remember.
+    OpenFile *opened();
+    // The same for a file that was created or truncated.
+    OpenFile *created();
+
+  private:
+    OpenFile *enter(bool writable);
+
+    Host &host_;
+    const char *name_;
+    unsigned flags_;
+    bool plain_; // an ordinary file, read with pread: what lies at the path is what HDF5 sees
+    bool found_;
+    sds_identity before_;
+};
+
+// The open file of this host and name, counted; nullptr where none or several differ.
+OpenFile *find_file(const Host &host, const char *name);
+OpenFile *hold_file(OpenFile *file);
+void release_file(OpenFile *file);
+
+// True while the file is the one that the table describes. Looks at most every two seconds.
+bool is_fresh(OpenFile &file);
+
+// False where no open file has a table: then no read needs a second look.
+bool any_redirects();
+
+// To be called before anything that changes a file: drops the tables of files open for writing.
+void before_write();
+// A file was removed by name.
+void drop_table_of(const char *name);
+
+} // namespace sds::vol

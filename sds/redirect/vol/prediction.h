@@ -1,0 +1,19 @@
+// The predicted time of a read, from the original and from a replica.
+#pragma once
+
+#include "sds/table_format.h"
+#include "sds/trace_format.h"
+
+namespace sds::vol
+{
+
+// Seconds; negative where nothing can be predicted.
+double predict_original(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
+                        const sds_hyperslab &slab);
+double predict_replica(const sds_table_dataset &dataset, const sds_candidate &candidate,
+                       const sds_hyperslab &slab);
+
+// The array that the candidate stores: the source's axes in its order.
+sds_array array_of(const sds_table_dataset &dataset, const sds_candidate &candidate);
+
+} // namespace sds::vol

@@ -1,0 +1,233 @@
+#include "redirect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "decision_log.h"
+#include "error_stack.h"
+#include "memory_layout.h"
+#include "open_dataset.h"
+#include "open_file.h"
+#include "prediction.h"
+#include "replica.h"
+#include "transfer.h"
+#include "type_digest.h"
+
+namespace sds::vol
+{
+
+struct Redirection {
+    const Host *host;
+    sds_table_dataset dataset;
+    sds_candidate *candidates; // dataset.n_candidates of them
+    hid_t type;                // of the dataset in the file
+    int64_t n_bytes;           // of the whole dataset
+    bool converts;             // of a type that may be converted
+    uint32_t n_reads;          // counts shares
+    uint32_t logged;           // reasons told already, one bit each
+};
+
+namespace
+{
+
+// Why a read goes to the original.
+enum Reason {
+    served,
+    stale_source,
+    collective_transfer,
+    transformed,
+    irregular_selection,
+    irregular_memory,
+    other_type,
+    empty_selection,
+    original_cheaper,
+    outside_share,
+    replica_unusable,
+    failed_transfer
+};
+
+constexpr const char *reason_text[] = {
+    "a replica is predicted to be cheaper",
+    "the source has changed, or is being written",
+    "the transfer is collective",
+    "the transfer has a data transform",
+    "the selection is no regular hyperslab",
+    "the memory selection is no strided box",
+    "the memory type needs a conversion that SDS leaves to HDF5",
+    "nothing is selected",
+    "the original is predicted to be cheaper",
+    "the replica serves a share of the reads",
+    "the replica cannot be used",
+    "the replica could not be read",
+};
+
+void tell(const OpenDataset &dataset, Reason reason, const char *text)
+{
+    Redirection &redirection = *dataset.redirection;
+    if (!decisions_are_logged() || (redirection.logged & (1U << reason))) return;
+    redirection.logged |= 1U << reason;
+    log_decision(reason == served ? "served" : "original", dataset.file_path, dataset.path, text);
+}
+
+int64_t original(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
+{
+    tell(dataset, reason, text ? text : reason_text[reason]);
+    return 0;
+}
+
+// How the table's description differs from the dataset; nullptr where it does not.
+const char *find_difference(const Host &host, const sds_table_dataset &expected,
+                            const sds_trace_dataset &found, hid_t type)
+{
+    uint32_t crc = 0;
+    if (expected.rank != found.rank) return "the dataset's rank is not that of the table";
+    for (int32_t axis = 0; axis < found.rank; axis++)
+        if (expected.extent[axis] != found.extent[axis])
+            return "the dataset's extent is not that of the table";
+    if (expected.element_bytes != found.element_bytes || !type_crc32c(host, type, crc) ||
+        crc != expected.type_crc32c)
+        return "the dataset's type is not that of the table";
+    return nullptr;
+}
+
+// What the transfer properties ask for beside moving bytes. They are seldom set.
+Reason check_properties(const Host &host, hid_t dxpl)
+{
+    if (dxpl == 0 || dxpl == *host.default_dxpl) return served;
+    ErrorStackKeeper keep(host);
+    if (is_collective(host, dxpl)) return collective_transfer;
+    return host.hdf5.H5Pget_data_transform(dxpl, nullptr, 0) > 0 ? transformed : served;
+}
+
+bool is_number(const Host &host, hid_t type)
+{
+    const int type_class = host.hdf5.H5Tget_class(type);
+    return type_class == type_integer || type_class == type_float || type_class == type_enum;
+}
+
+bool plan_conversion(const Host &host, const Redirection &redirection, const ReadRequest &request,
+                     Conversion &out)
+{
+    const int64_t bytes = redirection.dataset.element_bytes;
+    out = {0, 0, request.dxpl, bytes, bytes};
+    if (host.hdf5.H5Tequal(request.memory_type, redirection.type) > 0) return true;
+    if (!redirection.converts || !is_number(host, request.memory_type)) return false;
+    out.from = redirection.type;
+    out.to = request.memory_type;
+    out.to_bytes = static_cast<int64_t>(host.hdf5.H5Tget_size(request.memory_type));
+    return out.to_bytes > 0;
+}
+
+// The cheapest candidate that is cheaper than the original; nullptr where none is.
+const sds_candidate *choose(const Redirection &redirection, const sds_trace_dataset &stored,
+                            const sds_hyperslab &slab)
+{
+    double best_s = predict_original(redirection.dataset, stored, slab);
+    const sds_candidate *best = nullptr;
+    for (int32_t i = 0; i < redirection.dataset.n_candidates; i++) {
+        const sds_candidate &candidate = redirection.candidates[i];
+        const double predicted_s = predict_replica(redirection.dataset, candidate, slab);
+        if (predicted_s < 0 || !(predicted_s < best_s)) continue;
+        best_s = predicted_s;
+        best = &candidate;
+    }
+    return best;
+}
+
+// A share of 1000 serves every read; a smaller one is spread over the reads.
+bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
+{
+    const uint32_t n = __atomic_fetch_add(&redirection.n_reads, 1, __ATOMIC_RELAXED);
+    return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
+}
+
+} // namespace
+
+bool is_collective(const Host &host, hid_t dxpl)
+{
+    constexpr int collective = 1; // H5FD_MPIO_COLLECTIVE
+    if (!host.hdf5.H5Pget_dxpl_mpio || dxpl == 0 || dxpl == *host.default_dxpl) return false;
+    ErrorStackKeeper keep(host);
+    int mode = 0;
+    return host.hdf5.H5Pget_dxpl_mpio(dxpl, &mode) >= 0 && mode == collective;
+}
+
+Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type)
+{
+    const OpenFile *file = dataset.file;
+    if (!file || !file->table) return nullptr;
+    int32_t index = 0;
+    sds_table_dataset expected;
+    if (sds_table_find(file->table, dataset.path, &index) != SDS_OK ||
+        sds_table_dataset_at(file->table, index, &expected) != SDS_OK) {
+        log_decision("original", dataset.file_path, dataset.path, "the table does not name it");
+        return nullptr;
+    }
+    const char *difference = find_difference(host, expected, dataset.description, type);
+    if (difference) {
+        log_decision("original", dataset.file_path, dataset.path, difference);
+        return nullptr;
+    }
+    auto *made = static_cast<Redirection *>(calloc(1, sizeof(Redirection)));
+    if (!made) return nullptr;
+    made->dataset = expected;
+    made->type = host.hdf5.H5Tcopy(type); // transient: holds no file open
+    made->converts = is_number(host, type);
+    made->n_bytes = expected.element_bytes;
+    for (int32_t axis = 0; axis < expected.rank; axis++)
+        made->n_bytes *= expected.extent[axis];
+    made->host = &host;
+    made->candidates = static_cast<sds_candidate *>(
+        calloc(static_cast<size_t>(expected.n_candidates), sizeof(sds_candidate)));
+    bool complete = made->candidates && made->type >= 0 && expected.n_candidates > 0;
+    for (int32_t i = 0; complete && i < expected.n_candidates; i++)
+        complete = sds_table_candidate_at(file->table, index, i, &made->candidates[i]) == SDS_OK;
+    if (complete) return made;
+    release_redirection(made);
+    return nullptr;
+}
+
+void release_redirection(Redirection *redirection)
+{
+    if (redirection->type >= 0) {
+        ErrorStackKeeper keep(*redirection->host);
+        redirection->host->hdf5.H5Tclose(redirection->type);
+    }
+    free(redirection->candidates);
+    free(redirection);
+}
+
+int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
+                   const ReadRequest &request)
+{
+    const Host &host = *object.host;
+    Redirection &redirection = *dataset.redirection;
+    if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
+    if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
+        return original(dataset, irregular_selection);
+    if (selection.n_elements == 0) return original(dataset, empty_selection);
+    const sds_candidate *candidate = choose(redirection, dataset.description, selection.slab);
+    if (!candidate) return original(dataset, original_cheaper);
+
+    const Reason refusal = check_properties(host, request.dxpl);
+    if (refusal != served) return original(dataset, refusal);
+    Conversion conversion;
+    MemoryLayout memory;
+    if (!plan_conversion(host, redirection, request, conversion))
+        return original(dataset, other_type);
+    if (!memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
+                          conversion.to_bytes, memory))
+        return original(dataset, irregular_memory);
+    if (!is_in_share(redirection, *candidate)) return original(dataset, outside_share);
+    const OpenReplica *replica = replica_of(*dataset.file, *candidate, redirection.n_bytes);
+    if (!replica) return original(dataset, replica_unusable);
+    if (replica->fd < 0) return original(dataset, replica_unusable, replica->problem);
+    if (!is_unchanged(*replica)) return original(dataset, replica_unusable);
+    if (!transfer(host, replica->fd, redirection.dataset, *candidate, selection.slab, conversion,
+                  memory, request.buffer))
+        return original(dataset, failed_transfer);
+    tell(dataset, served, candidate->path);
+    return candidate->replica_id;
+}
+
+} // namespace sds::vol

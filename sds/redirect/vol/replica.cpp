@@ -1,0 +1,165 @@
+#include "replica.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "open_file.h"
+#include "sds/checksum.h"
+#include "shared_state.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+// Header, attributes and checksums of a replica; what is larger is not one that SDS has made.
+constexpr int64_t max_metadata_bytes = 1 << 20;
+
+// Replicas whose metadata this process has checked: reading it anew at every H5Fopen would cost
+// more than many a read. The oldest is forgotten.
+struct CheckedReplica {
+    sds_identity identity;
+    uint32_t crc;
+};
+constexpr int max_checked = 128;
+CheckedReplica checked[max_checked];
+int n_checked = 0;
+
+bool was_checked(const sds_candidate &candidate)
+{
+    SharedStateLock lock;
+    const int n = n_checked < max_checked ? n_checked : max_checked;
+    for (int i = 0; i < n; i++)
+        if (checked[i].crc == candidate.metadata_crc32c &&
+            sds_identity_equal(&checked[i].identity, &candidate.identity))
+            return true;
+    return false;
+}
+
+void remember_checked(const sds_candidate &candidate)
+{
+    SharedStateLock lock;
+    checked[n_checked++ % max_checked] = {candidate.identity, candidate.metadata_crc32c};
+    if (n_checked == 2 * max_checked) n_checked = max_checked;
+}
+
+bool add_range(int fd, int64_t begin, int64_t end, uint32_t &crc)
+{
+    unsigned char buffer[16384];
+    while (begin < end) {
+        const int64_t left = end - begin;
+        const size_t n =
+            left < static_cast<int64_t>(sizeof buffer) ? static_cast<size_t>(left) : sizeof buffer;
+        const ssize_t got = pread(fd, buffer, n, begin);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        crc = sds_crc32c(crc, buffer, static_cast<size_t>(got));
+        begin += got;
+    }
+    return true;
+}
+
+// Why the open file is not to be used; nullptr where it is.
+const char *find_problem(int fd, const sds_candidate &candidate, int64_t n_bytes,
+                         uid_t source_owner)
+{
+    sds_identity found;
+    uint32_t owner = 0, mode = 0;
+    if (sds_identity_of_fd(fd, &found, &owner, &mode) != SDS_OK)
+        return "the replica cannot be looked at";
+    if (!S_ISREG(mode)) return "the replica is no regular file";
+    if (!sds_identity_equal(&found, &candidate.identity))
+        return "the replica has changed since it was published";
+    if (!is_trusted_owner(owner, source_owner))
+        return "the replica belongs to neither the source's owner nor this user";
+    if (mode & (S_IWGRP | S_IWOTH)) return "the replica is writable by others";
+    const int64_t begin = candidate.data_offset_bytes, end = begin + n_bytes;
+    if (end > found.size_bytes) return "the replica is too short for its dataset";
+    if (found.size_bytes - n_bytes > max_metadata_bytes)
+        return "the replica holds too much besides its dataset";
+    if (was_checked(candidate)) return nullptr;
+    uint32_t crc = 0;
+    if (!add_range(fd, 0, begin, crc) || !add_range(fd, end, found.size_bytes, crc))
+        return "the replica's metadata cannot be read";
+    if (crc != candidate.metadata_crc32c) return "the replica's metadata is damaged";
+    remember_checked(candidate);
+    return nullptr;
+}
+
+OpenReplica *open_replica(const sds_candidate &candidate, int64_t n_bytes, uid_t source_owner)
+{
+    auto *replica = static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica)));
+    if (!replica) return nullptr;
+    const int saved_errno = errno;
+    replica->replica_id = candidate.replica_id;
+    replica->identity = candidate.identity;
+    replica->fd = open(candidate.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (replica->fd < 0) {
+        replica->problem =
+            errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
+    } else {
+        replica->problem = find_problem(replica->fd, candidate, n_bytes, source_owner);
+        if (replica->problem) {
+            close(replica->fd);
+            replica->fd = -1;
+        }
+    }
+    errno = saved_errno;
+    return replica;
+}
+
+const OpenReplica *find(const OpenReplica *first, int64_t replica_id)
+{
+    while (first && first->replica_id != replica_id)
+        first = first->next;
+    return first;
+}
+
+} // namespace
+
+bool is_trusted_owner(uid_t owner, uid_t source_owner)
+{
+    return owner == source_owner || owner == geteuid() ||
+           (config().has_service_uid && owner == config().service_uid);
+}
+
+const OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes)
+{
+    {
+        SharedStateLock lock;
+        if (const OpenReplica *known = find(file.replicas, candidate.replica_id)) return known;
+    }
+    OpenReplica *made = open_replica(candidate, n_bytes, file.owner);
+    if (!made) return nullptr;
+    SharedStateLock lock;
+    if (const OpenReplica *known = find(file.replicas, candidate.replica_id)) {
+        close_replicas(made); // another thread was faster
+        return known;
+    }
+    made->next = file.replicas;
+    file.replicas = made;
+    return made;
+}
+
+bool is_unchanged(const OpenReplica &replica)
+{
+    sds_identity now;
+    return sds_identity_of_fd(replica.fd, &now, nullptr, nullptr) == SDS_OK &&
+           sds_identity_equal(&now, &replica.identity);
+}
+
+void close_replicas(OpenReplica *first)
+{
+    while (first) {
+        OpenReplica *next = first->next;
+        if (first->fd >= 0) close(first->fd);
+        free(first);
+        first = next;
+    }
+}
+
+} // namespace sds::vol

@@ -1,0 +1,24 @@
+// What a dataspace selects.
+#pragma once
+
+#include "host.h"
+#include "sds/geometry.h"
+#include "sds/trace_format.h"
+
+namespace sds::vol
+{
+
+struct Selection {
+    sds_selection_kind kind;
+    // Exact where kind is ALL or HYPERSLAB; else the bounding box.
+    sds_hyperslab slab;
+    int64_t n_elements;
+};
+
+// The whole of an extent.
+Selection whole(int32_t rank, const int64_t extent[]);
+
+// What file_space (or H5S_ALL) selects of a dataset of this extent. Its rank is the dataset's.
+Selection selection_of(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[]);
+
+} // namespace sds::vol

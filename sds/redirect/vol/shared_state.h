@@ -1,0 +1,17 @@
+// The one lock around what threads share: open files, replicas, counters.
+#pragma once
+
+namespace sds::vol
+{
+
+// Held briefly, and never across a call into HDF5. Safe across fork: a child finds it free.
+class SharedStateLock
+{
+  public:
+    SharedStateLock();
+    ~SharedStateLock();
+    SharedStateLock(const SharedStateLock &) = delete;
+    SharedStateLock &operator=(const SharedStateLock &) = delete;
+};
+
+} // namespace sds::vol

@@ -1,0 +1,283 @@
+"""What the connector writes into the spool."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.trace import expand, read_spool
+from tests.under_connector import connector_environment, run_python
+
+N = 20
+
+
+@pytest.fixture
+def home(tmp_path):
+    path = tmp_path / "home"
+    (path / "spool").mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["entry/cube"] = np.arange(N * N * N, dtype="f4").reshape(N, N, N)
+        file.create_dataset("chunked", data=np.arange(100), chunks=(10,), compression="gzip")
+        file["text"] = "scalar"
+    return path
+
+
+def spools(home):
+    return [read_spool(path) for path in sorted((home / "spool").iterdir())]
+
+
+def n_reads(home):
+    return sum(int(spool.records.n_reads.sum()) for spool in spools(home))
+
+
+def test_a_loop_over_planes_is_one_record(home, source):
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            for k in range(20):
+                file["entry/cube"][:, :, k]
+    """
+    run_python(program, source.name, env=connector_environment(home), cwd=source.parent)
+    (spool,) = spools(home)
+    (dataset,) = spool.datasets
+    assert dataset.file == str(source)  # opened by its relative name
+    assert dataset.path == "/entry/cube"
+    assert dataset.extent == (N, N, N)
+    assert dataset.element_bytes == 4
+    assert dataset.hdf5_version == "2.0.0"
+    with h5py.File(source) as file:
+        assert dataset.data_offset_bytes == file["entry/cube"].id.get_offset()
+    status = source.stat()
+    assert dataset.identity == (
+        status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )  # fmt: skip
+    records = spool.records
+    assert records.n_reads.tolist() == [N]
+    assert records.n_elements.tolist() == [N * N]
+    assert expand(records, 0)[:, 2].tolist() == list(range(N))
+    assert records.elapsed_min_ns[0] > 0
+    assert spool.process.pid > 0
+    assert spool.process.executable == os.path.realpath(sys.executable)
+    assert (spool.process.rank, spool.process.n_ranks) == (-1, 1)
+
+
+def test_every_kind_of_selection(home, source):
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            cube = file["entry/cube"]
+            cube[()]
+            cube[1:9:2, :, 3]
+            cube[[1, 4, 5]]
+            cube[cube[:, 0, 0] > 1e9]
+            cube.id.read(h5py.h5s.create_simple((3,)), points(cube), np.empty(3, "f4"))
+            file["text"][()]
+            file["chunked"][5:7]
+    """.replace(
+        "import sys, h5py, numpy as np",
+        """import sys, h5py, numpy as np
+        def points(cube):
+            space = cube.id.get_space()
+            space.select_elements([(0, 1, 2), (3, 4, 5), (9, 9, 9)])
+            return space""",
+    )
+    run_python(program, source, env=connector_environment(home))
+    (spool,) = spools(home)
+    paths = {dataset.id: dataset for dataset in spool.datasets}
+    records = spool.records
+    kinds = {"none": 0, "all": 1, "hyperslab": 2, "irregular": 3, "points": 4}
+    found = {
+        (paths[i].path, kind): (start[:rank].tolist(), count[:rank].tolist(), n)
+        for i, kind, rank, start, count, n in zip(
+            records.dataset_id.tolist(),
+            records.selection_kind.tolist(),
+            records.rank.tolist(),
+            records.start,
+            records.count,
+            records.n_elements.tolist(),
+            strict=True,
+        )
+    }
+    cube = "/entry/cube"
+    assert found[cube, kinds["all"]] == ([0, 0, 0], [N, N, N], N**3)
+    assert found[cube, kinds["hyperslab"]][2] in (4 * N, N)
+    assert found[cube, kinds["irregular"]] == ([1, 0, 0], [5, N, N], 3 * N * N)
+    assert found[cube, kinds["points"]] == ([0, 1, 2], [10, 9, 8], 3)
+    assert found["/text", kinds["all"]] == ([], [], 1)
+    assert found["/chunked", kinds["hyperslab"]][0] == [5]
+    (chunked,) = (d for d in spool.datasets if d.path == "/chunked")
+    assert (chunked.chunk, chunked.n_filters, chunked.data_offset_bytes) == ((10,), 1, -1)
+
+
+def test_ranks_and_jobs_come_from_the_launcher(home, source):
+    program = "import sys, h5py; h5py.File(sys.argv[1])['chunked'][:]"
+    env = connector_environment(home, PMI_RANK=3, PMI_SIZE=8, SLURM_JOB_ID="4711", SLURM_PROCID="0")
+    run_python(program, source, env=env)
+    (spool,) = spools(home)
+    process = spool.process
+    assert (process.rank, process.n_ranks, process.job_id) == (3, 8, "4711")
+
+
+@pytest.mark.parametrize(
+    "variable", [{"SDS_DISABLE": "1"}, {"SDS_TRACE": "0"}, {"SDS_HOME": "/nowhere/at/all"}]
+)
+def test_no_trace_where_none_is_wanted(home, source, variable):
+    program = "import sys, h5py; print(h5py.File(sys.argv[1])['chunked'][3])"
+    result = run_python(program, source, env=connector_environment(home, **variable))
+    assert (result.stdout, result.stderr) == ("3\n", "")
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_a_file_named_disabled_turns_it_off(home, source):
+    (home / "disabled").touch()
+    run_python(
+        "import sys, h5py; h5py.File(sys.argv[1])['chunked'][3]", source,
+        env=connector_environment(home),
+    )  # fmt: skip
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_a_read_only_spool_is_no_error(home, source):
+    (home / "spool").rmdir()
+    (home / "spool").write_text("a file in its place")
+    result = run_python(
+        "import sys, h5py; print(h5py.File(sys.argv[1])['chunked'][3])", source,
+        env=connector_environment(home),
+    )  # fmt: skip
+    assert (result.stdout, result.stderr) == ("3\n", "")
+
+
+def test_replicas_in_the_home_are_not_traced(home, source):
+    replicas = home / "replicas" / "x"
+    replicas.mkdir(parents=True)
+    replica = replicas / "cube.h5"
+    replica.write_bytes(source.read_bytes())
+    run_python(
+        "import sys, h5py; h5py.File(sys.argv[1])['chunked'][3]", replica,
+        env=connector_environment(home),
+    )  # fmt: skip
+    assert n_reads(home) == 0
+
+
+def test_forked_children_write_their_own(home, source):
+    program = """
+        import multiprocessing, sys, h5py
+        def read(k):
+            with h5py.File(sys.argv[1]) as file:
+                return float(file["entry/cube"][0, 0, k])
+        with h5py.File(sys.argv[1]) as file:
+            for k in range(7):
+                file["entry/cube"][k]
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            print(sum(pool.map(read, range(10))))
+            pool.close()
+            pool.join()
+    """
+    result = run_python(program, source, env=connector_environment(home))
+    assert result.stdout == "45.0\n"
+    found = spools(home)
+    own = [s for s in found if (s.records.n_elements == N * N).any()]
+    assert len(own) == 1
+    assert int(own[0].records.n_reads.sum()) == 7
+    # Pool workers end with os._exit: what they had not written yet is theirs to lose.
+    assert n_reads(home) <= 17
+
+
+def test_threads_are_told_apart(home, source):
+    program = """
+        import sys, threading, h5py
+        together = threading.Barrier(4)
+        def read(k):
+            with h5py.File(sys.argv[1]) as file:
+                together.wait()
+                for i in range(20):
+                    assert file["entry/cube"][i, 0, k] == i * 400 + k
+        threads = [threading.Thread(target=read, args=(k,)) for k in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    """
+    run_python(program, source, env=connector_environment(home))
+    (spool,) = spools(home)
+    assert int(spool.records.n_reads.sum()) == 80
+    assert len(set(spool.records.thread.tolist())) == 4
+
+
+def test_what_was_written_before_a_kill_stays(home, source):
+    program = textwrap.dedent("""
+        import sys, time, h5py
+        for _ in range(2):
+            with h5py.File(sys.argv[1]) as file:
+                for k in range(20):
+                    file["entry/cube"][:, :, k]
+            time.sleep(1.1)
+        print("read", flush=True)
+        file = h5py.File(sys.argv[1])
+        while True:
+            file["entry/cube"][0]
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, source], env=connector_environment(home),
+        stdout=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout.readline() == "read\n"
+        time.sleep(0.2)
+        running.send_signal(signal.SIGKILL)
+    (spool,) = spools(home)
+    reads = int(spool.records.n_reads[spool.records.n_elements == N * N].sum())
+    assert reads >= 2 * N
+    assert spool.torn_bytes == 0
+
+
+def test_all_three_wheels_are_traced(home, tmp_path):
+    program = """
+        import sys
+        import h5py, netCDF4, numpy as np, tables
+        with netCDF4.Dataset(sys.argv[1] + "/n.nc", "w") as file:
+            file.createDimension("time", 50)
+            file.createVariable("v", "f8", ("time",), contiguous=True)[:] = np.arange(50.0)
+        with tables.open_file(sys.argv[1] + "/t.h5", "w") as file:
+            file.create_array("/", "a", np.arange(9))
+        with netCDF4.Dataset(sys.argv[1] + "/n.nc") as file:
+            file["v"][3:8]
+        with tables.open_file(sys.argv[1] + "/t.h5") as file:
+            file.root.a[2:5]
+        with h5py.File(sys.argv[1] + "/t.h5") as file:
+            file["a"][4:6]
+    """
+    run_python(program, tmp_path, env=connector_environment(home))
+    (spool,) = spools(home)
+    assert {(d.path, d.hdf5_version) for d in spool.datasets} >= {
+        ("/v", "2.2.0"), ("/a", "1.14.6"), ("/a", "2.0.0"),
+    }  # fmt: skip
+
+
+def test_a_million_strided_reads_stay_small(home, tmp_path):
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["rows"] = np.zeros((1000, 1000), dtype="u1")
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            data = file["rows"].id
+            space, memory = data.get_space(), h5py.h5s.create_simple((1,))
+            out = np.empty(1, "u1")
+            for i in range(200):
+                for j in range(1000):
+                    space.select_hyperslab((i, j), (1, 1))
+                    data.read(memory, space, out)
+    """
+    run_python(program, path, env=connector_environment(home))
+    assert n_reads(home) == 200_000
+    assert sum(file.stat().st_size for file in (home / "spool").iterdir()) < 10_000
