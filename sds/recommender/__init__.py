@@ -31,7 +31,7 @@ from sds.recommender.recommendation import (
     Recommendation,
 )
 from sds.recommender.samples import ModelChoice, Samples, Trial
-from sds.recommender.tables import models_for_table
+from sds.recommender.tables import models_for_advice, models_for_table
 
 __all__ = [
     "CacheState",
@@ -57,6 +57,7 @@ __all__ = [
     "builtin_model",
     "calibrate",
     "contiguous_throughput",
+    "models_for_advice",
     "models_for_table",
     "predict_read",
     "rank_layouts",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.errors import RankDeficientError
+from sds.errors import RankDeficientError, SdsValueError
 from sds.geometry import BlockFeatures, Hyperslab
 from sds.recommender.calibration import (
     Calibration,
@@ -103,6 +103,10 @@ def run_calibration(
         with Readers(max(settings.processes), directory=directory) as readers:
             complete, cold_method = run.measure(readers, progress)
         file_system = file_system_of(directory)
+    if not run.measured:
+        raise SdsValueError(
+            f"the budget of {settings.budget_s} s ended before anything was read: give more"
+        )
     measurements = []
     for i, ((via, cache), measured) in enumerate(sorted(run.measured.items())):
         progress(_READ + (1.0 - _READ) * i / len(run.measured), f"fitting {via}, {cache}")

@@ -11,6 +11,7 @@ from sds.errors import RankDeficientError, SdsValueError
 from sds.recommender.fit import Fitter, design_matrix, heldout_error
 from sds.recommender.model import (
     CacheState,
+    CostModel,
     GapKind,
     ModelKind,
     Via,
@@ -20,6 +21,8 @@ from sds.recommender.samples import ModelChoice, Samples, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 
 def choose_model(
@@ -52,6 +55,11 @@ def choose_model(
         If P is wanted and did not vary.
     SdsValueError
         If there are fewer than two patterns.
+
+    Notes
+    -----
+    A model by which more work takes less time is tried and listed, but never chosen: see
+    `falling_terms`.
     """
     if not without_processes and len(set(samples.processes_per_ost)) < 2:
         raise RankDeficientError(
@@ -69,20 +77,58 @@ def choose_model(
                 fitter = Fitter(
                     kind=kind, gap=gap, relative=relative, without_processes=without_processes
                 )
-                try:
-                    model = fitter.fit(samples, via=via, cache=cache, matrix=matrix)
-                    model = replace(model, heldout=fitter.heldout(samples, matrix=matrix))
-                except (RankDeficientError, SdsValueError) as error:
-                    trials.append(Trial(name=fitter.name, model=None, refused=str(error)))
-                else:
-                    trials.append(Trial(name=fitter.name, model=model))
-    fitted = [(trial.heldout.rms, i) for i, trial in enumerate(trials) if trial.heldout]
-    order = [i for _, i in sorted(fitted)]
-    ranked = [trials[i] for i in order] + [t for t in trials if t.model is None]
+                trials.append(_trial(fitter, samples, matrix, via=via, cache=cache))
+    ranked = sorted(trials, key=_preference)
     best = ranked[0].model
-    if best is None:
-        raise SdsValueError(f"no model could be fitted: {ranked[0].refused}")
+    if best is None or ranked[0].refused:
+        raise SdsValueError(f"no model can be used: {ranked[0].refused}")
     return ModelChoice(chosen=best, trials=tuple(ranked))
+
+
+def _preference(trial: Trial) -> tuple[bool, bool, float]:
+    """Return what trials are sorted by: usable ones first, by their error; unfitted ones last."""
+    heldout = trial.heldout
+    return bool(trial.refused), heldout is None, heldout.rms if heldout is not None else 0.0
+
+
+def _trial(
+    fitter: Fitter,
+    samples: Samples,
+    matrix: NDArray[np.float64],
+    *,
+    via: Via,
+    cache: CacheState,
+) -> Trial:
+    """Return one way of fitting, tried."""
+    try:
+        model = fitter.fit(samples, via=via, cache=cache, matrix=matrix)
+        model = replace(model, heldout=fitter.heldout(samples, matrix=matrix))
+    except (RankDeficientError, SdsValueError) as error:
+        return Trial(name=fitter.name, model=None, refused=str(error))
+    falling = falling_terms(model, lowest_p=min(samples.processes_per_ost))
+    refused = (
+        f"by it reads take less time the greater {' and '.join(falling)} gets" if falling else ""
+    )
+    return Trial(name=fitter.name, model=model, refused=refused)
+
+
+def falling_terms(model: CostModel, *, lowest_p: float) -> tuple[str, ...]:
+    """Return the features that a model lets shorten a read somewhere.
+
+    Such a model may fit best where reads were measured and yet predict nothing for a dataset ten
+    times as large. For Eq. 6 the slopes in BD and BG must not be negative for any BD and BG and
+    any P from the lowest measured on.
+    """
+    c = model.coefficients
+    if model.kind is ModelKind.EQ6:
+        # Slope in BD: (c1 + c5 P) + (c4 + c7 P) BG; both ends of P decide, being linear in it.
+        both = (c[4] + c[7] * lowest_p, c[7])
+        slopes = {
+            "BD": (c[1] + c[5] * lowest_p, c[5], *both),
+            "BG": (c[2] + c[6] * lowest_p, c[6], *both),
+        }
+        return tuple(name for name, ends in slopes.items() if min(ends) < 0)
+    return tuple(term for term, slope in zip(model.kind.terms[1:], c[1:], strict=True) if slope < 0)
 
 
 def _builtin_trial(samples: Samples, *, via: Via, cache: CacheState) -> Trial:

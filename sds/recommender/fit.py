@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn.model_selection import LeaveOneGroupOut
 from statsmodels.regression.linear_model import OLS, WLS
 
 from sds.errors import RankDeficientError, SdsValueError
@@ -66,6 +67,8 @@ def dependent_columns(matrix: NDArray[np.float64], names: Sequence[str]) -> list
     scale = np.abs(matrix[:, 1:]).max(axis=0, initial=0.0)
     dependent = []
     basis = np.zeros((len(matrix), 0))
+    # Of columns whose greatest entry is 1.
+    rounding = 64.0 * float(np.finfo(np.float64).eps) * math.sqrt(len(matrix))
     for j, name in enumerate(names[1:]):
         column = columns[:, j] / scale[j] if scale[j] > 0 else columns[:, j]
         before = float(np.linalg.norm(column))
@@ -73,7 +76,7 @@ def dependent_columns(matrix: NDArray[np.float64], names: Sequence[str]) -> list
         for _ in range(2):
             column = column - basis @ (basis.T @ column)
         rest = float(np.linalg.norm(column))
-        if rest <= _INDEPENDENT * max(before, math.sqrt(len(matrix)) * _INDEPENDENT):
+        if rest <= _INDEPENDENT * before + rounding:
             dependent.append(name)
         else:
             basis = np.column_stack((basis, column / rest))
@@ -211,20 +214,18 @@ class Fitter:
         """
         full = design_matrix(samples, self.kind, self.gap) if matrix is None else matrix
         seconds = np.array(samples.seconds, dtype=np.float64)
-        names = np.array(samples.patterns)
-        patterns = sorted(set(samples.patterns))
-        if len(patterns) < 2:
+        n_patterns = len(set(samples.patterns))
+        if n_patterns < 2:
             raise SdsValueError(
-                f"the held-out error needs at least 2 patterns, not {len(patterns)}: "
+                f"the held-out error needs at least 2 patterns, not {n_patterns}: "
                 "measure reads of several shapes"
             )
         predicted = np.empty_like(seconds)
-        for pattern in patterns:
-            out = names == pattern
-            results, scale = self._regress(full[~out], seconds[~out])
+        for rest, out in LeaveOneGroupOut().split(full, groups=samples.patterns):
+            results, scale = self._regress(full[rest], seconds[rest])
             raw = np.asarray(results.params) / scale
-            predicted[out] = np.maximum(full[out][:, self.kept] @ raw, seconds[~out].min())
-        return heldout_error(predicted, seconds, n_patterns=len(patterns))
+            predicted[out] = np.maximum(full[out][:, self.kept] @ raw, seconds[rest].min())
+        return heldout_error(predicted, seconds, n_patterns=n_patterns)
 
 
 def _defined(value: float) -> float | None:

@@ -23,7 +23,7 @@ from sds.recommender.recommendation import (
     RankedLayout,
     Recommendation,
 )
-from sds.recommender.tables import models_for_table
+from sds.recommender.tables import models_for_advice, serving_margin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def rank_layouts(
         How it is stored.
     models
         Of the original through HDF5 and of a replica through the engine. None: the built-in
-        ones, see `models_for_table`.
+        ones, see `models_for_advice`.
     existing_orders
         Axis orders of replicas that serve it already.
     target
@@ -94,8 +94,12 @@ def rank_layouts(
     Notes
     -----
     For each axis order, each pattern's time is the least over the layouts then available: the
-    original, the replicas that exist, and this one. Reads of irregular selections are known by
-    their bounding box only; they keep their measured time in every layout.
+    original, the replicas that exist, and this one where it would serve, that is where it is
+    predicted cheaper by more than the `serving_margin`. Layouts are ranked by the time of all
+    HDF5 reads; of those that are equal in it, first comes the one that serves the logical reads
+    best (its pieces lie together), then the one that changes least. Reads of irregular
+    selections are known by their bounding box only; they keep their measured time in every
+    layout.
     """
     if build_bytes_per_s <= 0 or n_candidates <= 0:
         raise SdsValueError(
@@ -103,7 +107,7 @@ def rank_layouts(
             f"{build_bytes_per_s} and {n_candidates}"
         )
     rank = len(array.extent)
-    models = models or models_for_table(None)
+    models = models or models_for_advice(None)
     gates = gates or NoiseGates()
     existing = [check_order(order, rank) for order in existing_orders]
     reads = _reads_now(patterns, array=array, models=models, existing=existing)
@@ -176,15 +180,20 @@ def _candidate(
     models: tuple[CostModel, CostModel],
     target: str | None,
     build_bytes_per_s: float,
-) -> RankedLayout:
-    """Return one order with what it would save, not yet judged."""
+) -> tuple[RankedLayout, float]:
+    """Return one order with what it would save, not yet judged, and its time of logical reads."""
     costs, per_day, served_now, served_then, n_served = [], 0.0, 0.0, 0.0, 0
+    margin, logical_s = serving_margin(*models), 0.0
     days = _days_observed([read.pattern for read in reads])
     for read in reads:
         pattern, then_s = read.pattern, read.now_s
         if read.predictable:
             features = features_in_replica(array, pattern.request, order)
-            then_s = min(then_s, _seconds(models[1], array, features, pattern))
+            replica_s = _seconds(models[1], array, features, pattern)
+            if replica_s * margin < read.now_s:
+                then_s = replica_s
+                features = features_in_replica(array, pattern.typical, order)
+                logical_s += pattern.n_reads * _seconds(models[1], array, features, pattern)
         now, then = read.total_now_s, then_s * pattern.n_requests
         costs.append(
             PatternCost(
@@ -203,7 +212,7 @@ def _candidate(
     speedup = served_now / served_then if served_then > 0 else 1.0
     build_s = array.size_bytes / build_bytes_per_s
     name = ",".join(map(str, order))
-    return RankedLayout(
+    layout = RankedLayout(
         order=order,
         predicted_s_now=sum(c.seconds_now for c in costs),
         predicted_s=sum(c.seconds_then for c in costs),
@@ -219,6 +228,7 @@ def _candidate(
         command=f"sds reorganize {shlex.quote(target or 'FILE:/DATASET')} --order {name}",
         patterns=tuple(costs),
     )
+    return layout, logical_s
 
 
 def confidence_of(speedup: float, models: tuple[CostModel, CostModel]) -> float:
@@ -242,15 +252,25 @@ def _days_observed(patterns: Sequence[AccessPattern]) -> float:
     return max(1.0, span_ns * 1e-9 / _DAY_S)
 
 
-def _by_benefit(candidates: Sequence[RankedLayout]) -> list[RankedLayout]:
-    """Return the candidates, least predicted time first; among equals the least change."""
-    left = sorted(candidates, key=lambda c: (c.predicted_s, inversions(c.order or ()), c.order))
+def _by_benefit(candidates: Sequence[tuple[RankedLayout, float]]) -> list[RankedLayout]:
+    """Return the layouts, least predicted time first.
+
+    Among equals the least time of logical reads decides, then the least change.
+    """
+
+    def change(candidate: tuple[RankedLayout, float]) -> tuple[int, tuple[int, ...]]:
+        order = candidate[0].order or ()
+        return inversions(order), order
+
+    left = sorted(candidates, key=lambda c: (c[0].predicted_s, c[1], change(c)))
     ranked = []
     while left:
-        margin_s = _TIE * sum(p.seconds_then for p in left[0].patterns if p.served_by_replica)
-        equals = [c for c in left if c.predicted_s - left[0].predicted_s <= margin_s]
-        best = min(equals, key=lambda c: (inversions(c.order or ()), c.order))
-        ranked.append(best)
+        first = left[0][0]
+        margin_s = _TIE * sum(p.seconds_then for p in first.patterns if p.served_by_replica)
+        equals = [c for c in left if c[0].predicted_s - first.predicted_s <= margin_s]
+        least_s = min(logical_s for _, logical_s in equals) * (1.0 + _TIE)
+        best = min((c for c in equals if c[1] <= least_s), key=change)
+        ranked.append(best[0])
         left.remove(best)
     return ranked
 
@@ -328,7 +348,7 @@ def _objection(candidate: RankedLayout, reads: Sequence[_Read], gates: NoiseGate
         (
             candidate.predicted_s_now >= gates.min_total_s,
             (
-                f"all reads take {seconds_text(candidate.predicted_s_now)} by prediction, less than "
+                f"all reads take {seconds_text(candidate.predicted_s_now)}, less than "
                 f"{seconds_text(gates.min_total_s)}"
             ),
         ),

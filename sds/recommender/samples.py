@@ -61,7 +61,7 @@ class Trial:
     model
         None where it could not be fitted.
     refused
-        Why not; empty where it could.
+        Why it is not to be used; empty where it may be.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
-    """The models tried, the least held-out error first.
+    """The models tried: those that may be used first, by their held-out error.
 
     Attributes
     ----------

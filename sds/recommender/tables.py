@@ -1,7 +1,8 @@
-"""Which models a redirect table carries, so that the connector's choice is a safe one."""
+"""Which models compare a dataset with its replicas: to advise, and in a redirect table."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 UNCALIBRATED_MARGIN = 1.25
 
 
-def models_for_table(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
+def models_for_advice(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
     """Return the models of the original through HDF5 and of a replica through the engine.
 
     Parameters
@@ -24,22 +25,42 @@ def models_for_table(calibration: Calibration | None) -> tuple[CostModel, CostMo
 
     Notes
     -----
-    Two predictions are compared, so both must come from one measurement: the calibrated cold
-    models where both ways were fitted, else the built-in model for both. Cold, because no one
-    knows what is cached, and a wrong choice costs most when nothing is.
-
-    The built-in model charges a replica `UNCALIBRATED_MARGIN` times as much, so that among
-    layouts that it cannot tell apart the original serves the read.
+    Two predictions are compared, so both come from one measurement: the calibrated cold models
+    where both ways were fitted and neither fit was worse than the built-in model, else the
+    built-in model for both. Cold, because no one knows what is cached, and a wrong choice costs
+    most when nothing is.
     """
     if calibration is not None:
         original = calibration.chosen_model(via=Via.HDF5)
         replica = calibration.chosen_model(via=Via.ENGINE)
-        if original is not None and replica is not None:
-            return original, replica
-    original = builtin_model(via=Via.HDF5)
-    replica = builtin_model(via=Via.ENGINE)
+        fitted = [m for m in (original, replica) if m is not None and m.calibrated]
+        if len(fitted) == 2:
+            return fitted[0], fitted[1]
+    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
+
+
+def serving_margin(original: CostModel, replica: CostModel) -> float:
+    """Return by which factor a replica must be predicted cheaper before it serves a read.
+
+    One standard deviation of the error of the two predictions' ratio on held-out patterns;
+    `UNCALIBRATED_MARGIN` where nothing is calibrated, and at least that.
+    """
+    if not (original.calibrated and replica.calibrated):
+        return UNCALIBRATED_MARGIN
+    error = math.hypot(original.log_error, replica.log_error)
+    return max(UNCALIBRATED_MARGIN, math.exp(error))
+
+
+def models_for_table(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
+    """Return the models that a redirect table carries for the original and for each replica.
+
+    They are those of `models_for_advice`, with every cost of the replica raised by the
+    `serving_margin`: among layouts that the models cannot tell apart the original serves.
+    """
+    original, replica = models_for_advice(calibration)
+    margin = serving_margin(original, replica)
     return original, replace(
         replica,
-        coefficients=tuple(c * UNCALIBRATED_MARGIN for c in replica.coefficients),
-        floor_s=replica.floor_s * UNCALIBRATED_MARGIN,
+        coefficients=tuple(c * margin for c in replica.coefficients),
+        floor_s=replica.floor_s * margin,
     )
