@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from sds.chunks import chunk_extents
 from sds.dataset import DatasetDescription, Storage, describe_open_dataset, get_dataset, open_hdf5
-from sds.errors import UnsupportedError
 from sds.geometry import (
     LOCAL_DISK_RAID,
     LOCAL_DISK_STRIPES,
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     import os
 
     import h5py
-    from numpy.typing import NDArray
 
 LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
@@ -41,7 +37,6 @@ LIST_REGIONS = 64
 REPLICA_OFFSET_BYTES = 4096
 """Where a replica's data begins: on a page."""
 
-_MAX_CHUNKS = 1 << 24
 _NO_FEATURES = {
     Storage.COMPACT: "stored compact: the elements come with the object header, in one request",
     Storage.VIRTUAL: "a virtual dataset: explain the datasets that it is made of instead",
@@ -238,7 +233,7 @@ def _touched_as_stored(
 ) -> _Touched:
     """Return what reading a selection touches as the dataset lies in its file."""
     if described.storage is Storage.CHUNKED:
-        offsets, lengths = _chunk_extents(dataset, slab)
+        offsets, lengths = chunk_extents(dataset, slab)
         return _Touched(
             features=extent_features(
                 offsets, lengths, storage.stripes, storage.raid, budget_s=budget_s
@@ -292,54 +287,3 @@ def _slab_of(selection: object, extent: tuple[int, ...]) -> Hyperslab:
     if isinstance(selection, str):
         return parse_selection(selection, extent)
     return selection_from_index(selection, extent)[0]
-
-
-def _chunk_extents(
-    dataset: h5py.Dataset, slab: Hyperslab
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return offsets and lengths in bytes of the chunks that a selection touches, by offset.
-
-    Chunks that were never written are left out: HDF5 reads nothing for them.
-    """
-    per_axis = [
-        _chunks_on_axis(*axis, chunk)
-        for axis, chunk in zip(slab.axes(), dataset.chunks, strict=True)
-    ]
-    n_touched = math.prod(len(indices) for indices in per_axis)
-    if n_touched > _MAX_CHUNKS:
-        message = f"the selection touches {n_touched} chunks; select at most {_MAX_CHUNKS}"
-        raise UnsupportedError(message)
-    stored: list[tuple[int, int]] = []
-    if n_touched * 2 > dataset.id.get_num_chunks():
-        touched = [
-            set((indices * chunk).tolist())
-            for indices, chunk in zip(per_axis, dataset.chunks, strict=True)
-        ]
-
-        def collect(info: h5py.h5d.StoreInfo) -> None:
-            if all(at in axis for at, axis in zip(info.chunk_offset, touched, strict=True)):
-                stored.append((info.byte_offset, info.size))
-
-        dataset.id.chunk_iter(collect)
-    else:
-        for chunk in itertools.product(*(indices.tolist() for indices in per_axis)):
-            at = tuple(i * c for i, c in zip(chunk, dataset.chunks, strict=True))
-            info = dataset.id.get_chunk_info_by_coord(at)
-            if info.byte_offset is not None:
-                stored.append((info.byte_offset, info.size))
-    extents = np.array(sorted(stored), dtype=np.int64).reshape(-1, 2)
-    return np.ascontiguousarray(extents[:, 0]), np.ascontiguousarray(extents[:, 1])
-
-
-def _chunks_on_axis(
-    start: int, stride: int, count: int, block: int, chunk: int
-) -> NDArray[np.int64]:
-    """Return the indices of the chunks that a selection touches on one axis, ascending."""
-    if count == 0 or block == 0:
-        return np.empty(0, dtype=np.int64)
-    last = start + (count - 1) * stride + block - 1
-    if stride - block < chunk or count == 1:
-        return np.arange(start // chunk, last // chunk + 1)  # no gap skips a whole chunk
-    starts = start + stride * np.arange(count)
-    spans = [np.arange(s // chunk, (s + block - 1) // chunk + 1) for s in starts.tolist()]
-    return np.unique(np.concatenate(spans))

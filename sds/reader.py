@@ -1,7 +1,7 @@
 """``sds.read``: read a selection of a dataset, equal to what h5py returns for it.
 
-Basic selections of contiguous datasets whose bytes need no conversion are read by the native
-engine straight from the file; everything else by h5py.
+Basic selections of types that need no conversion come from a replica where that is predicted
+faster, or from a contiguous original straight from the file; everything else through h5py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sds.dataset import (
 )
 from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Hyperslab, is_basic_index, parse_index, selection_from_index
+from sds.redirect.serve import serve_from_replica
 
 if TYPE_CHECKING:
     import h5py
@@ -59,23 +60,33 @@ def read(
         described = describe_open_dataset(found, found.file.filename)
         if is_basic_index(index) and described.extent and not described.is_null:
             slab, shape = selection_from_index(index, described.extent)
-            if shape and _engine_serves(found, described):
+            if shape and described.is_native and found.file.mode == "r":
                 result = _result(shape, described.dtype, out)
-                _read_contiguous(described, slab, result)
-                return result
+                if _fill(found, described, slab, result):
+                    return result
         return _read_through_hdf5(found, index, out)
 
 
-def _engine_serves(dataset: h5py.Dataset, described: DatasetDescription) -> bool:
-    """Return whether the file's own bytes are the answer."""
-    return (
+def _fill(
+    dataset: h5py.Dataset, described: DatasetDescription, slab: Hyperslab, result: NDArray[Any]
+) -> bool:
+    """Fill an array from a replica or the file's own bytes; return whether that was possible.
+
+    The file must be open for reading alone: opened for writing elsewhere in this process, HDF5 may
+    hold bytes back that the file does not have yet.
+    """
+    if result.size == 0:
+        return True
+    contiguous = (
         described.storage is Storage.CONTIGUOUS
         and described.data_offset_bytes is not None
-        and described.is_native
-        # Opened for writing elsewhere in this process, HDF5 may hold bytes the file does not.
-        and dataset.file.mode == "r"
         and dataset.file.driver in ("sec2", "stdio")
     )
+    if serve_from_replica(dataset, described, slab, result, engine_serves_original=contiguous):
+        return True
+    if contiguous:
+        _read_contiguous(described, slab, result)
+    return contiguous
 
 
 def _result(
@@ -97,8 +108,6 @@ def _result(
 
 def _read_contiguous(described: DatasetDescription, slab: Hyperslab, result: NDArray[Any]) -> None:
     """Fill an array with a selection of a contiguous dataset."""
-    if result.size == 0:
-        return
     runs = _native.runs(
         described.extent,
         described.element_size_bytes,

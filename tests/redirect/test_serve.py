@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+import sds
+from sds.dataset import describe_open_dataset
+from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, selection_from_index
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize
+from sds.organizer.publish import build_table
+from sds.recommender import models_for_table
+from sds.redirect.serve import serve_from_replica
+from sds.redirect.tables import publish_table, table_path
+from tests.organizer.sources import settle
+
+SHAPE = (24, 30, 40)
+ORDERS = {"plain": (2, 0, 1), "packed": (2, 1, 0), "pairs": (1, 2, 0)}
+PAIRS = np.dtype([("a", "<i2"), ("b", "u1"), ("c", ">f8")])
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    home = Home(tmp_path / "home")
+    source = tmp_path / "source.h5"
+    values = np.arange(np.prod(SHAPE)).reshape(SHAPE)
+    with h5py.File(source, "w") as handle:
+        handle["plain"] = values.astype(">f4")
+        handle.create_dataset("packed", data=values, chunks=(8, 8, 8), compression="gzip")
+        handle["pairs"] = np.array(
+            [(v % 999, v % 251, v) for v in values.flat], dtype=PAIRS
+        ).reshape(SHAPE)
+        handle["alone"] = values
+    settle(source)
+    replicas = [
+        (
+            number,
+            reorganize(plan_reorganization(source, f"/{name}", order=order, home=home), home=home),
+        )
+        for number, (name, order) in enumerate(ORDERS.items())
+    ]
+    table = build_table(
+        source,
+        replicas,
+        models=models_for_table(None),
+        stripes=LOCAL_DISK_STRIPES,
+        raid=LOCAL_DISK_RAID,
+    )
+    publish_table(home, table)
+    monkeypatch.setenv("SDS_HOME", str(home.root))
+    for name in ("SDS_DISABLE", "SDS_REDIRECT", "SDS_SERVICE_UID"):
+        monkeypatch.delenv(name, raising=False)
+    return source, home, table
+
+
+def served(source, name, index):
+    """The bytes that a replica serves, or None where the original is taken."""
+    with h5py.File(source) as handle:
+        dataset = handle[name]
+        described = describe_open_dataset(dataset, source)
+        slab, shape = selection_from_index(index, described.extent)
+        result = np.zeros(shape, described.dtype)
+        contiguous = described.data_offset_bytes is not None
+        done = serve_from_replica(
+            dataset, described, slab, result, engine_serves_original=contiguous
+        )
+        return result if done else None
+
+
+ACROSS = {
+    "plain": [np.s_[:, :, 7], np.s_[:, ::7, 3:5], np.s_[1:, 2:9:3, 11:12]],
+    "packed": [np.s_[:, 3, 39], np.s_[::2, :, 0]],
+    "pairs": [np.s_[:, 5], np.s_[3:20, 29, ::9]],
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_reads_across_the_grain_come_from_the_replica(published, name):
+    source = published[0]
+    for index in ACROSS[name]:
+        with h5py.File(source) as handle:
+            expected = handle[name][index]
+        result = served(source, name, index)
+        assert result is not None, (name, index)
+        assert result.tobytes() == expected.tobytes()
+        again = sds.read(source, name, index)
+        assert again.dtype == expected.dtype
+        assert again.tobytes() == expected.tobytes()
+
+
+def test_reads_along_the_grain_and_of_others_come_from_the_original(published):
+    source = published[0]
+    assert served(source, "plain", np.s_[3]) is None
+    assert served(source, "plain", np.s_[3, 4]) is None
+    assert served(source, "alone", np.s_[:, :, 7]) is None
+
+
+@pytest.mark.parametrize(
+    "variable", [{"SDS_DISABLE": "1"}, {"SDS_REDIRECT": "0"}, {"SDS_HOME": "/nonexistent"}]
+)
+def test_the_environment_turns_it_off(published, monkeypatch, variable):
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    assert served(published[0], "plain", np.s_[:, :, 7]) is None
+
+
+def test_the_disabled_file_turns_it_off(published):
+    source, home, _ = published
+    home.disabled.touch()
+    assert served(source, "plain", np.s_[:, :, 7]) is None
+    home.disabled.unlink()
+    assert served(source, "plain", np.s_[:, :, 7]) is not None
+
+
+def test_a_table_that_others_may_write_is_not_believed(published, caplog):
+    source, home, _ = published
+    path = table_path(home, source)
+    path.chmod(0o622)
+    assert served(source, "plain", np.s_[:, :, 7]) is None
+    assert "may be written by others" in caplog.text
+
+
+def test_a_damaged_table_means_the_original(published, caplog):
+    source, home, _ = published
+    path = table_path(home, source)
+    damaged = bytearray(path.read_bytes())
+    damaged[100] ^= 1
+    path.write_bytes(damaged)
+    assert served(source, "plain", np.s_[:, :, 7]) is None
+    assert "from the original" in caplog.text
+
+
+def test_a_replica_that_changed_or_is_gone_means_the_original(published, caplog):
+    source, _, table = published
+    replica = next(d for d in table.datasets if d.path == "/packed").candidates[0].path
+    index = ACROSS["packed"][0]
+    assert served(source, "packed", index) is not None
+    kept = replica.stat()
+    os.utime(replica)
+    assert served(source, "packed", index) is None
+    assert "changed since it was published" in caplog.text
+    caplog.clear()
+    hidden = replica.with_suffix(".away")
+    replica.rename(hidden)
+    assert served(source, "packed", index) is None
+    assert "No such file" in caplog.text
+    hidden.rename(replica)
+    os.utime(replica, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # ctime still differs
+    assert served(source, "packed", index) is None
+
+
+def test_damaged_metadata_means_the_original(published, monkeypatch, caplog):
+    source, home, table = published
+    monkeypatch.setattr("sds.redirect.serve._checked", set())
+    plain = next(d for d in table.datasets if d.path == "/plain")
+    good = plain.candidates[0]
+    wrong = replace(good, metadata_crc32c=good.metadata_crc32c ^ 1)
+    publish_table(home, replace_candidate(table, plain, wrong))
+    assert served(source, "plain", np.s_[:, :, 7]) is None
+    assert "damaged" in caplog.text
+
+
+def replace_candidate(table, dataset, candidate):
+    others = tuple(d for d in table.datasets if d is not dataset)
+    return replace(table, datasets=(*others, replace(dataset, candidates=(candidate,))))
+
+
+def test_a_source_that_changed_means_the_original(published):
+    source = published[0]
+    kept = source.stat()
+    os.utime(source)
+    assert served(source, "plain", np.s_[:, :, 7]) is None
+    os.utime(source, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    assert served(source, "plain", np.s_[:, :, 7]) is None  # ctime differs
