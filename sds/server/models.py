@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sds.catalog.filesystems import filesystem_of
 from sds.geometry import RaidLayout, StripeLayout
-from sds.recommender import contiguous_throughput, models_for_table
+from sds.recommender import contiguous_throughput, models_for_advice, models_for_table
 
 if TYPE_CHECKING:
     import os
@@ -50,7 +50,7 @@ class Models:
 
     def for_advice(self, path: str | os.PathLike[str]) -> tuple[CostModel, CostModel]:
         """Return the models of (the original through HDF5, a replica through the engine)."""
-        return models_for_table(self.calibration(path))
+        return models_for_advice(self.calibration(path))
 
     def for_table(
         self, source: str | os.PathLike[str], replica: str | os.PathLike[str]
@@ -64,14 +64,13 @@ class Models:
         if None in calibrations:
             return models_for_table(None)
         of_source, of_replica = (models_for_table(calibration) for calibration in calibrations)
+        if of_source[0].calibrated != of_replica[1].calibrated:
+            return models_for_table(None)
         return of_source[0], of_replica[1]
 
-    def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float | None:
-        """Return how fast long reads are, where it was measured."""
-        calibration = self.calibration(path)
-        if calibration is None:
-            return None
-        original, _ = models_for_table(calibration)
+    def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float:
+        """Return how fast long reads are: as calibrated, else as the built-in model has it."""
+        original, _ = self.for_advice(path)
         return contiguous_throughput(original)
 
     def _record(self, path: Path) -> CalibrationRecord | None:
