@@ -6,7 +6,6 @@ parts.
 
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -57,10 +56,9 @@ def wheel_python(wheel, tmp_path_factory):
         "install", "--no-deps", "--no-index", wheel, cwd=directory,
     )  # fmt: skip
     assert installed.returncode == 0, installed.stdout + installed.stderr
-    # A plain path line: the editable finder of this environment is not carried over.
+    # Plain path lines: the editable finder of this environment is not carried over.
     (site / "dependencies.pth").write_text(
-        "\n".join(dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]))
-        + "\n"
+        "".join(f"{path}\n" for path in sys.path if Path(path).name == "site-packages")
     )
     return python
 
