@@ -70,7 +70,7 @@ def best_observed_rate(batches: Sequence[ReadRecords]) -> float:
     Records that moved less than 1 MiB are left out: they measure latency. Where all are that
     small, the mean of all counts.
     """
-    moved = [b.n_elements * b.n_requests * b.element_size_bytes for b in batches]
+    moved = [b.n_elements * b.n_calls * b.element_size_bytes for b in batches]
     if not moved:
         return float("inf")
     n_bytes = np.concatenate(moved).astype(np.float64)
@@ -119,7 +119,7 @@ def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
     return replace(
         lead,
         n_reads=sum(m.n_reads for m in members),
-        n_requests=sum(m.n_requests for m in members),
+        n_calls=sum(m.n_calls for m in members),
         bytes_read=sum(m.bytes_read for m in members),
         elapsed_s=sum(m.elapsed_s for m in members),
         time_lost_s=sum(m.time_lost_s for m in members),
@@ -171,13 +171,13 @@ def _patterns_of_batch(
 
 def _time_lost_s(pattern: AccessPattern, *, rate: float, start_s: float) -> float:
     """Return what the reads took beyond as many contiguous ones of as many bytes."""
-    contiguous_s = pattern.n_requests * start_s + pattern.bytes_read / rate
+    contiguous_s = pattern.n_calls * start_s + pattern.bytes_read / rate
     return max(0.0, pattern.elapsed_s - contiguous_s)
 
 
 def _equal_shapes(reads: LogicalReads, extent: tuple[int, ...]) -> list[Int64]:
     """Return the row numbers of each group of reads with one pattern key, in order of time."""
-    selected, asked = reads.selection.selected, reads.request.selected
+    selected, asked = reads.selection.selected, reads.call.selected
     whole = np.array(extent, dtype=np.int64)
     steps = np.where(reads.selection.adjacent, 1, reads.selection.stride)
     # Blocks that repeat with holes are chunks, whatever their step (see classify).
@@ -221,9 +221,9 @@ def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPatt
         extent=batch.extent,
         element_size_bytes=batch.element_size_bytes,
         typical=slab,
-        request=_hyperslab(reads.request, typical),
+        call=_hyperslab(reads.call, typical),
         n_reads=int(reads.n_reads[rows].sum()),
-        n_requests=int(reads.n_requests[rows].sum()),
+        n_calls=int(reads.n_calls[rows].sum()),
         n_elements=int(reads.n_elements[typical]),
         bytes_read=int(reads.bytes_read[rows].sum()),
         elapsed_s=float(reads.elapsed_ns[rows].sum()) * 1e-9,

@@ -61,11 +61,11 @@ class LogicalReads:
     ----------
     selection
         A logical read in the middle of each group; the bounding box where irregular.
-    request
+    call
         An HDF5 read in the middle of each group.
     irregular
         Shape (m,).
-    n_reads, n_requests
+    n_reads, n_calls
         Logical reads and HDF5 reads, shape (m,).
     n_elements
         Elements of one logical read, shape (m,).
@@ -78,10 +78,10 @@ class LogicalReads:
     """
 
     selection: Slabs
-    request: Slabs
+    call: Slabs
     irregular: NDArray[np.bool_]
     n_reads: Int64
-    n_requests: Int64
+    n_calls: Int64
     n_elements: Int64
     bytes_read: Int64
     elapsed_ns: Int64
@@ -141,7 +141,7 @@ def _normalized(records: ReadRecords) -> Slabs:
 
 def _mean_pause_s(records: ReadRecords) -> NDArray[np.float64]:
     """Return the mean time between the end of a read and the start of the next, shape (n,)."""
-    n = records.n_requests
+    n = records.n_calls
     span = (records.last_start_ns - records.start_ns).astype(np.float64)
     return (span / np.maximum(n - 1, 1) - records.elapsed_ns / np.maximum(n, 1)) * 1e-9
 
@@ -196,21 +196,21 @@ def _grouped(
     regular: NDArray[np.bool_],
 ) -> LogicalReads:
     """Return one group of logical reads per record."""
-    n_requests = records.n_requests
+    n_calls = records.n_calls
     n_reads = np.prod(remaining, axis=1, dtype=np.int64)
     return LogicalReads(
         selection=_middle(joined, records.advance, remaining),
-        request=_middle(first, records.advance, records.repeat),
+        call=_middle(first, records.advance, records.repeat),
         irregular=~regular & (records.selection_kind != 0),
         n_reads=n_reads,
-        n_requests=n_requests,
-        n_elements=records.n_elements * (n_requests // n_reads),
-        bytes_read=records.n_elements * n_requests * records.element_size_bytes,
+        n_calls=n_calls,
+        n_elements=records.n_elements * (n_calls // n_reads),
+        bytes_read=records.n_elements * n_calls * records.element_size_bytes,
         elapsed_ns=records.elapsed_ns,
         start_ns=records.start_ns,
         last_start_ns=records.last_start_ns,
-        n_redirected=np.where(records.served_by != 0, n_requests, 0),
-        n_collective=np.where(records.collective, n_requests, 0),
+        n_redirected=np.where(records.served_by != 0, n_calls, 0),
+        n_collective=np.where(records.collective, n_calls, 0),
     )
 
 
@@ -242,7 +242,7 @@ def _abutting(
     differs = np.any(np.stack([part[1:] != part[:-1] for part in parts]), axis=0)
     axis = np.argmax(differs, axis=1)
     here = np.arange(len(axis))
-    end_ns = reads.last_start_ns + reads.elapsed_ns // reads.n_requests
+    end_ns = reads.last_start_ns + reads.elapsed_ns // reads.n_calls
     size = slabs.selected
     n_axes = np.count_nonzero(size > 1, axis=1)
     single = (reads.n_reads == 1) & ~reads.irregular & np.all(size > 0, axis=1)
@@ -265,10 +265,10 @@ def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
     """Return some of the groups."""
     return LogicalReads(
         selection=reads.selection.rows(index),
-        request=reads.request.rows(index),
+        call=reads.call.rows(index),
         irregular=reads.irregular[index],
         n_reads=reads.n_reads[index],
-        n_requests=reads.n_requests[index],
+        n_calls=reads.n_calls[index],
         n_elements=reads.n_elements[index],
         bytes_read=reads.bytes_read[index],
         elapsed_ns=reads.elapsed_ns[index],
@@ -300,10 +300,10 @@ def _merged(reads: LogicalReads, first: Int64, axis: Int64, group: Int64) -> Log
         selection=Slabs(
             start=selection.start, stride=selection.stride, count=count, block=selection.block
         ),
-        request=reads.request.rows(first + members // 2),
+        call=reads.call.rows(first + members // 2),
         irregular=reads.irregular[first],
         n_reads=reads.n_reads[first],
-        n_requests=total(reads.n_requests),
+        n_calls=total(reads.n_calls),
         n_elements=total(reads.n_elements),
         bytes_read=total(reads.bytes_read),
         elapsed_ns=total(reads.elapsed_ns),

@@ -69,13 +69,13 @@ class AccessPattern:
         The dataset, source axis order.
     typical
         Selection of a representative logical read; the bounding box where `irregular`.
-    request
+    call
         Selection of a representative HDF5 read. It equals `typical` unless several HDF5 reads
-        together make one logical read. Costs are predicted for requests: a program that is not
+        together make one logical read. Costs are predicted for calls: a program that is not
         changed goes on making them.
     n_reads
         Logical reads.
-    n_requests
+    n_calls
         HDF5 reads, at least `n_reads`.
     n_elements
         Elements that one typical logical read selects.
@@ -108,9 +108,9 @@ class AccessPattern:
     extent: tuple[int, ...]
     element_size_bytes: int
     typical: Hyperslab
-    request: Hyperslab
+    call: Hyperslab
     n_reads: int
-    n_requests: int
+    n_calls: int
     n_elements: int
     bytes_read: int
     elapsed_s: float = 0.0
@@ -129,10 +129,9 @@ class AccessPattern:
             raise SdsValueError(
                 f"element size must be positive, not {self.element_size_bytes} bytes"
             )
-        if not 0 <= self.n_reads <= self.n_requests:
+        if not 0 <= self.n_reads <= self.n_calls:
             raise SdsValueError(
-                f"a pattern needs 0 <= n_reads <= n_requests, not {self.n_reads} and "
-                f"{self.n_requests}"
+                f"a pattern needs 0 <= n_reads <= n_calls, not {self.n_reads} and {self.n_calls}"
             )
         if not (math.isfinite(self.elapsed_s) and self.elapsed_s >= 0.0):
             raise SdsValueError(f"elapsed time must be finite and >= 0, not {self.elapsed_s} s")
@@ -175,7 +174,7 @@ class AccessPattern:
             "spans " + _listed(self.spanned_axes),
             "steps " + _listed(self.steps),
             "bits " + _listed(n.bit_length() for n in self.typical.shape),
-            "read by " + _listed(n.bit_length() for n in self.request.shape),
+            "read by " + _listed(n.bit_length() for n in self.call.shape),
         )
         return "; ".join(parts)
 
@@ -328,9 +327,9 @@ def stated_pattern(
         extent=tuple(extent),
         element_size_bytes=element_size_bytes,
         typical=slab,
-        request=slab,
+        call=slab,
         n_reads=n_reads_per_day,
-        n_requests=n_reads_per_day,
+        n_calls=n_reads_per_day,
         n_elements=n_elements,
         bytes_read=n_reads_per_day * n_elements * element_size_bytes,
         n_concurrent=n_concurrent,

@@ -98,7 +98,7 @@ class ReadRecords:
         return len(self.selection_kind)
 
     @property
-    def n_requests(self) -> NDArray[np.int64]:
+    def n_calls(self) -> NDArray[np.int64]:
         """HDF5 reads per record, shape (n,)."""
         turns: NDArray[np.int64] = np.prod(self.repeat, axis=1, dtype=np.int64)
         return turns

@@ -189,12 +189,14 @@ class _Run:
             works = eviction_works(fd, self.file.stat().st_size)
             begin = time.monotonic()
             complete = True
-            slowest = 1.0
+            # What reads were predicted to take, and took: how far to trust the next prediction.
+            predicted_s = took_s = 0.0
             for turn in range(settings.max_rounds):
                 for shape in self.shapes:
                     used = (time.monotonic() - begin) / settings.budget_s
                     # Several reads, each in two cache states, by as many processes.
-                    ahead_s = shape.predicted_s * slowest * len(settings.processes)
+                    slower = max(1.0, took_s / predicted_s) if predicted_s > 0 else 1.0
+                    ahead_s = shape.predicted_s * slower * len(settings.processes)
                     if used >= 1.0 or ahead_s > (1.0 - used) * settings.budget_s:
                         complete &= turn > 0
                         continue
@@ -202,10 +204,10 @@ class _Run:
                     progress(_WRITTEN + (_READ - _WRITTEN) * min(share, 1.0), shape.name)
                     for n in settings.processes:
                         for via in settings.vias:
-                            took_s = self._operation(
+                            predicted_s += shape.predicted_s
+                            took_s += self._operation(
                                 readers, shape, via, n, cold_fd=None if works is False else fd
                             )
-                            slowest = max(slowest, took_s / shape.predicted_s)
         finally:
             os.close(fd)
         return complete, _COLD_METHODS[works]

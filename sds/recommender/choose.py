@@ -82,7 +82,8 @@ def choose_model(
     best = ranked[0].model
     if best is None or ranked[0].refused:
         raise SdsValueError(f"no model can be used: {ranked[0].refused}")
-    return ModelChoice(chosen=best, trials=tuple(ranked))
+    # Also the built-in model, where it predicts best, is now one that was measured here.
+    return ModelChoice(chosen=replace(best, calibrated=True), trials=tuple(ranked))
 
 
 def _preference(trial: Trial) -> tuple[bool, bool, float]:

@@ -156,7 +156,7 @@ class CostModel:
     floor_s
         No prediction is below this.
     calibrated
-        Whether it was fitted to this file system; else it is the built-in one.
+        Whether it was chosen by measuring this file system.
     via, cache
         How reads are made, and from what cache state.
     dropped_terms

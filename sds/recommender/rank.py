@@ -47,7 +47,7 @@ class _Read:
 
     @property
     def total_now_s(self) -> float:
-        return self.now_s * self.pattern.n_requests
+        return self.now_s * self.pattern.n_calls
 
 
 def rank_layouts(
@@ -148,14 +148,14 @@ def _reads_now(
                 f"a pattern of extent {pattern.extent}, {pattern.element_size_bytes} bytes an "
                 f"element, is not of this dataset: {array.extent}, {array.element_size_bytes}"
             )
-        if pattern.kind is PatternKind.EMPTY or pattern.n_requests == 0:
+        if pattern.kind is PatternKind.EMPTY or pattern.n_calls == 0:
             continue
         if pattern.irregular:
-            now = pattern.elapsed_s / pattern.n_requests
+            now = pattern.elapsed_s / pattern.n_calls
         else:
-            now = _seconds(models[0], array, features_as_stored(array, pattern.request), pattern)
+            now = _seconds(models[0], array, features_as_stored(array, pattern.call), pattern)
             for order in existing:
-                features = features_in_replica(array, pattern.request, order)
+                features = features_in_replica(array, pattern.call, order)
                 now = min(now, _seconds(models[1], array, features, pattern))
         reads.append(_Read(pattern=pattern, now_s=now, predictable=not pattern.irregular))
     reads.sort(key=lambda read: read.total_now_s, reverse=True)
@@ -188,13 +188,13 @@ def _candidate(
     for read in reads:
         pattern, then_s = read.pattern, read.now_s
         if read.predictable:
-            features = features_in_replica(array, pattern.request, order)
+            features = features_in_replica(array, pattern.call, order)
             replica_s = _seconds(models[1], array, features, pattern)
             if replica_s * margin < read.now_s:
                 then_s = replica_s
                 features = features_in_replica(array, pattern.typical, order)
                 logical_s += pattern.n_reads * _seconds(models[1], array, features, pattern)
-        now, then = read.total_now_s, then_s * pattern.n_requests
+        now, then = read.total_now_s, then_s * pattern.n_calls
         costs.append(
             PatternCost(
                 pattern=pattern.description,

@@ -81,7 +81,8 @@ class ModelChoice:
     Attributes
     ----------
     chosen
-        The first: never worse on held-out patterns than the built-in model.
+        The first, marked calibrated: never worse on held-out patterns than the built-in model,
+        and that very model where no fit predicts better.
     trials
         All of them; those that could not be fitted last.
     """

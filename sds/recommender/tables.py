@@ -26,16 +26,14 @@ def models_for_advice(calibration: Calibration | None) -> tuple[CostModel, CostM
     Notes
     -----
     Two predictions are compared, so both come from one measurement: the calibrated cold models
-    where both ways were fitted and neither fit was worse than the built-in model, else the
-    built-in model for both. Cold, because no one knows what is cached, and a wrong choice costs
-    most when nothing is.
+    where both ways of reading were measured, else the built-in model for both. Cold, because no
+    one knows what is cached, and a wrong choice costs most when nothing is.
     """
     if calibration is not None:
         original = calibration.chosen_model(via=Via.HDF5)
         replica = calibration.chosen_model(via=Via.ENGINE)
-        fitted = [m for m in (original, replica) if m is not None and m.calibrated]
-        if len(fitted) == 2:
-            return fitted[0], fitted[1]
+        if original is not None and replica is not None:
+            return original, replica
     return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
 
 

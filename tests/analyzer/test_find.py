@@ -12,7 +12,7 @@ def test_reads_of_one_shape_are_one_pattern_wherever_they_are():
     reads = [Read((EVERY, EVERY, k), at_ms=10 * i) for i, k in enumerate((3, 77, 12, 200))]
     (pattern,) = find_patterns([records_of_reads(reads, CUBE)])
     assert pattern.description == "plane fixing axis 2"
-    assert (pattern.n_reads, pattern.n_requests) == (4, 4)
+    assert (pattern.n_reads, pattern.n_calls) == (4, 4)
     assert pattern.bytes_read == 4 * 64 * 64 * 4
     assert pattern.elapsed_s == pytest.approx(0.004)
     assert pattern.processes == ("p",)
@@ -49,9 +49,9 @@ def test_a_plane_read_by_lines_is_not_the_pattern_of_a_plane_read_at_once():
     by_lines = Read((0, EVERY, 3), [(64, (1, 0, 0))])
     at_once = Read((EVERY, EVERY, 9), at_ms=1000)
     found = find_patterns([records_of_reads([by_lines, at_once], CUBE)])
-    assert sorted(p.n_requests for p in found) == [1, 64]
+    assert sorted(p.n_calls for p in found) == [1, 64]
     assert {p.description for p in found} == {"plane fixing axis 2"}
-    assert {p.request.shape for p in found} == {(1, 64, 1), (64, 64, 1)}
+    assert {p.call.shape for p in found} == {(1, 64, 1), (64, 64, 1)}
 
 
 def test_processes_merge_and_those_at_one_time_are_counted():
@@ -129,7 +129,7 @@ def test_a_million_scattered_reads_are_few_patterns():
     many["last_start_ns"] = many["start_ns"]
     rest = {f: getattr(one, f) for f in one.__slots__ if f not in many}
     found = find_patterns([type(one)(**rest, **many)])
-    assert sum(p.n_requests for p in found) == n
+    assert sum(p.n_calls for p in found) == n
     assert len(found) < 10
 
 

@@ -54,7 +54,7 @@ def test_planes_and_spectra_of_one_program(trace):
     records = trace([(planes, (512, 512, 1)), (spectra, (1, 1, 4096))])
     found = {p.description: p for p in find_patterns([records])}
     plane = found["plane fixing axis 2"]
-    assert (plane.n_reads, plane.n_requests) == (5, 5)
+    assert (plane.n_reads, plane.n_calls) == (5, 5)
     assert plane.bytes_read == 5 * 512 * 512 * 4
     line = found["line along axis 2"]
     assert (line.n_reads, line.bytes_read) == (40, 40 * 4096 * 4)
@@ -67,8 +67,8 @@ def test_a_plane_read_line_by_line_is_seen_as_a_plane(trace):
     ).astype(np.int64)
     (pattern,) = find_patterns([trace([(rows, (1, 512, 1))])])
     assert pattern.description == "plane fixing axis 2"
-    assert (pattern.n_reads, pattern.n_requests) == (1, 512)
-    assert pattern.request.shape == (1, 512, 1)
+    assert (pattern.n_reads, pattern.n_calls) == (1, 512)
+    assert pattern.call.shape == (1, 512, 1)
 
 
 def test_a_walk_through_every_plane_keeps_the_planes(trace):

@@ -19,7 +19,7 @@ def test_lines_read_one_after_the_other_are_a_plane():
     records = records_of_reads([Read((0, EVERY, 3), [(6, (1, 0, 0))])], CUBE)
     reads = logical_reads(records)
     assert selected(reads) == [[6, 7, 1]]
-    assert (reads.n_reads.tolist(), reads.n_requests.tolist()) == ([1], [6])
+    assert (reads.n_reads.tolist(), reads.n_calls.tolist()) == ([1], [6])
     assert reads.n_elements.tolist() == [42]
 
 
@@ -27,7 +27,7 @@ def test_the_outer_loop_counts_planes():
     loops = [(8, (0, 0, 1)), (6, (1, 0, 0))]
     reads = logical_reads(records_of_reads([Read((0, EVERY, 0), loops)], CUBE))
     assert selected(reads) == [[6, 7, 1]]
-    assert (reads.n_reads.tolist(), reads.n_requests.tolist()) == ([8], [48])
+    assert (reads.n_reads.tolist(), reads.n_calls.tolist()) == ([8], [48])
     assert reads.selection.start.tolist() == [[0, 0, 4]], "one in the middle stands for all"
 
 
@@ -80,7 +80,7 @@ def test_unequal_pieces_in_successive_records_are_joined():
     ]
     reads = logical_reads(records_of_reads(pieces, CUBE))
     assert selected(reads) == [[6, 7, 1]]
-    assert (reads.n_reads.tolist(), reads.n_requests.tolist()) == ([1], [3])
+    assert (reads.n_reads.tolist(), reads.n_calls.tolist()) == ([1], [3])
     assert reads.elapsed_ns.tolist() == [3_000_000]
 
 
@@ -132,7 +132,7 @@ def test_folding_keeps_elements_bytes_and_time(data, start):
     records = records_of_reads([Read(index, loops)], CUBE)
     reads = logical_reads(records)
     assert int((reads.n_reads * reads.n_elements).sum()) == int(
-        (records.n_requests * records.n_elements).sum()
+        (records.n_calls * records.n_elements).sum()
     )
     assert np.array_equal(reads.selection.selected.prod(axis=1), reads.n_elements), (
         "a logical read selects what its pieces do"

@@ -77,8 +77,8 @@ def test_reads_along_the_grain_leave_it():
 
 def test_lines_that_make_a_plane_are_charged_as_lines():
     at_once = traced(CUBE, "[:, :, 7]", 10)
-    line = stated(CUBE, "[3, :, 7]").request
-    by_lines = replace(at_once, request=line, n_requests=2560)
+    line = stated(CUBE, "[3, :, 7]").call
+    by_lines = replace(at_once, call=line, n_calls=2560)
     a, b = (rank_layouts([p], array=CUBE) for p in (at_once, by_lines))
     assert a.order == b.order == (2, 0, 1)
     assert b.best.predicted_s > a.best.predicted_s, "2560 reads, though of as many bytes"
@@ -269,7 +269,7 @@ def test_builtin_models_never_send_a_read_where_it_touches_no_less(case):
 def test_one_run_in_the_original_is_never_redirected():
     original, replica = models_for_table(None)
     for selection in ("[3, 4, :]", "[3, 4, 5:9]", "[3, 4, 5]", "[7]", "[2:9]", "[...]"):
-        slab = stated(CUBE, selection).request
+        slab = stated(CUBE, selection).call
         here = predict_read(original, CUBE, features_as_stored(CUBE, slab)).seconds
         for order in candidate_orders([], CUBE.extent):
             there = features_in_replica(CUBE, slab, order)
@@ -279,7 +279,7 @@ def test_one_run_in_the_original_is_never_redirected():
 def test_strided_rows_stay_where_they_are_dense():
     # 131,072 runs in one megabyte against 2,048 runs that are a page each.
     array = StoredArray(extent=(256, 256, 4096), element_size_bytes=8)
-    slab = stated(array, "[3, 0:64, ::2]").request
+    slab = stated(array, "[3, 0:64, ::2]").call
     original, replica = models_for_table(None)
     here = predict_read(original, array, features_as_stored(array, slab)).seconds
     there = predict_read(replica, array, features_in_replica(array, slab, (2, 0, 1))).seconds
@@ -289,7 +289,7 @@ def test_strided_rows_stay_where_they_are_dense():
 
 def test_chunk_features_count_whole_chunks():
     array = StoredArray(extent=(100, 100), element_size_bytes=8, chunks=(10, 10))
-    slab = stated(array, "[5:25, ::40]").request
+    slab = stated(array, "[5:25, ::40]").call
     found = features_as_stored(array, slab)
     assert found.bytes_useful == 3 * 3 * 10 * 10 * 8
     plain = block_features(
