@@ -19,6 +19,7 @@ typedef struct outline {
     int64_t pieces;         /* ranges that make it up */
     int64_t piece_requests; /* most requests of one of them */
     int64_t requests_low;   /* at least so many are touched */
+    int64_t ost_requests;   /* most requests of one OST */
 } outline;
 
 static int64_t minimum(int64_t a, int64_t b)
@@ -72,7 +73,10 @@ static sds_status bound_features(const outline *known, const sds__touched *part,
                                           saturating_product(known->pieces, known->piece_requests));
     const int64_t requests_low =
         maximum(known->requests_low, divide_up(known->bytes_useful, map->request_bytes));
-    const int64_t blocks_low = divide_up(known->bytes_useful, map->unit_bytes);
+    int64_t blocks_low = divide_up(known->bytes_useful, map->unit_bytes);
+    if (map->request_bytes % map->unit_bytes == 0) /* then requests share no block */
+        blocks_low = maximum(
+            blocks_low, saturating_product(requests_low, map->request_bytes / map->unit_bytes));
     const int64_t request_depth = /* most blocks of one request on one disk */
         map->blocks_per_row > 0
             ? map->blocks_per_row
@@ -83,12 +87,14 @@ static sds_status bound_features(const outline *known, const sds__touched *part,
     out->block_depth.low =
         maximum(out->block_depth.low, divide_up(blocks_low, map->n_slots * map->data_disks));
     out->block_depth.high =
-        minimum(upper.block_depth.high, saturating_product(requests_high, request_depth));
+        minimum(upper.block_depth.high,
+                saturating_product(minimum(requests_high, known->ost_requests), request_depth));
     out->osts_touched.high = minimum(upper.osts_touched.high, requests_high);
     out->disks_touched.high = upper.disks_touched.high;
     /* Gaps of a part stay when more is added behind it: the lower bounds are those of the part. */
     bound_gaps(part, whole, out);
-    out->block_gap_count.high = minimum(out->block_gap_count.high, known->runs - 1);
+    out->block_gap_count.high =
+        minimum(out->block_gap_count.high, minimum(known->runs, known->ost_requests) - 1);
     return SDS_OK;
 }
 
@@ -131,6 +137,22 @@ static int64_t fewest_requests(const sds__progression *progression, const sds__d
     return pieces - pieces / progression->level[progression->n_levels - 1].count + 1;
 }
 
+/* Requests that a progression touches on one OST at most: pieces that reach into one stripe, times
+ * requests of each, times stripes of the OST.
+ *
+ * Units of level k that reach into a window number at most window / stride_k, and one more for
+ * each unit of the level above that does, and one that begins before it. */
+static int64_t most_requests_of_ost(const sds__progression *progression, const sds__disk_map *map,
+                                    int64_t piece_requests, int64_t end)
+{
+    int64_t pieces = 1;
+    for (int32_t k = 0; k < progression->n_levels; k++)
+        pieces += map->stripe_bytes / progression->level[k].stride_bytes + 1;
+    const int64_t stripes = (end - 1) / map->stripe_bytes - map->first_stripe + 1;
+    return saturating_product(saturating_product(pieces, piece_requests),
+                              divide_up(stripes, map->stripe_count));
+}
+
 sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *striping,
                                 const sds_raid *raid, int64_t budget_ns, sds_features *out)
 {
@@ -163,9 +185,11 @@ sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *stripi
     outline known = {.runs = out->runs, .bytes_useful = out->bytes_useful, .pieces = 1};
     for (int32_t k = 0; k < progression.n_levels; k++)
         known.pieces *= progression.level[k].count;
-    known.piece_requests = (progression.run_bytes - 1) / map.cell_bytes + 2;
+    known.piece_requests = (progression.run_bytes + map.cell_bytes - 2) / map.cell_bytes + 1;
     known.requests_low = fewest_requests(&progression, &map, known.pieces);
-    const double affordable = (double)maximum(budget_ns / 2 / ADDITION_NS, LEAST_BOUND_WORK);
+    known.ost_requests =
+        most_requests_of_ost(&progression, &map, known.piece_requests, end_of(runs));
+    const double affordable = (double)maximum(budget_ns / 4 / ADDITION_NS, LEAST_BOUND_WORK);
     while (progression.n_levels > 0 && progression.cost > affordable)
         sds__progression_fill(&progression, &map);
     sds__deadline never = sds__deadline_in(0);
@@ -194,6 +218,7 @@ static sds_status outline_extents(size_t n, const sds_extent extents[], outline 
     /* Without a bound by pieces: the superset's counts bound from above. */
     out->pieces = INT64_MAX;
     out->piece_requests = 1;
+    out->ost_requests = INT64_MAX;
     return SDS_OK;
 }
 
