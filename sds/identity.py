@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from sds.errors import FileMissingError, PermissionDeniedError, SourceChangedError
+
+log = logging.getLogger(__name__)
 
 SETTLED_S = 2.0
 """A file's identity is trusted once its last write is this old: clocks of file systems are coarse,
@@ -73,6 +76,7 @@ def settled_identity(file: str | os.PathLike[str]) -> FileIdentity:
     remaining_s = SETTLED_S - max(0.0, time.time() - first.mtime_ns / 1e9)
     if remaining_s <= 0:
         return first
+    log.info("waiting %.1f s: %s was written just now", remaining_s, file)
     time.sleep(remaining_s)
     second = identity_of(file)
     if first != second:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from sds.organizer.plan import Slab
 
+# Shorter runs are announced to the kernel before they are read one by one, so that the disk has
+# more than one to work on (measured on a cold virtual disk, 256 KiB runs: 0.5 -> 0.9 GB/s).
+_PREFETCH_RUN_BYTES = 1 << 20
+
 
 def slab_runs(
     extent: Sequence[int], slab: Slab, element_size_bytes: int
@@ -58,6 +62,9 @@ def read_slab_directly(
     """
     offsets, run_bytes = runs
     view = out.data
+    if len(offsets) > 1 and run_bytes < _PREFETCH_RUN_BYTES:
+        for offset in (offsets + data_offset_bytes).tolist():
+            os.posix_fadvise(descriptor, offset, run_bytes, os.POSIX_FADV_WILLNEED)
     for index, offset in enumerate((offsets + data_offset_bytes).tolist()):
         done = 0
         while done < run_bytes:

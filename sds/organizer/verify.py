@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from sds.organizer.replica import Replica
 
 # Both sides of a compared tile fit into the second-level cache together.
-_TILE_BYTES = 256 * 1024
+_TILE_BYTES = 128 * 1024
+_CACHE_LINE_BYTES = 64
 _N_BLOCKS_NAMED = 5
 
 
@@ -266,14 +267,15 @@ def _first_unequal(
 def _tiles(
     shape: Sequence[int], order: Sequence[int], element_size_bytes: int
 ) -> Iterator[tuple[slice, ...]]:
-    """Yield tiles that are long along the fastest axis of either side and fit into the cache."""
+    """Yield tiles of one cache line along the source's fastest axis, long along the replica's."""
     budget = max(1, _TILE_BYTES // element_size_bytes)
     sizes = [1] * len(shape)
-    for axis in (len(shape) - 1, order[-1]):
-        sizes[axis] = min(shape[axis], 64, max(1, budget // math.prod(sizes) * sizes[axis]))
-    for axis in itertools.chain(reversed(range(len(shape))), reversed(order)):
+    fast = len(shape) - 1
+    sizes[fast] = min(shape[fast], max(1, _CACHE_LINE_BYTES // element_size_bytes))
+    for axis in itertools.chain(reversed(order), reversed(range(len(shape)))):
         others = math.prod(sizes) // sizes[axis]
-        sizes[axis] = max(sizes[axis], min(shape[axis], budget // others))
+        if axis != fast or others * sizes[fast] * 2 <= budget:
+            sizes[axis] = max(sizes[axis], min(shape[axis], max(1, budget // others)))
     starts = (range(0, n, size) for n, size in zip(shape, sizes, strict=True))
     for corner in itertools.product(*starts):
         yield tuple(
