@@ -1,3 +1,4 @@
+import subprocess
 import sys
 import textwrap
 
@@ -125,3 +126,11 @@ def test_what_is_no_organizer_is_refused():
         load_organizer("nothing")
     with pytest.raises(ConfigurationError, match="cannot be loaded"):
         load_organizer("gone")
+
+
+def test_importing_the_organizer_loads_no_hdf5():
+    program = "import sds.organizer, sys; print([m for m in ('h5py',) if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert result.stdout.strip() == "[]"
