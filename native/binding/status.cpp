@@ -6,14 +6,15 @@
 
 namespace nb = nanobind;
 
-namespace {
+namespace
+{
 
 // Name of the exception in sds.errors, or of a builtin.
 const char *exception_name(sds_status status)
 {
     switch (status) {
-#define XX(name, value, text, exception) \
-    case SDS_##name:                     \
+#define XX(name, value, text, exception)                                                           \
+    case SDS_##name:                                                                               \
         return exception;
         SDS_STATUS_MAP(XX)
 #undef XX
@@ -27,7 +28,7 @@ nb::object message_of(const std::string &text)
     return nb::steal(PyUnicode_DecodeFSDefault(text.c_str()));
 }
 
-}  // namespace
+} // namespace
 
 void check(sds_status status, const char *what)
 {
@@ -55,7 +56,8 @@ void bind_status(nb::module_ &module)
 {
     // (name, value, text, exception) of every status, for the test that they all can be raised.
     nb::list statuses;
-#define XX(name, value, text, exception) statuses.append(nb::make_tuple(#name, value, text, exception));
+#define XX(name, value, text, exception)                                                           \
+    statuses.append(nb::make_tuple(#name, value, text, exception));
     SDS_STATUS_MAP(XX)
 #undef XX
     module.attr("STATUSES") = nb::tuple(statuses);

@@ -10,7 +10,7 @@
 
 #include "sds/permute.h"
 
-/* Measured on a virtual disk (benchmarks/read_engine.py): with a warm cache, reading a gap away is
+/* Measured on a virtual disk: with a warm cache, reading a gap away is
  * cheaper than another call up to strides of about 8 KiB; with a cold one, up to 16 to 32 KiB. A
  * small buffer stays in the second-level cache and beats a large one at every stride. */
 #define DEFAULT_MAX_GAP_BYTES (16 << 10)

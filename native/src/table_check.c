@@ -24,7 +24,10 @@ static int holds_path(const subject *table, uint32_t at)
 }
 
 /* What the geometry takes. */
-static int sound_size(int64_t bytes) { return bytes > 0 && bytes <= INT64_C(1) << 50; }
+static int sound_size(int64_t bytes)
+{
+    return bytes > 0 && bytes <= INT64_C(1) << 50;
+}
 
 static int sound_layout(const sds__table_layout *layout)
 {

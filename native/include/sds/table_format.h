@@ -101,28 +101,28 @@ typedef struct sds_file_layout {
  * mapped table. */
 typedef struct sds_candidate {
     int64_t replica_id;
-    const char *path;             /* absolute path of the replica file */
-    sds_identity identity;        /* of the replica file when the table was written */
-    int64_t data_offset_bytes;    /* first byte of the dataset in it */
-    uint32_t metadata_crc32c;     /* of every byte of the file outside the dataset's bytes */
+    const char *path;          /* absolute path of the replica file */
+    sds_identity identity;     /* of the replica file when the table was written */
+    int64_t data_offset_bytes; /* first byte of the dataset in it */
+    uint32_t metadata_crc32c;  /* of every byte of the file outside the dataset's bytes */
     int32_t rank;
     const int32_t *order;
     sds_file_layout layout;
-    sds_cost_model model;         /* time of a read from this replica */
-    int32_t shadow_permille;      /* share of reads to serve; 1000: active */
+    sds_cost_model model;    /* time of a read from this replica */
+    int32_t shadow_permille; /* share of reads to serve; 1000: active */
 } sds_candidate;
 
 typedef struct sds_table_dataset {
-    const char *path;             /* absolute HDF5 path, e.g. "/entry/cube" */
+    const char *path; /* absolute HDF5 path, e.g. "/entry/cube" */
     int32_t rank;
     const int64_t *extent;
     int64_t element_bytes;
-    uint32_t type_crc32c;         /* of the file type's text, see above */
-    int32_t type_class;           /* H5T_class_t */
-    int32_t contiguous;           /* 1: source stored contiguously at data_offset_bytes */
+    uint32_t type_crc32c; /* of the file type's text, see above */
+    int32_t type_class;   /* H5T_class_t */
+    int32_t contiguous;   /* 1: source stored contiguously at data_offset_bytes */
     int64_t data_offset_bytes;
     sds_file_layout layout;
-    sds_cost_model model;         /* time of a read from the original through HDF5 */
+    sds_cost_model model; /* time of a read from the original through HDF5 */
     int32_t n_candidates;
 } sds_table_dataset;
 

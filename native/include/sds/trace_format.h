@@ -68,12 +68,12 @@ extern "C" {
 /* Once per file. */
 typedef struct sds_trace_process {
     int64_t pid;
-    int32_t rank;             /* MPI rank from the launcher's environment; -1: none */
-    int32_t n_ranks;          /* 1 where there is no launcher */
-    int64_t start_ns;         /* CLOCK_REALTIME */
+    int32_t rank;     /* MPI rank from the launcher's environment; -1: none */
+    int32_t n_ranks;  /* 1 where there is no launcher */
+    int64_t start_ns; /* CLOCK_REALTIME */
     const char *host;
     const char *executable;
-    const char *job_id;       /* "" outside a batch job */
+    const char *job_id; /* "" outside a batch job */
     const char *user;
 } sds_trace_process;
 
@@ -88,18 +88,18 @@ typedef enum sds_storage_kind {
 
 /* Once per dataset and process. */
 typedef struct sds_trace_dataset {
-    const char *file;             /* canonical path */
-    const char *path;             /* HDF5 path; "" where it is not known */
-    sds_identity identity;        /* of the file at its open */
+    const char *file;      /* canonical path */
+    const char *path;      /* HDF5 path; "" where it is not known */
+    sds_identity identity; /* of the file at its open */
     int32_t rank;
     int64_t extent[SDS_MAX_RANK];
-    int64_t chunk[SDS_MAX_RANK];  /* zeros unless chunked */
+    int64_t chunk[SDS_MAX_RANK]; /* zeros unless chunked */
     int64_t element_bytes;
-    int32_t type_class;           /* H5T_class_t */
-    int32_t storage;              /* sds_storage_kind */
+    int32_t type_class; /* H5T_class_t */
+    int32_t storage;    /* sds_storage_kind */
     int32_t n_filters;
-    int64_t data_offset_bytes;    /* -1 unless contiguous */
-    char hdf5_version[16];        /* of the library that reads, e.g. "2.0.0" */
+    int64_t data_offset_bytes; /* -1 unless contiguous */
+    char hdf5_version[16];     /* of the library that reads, e.g. "2.0.0" */
 } sds_trace_dataset;
 
 typedef enum sds_selection_kind {
@@ -112,22 +112,22 @@ typedef enum sds_selection_kind {
 
 /* One read, as the connector hands it over. */
 typedef struct sds_trace_read {
-    uint32_t dataset;          /* id from sds_trace_add_dataset */
-    int32_t kind;              /* sds_selection_kind */
+    uint32_t dataset; /* id from sds_trace_add_dataset */
+    int32_t kind;     /* sds_selection_kind */
     sds_hyperslab slab;
     int64_t n_elements;
-    int64_t start_ns;          /* CLOCK_REALTIME */
+    int64_t start_ns; /* CLOCK_REALTIME */
     int64_t elapsed_ns;
-    int64_t served_by;         /* 0: the original; else the replica's id */
-    int32_t collective;        /* 1: a collective MPI transfer */
+    int64_t served_by;  /* 0: the original; else the replica's id */
+    int32_t collective; /* 1: a collective MPI transfer */
 } sds_trace_read;
 
 typedef struct sds_trace_options {
     const char *spool_dir;
-    int64_t max_file_bytes;     /* cap per process; past it reads are counted, not recorded;
-                                   0: 64 MiB */
-    int64_t flush_interval_ns;  /* at most this much before the last read is lost at kill -9;
-                                   0: 5 s */
+    int64_t max_file_bytes;    /* cap per process; past it reads are counted, not recorded;
+                                  0: 64 MiB */
+    int64_t flush_interval_ns; /* at most this much before the last read is lost at kill -9;
+                                  0: 5 s */
 } sds_trace_options;
 
 /* Writer: safe to call from any thread; no call fails visibly, and none blocks on another
@@ -152,18 +152,18 @@ void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid);
 /* A run-length record as stored: reads whose start is
  * slab.start + sum over loops l of i_l * advance[l], i_l < repeat[l], last loop fastest. */
 typedef struct sds_trace_record {
-    sds_trace_read first;       /* dataset, kind, slab, n_elements (each), start of the first;
-                                   its elapsed_ns only where n_reads is 1 */
+    sds_trace_read first; /* dataset, kind, slab, n_elements (each), start of the first;
+                             its elapsed_ns only where n_reads is 1 */
     int32_t n_loops;
     int64_t repeat[SDS_TRACE_MAX_LOOPS];
     int64_t advance[SDS_TRACE_MAX_LOOPS][SDS_MAX_RANK];
-    int64_t n_reads;            /* product of repeat, 1 without loops */
+    int64_t n_reads; /* product of repeat, 1 without loops */
     int64_t last_start_ns;
     int64_t elapsed_sum_ns;
     int64_t elapsed_min_ns;
     int64_t elapsed_max_ns;
     uint32_t latency[SDS_TRACE_LATENCY_BUCKETS];
-    uint32_t thread;            /* ordinal of the thread in its process */
+    uint32_t thread; /* ordinal of the thread in its process */
 } sds_trace_record;
 
 /* Reader. Walks what is whole; what is torn or damaged is passed over and reported. */
