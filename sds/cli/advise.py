@@ -36,7 +36,7 @@ def advise(
     is printed. Times are predictions; `uncalibrated` marks those of the built-in model.
     """
     from sds.cli.client import connect
-    from sds.cli.output import note, print_json, progress_bar
+    from sds.cli.output import note, print_json
     from sds.errors import SdsValueError
     from sds.home import default_home
 
@@ -47,8 +47,8 @@ def advise(
     if reads is not None and select is None:
         message = "--reads needs --select: traced reads have been counted"
         raise SdsValueError(message)
-    with connect(default_home()) as service, progress_bar("Ranking layouts") as advance:
-        advice = service.advise(file, dataset, selection=select, n_reads=reads, progress=advance)
+    with connect(default_home()) as service:
+        advice = service.advise(file, dataset, selection=select, n_reads=reads)
     if as_json:
         print_json(_with_best(advice))
         return

@@ -72,7 +72,6 @@ class Operations(Protocol):
         *,
         selection: str | None = None,
         n_reads: int | None = None,
-        progress: Progress | None = None,
     ) -> Advice:
         """Return the layouts that would pay, for one dataset or all of a file."""
 
@@ -223,13 +222,10 @@ class RemoteService:
         *,
         selection: str | None = None,
         n_reads: int | None = None,
-        progress: Progress | None = None,
     ) -> Advice:
         """Return the layouts that would pay, for one dataset or all of a file."""
         from sds.server.reports import Advice
 
-        if progress is not None:
-            progress(0.0, "Waiting for the server")
         question = {"file": file, "dataset": dataset, "selection": selection, "n_reads": n_reads}
         return _parse(Advice, self._send("POST", "advise", question))
 

@@ -1,11 +1,17 @@
-"""``sds demo``: the whole loop, on data made for it."""
+"""``sds demo``: the whole loop, on files made for it."""
 
+import signal
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from sds.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from sds.demo.driver import Outcome
+    from sds.demo.measure import Spread
 
 
 def demo(
@@ -15,16 +21,17 @@ def demo(
     ] = False,
     size: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Bytes of both files together; 1.25G, or what fits."),
+        typer.Option(
+            metavar="SIZE",
+            help="Bytes of both files together; 1.75G, or what disk and memory have room for.",
+        ),
     ] = None,
     runs: Annotated[
-        int, typer.Option(min=1, help="Measured runs of each program, each variant.")
+        int, typer.Option(min=1, help="Runs of each program per variant and cache state.")
     ] = 3,
     directory: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Where to put the files; a new directory below the current one."
-        ),
+        typer.Option(metavar="DIR", help="Where to put the files; the current directory."),
     ] = None,
     output: Annotated[Path, typer.Option(metavar="PNG", help="Where to draw the result.")] = Path(
         "sds-demo.png"
@@ -34,6 +41,121 @@ def demo(
     """Trace two ordinary programs, build what is advised, and measure them before and after.
 
     Makes an image cube and a climate grid (1 to 2 GiB), starts a server, and runs an h5py and a
-    netCDF4 program that know nothing of SDS. Takes about two minutes; removes what it made.
+    netCDF4 program that know nothing of SDS. Takes about two minutes, and removes the files that
+    it made. Fails where any variant of a program reads other bytes.
     """
-    raise NotImplementedError
+    from sds.cli.output import note, print_json, progress_bar
+    from sds.cli.quantities import parse_size
+    from sds.demo.driver import run_demo
+    from sds.errors import VerificationError
+
+    signal.signal(signal.SIGTERM, _terminated)
+    stream = sys.stderr if as_json else sys.stdout
+
+    def say(line: str) -> None:
+        stream.write(f"{line}\n")
+        stream.flush()
+
+    outcome = run_demo(
+        size_bytes=None if size is None else parse_size(size, name="--size"),
+        n_rounds=runs,
+        directory=directory,
+        figure=output,
+        keep=keep,
+        say=say,
+        bar=progress_bar,
+    )
+    if as_json:
+        print_json(outcome)
+    else:
+        _print_outcome(outcome)
+    if keep:
+        note(
+            f"kept: server {outcome.server}, files in {outcome.directory}\n"
+            f"  to use it:   export SDS_HOME={outcome.directory / 'home'}\n"
+            f"  to stop it:  kill {outcome.server_pid}\n"
+            f"  to clean up: rm -r {outcome.directory}"
+        )
+    if not outcome.ok:
+        message = "the variants of a program read different bytes; see the column `bytes`"
+        raise VerificationError(message)
+
+
+def _terminated(_signal: int, _frame: object) -> NoReturn:
+    """Leave by way of everything that cleans up."""
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _print_outcome(outcome: "Outcome") -> None:
+    """Print the tables."""
+    from sds.cli.output import print_lines, print_table
+    from sds.cli.quantities import format_order, format_seconds, format_size
+
+    print_table(
+        (
+            "read",
+            "cache",
+            "original>",
+            "connector alone>",
+            "with replica>",
+            "original/connector>",
+            "original/replica>",
+            "bytes",
+        ),
+        [
+            (
+                f"{row.kind}  {row.selection}",
+                f"{row.state}: {row.cache}",
+                _times(row.original_s),
+                _times(row.connector_s),
+                _times(row.replica_s),
+                _ratio(row.connector_ratio),
+                _ratio(row.ratio),
+                "equal" if row.equal else "DIFFERENT",
+            )
+            for row in outcome.rows
+        ],
+        title="Seconds per read after the file is open: median (range) over runs in turns",
+    )
+    print_table(
+        ("read", "predicted>", "measured cold>", "measured warm>"),
+        [
+            (
+                gain.kind,
+                f"{gain.predicted:.3g}x" + ("" if gain.calibrated else " (uncalibrated)"),
+                f"{gain.measured_cold:.3g}x",
+                f"{gain.measured_warm:.3g}x",
+            )
+            for gain in outcome.gains
+        ],
+        title="Gain: original over replica",
+    )
+    print_lines(
+        *(
+            f"replica   {built.dataset} in order {format_order(built.order)}: "
+            f"{format_size(built.size_bytes)}, {format_seconds(built.build_s)} to build and "
+            "verify, "
+            + (
+                "does not pay"
+                if built.pays_after_reads is None
+                else f"pays after {built.pays_after_reads} cold reads"
+            )
+            for built in outcome.builds
+        ),
+        f"figure    {outcome.figure}",
+        f"server    {outcome.server}" + ("" if outcome.kept else " (stopped; --keep leaves it)"),
+        f"took      {format_seconds(outcome.elapsed_s)}",
+    )
+
+
+def _times(spread: "Spread") -> str:
+    """Return a median and its range."""
+    from sds.cli.quantities import format_seconds
+
+    low, high = format_seconds(spread.low), format_seconds(spread.high)
+    return f"{format_seconds(spread.median)} ({low} - {high})"
+
+
+def _ratio(spread: "Spread") -> str:
+    """Return a median ratio and its range."""
+    return f"{spread.median:.3g}x ({spread.low:.3g} - {spread.high:.3g})"

@@ -21,18 +21,18 @@ def status(*, as_json: AsJson = False) -> None:
         print_json(found)
         return
     server = "not running" if found.server is None else f"{found.server} (pid {found.server_pid})"
+    traced = (
+        f"{format_count(found.reads)} reads of {found.datasets} dataset(s), "
+        f"{format_seconds(found.elapsed_s)}, "
+        f"of it {format_seconds(found.time_lost_s)} lost to the layout"
+    )
     print_fields(
         (
             ("version", found.version),
             ("home", found.home),
             ("server", server),
             ("connector", "enabled" if found.enabled else "disabled by SDS_HOME/disabled"),
-            (
-                "traced",
-                f"{format_count(found.reads)} reads of {found.datasets} dataset(s), "
-                f"{format_seconds(found.elapsed_s)}, "
-                f"of it {format_seconds(found.time_lost_s)} lost to the layout",
-            ),
+            ("traced", traced),
             (
                 "spool",
                 f"{found.spool_files} file(s), {format_size(found.spool_pending_bytes)} to ingest",

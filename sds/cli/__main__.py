@@ -1,0 +1,5 @@
+"""``python -m sds.cli`` is ``sds``."""
+
+from sds.cli import main
+
+main()

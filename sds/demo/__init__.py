@@ -1,0 +1,1 @@
+"""The demonstration: two ordinary programs, traced, advised, served and measured."""

@@ -1,0 +1,444 @@
+"""The demonstration, step by step: make, watch, advise, build, measure, draw."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.catalog.records import PatternRecord, RecommendationRecord, ReorganizeRequest
+from sds.demo import page_cache
+from sds.demo.files import CUBE_DATASET, GRID_DATASET, Extents, extents_of, make_cube, make_grid
+from sds.demo.measure import (
+    CacheState,
+    Program,
+    Row,
+    Runs,
+    Variant,
+    find_program,
+    make_row,
+    run_program,
+)
+from sds.demo.place import Workplace, make_workplace
+from sds.demo.server import DemoServer
+from sds.errors import SdsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from sds.catalog.records import ReplicaRecord
+    from sds.cli.client import Operations
+
+    Bar = Callable[[str], AbstractContextManager[Callable[[float, str], None]]]
+
+_CUBE_SEED, _GRID_SEED, _WATCHED_SEED = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A kind of read that a program makes.
+
+    Attributes
+    ----------
+    selection
+        As its source code writes it.
+    example
+        One such selection.
+    """
+
+    program: str
+    kind: str
+    dataset: str
+    selection: str
+    example: str
+
+
+READS = (
+    Read(
+        program="image",
+        kind="planes",
+        dataset=CUBE_DATASET,
+        selection="cube[:, :, energy]",
+        example="[:, :, 0]",
+    ),
+    Read(
+        program="image",
+        kind="spectra",
+        dataset=CUBE_DATASET,
+        selection="cube[x, y, :]",
+        example="[0, 0, :]",
+    ),
+    Read(
+        program="series",
+        kind="series",
+        dataset=GRID_DATASET,
+        selection="t2m[:, lat, lon]",
+        example="[:, 0, 0]",
+    ),
+)
+
+# One plane of the original, or a few series, bring the whole file into memory: a cold run makes
+# one read of each. Spectra touch little, so many of them stay cold.
+_READS_PER_RUN: dict[CacheState, dict[str, tuple[str, ...]]] = {
+    CacheState.COLD: {
+        "image": ("--planes", "1", "--spectra", "200"),
+        "series": ("--points", "1"),
+    },
+    CacheState.WARM: {
+        "image": ("--planes", "8", "--spectra", "2000"),
+        "series": ("--points", "24"),
+    },
+}
+_WATCHED_READS: dict[str, tuple[str, ...]] = {
+    "image": ("--planes", "6", "--spectra", "200"),
+    "series": ("--points", "24"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A replica that was advised and built.
+
+    Attributes
+    ----------
+    build_s
+        As the user waits: planning, copying, verifying and publishing.
+    pays_after_reads
+        Cold reads of the advised kind after which that time is saved; None: never.
+    """
+
+    dataset: str
+    order: tuple[int, ...]
+    size_bytes: int
+    build_s: float
+    pays_after_reads: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """How many times faster the advice said a kind of read would become, and how much it did."""
+
+    kind: str
+    predicted: float
+    calibrated: bool
+    measured_cold: float
+    measured_warm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the demonstration found; ``ok`` where every variant read the same bytes."""
+
+    ok: bool
+    rows: tuple[Row, ...]
+    gains: tuple[Gain, ...]
+    builds: tuple[Built, ...]
+    programs: tuple[Program, ...]
+    patterns: tuple[PatternRecord, ...]
+    recommendations: tuple[RecommendationRecord, ...]
+    extents: Extents
+    server: str
+    server_pid: int
+    directory: Path
+    kept: bool
+    figure: Path
+    elapsed_s: float
+
+
+def run_demo(
+    *,
+    size_bytes: int | None,
+    n_rounds: int,
+    directory: Path | None,
+    figure: Path,
+    keep: bool,
+    say: Callable[[str], None],
+    bar: Bar,
+) -> Outcome:
+    """Run the whole demonstration and return what it found.
+
+    Parameters
+    ----------
+    size_bytes
+        Of both files together; None: as `make_workplace` chooses.
+    n_rounds
+        How often each program is measured in each variant and cache state.
+    figure
+        PNG to draw.
+    keep
+        Leave server and files.
+    say, bar
+        Take a line of text; make a progress bar of a title.
+
+    Raises
+    ------
+    InsufficientSpaceError, PermissionDeniedError
+        If there is no place for the files.
+    SdsError
+        If a program fails, or nothing is advised.
+    """
+    from sds.cli.client import connect
+    from sds.demo.figure import draw
+
+    began = time.monotonic()
+    with ExitStack() as stack:
+        place, size_bytes = make_workplace(directory, size_bytes)
+        on_failure = stack.enter_context(ExitStack())
+        on_failure.callback(place.remove)
+        extents = _make_files(place, size_bytes, say=say, bar=bar)
+        place.home.create()
+        place.bare_home.create()
+        server = stack.enter_context(
+            DemoServer(place.home, log=place.root / "server.log", keep=keep)
+        )
+        say(f"server    {server.url} (its REST interface: {server.url}/docs)")
+        service = stack.enter_context(connect(place.home))
+        programs = tuple(find_program(name) for name in ("image", "series"))
+        patterns = _watch(place, programs, service, say=say, bar=bar)
+        recommendations = _advise(place, service, say=say)
+        replicas, waits_s = _build(recommendations, service, say=say, bar=bar)
+        rows = _measure(place, programs, replicas, n_rounds=n_rounds, bar=bar)
+        draw(rows, figure)
+        if keep:
+            on_failure.pop_all()
+        return Outcome(
+            ok=all(row.equal for row in rows),
+            rows=rows,
+            gains=tuple(_gains(rows, recommendations, extents)),
+            builds=tuple(
+                _built(replica, wait_s, rows)
+                for replica, wait_s in zip(replicas, waits_s, strict=True)
+            ),
+            programs=programs,
+            patterns=patterns,
+            recommendations=recommendations,
+            extents=extents,
+            server=server.url,
+            server_pid=server.pid,
+            directory=place.root,
+            kept=keep,
+            figure=figure.absolute(),
+            elapsed_s=time.monotonic() - began,
+        )
+
+
+def _make_files(
+    place: Workplace, size_bytes: int, *, say: Callable[[str], None], bar: Bar
+) -> Extents:
+    """Make the two files."""
+    extents = extents_of(size_bytes)
+    with bar("Making the files") as advance:
+        make_cube(
+            place.cube,
+            extents.cube,
+            seed=_CUBE_SEED,
+            progress=lambda share: advance(0.75 * share, "Making the image cube"),
+        )
+        make_grid(
+            place.grid,
+            extents.grid,
+            seed=_GRID_SEED,
+            progress=lambda share: advance(0.75 + 0.25 * share, "Making the grid"),
+        )
+    for path, dataset, extent, axes in (
+        (place.cube, CUBE_DATASET, extents.cube, "x, y, energy"),
+        (place.grid, GRID_DATASET, extents.grid, "time, lat, lon"),
+    ):
+        shape = " x ".join(map(str, extent))
+        say(f"file      {path}:{dataset}, {shape} ({axes}), float32, contiguous")
+    return extents
+
+
+def _watch(
+    place: Workplace,
+    programs: Sequence[Program],
+    service: Operations,
+    *,
+    say: Callable[[str], None],
+    bar: Bar,
+) -> tuple[PatternRecord, ...]:
+    """Run the programs once under SDS and return the patterns found in their traces."""
+    with bar("Running the programs under SDS") as advance:
+        for done, program in enumerate(programs):
+            say(f"program   {program.path.name}, SHA-256 {program.sha256}")
+            advance(done / len(programs), f"Running {program.path.name} under sds run")
+            source = _source(place, program)
+            page_cache.empty([source])
+            arguments = (str(source), *_WATCHED_READS[program.name], "--seed", str(_WATCHED_SEED))
+            run_program(program, arguments, home=place.home)
+    report = service.ingest()
+    patterns = service.patterns()
+    if not patterns:
+        problems = "; ".join(report.problems) or "the connector left no trace"
+        message = f"no pattern was found: {problems}; `sds doctor` says whether it can be loaded"
+        raise SdsError(message)
+    for found in patterns:
+        seen = found.pattern
+        say(
+            f"pattern   {seen.n_reads} x {seen.description} of {found.dataset}: "
+            f"{seen.elapsed_s:.3g} s, of it {seen.time_lost_s:.3g} s lost to the layout"
+        )
+    return patterns
+
+
+def _advise(
+    place: Workplace, service: Operations, *, say: Callable[[str], None]
+) -> tuple[RecommendationRecord, ...]:
+    """Return the advice for both files; that something is advised is part of what is shown."""
+    found = []
+    for path in (place.cube, place.grid):
+        advice = service.advise(str(path))
+        advised = [record for record in advice.recommendations if record.recommendation.order]
+        if not advised:
+            message = f"no replica of {path} was advised: {'; '.join(advice.notes) or 'no reason'}"
+            raise SdsError(message)
+        for record in advised:
+            best = record.recommendation.best
+            mark = "" if record.recommendation.calibrated else ", uncalibrated"
+            say(
+                f"advice    {record.dataset}: axis order {','.join(map(str, best.order or ()))}, "
+                f"predicted {best.speedup:.3g}x faster for the reads that it serves{mark}"
+            )
+            say(f"          {best.command}")
+        found.extend(advised)
+    return tuple(found)
+
+
+def _build(
+    recommendations: Sequence[RecommendationRecord],
+    service: Operations,
+    *,
+    say: Callable[[str], None],
+    bar: Bar,
+) -> tuple[list[ReplicaRecord], list[float]]:
+    """Build what is advised; return the replicas and the seconds waited for each."""
+    replicas, waits_s = [], []
+    for record in recommendations:
+        order = record.recommendation.order
+        if order is None:
+            continue
+        request = ReorganizeRequest(file=record.file, dataset=record.dataset, order=order)
+        began = time.monotonic()
+        with bar(f"Building the replica of {record.dataset}") as advance:
+            replica = service.reorganize(request, progress=advance)
+        waits_s.append(time.monotonic() - began)
+        replicas.append(replica)
+        say(
+            f"replica   {replica.dataset} in order {','.join(map(str, replica.order))}: "
+            f"{replica.size_bytes / 2**20:.0f} MiB, built, verified and {replica.state} "
+            f"in {waits_s[-1]:.3g} s"
+        )
+    return replicas, waits_s
+
+
+def _measure(
+    place: Workplace,
+    programs: Sequence[Program],
+    replicas: Sequence[ReplicaRecord],
+    *,
+    n_rounds: int,
+    bar: Bar,
+) -> tuple[Row, ...]:
+    """Run the programs in all variants and cache states, in turns, and compare."""
+    homes = {
+        Variant.ORIGINAL: None,
+        Variant.CONNECTOR: place.bare_home,
+        Variant.REPLICA: place.home,
+    }
+    turns = [
+        (round_, state, program, variant)
+        for round_ in range(n_rounds)
+        for state in CacheState
+        for program in programs
+        for variant in _in_turn(round_)
+    ]
+    runs: dict[tuple[CacheState, str], Runs] = defaultdict(lambda: defaultdict(list))
+    caches: dict[tuple[CacheState, str], set[str]] = defaultdict(set)
+    with bar("Measuring") as advance:
+        for done, (round_, state, program, variant) in enumerate(turns):
+            advance(
+                done / len(turns),
+                f"Measuring {program.path.name}, {state}, {variant}, round {round_ + 1}",
+            )
+            source = _source(place, program)
+            files = [source, *(Path(r.path) for r in replicas if r.file == str(source))]
+            prepare = page_cache.empty if state is CacheState.COLD else page_cache.fill
+            caches[state, program.name].add(prepare(files))
+            arguments = (
+                str(source),
+                *_READS_PER_RUN[state][program.name],
+                "--seed",
+                str(100 * (round_ + 1) + (state is CacheState.WARM)),
+            )
+            timings = run_program(program, arguments, home=homes[variant])
+            for kind, timing in timings.items():
+                runs[state, kind][variant].append(timing)
+    return tuple(
+        make_row(
+            read.selection,
+            state=state,
+            cache="; ".join(sorted(caches[state, read.program])),
+            runs=runs[state, read.kind],
+        )
+        for state in CacheState
+        for read in READS
+    )
+
+
+def _in_turn(round_: int) -> list[Variant]:
+    """Return the variants, each round another one first: none profits from its place."""
+    variants = list(Variant)
+    first = round_ % len(variants)
+    return variants[first:] + variants[:first]
+
+
+def _source(place: Workplace, program: Program) -> Path:
+    """Return the file that a program reads."""
+    return {"image": place.cube, "series": place.grid}[program.name]
+
+
+def _gains(
+    rows: Sequence[Row], recommendations: Sequence[RecommendationRecord], extents: Extents
+) -> list[Gain]:
+    """Return predicted beside measured gain for each kind of read."""
+    from sds.analyzer import stated_pattern
+
+    measured = {(row.kind, row.state): row.ratio.median for row in rows}
+    gains = []
+    for read in READS:
+        extent = extents.cube if read.dataset == CUBE_DATASET else extents.grid
+        words = stated_pattern(read.example, extent=extent, element_size_bytes=4).description
+        for record in recommendations:
+            if record.dataset != read.dataset:
+                continue
+            gains.extend(
+                Gain(
+                    kind=read.kind,
+                    predicted=cost.seconds_now / cost.seconds_then,
+                    calibrated=record.recommendation.calibrated,
+                    measured_cold=measured[read.kind, CacheState.COLD],
+                    measured_warm=measured[read.kind, CacheState.WARM],
+                )
+                for cost in record.recommendation.best.patterns
+                if cost.pattern == words
+            )
+    return gains
+
+
+def _built(replica: ReplicaRecord, wait_s: float, rows: Sequence[Row]) -> Built:
+    """Return what a replica took, and when it has paid for itself."""
+    kind = "planes" if replica.dataset == CUBE_DATASET else "series"
+    row = next(row for row in rows if row.kind == kind and row.state is CacheState.COLD)
+    saved_s = row.original_s.median - row.replica_s.median
+    return Built(
+        dataset=replica.dataset,
+        order=replica.order,
+        size_bytes=replica.size_bytes,
+        build_s=wait_s,
+        pays_after_reads=math.ceil(wait_s / saved_s) if saved_s > 0 else None,
+    )
