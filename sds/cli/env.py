@@ -31,15 +31,11 @@ def env(
     """
     from sds.cli.output import print_json, print_lines
     from sds.home import default_home
-    from sds.redirect.activate import environment
+    from sds.redirect.connector import environment
 
     home = default_home()
     home.create()
-    variables = {
-        name: value
-        for name, value in environment(home, dict(os.environ)).items()
-        if os.environ.get(name) != value or name.startswith(("HDF5_", "SDS_"))
-    }
+    variables = environment(home, os.environ)
     if as_json:
         print_json({"environment": variables})
         return

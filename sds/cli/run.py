@@ -33,16 +33,20 @@ def run(
     Example: sds run -- python analysis.py cube.h5
     """
     from sds.home import default_home
-    from sds.redirect.activate import environment
+    from sds.redirect.connector import environment
 
     words = [*command, *context.args]
     chosen = dict(os.environ)
     home = default_home()
     try:
         home.create()
-        chosen = environment(home, chosen, trace=trace, redirect=redirect)
+        chosen |= environment(home, chosen)
     except (SdsError, OSError) as error:
         sys.stderr.write(f"sds: {error}; running {words[0]} without SDS\n")
+    if not trace:
+        chosen["SDS_TRACE"] = "0"
+    if not redirect:
+        chosen["SDS_REDIRECT"] = "0"
     raise typer.Exit(_become(words, chosen))
 
 
