@@ -1,11 +1,15 @@
 """``sds calibrate``: measure a file system."""
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson
+from sds.cli.options import AsJson, canonical
+
+if TYPE_CHECKING:
+    from sds.recommender.calibration import Calibration
 
 
 def calibrate(
@@ -13,10 +17,10 @@ def calibrate(
         Path, typer.Argument(metavar="DIRECTORY", help="A directory of the file system.")
     ],
     *,
-    size: Annotated[
-        str | None,
-        typer.Option(help="Size of the test file, for example 512M; chosen if not given."),
-    ] = None,
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the test file.")] = "256M",
+    budget: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Begin no timed read after this.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Time reads of known shape with 1, 2 and 4 processes, and fit the cost models to them.
@@ -29,14 +33,45 @@ def calibrate(
     from sds.cli.output import print_json, progress_bar
     from sds.cli.quantities import parse_size
     from sds.home import default_home
+    from sds.recommender.calibration import CalibrationSettings
 
-    request = CalibrateRequest(
-        path=str(path.absolute()),
-        size_bytes=None if size is None else parse_size(size, name="--size"),
-    )
+    settings = CalibrationSettings(space_bytes=parse_size(size, name="--size"), budget_s=budget)
+    request = CalibrateRequest(path=canonical(path), settings=settings)
     with connect(default_home()) as service, progress_bar("Calibrating") as advance:
         record = service.calibrate(request, progress=advance)
     if as_json:
         print_json(record)
-        return
-    raise NotImplementedError
+    else:
+        _print_calibration(record.calibration)
+
+
+def _print_calibration(found: "Calibration") -> None:
+    """Print what was measured, and how well the chosen models predict what they had not seen."""
+    from sds.cli.output import note, print_fields, print_table
+    from sds.cli.quantities import format_seconds
+
+    system = found.file_system
+    print_fields(
+        (
+            ("file system", f"{system.mount_point} ({system.kind}, {system.source})"),
+            ("timed reads", f"{found.n_reads:,} in {format_seconds(found.elapsed_s)}"),
+            ("cold by", found.cold_method),
+        )
+    )
+    rows = []
+    for measurement in found.measurements:
+        model = measurement.choice.chosen
+        heldout = model.heldout
+        fit = model.diagnostics
+        rows.append(
+            (
+                f"{measurement.via}, {measurement.cache}",
+                model.name,
+                "-" if fit is None else f"{fit.r_squared:.3f}",
+                "-" if heldout is None else f"x{2.718281828**heldout.median:.2f}",
+                "-" if heldout is None else f"x{2.718281828**heldout.p95:.2f}",
+            )
+        )
+    print_table(("reads", "model", "R2>", "held-out error, median>", "95 %>"), rows)
+    if not found.complete:
+        note("the time ended before every shape was read; a larger --budget measures them all")

@@ -1,10 +1,21 @@
 """``sds explain``: what one read touches, and what it costs."""
 
-from typing import Annotated
+import enum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sds.cli.options import AsJson, DatasetName
+
+if TYPE_CHECKING:
+    from sds.explain import Explanation
+
+
+class Preset(enum.StrEnum):
+    """Systems whose striping and RAID are known."""
+
+    HOPPER = "hopper"
+    LOCAL_DISK = "local-disk"
 
 
 def explain(
@@ -15,30 +26,105 @@ def explain(
     *,
     order: Annotated[
         str | None,
-        typer.Option(metavar="AXES", help="What if the dataset had this axis order; e.g. 2,0,1."),
+        typer.Option(metavar="AXES", help="Suppose a replica of this axis order; e.g. 2,0,1."),
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Striping and RAID of a known system: hopper."),
-    ] = None,
+        Preset, typer.Option(help="Striping and RAID, where the options below leave them out.")
+    ] = Preset.LOCAL_DISK,
     stripe_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Lustre stripe size.")
     ] = None,
-    stripe_count: Annotated[int | None, typer.Option(min=1, help="Lustre stripe count.")] = None,
+    stripe_count: Annotated[
+        int | None, typer.Option(metavar="N", help="OSTs over which the file is striped.")
+    ] = None,
     raid_disks: Annotated[
-        int | None, typer.Option(min=1, help="Data disks of a RAID, without parity.")
+        int | None, typer.Option(metavar="N", help="Data disks of the RAID, without parity.")
     ] = None,
     raid_unit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="RAID stripe unit: bytes on one disk.")
+        str | None, typer.Option(metavar="SIZE", help="Bytes on one disk before the next.")
     ] = None,
     raid_min_request: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Smallest request to a disk; the unit if not given."),
+        typer.Option(metavar="SIZE", help="Smallest request to the RAID; the unit if left out."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what one read touches in the file and what it is predicted to cost.
 
-    Nothing is read but the file's metadata. docs/reference/semantics.md defines each quantity.
+    Only metadata is read. docs/reference/semantics.md defines each quantity; times of the
+    built-in model are marked uncalibrated.
     """
-    raise NotImplementedError
+    from sds.cli.output import print_json
+    from sds.cli.quantities import parse_order, parse_size
+    from sds.dataset import parse_dataset_name
+    from sds.explain import explain as explain_read
+    from sds.geometry import HOPPER, LOCAL_DISK
+
+    def size(text: str | None, option: str) -> int | None:
+        return None if text is None else parse_size(text, name=option)
+
+    file, dataset = parse_dataset_name(name)
+    known = {Preset.HOPPER: HOPPER, Preset.LOCAL_DISK: LOCAL_DISK}[preset]
+    unit = size(raid_unit, "--raid-unit")
+    min_request = size(raid_min_request, "--raid-min-request")
+    if unit is None:
+        unit = known.raid.unit_bytes
+        min_request = min_request or known.raid.min_request_bytes
+    explanation = explain_read(
+        file,
+        dataset,
+        selection,
+        stripe_size=size(stripe_size, "--stripe-size") or known.stripes.stripe_size_bytes,
+        stripe_count=known.stripes.stripe_count if stripe_count is None else stripe_count,
+        raid_disks=known.raid.data_disks if raid_disks is None else raid_disks,
+        raid_unit=unit,
+        raid_min_request=min_request,
+        order=None if order is None else parse_order(order),
+    )
+    if as_json:
+        print_json(explanation)
+    else:
+        _print_explanation(explanation)
+
+
+def _print_explanation(found: "Explanation") -> None:
+    """Print an explanation, one quantity per line."""
+    from sds.cli.output import note, print_fields
+    from sds.cli.quantities import format_seconds, format_size
+
+    def count(value: int | None) -> str:
+        return "-" if value is None else f"{value:,}"
+
+    touched = "-"
+    if found.bytes_touched is not None:
+        touched = format_size(found.bytes_touched)
+        if found.bytes_useful:
+            touched += f", {found.bytes_touched / found.bytes_useful:.3g} x what is useful"
+    predicted = format_seconds(found.predicted_s)
+    if found.predicted_s is not None and not found.calibrated:
+        predicted += " (uncalibrated)"
+    stripes, raid = found.stripes, found.raid
+    disks = (
+        f"stripes of {format_size(stripes.stripe_size_bytes)} over {stripes.stripe_count} OST(s); "
+        f"RAID of {raid.data_disks} data disk(s), unit {format_size(raid.unit_bytes)}, "
+        f"requests of {format_size(raid.min_request_bytes)}"
+    )
+    print_fields(
+        (
+            ("dataset", f"{found.file}:{found.dataset}"),
+            ("selection", found.selection),
+            ("extent as stored", f"{found.extent}, {found.element_size_bytes} B, {found.storage}"),
+            ("file on disks", disks),
+            ("runs", count(found.runs)),
+            ("block depth", count(found.block_depth)),
+            ("block gap, count", count(found.block_gap_count)),
+            ("block gap, distance", count(found.block_gap_distance)),
+            ("block gap, paper", count(found.block_gap_paper)),
+            ("bytes useful", format_size(found.bytes_useful)),
+            ("bytes touched", touched),
+            ("OSTs touched", count(found.osts_touched)),
+            ("predicted time", predicted),
+        )
+    )
+    for remark in found.notes:
+        note(remark)

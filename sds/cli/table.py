@@ -18,6 +18,34 @@ def show(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A source file, or a table itself (.sdst).")
     ],
+    *,
+    as_json: Annotated[  # noqa: ARG001  (taken like everywhere; there is no other output)
+        bool, typer.Option("--json", help="Accepted; the output is always JSON.")
+    ] = True,
 ) -> None:
     """Print the redirect table of a file as JSON: its replicas, and what a read costs."""
-    raise NotImplementedError
+    from sds import _native
+    from sds.cli.output import print_json
+    from sds.errors import FormatError, NotFoundError
+    from sds.home import default_home
+
+    path = file
+    if file.suffix != ".sdst":
+        path = default_home().tables / _native.table_name(str(file.resolve()))
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        message = (
+            f"no redirect table of {file}: it has no replica that serves reads; "
+            "`sds replicas list` shows those that there are"
+        )
+        raise NotFoundError(message) from error
+    try:
+        found = _native.decode_table(content)
+    except FormatError as error:
+        message = (
+            f"the redirect table {path} is damaged ({error}); programs read the original; "
+            "remove it and run `sds replicas verify`, which writes it anew"
+        )
+        raise type(error)(message) from error
+    print_json({"table": str(path), **found})
