@@ -68,8 +68,8 @@ def _print_calibration(found: "Calibration") -> None:
                 f"{measurement.via}, {measurement.cache}",
                 model.name,
                 "-" if fit is None else f"{fit.r_squared:.3f}",
-                "-" if heldout is None else f"x{2.718281828**heldout.median:.2f}",
-                "-" if heldout is None else f"x{2.718281828**heldout.p95:.2f}",
+                "-" if heldout is None else f"x{math.exp(heldout.median):.2f}",
+                "-" if heldout is None else f"x{math.exp(heldout.p95):.2f}",
             )
         )
     print_table(("reads", "model", "R2>", "held-out error, median>", "95 %>"), rows)
