@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sds import errors
@@ -110,7 +110,7 @@ def connect(home: Home) -> Iterator[Operations]:
     """
     remote = _find_server(home)
     if remote is not None:
-        with remote:
+        with closing(remote):
             yield RemoteService(remote)
         return
     from sds.server.service import Service
@@ -124,7 +124,7 @@ def server_url(home: Home) -> str | None:
     remote = _find_server(home)
     if remote is None:
         return None
-    with remote:
+    with closing(remote):
         return str(remote.base_url)
 
 

@@ -21,8 +21,8 @@ def ingest(*, as_json: AsJson = False) -> None:
         print_json(report)
         return
     print_lines(
-        f"{format_count(report.reads)} reads, {format_size(report.bytes_read)}, "
-        f"of {report.datasets} dataset(s), from {report.files} trace file(s)"
+        f"{format_count(report.reads)} new reads of {format_size(report.bytes_read)} "
+        f"in {report.files} trace(s)"
     )
     if report.dropped_reads:
         note(f"{format_count(report.dropped_reads)} reads were not recorded: the trace was full")

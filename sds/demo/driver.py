@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import PatternRecord, RecommendationRecord, ReorganizeRequest
+from sds.catalog.records import (
+    CalibrateRequest,
+    PatternRecord,
+    RecommendationRecord,
+    ReorganizeRequest,
+)
 from sds.demo import page_cache
 from sds.demo.files import CUBE_DATASET, GRID_DATASET, Extents, extents_of, make_cube, make_grid
 from sds.demo.measure import (
@@ -26,6 +31,7 @@ from sds.demo.measure import (
 from sds.demo.place import Workplace, make_workplace
 from sds.demo.server import DemoServer
 from sds.errors import SdsError
+from sds.recommender.calibration import CalibrationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 
     Bar = Callable[[str], AbstractContextManager[Callable[[float, str], None]]]
 
+_CALIBRATION_BYTES = 128 << 20
+_CALIBRATION_S = 12.0
 _CUBE_SEED, _GRID_SEED, _WATCHED_SEED = 1, 2, 3
 
 
@@ -199,6 +207,7 @@ def run_demo(
         say(f"server    {server.url} (its REST interface: {server.url}/docs)")
         service = stack.enter_context(connect(place.home))
         programs = tuple(find_program(name) for name in ("image", "series"))
+        _calibrate(place, service, say=say, bar=bar)
         patterns = _watch(place, programs, service, say=say, bar=bar)
         recommendations = _advise(place, service, say=say)
         replicas, waits_s = _build(recommendations, service, say=say, bar=bar)
@@ -252,6 +261,22 @@ def _make_files(
         shape = " x ".join(map(str, extent))
         say(f"file      {path}:{dataset}, {shape} ({axes}), float32, contiguous")
     return extents
+
+
+def _calibrate(
+    place: Workplace, service: Operations, *, say: Callable[[str], None], bar: Bar
+) -> None:
+    """Measure the file system, so that times are predicted for this machine."""
+    settings = CalibrationSettings(
+        space_bytes=_CALIBRATION_BYTES, budget_s=_CALIBRATION_S, seed=_WATCHED_SEED
+    )
+    request = CalibrateRequest(path=str(place.root), settings=settings)
+    with bar("Calibrating") as advance:
+        found = service.calibrate(request, progress=advance).calibration
+    say(
+        f"calibrated {found.file_system.mount_point} ({found.file_system.kind}) by "
+        f"{found.n_reads} timed reads in {found.elapsed_s:.3g} s"
+    )
 
 
 def _watch(
