@@ -91,6 +91,7 @@ def _print_outcome(outcome: "Outcome") -> None:
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
 
+    print_lines("", "Time per read after the file is open: median (range) of the runs, in turns")
     print_table(
         (
             "read",
@@ -98,37 +99,35 @@ def _print_outcome(outcome: "Outcome") -> None:
             "original>",
             "connector alone>",
             "with replica>",
-            "original/connector>",
-            "original/replica>",
+            "original / replica>",
             "bytes",
         ),
         [
             (
-                f"{row.kind}  {row.selection}",
-                f"{row.state}: {row.cache}",
+                row.selection,
+                row.state,
                 _times(row.original_s),
                 _times(row.connector_s),
                 _times(row.replica_s),
-                _ratio(row.connector_ratio),
                 _ratio(row.ratio),
                 "equal" if row.equal else "DIFFERENT",
             )
             for row in outcome.rows
         ],
-        title="Seconds per read after the file is open: median (range) over runs in turns",
     )
+    print_lines(*(f"{row.selection}, {row.state}: {row.cache}" for row in outcome.rows))
+    print_lines("", "Gain, predicted by the advice and measured")
     print_table(
         ("read", "predicted>", "measured cold>", "measured warm>"),
         [
             (
-                gain.kind,
+                gain.selection,
                 f"{gain.predicted:.3g}x" + ("" if gain.calibrated else " (uncalibrated)"),
                 f"{gain.measured_cold:.3g}x",
                 f"{gain.measured_warm:.3g}x",
             )
             for gain in outcome.gains
         ],
-        title="Gain: original over replica",
     )
     print_lines(
         *(
@@ -149,13 +148,13 @@ def _print_outcome(outcome: "Outcome") -> None:
 
 
 def _times(spread: "Spread") -> str:
-    """Return a median and its range."""
-    from sds.cli.quantities import format_seconds
+    """Return a median and its range, in one unit."""
+    from sds.cli.quantities import format_times
 
-    low, high = format_seconds(spread.low), format_seconds(spread.high)
-    return f"{format_seconds(spread.median)} ({low} - {high})"
+    median, low, high = format_times((spread.median, spread.low, spread.high))
+    return f"{median} ({low}-{high})"
 
 
 def _ratio(spread: "Spread") -> str:
     """Return a median ratio and its range."""
-    return f"{spread.median:.3g}x ({spread.low:.3g} - {spread.high:.3g})"
+    return f"{spread.median:.3g}x ({spread.low:.3g}-{spread.high:.3g})"

@@ -37,21 +37,22 @@ def console() -> Console:
     )
 
 
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None
-) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; columns whose name ends in ``>`` are set to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         right = column.endswith(">")
         table.add_column(column.rstrip(">"), justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console().print(table)
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(table)
+    print_lines(*(line.rstrip() for line in captured.get().splitlines()))
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

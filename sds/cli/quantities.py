@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError, SdsValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:I?B)?|B)?\s*", re.ASCII | re.IGNORECASE)
@@ -41,19 +45,29 @@ def format_size(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.3g} {unit}"
 
 
+_TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
+
+
 def format_seconds(seconds: float | None) -> str:
     """Return a time with the unit in which it reads best; ``-`` for None."""
-    if seconds is None:
-        return "-"
+    return "-" if seconds is None else format_times((seconds,))[0]
+
+
+def format_times(seconds: Sequence[float]) -> tuple[str, ...]:
+    """Return times in the unit that suits the first; only that one carries the unit."""
+    name, scale = _time_unit(seconds[0])
+    numbers = [f"{value / scale:.3g}" for value in seconds]
+    return f"{numbers[0]} {name}", *numbers[1:]
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit in which a time has one to three digits before the point."""
     if seconds == 0:
-        return "0 s"
-    for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
-        if abs(seconds) < 999.5 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    for unit, scale in (("min", 60.0), ("h", 3600.0)):
-        if abs(seconds) < 119.5 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 86400:.3g} days"
+        return "s", 1.0
+    for name, scale in _TIME_UNITS:
+        if abs(seconds) < (999.5 if scale < 1 else 119.5) * scale:
+            return name, scale
+    return "days", 86400.0
 
 
 def format_count(count: int) -> str:

@@ -132,6 +132,7 @@ class Gain:
     """How many times faster the advice said a kind of read would become, and how much it did."""
 
     kind: str
+    selection: str
     predicted: float
     calibrated: bool
     measured_cold: float
@@ -434,7 +435,7 @@ def _gains(
     from sds.analyzer import stated_pattern
 
     measured = {(row.kind, row.state): row.ratio.median for row in rows}
-    gains = []
+    gains: list[Gain] = []
     for read in READS:
         extent = extents.cube if read.dataset == CUBE_DATASET else extents.grid
         words = stated_pattern(read.example, extent=extent, element_size_bytes=4).description
@@ -444,6 +445,7 @@ def _gains(
             gains.extend(
                 Gain(
                     kind=read.kind,
+                    selection=read.selection,
                     predicted=cost.seconds_now / cost.seconds_then,
                     calibrated=record.recommendation.calibrated,
                     measured_cold=measured[read.kind, CacheState.COLD],
