@@ -107,13 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(given: list[str]) -> int:
     """Run one command and return its exit status."""
     as_json = _wants_json(given)
+    if given[:1] not in (["run"], ["env"], ["doctor"]):
+        # What these commands read themselves is the original, and no trace of a user's program.
+        os.environ.pop("HDF5_VOL_CONNECTOR", None)
     try:
         returned = app(given or ["--help"], prog_name="sds", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has gone. Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.BROKEN_PIPE
+        return _reader_gone()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # typer's own answer to it
+            return _reader_gone()
+        raise
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except _UsageError as error:
@@ -148,6 +153,12 @@ def _fail(message: str, kind: str, code: ExitCode, *, as_json: bool) -> int:
     if as_json:
         print_json({"error": {"kind": kind, "message": message, "exit_code": int(code)}})
     return code
+
+
+def _reader_gone() -> int:
+    """End quietly; Python would complain once more when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return ExitCode.BROKEN_PIPE
 
 
 def _interrupted() -> int:

@@ -19,7 +19,6 @@ class ExitCode(enum.IntEnum):
     PERMISSION = 6
     NO_SPACE = 7
     UNSUPPORTED = 8
-    LAUNCH_FAILED = 125
     NOT_EXECUTABLE = 126
     COMMAND_NOT_FOUND = 127
     INTERRUPTED = 130

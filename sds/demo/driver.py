@@ -94,7 +94,7 @@ READS = (
 # one read of each. Spectra touch little, so many of them stay cold.
 _READS_PER_RUN: dict[CacheState, dict[str, tuple[str, ...]]] = {
     CacheState.COLD: {
-        "image": ("--planes", "1", "--spectra", "200"),
+        "image": ("--planes", "1", "--spectra", "500"),
         "series": ("--points", "1"),
     },
     CacheState.WARM: {

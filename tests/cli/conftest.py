@@ -1,0 +1,36 @@
+"""The command line in this process: what it prints, and how it ends."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from sds.cli.app import _run
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    root = tmp_path / "home"
+    monkeypatch.setenv("SDS_HOME", str(root))
+    return root
+
+
+@pytest.fixture
+def sds(home, capfd):
+    def run(*words):
+        capfd.readouterr()
+        code = _run([str(word) for word in words])
+        return Result(int(code), *capfd.readouterr())
+
+    return run

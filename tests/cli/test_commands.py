@@ -1,0 +1,135 @@
+"""Commands that need no program under the connector: their results, as JSON and as text."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.redirect.connector import plugin_path
+
+
+@pytest.fixture
+def cube(tmp_path):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["d"] = np.arange(32 * 32 * 64, dtype="f4").reshape(32, 32, 64)
+    return path
+
+
+def test_explain_gives_every_feature(sds, cube):
+    found = sds("explain", f"{cube}:/d", "[:, :, 5]", "--json").json
+    assert found["runs"] == 32 * 32
+    assert found["bytes_useful"] == 32 * 32 * 4
+    for name in (
+        "block_depth", "block_gap_count", "block_gap_distance", "block_gap_paper",
+        "bytes_touched", "osts_touched", "predicted_s",
+    ):  # fmt: skip
+        assert found[name] is not None, name
+    assert found["calibrated"] is False
+
+
+def test_explain_takes_striping_raid_and_order(sds, cube):
+    layout = ("--stripe-size", "1K", "--stripe-count", "4", "--raid-disks", "2")
+    raid = ("--raid-unit", "512", "--raid-min-request", "512")
+    narrow = sds("explain", f"{cube}:/d", "[:, :, 5]", *layout, *raid, "--json").json
+    assert narrow["osts_touched"] == 4
+    # Planes of every 256 B touch every second block of 512 B or more: all of them.
+    assert narrow["bytes_touched"] == 32 * 32 * 256 + (
+        512 if narrow["data_offset_bytes"] % 512 else 0
+    )
+    turned = sds("explain", f"{cube}:/d", "[:, :, 5]", "--order", "2,0,1", "--json").json
+    assert turned["runs"] == 1
+    assert turned["predicted_s"] < narrow["predicted_s"]
+    hopper = sds("explain", f"{cube}:/d", "[:, :, 5]", "--preset", "hopper", "--json").json
+    assert hopper["raid"]["data_disks"] == 8
+
+
+def test_explain_reads_well(sds, cube):
+    text = sds("explain", f"{cube}:/d", "[:, :, 5]").out
+    assert "runs" in text
+    assert "(uncalibrated)" in text
+
+
+def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
+    advice = sds(
+        "advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000", "--json"
+    ).json
+    assert advice["order"][0] == 2
+    assert advice["command"].startswith("sds reorganize ")
+    assert advice["predicted_s"] < advice["predicted_s_now"]
+    assert advice["calibrated"] is False
+    text = sds("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000").out
+    assert advice["command"] in text
+    assert "uncalibrated" in text
+
+
+def test_replicas_are_built_listed_verified_shown_and_removed(sds, cube, tmp_path):
+    first = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", "--memory", "8M", "--json").json
+    assert (first["state"], first["order"]) == ("active", [2, 0, 1])
+    elsewhere = tmp_path / "other.h5"
+    second = sds(
+        "reorganize", f"{cube}:/d", "--order", "1,2,0", "--output", elsewhere, "--json"
+    ).json
+    assert second["path"] == str(elsewhere)
+    with h5py.File(cube) as source, h5py.File(elsewhere) as replica:
+        assert np.array_equal(replica["d"][:], source["d"][:].transpose(1, 2, 0))
+
+    for listing in (sds("replicas", "--json"), sds("replicas", "list", f"{cube}:/d", "--json")):
+        assert {tuple(r["order"]) for r in listing.json["replicas"]} == {(2, 0, 1), (1, 2, 0)}
+    assert str(elsewhere) in sds("replicas").out
+
+    checked = sds("replicas", "verify", "--json")
+    assert checked.code == 0
+    assert checked.json["ok"]
+    assert len(checked.json["checks"]) == 2
+
+    table = sds("table", "show", cube).json
+    assert [c["order"] for c in table["datasets"][0]["candidates"]] == [[2, 0, 1], [1, 2, 0]]
+
+    removed = sds("replicas", "remove", elsewhere, "--json").json
+    assert [r["id"] for r in removed["replicas"]] == [second["id"]]
+    assert not elsewhere.exists()
+    assert len(sds("table", "show", cube).json["datasets"][0]["candidates"]) == 1
+    sds("replicas", "remove", f"{cube}:/d")
+    assert sds("replicas").out == "no replicas\n"
+    assert sds("replicas", "list", "--all", "--json").json["replicas"]
+
+
+def test_status_counts(sds, cube):
+    before = sds("status", "--json").json
+    assert before["server"] is None
+    assert before["enabled"] is True
+    sds("reorganize", f"{cube}:/d", "--order", "2,0,1")
+    assert sds("status", "--json").json["replicas"]["active"] == 1
+    assert "1 active" in sds("status").out
+
+
+def test_ingest_of_an_empty_spool_finds_nothing(sds):
+    assert sds("ingest", "--json").json["reads"] == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "csh", "fish"])
+def test_env_switches_the_connector_on(sds, home, shell):
+    lines = sds("env", "--shell", shell).out
+    variables = sds("env", "--json").json["environment"]
+    assert variables["SDS_HOME"] == str(home)
+    assert variables["HDF5_PLUGIN_PATH"].split(":")[0] == str(plugin_path().parent)
+    for name, value in variables.items():
+        assert name in lines
+        assert value in lines
+
+
+def test_the_lines_of_env_survive_a_shell(tmp_path):
+    home = tmp_path / "it's $HOME `here`"
+    program = f"import os; assert os.environ['SDS_HOME'] == {str(home)!r}"
+    script = f'eval "$({shlex.quote(sys.executable)} -m sds.cli env)"; python=$1; "$python" -c "$2"'
+    subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, program],
+        env={"PATH": "/usr/bin:/bin", "SDS_HOME": str(home)},
+        check=True,
+    )

@@ -1,0 +1,62 @@
+"""Every command and every option is in the manual, and in no other place than its own section."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from sds.cli.app import app
+
+MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+TEXT = MANUAL.read_text()
+
+
+def commands(group, path=("sds",)):
+    for name, command in group.commands.items():
+        own = (*path, name)
+        yield own, command
+        if hasattr(command, "commands"):
+            yield from commands(command, own)
+
+
+EVERY = list(commands(typer.main.get_command(app)))
+
+
+def section(path):
+    """Return the manual's section of a command, with those of the commands below it."""
+    level = "#" * len(path)
+    title = re.escape(f"{level} {' '.join(path)}\n")
+    found = re.search(rf"^{title}(.*?)(?=^#{{1,{len(path)}}} |\Z)", TEXT, re.M | re.S)
+    assert found, f"no section {' '.join(path)!r}"
+    return found[1]
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=lambda value: str(value)[:40])
+def test_every_command_and_option_is_documented(path, command):
+    text = section(path)
+    parent = section(path[:-1]) if len(path) > 2 else ""
+    for parameter in command.params:
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            if option.startswith("--") and option != "--help":
+                assert re.search(rf"{option}\b", text + parent), f"{option} of {' '.join(path)}"
+
+
+def test_the_manual_documents_no_option_that_does_not_exist():
+    known = {
+        option
+        for _, command in EVERY
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    } | {"--help", "--version"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) <= known
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=lambda value: str(value)[:40])
+def test_every_command_says_what_it_does(path, command):
+    assert command.help, path
+    assert len(command.help.splitlines()[0]) < 100
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{parameter.name} of {' '.join(path)}"

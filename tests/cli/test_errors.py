@@ -1,0 +1,81 @@
+"""Bad input: one line that names the value and the remedy, and the right status."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def cube(tmp_path):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["d"] = np.arange(24, dtype="f4").reshape(2, 3, 4)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nosuch"], 2, "nosuch"),
+        (["explain", "CUBE:/d"], 2, "SELECTION"),
+        (["explain", "CUBE:/d", "[0,0,9]"], 2, "9"),
+        (["explain", "CUBE:/d", "[oops]"], 2, "oops"),
+        (["explain", "CUBE:/d", ":", "--stripe-size", "1X"], 2, "1X"),
+        (["explain", "CUBE:/d", ":", "--raid-disks", "0"], 2, "0"),
+        (["explain", "CUBE:/d", ":", "--order", "0,1"], 2, "0,1"),
+        (["explain", "CUBE:/no", ":"], 3, "/d"),
+        (["explain", "TMP/no.h5:/d", ":"], 3, "no.h5"),
+        (["explain", "TMP/text.h5:/d", ":"], 4, "text.h5"),
+        (["explain", "CUBE", ":"], 2, "FILE:/path"),
+        (["reorganize", "CUBE:/d", "--order", "0,0,1"], 2, "0,0,1"),
+        (["reorganize", "CUBE:/d", "--order", "1,0"], 2, "1,0"),
+        (["reorganize", "CUBE:/d", "--order", "2,0,1", "--memory", "lots"], 2, "lots"),
+        (["reorganize", "CUBE:/no", "--order", "2,0,1"], 3, "/no"),
+        (["reorganize", "TMP/text.h5:/d", "--order", "2,0,1"], 4, "text.h5"),
+        (["reorganize", "TMP/no.h5:/d", "--order", "2,0,1"], 3, "no.h5"),
+        (["advise", "CUBE", "--select", "[0]"], 2, "--select"),
+        (["advise", "CUBE:/d", "--reads", "5"], 2, "--reads"),
+        (["advise", "TMP/no.h5"], 3, "no.h5"),
+        (["replicas", "remove", "7"], 3, "7"),
+        (["replicas", "verify", "7"], 3, "7"),
+        (["trace", "show"], 3, "sds run"),
+        (["trace", "show", "TMP/text.h5"], 4, "text.h5"),
+        (["trace", "show", "TMP/no.sdst-spool"], 3, "no.sdst-spool"),
+        (["table", "show", "CUBE"], 3, "cube.h5"),
+        (["table", "show", "TMP/bad.sdst"], 4, "bad.sdst"),
+        (["calibrate", "TMP/nowhere"], 3, "nowhere"),
+        (["demo", "--size", "1K"], 2, "1024"),
+    ],
+)
+def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):
+    (tmp_path / "text.h5").write_text("this is text")
+    (tmp_path / "bad.sdst").write_bytes(b"SDST" + bytes(100))
+    words = [w.replace("CUBE", str(cube)).replace("TMP", str(tmp_path)) for w in words]
+    result = sds(*words)
+    assert result.code == code, result
+    assert result.out == ""
+    assert result.err.startswith("sds: error: ")
+    assert result.err.count("\n") == 1
+    assert said in result.err
+
+    as_json = sds(*words, "--json")
+    assert as_json.code == code
+    assert as_json.err == result.err
+    assert as_json.json["error"]["exit_code"] == code
+    assert as_json.json["error"]["message"] in result.err
+    assert set(as_json.json) == {"error"}
+
+
+def test_without_words_there_is_help(sds):
+    result = sds()
+    assert result.code == 0
+    for name in ("run", "advise", "reorganize", "replicas", "demo"):
+        assert name in result.out
+
+
+def test_the_version_is_that_of_the_package(sds):
+    import sds as package
+
+    assert sds("--version").out == f"sds {package.__version__}\n"

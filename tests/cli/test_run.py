@@ -1,0 +1,133 @@
+"""``sds run`` becomes the program: its output, status, signals and arguments are its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+SDS = (sys.executable, "-m", "sds.cli")
+
+
+def run(*words, **settings):
+    settings = {"capture_output": True, "text": True, "check": False, "timeout": 60} | settings
+    return subprocess.run([*SDS, *map(str, words)], **settings)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SDS_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 77])
+def test_the_status_is_the_programs(status):
+    result = run("run", "--", "sh", "-c", f"echo out; echo err >&2; exit {status}")
+    assert (result.returncode, result.stdout, result.stderr) == (status, "out\n", "err\n")
+
+
+def test_arguments_arrive_as_they_are():
+    words = ["--json", "-x", "--", "a b", "", "*", "--help"]
+    show = "import sys, json; print(json.dumps(sys.argv[1:]))"
+    for separator in ([], ["--"]):
+        result = run("run", *separator, sys.executable, "-c", show, *words)
+        assert json.loads(result.stdout) == words
+
+
+def test_the_environment_has_the_connector_and_keeps_the_rest(monkeypatch, tmp_path):
+    monkeypatch.setenv("HDF5_PLUGIN_PATH", "/somewhere/plugins")
+    show = "import os, json; print(json.dumps(dict(os.environ)))"
+    found = json.loads(run("run", "--", sys.executable, "-c", show).stdout)
+    assert found["HDF5_VOL_CONNECTOR"].startswith("sds ")
+    assert "/somewhere/plugins" in found["HDF5_PLUGIN_PATH"].split(":")
+    assert found["SDS_HOME"] == str(tmp_path / "home")
+    assert (tmp_path / "home" / "spool").is_dir()
+    assert "SDS_TRACE" not in found
+    quiet = run("run", "--no-trace", "--no-redirect", sys.executable, "-c", show)
+    assert json.loads(quiet.stdout)["SDS_TRACE"] == "0"
+    assert json.loads(quiet.stdout)["SDS_REDIRECT"] == "0"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_reach_the_program(number):
+    with subprocess.Popen(
+        [*SDS, "run", "--", "sh", "-c", "echo $$; exec sleep 60"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert int(process.stdout.readline()) == process.pid
+        time.sleep(0.1)
+        os.kill(process.pid, number)
+        assert process.wait(30) == -number
+
+
+def test_a_program_that_is_not_there():
+    result = run("run", "--", "no-such-program")
+    assert (result.returncode, result.stdout) == (127, "")
+    assert "no-such-program" in result.stderr
+
+
+def test_a_program_that_cannot_be_executed(tmp_path):
+    script = tmp_path / "plain"
+    script.write_text("text")
+    result = run("run", "--", script)
+    assert (result.returncode, result.stdout) == (126, "")
+    assert str(script) in result.stderr
+
+
+def test_a_home_that_cannot_be_made_does_not_stop_the_program(monkeypatch):
+    monkeypatch.setenv("SDS_HOME", "/proc/no/home")
+    result = run("run", "--", "echo", "done")
+    assert (result.returncode, result.stdout) == (0, "done\n")
+    assert "without SDS" in result.stderr
+
+
+def test_another_connector_is_left_alone(monkeypatch):
+    monkeypatch.setenv("HDF5_VOL_CONNECTOR", "other under_vol=0;under_info={}")
+    result = run("run", "--", "sh", "-c", "echo $HDF5_VOL_CONNECTOR")
+    assert result.stdout.startswith("other ")
+    assert "other" in result.stderr
+
+
+def test_help_loads_nothing_heavy():
+    heavy = ("sqlalchemy", "fastapi", "h5py", "statsmodels", "sklearn", "matplotlib", "numpy")
+    program = (
+        "import sys\nfrom sds.cli.app import _run\n_run(['--help'])\n"
+        f"print(*[m for m in {heavy!r} if m in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stderr.split() == []
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly():
+    with subprocess.Popen(
+        [*SDS, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_ends_as_shells_expect(tmp_path):
+    fifo = tmp_path / "fifo.h5"
+    os.mkfifo(fifo)
+    program = (
+        "import signal, os, threading, time\n"
+        "from sds.cli import app, status\n"
+        "import sds.cli.client\n"
+        "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "import sds.home\n"
+        "sds.home.default_home = lambda: time.sleep(30)\n"
+        "app.main(['status'])\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert result.returncode == -signal.SIGINT
+    assert result.stderr.strip() == "sds: interrupted"
