@@ -106,26 +106,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(given: list[str]) -> int:
     """Run one command and return its exit status."""
-    as_json = _wants_json(given)
     if given[:1] not in (["run"], ["env"], ["doctor"]):
         # What these commands read themselves is the original, and no trace of a user's program.
         os.environ.pop("HDF5_VOL_CONNECTOR", None)
     try:
         returned = app(given or ["--help"], prog_name="sds", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _reader_gone()
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # typer's own answer to it
             return _reader_gone()
         raise
     except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
-    except _UsageError as error:
-        return _fail(_usage_message(error), "UsageError", ExitCode.USAGE, as_json=as_json)
-    except (SdsError, OSError) as error:
-        message = str(error)
-        return _fail(message, type(error).__name__, exit_code_of(error), as_json=as_json)
+        returned = ExitCode.INTERRUPTED
+    except (_UsageError, SdsError, OSError) as error:
+        return _fail(error, as_json=_wants_json(given))
     if returned == ExitCode.INTERRUPTED:
         return _interrupted()
     return returned if isinstance(returned, int) else ExitCode.SUCCESS
@@ -145,10 +139,15 @@ def _usage_message(error: Exception) -> str:
     return f"{said.rstrip('.')}; see {command} --help"
 
 
-def _fail(message: str, kind: str, code: ExitCode, *, as_json: bool) -> int:
+def _fail(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong and return the exit status."""
     from sds.cli.output import print_json
 
+    if isinstance(error, BrokenPipeError):
+        return _reader_gone()
+    kind, message, code = type(error).__name__, str(error), exit_code_of(error)
+    if isinstance(error, _UsageError):
+        kind, message, code = "UsageError", _usage_message(error), ExitCode.USAGE
     sys.stderr.write(f"sds: error: {message}\n")
     if as_json:
         print_json({"error": {"kind": kind, "message": message, "exit_code": int(code)}})

@@ -19,7 +19,7 @@ class Result:
         return json.loads(self.out)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     root = tmp_path / "home"
     monkeypatch.setenv("SDS_HOME", str(root))
@@ -27,7 +27,7 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def sds(home, capfd):
+def sds(capfd):
     def run(*words):
         capfd.readouterr()
         code = _run([str(word) for word in words])

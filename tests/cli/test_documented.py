@@ -29,7 +29,7 @@ def section(path):
     """Return the manual's section of a command, with those of the commands below it."""
     level = "#" * len(path)
     title = re.escape(f"{level} {' '.join(path)}\n")
-    found = re.search(rf"^{title}(.*?)(?=^#{{1,{len(path)}}} |\Z)", TEXT, re.M | re.S)
+    found = re.search(rf"^{title}(.*?)(?=^#{{1,{len(path)}}} |\Z)", TEXT, re.MULTILINE | re.DOTALL)
     assert found, f"no section {' '.join(path)!r}"
     return found[1]
 

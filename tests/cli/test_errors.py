@@ -49,7 +49,7 @@ def cube(tmp_path):
         (["demo", "--size", "1K"], 2, "1024"),
     ],
 )
-def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):
+def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):  # noqa: PLR0917
     (tmp_path / "text.h5").write_text("this is text")
     (tmp_path / "bad.sdst").write_bytes(b"SDST" + bytes(100))
     words = [w.replace("CUBE", str(cube)).replace("TMP", str(tmp_path)) for w in words]

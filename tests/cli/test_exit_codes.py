@@ -50,6 +50,8 @@ def test_statuses_are_as_documented(error, code):
 def test_the_manual_lists_every_status():
     table = MANUAL.read_text().split("## Exit status")[1].split("##")[0]
     listed = {
-        int(n) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for n in row.split(",")
+        int(n)
+        for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
+        for n in row.split(",")
     }
     assert listed == {int(code) for code in ExitCode}

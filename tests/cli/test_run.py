@@ -14,9 +14,10 @@ import pytest
 SDS = (sys.executable, "-m", "sds.cli")
 
 
-def run(*words, **settings):
-    settings = {"capture_output": True, "text": True, "check": False, "timeout": 60} | settings
-    return subprocess.run([*SDS, *map(str, words)], **settings)
+def run(*words):
+    return subprocess.run(
+        [*SDS, *map(str, words)], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 @pytest.fixture(autouse=True)
