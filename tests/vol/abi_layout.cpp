@@ -45,10 +45,13 @@ int main()
     AT(H5VL_file_specific_args_t, args.del.fapl_id), AT(H5VL_file_specific_args_t, args.is_equal);
     AT(H5VL_file_get_args_t, args.get_name.type), AT(H5VL_file_get_args_t, args.get_name.buf);
     AT(H5VL_file_get_args_t, args.get_name.file_name_len);
+    AT(H5VL_file_get_args_t, args.get_fileno.fileno);
     AT(H5VL_group_specific_args_t, args.mount.child_file);
     AT(H5VL_link_create_args_t, args.hard.curr_obj), SIZE(H5VL_link_create_args_t);
     AT(H5VL_object_get_args_t, args.get_name.buf),
         AT(H5VL_object_get_args_t, args.get_name.name_len);
+    AT(H5VL_object_get_args_t, args.get_info.fields),
+        AT(H5VL_object_get_args_t, args.get_info.oinfo);
     AT(H5VL_dataset_get_args_t, args.get_dcpl), AT(H5VL_dataset_get_args_t, args.get_space);
     AT(H5VL_dataset_get_args_t, args.get_type);
     // The library writes results of every operation into these: ours must be no smaller than the
@@ -56,7 +59,8 @@ int main()
 
     VALUE(H5I_FILE), VALUE(H5I_DATASET), VALUE(H5I_ATTR), VALUE(H5VL_OBJECT_BY_SELF);
     VALUE(H5VL_FILE_REOPEN), VALUE(H5VL_FILE_IS_ACCESSIBLE), VALUE(H5VL_FILE_DELETE);
-    VALUE(H5VL_FILE_IS_EQUAL), VALUE(H5VL_FILE_GET_NAME), VALUE(H5VL_GROUP_MOUNT);
+    VALUE(H5VL_FILE_IS_EQUAL), VALUE(H5VL_FILE_GET_NAME), VALUE(H5VL_FILE_GET_FILENO),
+        VALUE(H5VL_OBJECT_GET_INFO), VALUE(H5VL_GROUP_MOUNT);
     VALUE(H5VL_LINK_CREATE_HARD), VALUE(H5VL_OBJECT_GET_NAME), VALUE(H5VL_DATASET_GET_DCPL);
     VALUE(H5VL_DATASET_GET_SPACE), VALUE(H5VL_DATASET_GET_TYPE), VALUE(H5VL_DATASET_SET_EXTENT);
     VALUE(H5VL_DATASET_FLUSH), VALUE(H5VL_DATASET_REFRESH), VALUE(H5VL_GET_CONN_LVL_CURR);

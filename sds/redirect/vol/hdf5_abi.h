@@ -139,6 +139,9 @@ struct H5VL_file_get_args_t {
     H5VL_file_get_t op_type;
     union {
         struct {
+            unsigned long *fileno;
+        } get_fileno;
+        struct {
             H5I_type_t type;
             size_t buf_size;
             char *buf;

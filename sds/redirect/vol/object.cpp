@@ -22,6 +22,13 @@ Object *wrap(Host &host, hid_t connector, void *under)
     return object;
 }
 
+Object *wrap_beside(const Object &neighbour, void *under)
+{
+    Object *object = wrap(*neighbour.host, neighbour.connector, under);
+    if (object && neighbour.file) object->file = hold_file(neighbour.file);
+    return object;
+}
+
 void release(Object *object)
 {
     const Host &host = *object->host;

@@ -13,7 +13,7 @@ struct Object {
     void *under;     // the object of the connector below
     hid_t connector; // that connector
     Host *host;
-    OpenFile *file;       // of a file's wrapper, counted
+    OpenFile *file;       // through which it was reached, counted; nullptr where not known
     OpenDataset *dataset; // of a dataset's wrapper, from its first read on
 
     const Functions &hdf5() const { return host->hdf5; }
@@ -35,11 +35,9 @@ inline void *under(void *object)
 // Wrap what the connector below returned; nullptr for nullptr (and where memory is exhausted).
 Object *wrap(Host &host, hid_t connector, void *under);
 
-// Wrap an object that was reached through another one.
-inline Object *wrap_beside(const Object &neighbour, void *under)
-{
-    return wrap(*neighbour.host, neighbour.connector, under);
-}
+// Wrap an object that was reached through another one. It keeps the file: HDF5 leaves a file open
+// for as long as an object in it is, whether or not the program has closed it.
+Object *wrap_beside(const Object &neighbour, void *under);
 
 // Free the wrapper; what it wraps is not touched.
 void release(Object *object);

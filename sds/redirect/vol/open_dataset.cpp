@@ -61,6 +61,37 @@ template <size_t N> bool read_path(const Object &object, hid_t dxpl, char (&path
            length < N;
 }
 
+// HDF5's number of the file that holds the dataset.
+bool read_fileno(const Object &object, hid_t dxpl, unsigned long &fileno)
+{
+    constexpr unsigned basic_fields = 1; // H5O_INFO_BASIC
+    struct {
+        unsigned long fileno; // H5O_info2_t begins with it
+        char room[512];
+    } info = {};
+    H5VL_loc_params_t self;
+    memset(static_cast<void *>(&self), 0, sizeof self);
+    self.obj_type = H5I_DATASET;
+    self.type = H5VL_OBJECT_BY_SELF;
+    Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_INFO);
+    request.args.args.get_info.fields = basic_fields;
+    request.args.args.get_info.oinfo = &info;
+    if (object.hdf5().H5VLobject_get(object.under, &self, object.connector, &request.args, dxpl,
+                                     nullptr) < 0)
+        return false;
+    fileno = info.fileno;
+    return true;
+}
+
+// The open file that holds the dataset, counted: not always the one through which it was reached.
+OpenFile *file_of(const Object &object, hid_t dxpl)
+{
+    unsigned long fileno = 0;
+    if (!read_fileno(object, dxpl, fileno)) return nullptr;
+    if (object.file && object.file->fileno == fileno) return hold_file(object.file);
+    return find_file(*object.host, fileno);
+}
+
 bool get(const Object &object, hid_t dxpl, Request<H5VL_dataset_get_args_t> &request)
 {
     return object.hdf5().H5VLdataset_get(object.under, object.connector, &request.args, dxpl,
@@ -165,8 +196,11 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     description.storage = SDS_STORAGE_UNKNOWN;
     description.data_offset_bytes = -1;
     snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", object.host->version);
-    if (read_file_name(object, dxpl, name)) dataset->file = find_file(*object.host, name);
-    if (dataset->file) description.identity = dataset->file->identity;
+    dataset->file = file_of(object, dxpl);
+    if (dataset->file)
+        description.identity = dataset->file->identity;
+    else if (!read_file_name(object, dxpl, name))
+        name[0] = '\0';
     dataset->file_path = strdup(dataset->file ? dataset->file->path : name);
     dataset->path = strdup(read_path(object, dxpl, path) ? path : "");
     if (!dataset->file_path || !dataset->path) {

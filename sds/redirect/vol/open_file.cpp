@@ -97,11 +97,22 @@ bool is_same_file(const OpenFile &a, const OpenFile &b)
     return a.device == b.device && a.identity.inode == b.identity.inode;
 }
 
+// HDF5's own number of an open file: by it, files reached through external links or mounts are
+// told from the one that leads to them.
+bool read_fileno(const Object &file, unsigned long &fileno)
+{
+    H5VL_file_get_args_t args;
+    memset(static_cast<void *>(&args), 0, sizeof args);
+    args.op_type = H5VL_FILE_GET_FILENO;
+    args.args.get_fileno.fileno = &fileno;
+    return file.hdf5().H5VLfile_get(file.under, file.connector, &args, *file.host->default_dxpl,
+                                    nullptr) >= 0;
+}
+
 void free_file(OpenFile *file)
 {
     close_replicas(file->replicas);
     sds_table_close(file->table);
-    free(file->name);
     free(file->path);
     free(file);
 }
@@ -117,21 +128,22 @@ FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t und
     found_ = plain_ && sds_identity_of_path(name, &before_, nullptr, nullptr) == SDS_OK;
 }
 
-OpenFile *FileOpening::enter(bool writable)
+OpenFile *FileOpening::enter(const Object &opened, bool writable)
 {
-    if (!config().trace && !config().redirect) return nullptr;
+    unsigned long fileno = 0;
+    if ((!config().trace && !config().redirect) || !read_fileno(opened, fileno)) return nullptr;
     auto *file = static_cast<OpenFile *>(calloc(1, sizeof(OpenFile)));
     if (!file) return nullptr;
     const int saved_errno = errno;
     file->host = &host_;
     file->references = 1;
-    file->name = strdup(name_);
+    file->fileno = fileno;
     file->writable = writable;
     char canonical[PATH_MAX];
     const char *path = plain_ ? realpath(name_, canonical) : nullptr;
     file->path = strdup(path ? path : name_);
     struct stat now;
-    if (!file->name || !file->path) {
+    if (!file->path) {
         free_file(file);
         return nullptr;
     }
@@ -163,46 +175,47 @@ OpenFile *FileOpening::enter(bool writable)
     return file;
 }
 
-OpenFile *FileOpening::opened()
+OpenFile *FileOpening::opened(const Object &file)
 {
-    return enter((flags_ & H5F_ACC_RDWR) != 0);
+    return enter(file, (flags_ & H5F_ACC_RDWR) != 0);
 }
 
-OpenFile *FileOpening::created()
+OpenFile *FileOpening::created(const Object &opened)
 {
-    OpenFile *file = enter(true);
+    OpenFile *file = enter(opened, true);
     if (file && file->drops_table) before_write();
     return file;
 }
 
-OpenFile *find_file(const Host &host, const char *name)
+OpenFile *find_file(const Host &host, unsigned long fileno)
 {
     SharedStateLock lock;
     OpenFile *found = nullptr;
     for (OpenFile *file = open_files; file; file = file->next) {
-        if (file->host != &host || strcmp(file->name, name) != 0) continue;
-        // A relative name, opened from two directories.
-        if (found &&
-            !(is_same_file(*found, *file) && sds_identity_equal(&found->identity, &file->identity)))
-            return nullptr;
-        if (!found || found->writable || file->writable) found = file;
+        if (file->host != &host || file->fileno != fileno) continue;
+        if (found && !sds_identity_equal(&found->identity, &file->identity)) return nullptr;
+        found = file;
     }
-    if (found) found->references++;
-    return found;
+    return found ? hold_file(found) : nullptr;
 }
 
 OpenFile *hold_file(OpenFile *file)
 {
-    SharedStateLock lock;
-    file->references++;
+    __atomic_add_fetch(&file->references, 1, __ATOMIC_RELAXED);
     return file;
 }
 
 void release_file(OpenFile *file)
 {
+    int references = __atomic_load_n(&file->references, __ATOMIC_RELAXED);
+    while (references > 1)
+        if (__atomic_compare_exchange_n(&file->references, &references, references - 1, true,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            return;
     {
+        // The last one leaves the list, in which another thread may be finding it.
         SharedStateLock lock;
-        if (--file->references > 0) return;
+        if (__atomic_sub_fetch(&file->references, 1, __ATOMIC_ACQ_REL) > 0) return;
         OpenFile **link = &open_files;
         while (*link != file)
             link = &(*link)->next;

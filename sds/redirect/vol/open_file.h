@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "host.h"
+#include "object.h"
 #include "sds/identity.h"
 #include "sds/table_format.h"
 
@@ -13,14 +13,14 @@ namespace sds::vol
 
 struct OpenReplica; // replica.h
 
-// One H5Fopen. Counted: the file's wrapper and every dataset that was read through it hold it.
+// One H5Fopen. Counted: the file's wrapper and those of all objects reached through it hold it.
 struct OpenFile {
     OpenFile *next;
     const Host *host;
     int references;
-    char *name;      // as the program passed it
-    char *path;      // canonical; the name where it is no path of a file
-    uint64_t device; // with the inode: which file
+    unsigned long fileno; // HDF5's number of it, never given twice
+    char *path;           // canonical; the name where it is no path of a file
+    uint64_t device;      // with the inode: which file
     uid_t owner;
     sds_identity identity; // when it was opened; zeros where the name is no path
     bool writable;
@@ -37,12 +37,12 @@ class FileOpening
   public:
     FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl);
     // Enter the file into the list; nullptr where there is nothing to remember.
-    OpenFile *opened();
+    OpenFile *opened(const Object &file);
     // The same for a file that was created or truncated.
-    OpenFile *created();
+    OpenFile *created(const Object &file);
 
   private:
-    OpenFile *enter(bool writable);
+    OpenFile *enter(const Object &file, bool writable);
 
     Host &host_;
     const char *name_;
@@ -52,8 +52,9 @@ class FileOpening
     sds_identity before_;
 };
 
-// The open file of this host and name, counted; nullptr where none or several differ.
-OpenFile *find_file(const Host &host, const char *name);
+// The open file of this number, counted; nullptr where the program has opened none, or where it
+// has changed between two openings.
+OpenFile *find_file(const Host &host, unsigned long fileno);
 OpenFile *hold_file(OpenFile *file);
 void release_file(OpenFile *file);
 

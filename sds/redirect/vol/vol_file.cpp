@@ -62,7 +62,7 @@ void *file_create(Host &host, const char *name, unsigned flags, hid_t fcpl, hid_
     FileOpening opening(host, name, flags, access.fapl());
     Object *file = wrap(host, access.connector(),
                         host.hdf5.H5VLfile_create(name, flags, fcpl, access.fapl(), dxpl, nullptr));
-    if (file) file->file = opening.created();
+    if (file) file->file = opening.created(*file);
     return file;
 }
 
@@ -73,7 +73,7 @@ void *file_open(Host &host, const char *name, unsigned flags, hid_t fapl, hid_t 
     FileOpening opening(host, name, flags, access.fapl());
     Object *file = wrap(host, access.connector(),
                         host.hdf5.H5VLfile_open(name, flags, access.fapl(), dxpl, nullptr));
-    if (file) file->file = opening.opened();
+    if (file) file->file = opening.opened(*file);
     return file;
 }
 
@@ -87,11 +87,8 @@ herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hi
         passed_on.args.is_equal.obj2 = under(args->args.is_equal.obj2);
     const herr_t result =
         host.hdf5.H5VLfile_specific(self.under, self.connector, &passed_on, dxpl, nullptr);
-    if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file) {
-        Object *again = wrap_beside(self, *args->args.reopen.file);
-        if (again && self.file) again->file = hold_file(self.file);
-        *args->args.reopen.file = again;
-    }
+    if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file)
+        *args->args.reopen.file = wrap_beside(self, *args->args.reopen.file);
     return result;
 }
 

@@ -1,0 +1,646 @@
+"""Programs read the same bytes from replicas, and the original wherever there is doubt."""
+
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.home import Home
+from sds.identity import identity_of
+from sds.redirect.tables import publish_table, read_table, table_path
+from tests.redirected import reads_by_replica, redirect, settle, with_models
+from tests.under_connector import (
+    connector_environment,
+    decisions,
+    native_environment,
+    run_python,
+)
+
+SHAPE = (9, 14, 11)
+
+RANDOM_READS = """
+    import hashlib, json, sys
+    import h5py, numpy as np
+    path, seed, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    random = np.random.default_rng(seed)
+    digest, shapes = hashlib.sha256(), []
+
+    def keep(value):
+        value = np.ascontiguousarray(value)
+        digest.update(value.tobytes())
+        shapes.append((value.dtype.str, value.shape))
+
+    def slice_of(length):
+        kind = random.integers(5)
+        if kind == 0:
+            return int(random.integers(length))
+        if kind == 1:
+            return slice(None)
+        start, stop = sorted(random.integers(0, length + 1, 2).tolist())
+        return slice(start, stop, int(random.integers(1, 4)) if kind > 2 else None)
+
+    def blocked(space, extent):
+        start, stride, count, block = [], [], [], []
+        for length in extent:
+            b = int(random.integers(1, 4))
+            s = b + int(random.integers(0, 3))
+            at = int(random.integers(0, max(1, length - b)))
+            start.append(at), stride.append(s), block.append(min(b, length - at))
+            count.append(1 + max(0, (length - at - b) // s) if b <= length - at else 1)
+        space.select_hyperslab(tuple(start), tuple(count), tuple(stride), tuple(block))
+
+    with h5py.File(path) as file:
+        names = sorted(name for name in file)
+        for _ in range(n):
+            data = file[names[random.integers(len(names))]]
+            how = random.integers(7)
+            index = tuple(slice_of(length) for length in data.shape)
+            if how < 3 or data.ndim == 0:
+                keep(data[index] if data.ndim else data[()])
+            elif how == 3:
+                shape = np.empty(data.shape, "V1")[index].shape
+                out = np.zeros((shape or (1,)) + (2,), data.dtype)[..., 0].copy()
+                if out.size:
+                    data.read_direct(out, index)
+                keep(out)
+            elif how == 4:   # a box inside a larger array, with gaps
+                shape = tuple(max(1, length // 2) for length in data.shape)
+                out = np.zeros(tuple(2 * length + 3 for length in shape), data.dtype)
+                data.read_direct(out, tuple(slice(0, length) for length in shape),
+                                 tuple(slice(1, 1 + 2 * length, 2) for length in shape))
+                keep(out)
+            elif how == 5 and data.dtype.kind in "iuf":
+                keep(data.astype(random.choice(["f8", "i8", ">f4", "i2"]))[index])
+            else:            # blocks, into a buffer of the dataset's size and place
+                space = data.id.get_space()
+                blocked(space, data.shape)
+                out = np.zeros(data.shape, data.dtype)
+                memory = h5py.h5s.ALL if random.integers(2) else space
+                data.id.read(memory, space, out)
+                keep(out)
+    print(digest.hexdigest(), hashlib.sha256(json.dumps(shapes).encode()).hexdigest())
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    return home
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.h5"
+    random = np.random.default_rng(1)
+    values = random.integers(-30000, 30000, SHAPE)
+    with h5py.File(path, "w") as file:
+        file["f4"] = values.astype("<f4")
+        file["big_endian"] = values.astype(">i4")
+        file["i2"] = values.astype("<i2")
+        file["complex"] = values + 1j * values
+        file["text"] = np.char.mod("%06d", values).astype("S7")
+        file["bool"] = values > 0
+        file["compound"] = np.rec.fromarrays([values, values * 0.5], names="n,x")
+        file.create_dataset("chunked", data=values, chunks=(4, 5, 3), compression="gzip")
+        file["line"] = np.arange(40.0)
+        file["plane"] = values[0].astype("u1")
+        file["four"] = random.standard_normal((5, 4, 6, 3))
+    settle(path)
+    return path
+
+
+ORDERS = [
+    ("/f4", (2, 0, 1)), ("/f4", (1, 2, 0)), ("/big_endian", (1, 0, 2)), ("/i2", (2, 1, 0)),
+    ("/complex", (0, 2, 1)), ("/text", (1, 2, 0)), ("/bool", (2, 0, 1)),
+    ("/compound", (2, 1, 0)), ("/chunked", (2, 0, 1)), ("/line", (0,)), ("/plane", (1, 0)),
+    ("/four", (3, 1, 0, 2)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def cube(tmp_path):
+    """Return a file with one dataset, its values, and a program that reads a plane of it."""
+    path = tmp_path / "cube.h5"
+    values = np.arange(np.prod(SHAPE), dtype="f8").reshape(SHAPE)
+    with h5py.File(path, "w") as file:
+        file["cube"] = values
+    settle(path)
+    return path
+
+
+READ_PLANE = """
+    import sys, h5py
+    with h5py.File(sys.argv[1]) as file:
+        print(file["cube"][:, :, 3].tolist())
+"""
+
+
+def read_plane(path, home, **variables):
+    """Return what is read under the connector, how many reads were served, and the reasons."""
+    log = home.root / "log"
+    log.unlink(missing_ok=True)
+    for file in home.spool.iterdir():
+        file.unlink()
+    env = connector_environment(home.root, SDS_DEBUG=log, **variables)
+    result = run_python(READ_PLANE, path, env=env)
+    assert result.stderr == ""
+    served = sum(n for replica, n in reads_by_replica(home).items() if replica > 0)
+    return json.loads(result.stdout), served, [line[3] for line in decisions(log)]
+
+
+def plane_of(path):
+    with h5py.File(path) as file:
+        return file["cube"][:, :, 3].tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_reads_are_equal(seed, source, home):
+    redirect(source, ORDERS, home)
+    arguments = (source, seed, 400)
+    native = run_python(RANDOM_READS, *arguments, env=native_environment())
+    redirected = run_python(RANDOM_READS, *arguments, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    served = reads_by_replica(home)
+    assert sum(n for replica, n in served.items() if replica > 0) > 250, served
+
+
+def test_a_wrong_replica_would_be_seen(source, home):
+    # The control of the test above: tables that swap two orders give other bytes.
+    table = redirect(source, [("/f4", (2, 0, 1))], home)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    for order in itertools.permutations(range(3)):
+        wrong = dataclasses.replace(candidate, order=order)
+        publish_table(
+            home,
+            dataclasses.replace(
+                table, datasets=(dataclasses.replace(dataset, candidates=(wrong,)),)
+            ),
+        )
+        program = "import sys, h5py; print(h5py.File(sys.argv[1])['f4'][1:5, :7, 2:9].tolist())"
+        native = run_python(program, source, env=native_environment()).stdout
+        redirected = run_python(program, source, env=connector_environment(home.root)).stdout
+        assert (redirected == native) == (order == (2, 0, 1))
+
+
+def test_large_reads_go_in_pieces(tmp_path, home):
+    path = tmp_path / "large.h5"
+    values = np.arange(300 * 70 * 130, dtype="f8").reshape(300, 70, 130)
+    with h5py.File(path, "w") as file:
+        file["cube"] = values
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            data = file["cube"]
+            expected = np.arange(data.size, dtype="f8").reshape(data.shape)
+            for index in (np.s_[:], np.s_[::2], np.s_[:, 1:69:2, ::3], np.s_[5:, :, 129]):
+                assert np.array_equal(data[index], expected[index]), index
+            assert np.array_equal(data.astype("f4")[:], expected.astype("f4"))
+            space = data.id.get_space()
+            space.select_hyperslab((0, 0, 0), (60, 7, 26), (5, 10, 5), (3, 6, 4))
+            out = np.zeros_like(expected)
+            data.id.read(h5py.h5s.create_simple((60 * 3 * 7 * 6 * 26 * 4,)), space,
+                         packed := np.empty(60 * 3 * 7 * 6 * 26 * 4))
+            on = [[s * i + j for i in range(c) for j in range(b)]
+                  for c, s, b in ((60, 5, 3), (7, 10, 6), (26, 5, 4))]
+            assert np.array_equal(packed, expected[np.ix_(*on)].ravel())
+    """
+    run_python(program, path, env=connector_environment(home.root))
+    assert reads_by_replica(home)[1] == 6
+
+
+def test_netcdf4_and_pytables_are_served(tmp_path, home):
+    import netCDF4
+
+    grid, array = tmp_path / "grid.nc", tmp_path / "array.h5"
+    values = np.arange(24 * 6 * 5, dtype="f4").reshape(24, 6, 5)
+    with netCDF4.Dataset(grid, "w") as file:
+        for name, length in zip(("time", "lat", "lon"), values.shape, strict=True):
+            file.createDimension(name, length)
+        file.createVariable("t", "f4", ("time", "lat", "lon"), contiguous=True)[:] = values
+    with h5py.File(array, "w") as file:
+        file["a"] = values
+    settle(grid)
+    settle(array)
+    redirect(grid, [("/t", (1, 2, 0))], home)
+    redirect(array, [("/a", (2, 1, 0))], home)
+    program = """
+        import sys, netCDF4, tables
+        with netCDF4.Dataset(sys.argv[1]) as file:
+            print(file["t"][:, 3, 2].tolist(), file["t"][2:20:3, :, 1].tolist())
+        with tables.open_file(sys.argv[2]) as file:
+            print(file.root.a[:, 2, 1].tolist())
+    """
+    native = run_python(program, grid, array, env=native_environment())
+    redirected = run_python(program, grid, array, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) >= 3
+
+
+def test_the_choice_is_made_per_selection(tmp_path, home):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.zeros((64, 64, 512), dtype="f8")
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home, always=False)
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            for k in range(10):
+                file["cube"][:, :, k]
+            for j in range(20):
+                file["cube"][j, j, :]
+    """
+    run_python(program, path, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {0: 20, 1: 10}
+
+
+# ---- fall-backs: the bytes of the original, and the reason in the log
+
+
+def test_served_when_nothing_is_wrong(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    assert read_plane(cube, home)[:2] == (plane_of(cube), 1)
+
+
+@pytest.mark.parametrize("variable", [{"SDS_DISABLE": 1}, {"SDS_REDIRECT": 0}])
+def test_switched_off(variable, cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    assert read_plane(cube, home, **variable)[:2] == (plane_of(cube), 0)
+
+
+def test_a_changed_source_is_read_itself(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    with h5py.File(cube, "r+") as file:
+        file["cube"][:, :, 3] = -1
+    values, served, reasons = read_plane(cube, home)
+    assert (values, served) == (np.full(SHAPE[:2], -1.0).tolist(), 0)
+    assert any("changed" in reason for reason in reasons)
+
+
+def test_a_replaced_source_is_read_itself(cube, home, tmp_path):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    other = tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file["cube"] = np.full(SHAPE, 5.0)
+    status = cube.stat()
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(cube)
+    assert read_plane(cube, home)[:2] == (np.full(SHAPE[:2], 5.0).tolist(), 0)
+
+
+def damage_missing(path):
+    path.unlink()
+
+
+def damage_short(path):
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 8)
+
+
+def damage_header(path):
+    with path.open("r+b") as file:
+        file.seek(100)
+        byte = file.read(1)
+        file.seek(100)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def damage_mode(path):
+    path.chmod(0o660)
+
+
+def damage_owner(path):
+    os.chown(path, 12345, -1)
+
+
+def damage_unreadable(path):
+    path.unlink()
+    path.mkdir()
+
+
+def damage_link(path):
+    moved = path.with_suffix(".moved")
+    path.rename(moved)
+    path.symlink_to(moved)
+
+
+DAMAGES = [
+    damage_missing, damage_short, damage_header, damage_mode, damage_owner, damage_unreadable,
+    damage_link,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_replica_serves_nothing(damage, cube, home):
+    if damage is damage_owner and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    damage(table.datasets[0].candidates[0].path)
+    values, served, reasons = read_plane(cube, home)
+    assert (values, served) == (plane_of(cube), 0)
+    assert any("replica" in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize("what", ["header", "mode", "owner"])
+def test_a_damaged_replica_serves_nothing_even_under_its_new_identity(what, cube, home):
+    # The identity in the table is the damaged file's: the checks behind it have to see.
+    if what == "owner" and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    {"header": damage_header, "mode": damage_mode, "owner": damage_owner}[what](candidate.path)
+    candidate = dataclasses.replace(candidate, identity=identity_of(candidate.path))
+    dataset = dataclasses.replace(dataset, candidates=(candidate,))
+    publish_table(home, dataclasses.replace(table, datasets=(dataset,)))
+    values, served, reasons = read_plane(cube, home)
+    assert (values, served) == (plane_of(cube), 0)
+    assert any("replica" in reason for reason in reasons), reasons
+
+
+def test_a_damaged_table_serves_nothing(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    path = table_path(home, cube)
+    whole = path.read_bytes()
+    program = """
+        import sys, h5py
+        table, whole = sys.argv[2], open(sys.argv[3], "rb").read()
+        def read():
+            with h5py.File(sys.argv[1]) as file:
+                return file["cube"][:, :, 3].tolist()
+        expected = read()
+        for i in range(0, len(whole), 3):
+            with open(table, "wb") as file:
+                file.write(whole[:i] + bytes([whole[i] ^ 0x41]) + whole[i + 1:])
+            assert read() == expected, i
+        for i in range(0, len(whole), 7):
+            with open(table, "wb") as file:
+                file.write(whole[:i])
+            assert read() == expected, i
+    """
+    kept = home.root / "whole"
+    kept.write_bytes(whole)
+    run_python(program, cube, path, kept, env=connector_environment(home.root))
+    served = reads_by_replica(home)
+    assert served[1] == 1
+    assert served[0] > len(whole) // 3
+
+
+@pytest.mark.parametrize("fault", ["mode", "owner", "moved"])
+def test_a_table_that_is_not_to_be_trusted(fault, cube, home, tmp_path):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    path = table_path(home, cube)
+    if fault == "mode":
+        path.chmod(0o666)
+    elif fault == "owner":
+        if os.geteuid() != 0:
+            pytest.skip("only root gives files away")
+        os.chown(path, 12345, -1)
+        assert read_plane(cube, home, SDS_SERVICE_UID=12345)[1] == 1
+    else:
+        copy = tmp_path / "copy.h5"
+        cube.rename(copy)
+        path.rename(table_path(home, copy))
+        cube = copy
+    assert read_plane(cube, home)[:2] == (plane_of(cube), 0)
+
+
+def test_a_table_of_another_shape_or_type(cube, home):
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    (dataset,) = table.datasets
+    for changed in (
+        {"extent": (14, 9, 11)},
+        {"type_crc32c": dataset.type_crc32c ^ 1},
+        {"path": "/other"},
+    ):
+        other = dataclasses.replace(dataset, **changed)
+        publish_table(home, dataclasses.replace(table, datasets=(other,)))
+        assert read_plane(cube, home)[:2] == (plane_of(cube), 0)
+
+
+def test_the_dearer_replica_is_not_used(cube, home):
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    for original_s in (0.5, 1.0):
+        publish_table(home, with_models(table, original_s=original_s, replica_s=1.0))
+        assert read_plane(cube, home)[1] == 0
+
+
+def test_a_share_is_kept(cube, home):
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    candidate = dataclasses.replace(candidate, shadow_permille=250)
+    dataset = dataclasses.replace(dataset, candidates=(candidate,))
+    publish_table(home, dataclasses.replace(table, datasets=(dataset,)))
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            data = file["cube"]
+            for i in range(1000):
+                data[0]
+    """
+    run_python(program, cube, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {0: 750, 1: 250}
+
+
+# ---- files that change while they are open
+
+
+def test_a_source_rewritten_while_open(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    program = """
+        import sys, time, h5py, os
+        with h5py.File(sys.argv[1]) as file:
+            print(file["cube"][0, 0, 0], flush=True)
+            sys.stdin.readline()
+            print(file["cube"][0, 0, 0])
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), cube],
+        env=connector_environment(home.root), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout.readline() == "0.0\n"
+        with h5py.File(cube) as file:
+            offset = file["cube"].id.get_offset()
+        with cube.open("r+b") as file:
+            file.seek(offset)
+            file.write(np.float64(-7).tobytes())
+        time.sleep(2.1)
+        running.stdin.write("\n")
+        running.stdin.close()
+        assert running.stdout.read() == "-7.0\n"
+    assert reads_by_replica(home) == {0: 1, 1: 1}
+
+
+def test_a_write_through_the_connector_drops_the_table(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    env = connector_environment(home.root)
+    run_python("import sys, h5py; h5py.File(sys.argv[1], 'r+').close()", cube, env=env)
+    assert table_path(home, cube).exists()  # opened, but not written
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1], "r+") as file:
+            file["cube"][0, 0, 3] = 77
+    """
+    run_python(program, cube, env=env)
+    assert not table_path(home, cube).exists()
+    assert read_plane(cube, home)[0][0][0] == 77
+
+
+def test_what_a_writer_has_not_flushed_is_seen(cube, home):
+    # HDF5 lets one process have a file open for reading and for writing.
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    program = """
+        import sys, h5py
+        reader = h5py.File(sys.argv[1], "r")
+        print(reader["cube"][0, 0, 3])
+        reader.close()
+        with h5py.File(sys.argv[1], "r+") as writer:
+            writer["cube"][0, 0, 3] = 77
+            print(writer["cube"][0, 0, 3])
+        with h5py.File(sys.argv[1], "r") as reader:
+            print(reader["cube"][0, 0, 3])
+    """
+    result = run_python(program, cube, env=connector_environment(home.root))
+    assert result.stdout == "3.0\n77.0\n77.0\n"
+
+
+def test_open_for_writing_and_swmr_are_not_redirected(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1], "r+") as file:
+            print(file["cube"][1, 1, 1])
+    """
+    run_python(program, cube, env=connector_environment(home.root))
+    assert set(reads_by_replica(home)) == {0}
+
+
+def test_only_ordinary_files_are_redirected(cube, home):
+    # A driver may show another content than lies at the path.
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    program = """
+        import sys, h5py
+        for driver in ("core", "stdio"):
+            with h5py.File(sys.argv[1], driver=driver) as file:
+                print(file["cube"][1, 0, 0])
+        with open(sys.argv[1], "rb") as raw, h5py.File(raw) as file:
+            print(file["cube"][1, 0, 0])
+    """
+    result = run_python(program, cube, env=connector_environment(home.root))
+    assert result.stdout == "154.0\n" * 3
+    assert reads_by_replica(home) == {0: 3}
+
+
+def test_a_descriptor_that_the_program_closed(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    program = """
+        import os, sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            data = file["cube"]
+            before = data[:, :, 3].tolist()
+            replica = next(int(fd) for fd in os.listdir("/proc/self/fd")
+                           if "/replicas/" in os.path.realpath(f"/proc/self/fd/{fd}"))
+            other = os.open(sys.executable, os.O_RDONLY)
+            os.dup2(other, replica)   # the number now means another file
+            assert data[:, :, 3].tolist() == before
+    """
+    run_python(program, cube, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {0: 1, 1: 1}
+
+
+@pytest.mark.parametrize("way", ["threads", "fork", "spawn"])
+def test_readers_at_the_same_time(way, cube, home, tmp_path):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    program = tmp_path / "readers.py"
+    program.write_text(
+        textwrap.dedent("""
+        import multiprocessing, sys, threading, h5py, numpy as np
+        way, path = sys.argv[1:]
+        expected = np.arange(9 * 14 * 11, dtype="f8").reshape(9, 14, 11)
+
+        def check(seed, data):
+            random = np.random.default_rng(seed)
+            for _ in range(100):
+                k = int(random.integers(11))
+                if data is not None:
+                    assert np.array_equal(data[:, :, k], expected[:, :, k])
+                with h5py.File(path) as again:
+                    assert np.array_equal(again["cube"][:, k], expected[:, k])
+                    assert np.array_equal(again["cube"][:, :, k], expected[:, :, k])
+
+        if __name__ == "__main__":
+            with h5py.File(path) as file:
+                data = file["cube"]
+                data[:, :, 1]
+                if way == "threads":
+                    workers = [threading.Thread(target=check, args=(i, data)) for i in range(4)]
+                else:
+                    start = multiprocessing.get_context(way).Process
+                    kept = data if way == "fork" else None
+                    workers = [start(target=check, args=(i, kept)) for i in range(3)]
+                for worker in workers:
+                    worker.start()
+                for worker in workers:
+                    worker.join(60)
+                assert way == "threads" or not any(worker.exitcode for worker in workers)
+                check(9, data)
+            print("done")
+        """)
+    )
+    result = subprocess.run(
+        [sys.executable, program, way, cube], env=connector_environment(home.root), check=False,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (result.stdout, result.stderr) == ("done\n", "")
+    served = reads_by_replica(home)
+    assert served[1] > served.get(0, 0)
+
+
+def test_links_and_mounts_lead_to_the_file_that_holds_the_dataset(cube, home, tmp_path):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    outer = tmp_path / "outer.h5"
+    with h5py.File(outer, "w") as file:
+        file["cube"] = np.full(SHAPE, -3.0)
+        file["link"] = h5py.ExternalLink(str(cube), "/cube")
+        file.create_group("mounted")
+    settle(outer)
+    redirect(outer, [("/cube", (1, 0, 2))], home)
+    program = """
+        import sys, h5py
+        outer, cube = sys.argv[1:]
+        with h5py.File(outer) as file:
+            print(file["link"][:, 2, 3].tolist(), file["cube"][0, 0].tolist())
+            with h5py.File(cube) as inner:
+                print(file["link"][:, 2, 3].tolist())
+                h5py.h5f.mount(file.id, b"mounted", inner.id)
+                print(file["mounted/cube"][:, 2, 3].tolist())
+                h5py.h5f.unmount(file.id, b"mounted")
+        # A dataset outlives the file object through which it was opened.
+        print(h5py.File(cube)["cube"][:, 2, 3].tolist())
+    """
+    native = run_python(program, outer, cube, env=native_environment())
+    redirected = run_python(program, outer, cube, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) >= 3
+
+
+def test_the_table_is_found_through_links_and_relative_names(cube, home, tmp_path):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    link = tmp_path / "link.h5"
+    link.symlink_to(cube)
+    assert read_plane(link, home)[1] == 1
+    assert read_table(home, link).source_path == cube
