@@ -11,16 +11,60 @@ import sds
 from sds.dataset import describe_open_dataset
 from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, selection_from_index
 from sds.home import Home
+from sds.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
-from sds.organizer.publish import build_table
-from sds.recommender import models_for_table
+from sds.recommender import builtin_model
 from sds.redirect.serve import serve_from_replica
-from sds.redirect.tables import publish_table, table_path
+from sds.redirect.tables import (
+    RedirectTable,
+    TableCandidate,
+    TableDataset,
+    TableModel,
+    publish_table,
+    table_path,
+)
+from sds.redirect.type_digest import type_crc32c
 from tests.organizer.sources import settle
 
 SHAPE = (24, 30, 40)
 ORDERS = {"plain": (2, 0, 1), "packed": (2, 1, 0), "pairs": (1, 2, 0)}
 PAIRS = np.dtype([("a", "<i2"), ("b", "u1"), ("c", ">f8")])
+
+
+def table_dataset(dataset, source, replica):
+    """Describe a replica and its original as a table does."""
+    builtin = builtin_model()
+    model = TableModel(
+        kind=builtin.kind.code,
+        gap=builtin.gap.code,
+        calibrated=False,
+        coefficients=builtin.coefficients,
+        floor_s=builtin.floor_s,
+    )
+    described = describe_open_dataset(dataset, source)
+    candidate = TableCandidate(
+        replica_id=1,
+        path=replica.path,
+        identity=replica.identity,
+        data_offset_bytes=replica.data_offset_bytes,
+        metadata_crc32c=replica.metadata_crc32c,
+        order=replica.order,
+        stripes=LOCAL_DISK_STRIPES,
+        raid=LOCAL_DISK_RAID,
+        model=model,
+    )
+    return TableDataset(
+        path=dataset.name,
+        extent=described.extent,
+        element_size_bytes=described.element_size_bytes,
+        type_crc32c=type_crc32c(dataset.id.get_type()),
+        type_class=int(dataset.id.get_type().get_class()),
+        data_offset_bytes=described.data_offset_bytes,
+        stripes=LOCAL_DISK_STRIPES,
+        raid=LOCAL_DISK_RAID,
+        model=model,
+        candidates=(candidate,),
+    )
 
 
 @pytest.fixture
@@ -36,19 +80,16 @@ def published(tmp_path, monkeypatch):
         ).reshape(SHAPE)
         handle["alone"] = values
     settle(source)
-    replicas = [
-        (
-            number,
-            reorganize(plan_reorganization(source, f"/{name}", order=order, home=home), home=home),
+    replicas = {
+        name: reorganize(plan_reorganization(source, f"/{name}", order=order, home=home), home=home)
+        for name, order in ORDERS.items()
+    }
+    with h5py.File(source) as handle:
+        datasets = tuple(
+            table_dataset(handle[name], source, replica) for name, replica in replicas.items()
         )
-        for number, (name, order) in enumerate(ORDERS.items())
-    ]
-    table = build_table(
-        source,
-        replicas,
-        models=models_for_table(None),
-        stripes=LOCAL_DISK_STRIPES,
-        raid=LOCAL_DISK_RAID,
+    table = RedirectTable(
+        source_path=source, source_identity=identity_of(source), datasets=datasets
     )
     publish_table(home, table)
     monkeypatch.setenv("SDS_HOME", str(home.root))
