@@ -7,7 +7,6 @@ from sds.analyzer.patterns import (
     PatternKind,
     Shape,
     classify,
-    describe,
     stated_pattern,
 )
 from sds.analyzer.records import ReadRecords
@@ -21,7 +20,6 @@ __all__ = [
     "best_observed_rate",
     "classify",
     "combine_patterns",
-    "describe",
     "find_patterns",
     "logical_reads",
     "merge_patterns",

@@ -153,10 +153,16 @@ class AccessPattern:
 
     @property
     def description(self) -> str:
-        """The pattern in words, e.g. ``plane fixing axis 2`` or ``line along axis 0``."""
-        return describe(
-            self.kind, axes=self.axes, fixed_axes=self.fixed_axes, steps=self.steps, rank=self.rank
-        )
+        """The pattern in words, e.g. ``plane fixing axis 2``, ``line along axis 0``.
+
+        Where several calls make one logical read: ``plane fixing axis 2, one line along axis 1
+        at a time``.
+        """
+        words = _words(self.kind, self.axes, self.steps, self.extent)
+        if self.irregular or self.call.shape == self.typical.shape:
+            return words
+        call = classify(self.call, self.extent)
+        return f"{words}, one {_words(call.kind, call.axes, call.steps, self.extent)} at a time"
 
     @property
     def shape_key(self) -> str:
@@ -189,20 +195,19 @@ def _axis_list(axes: tuple[int, ...]) -> str:
     return f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
 
 
-def describe(
+def _words(
     kind: PatternKind,
-    *,
     axes: tuple[int, ...],
-    fixed_axes: tuple[int, ...],
     steps: tuple[int, ...],
-    rank: int,
+    extent: tuple[int, ...],
 ) -> str:
-    """Return a pattern's shape and orientation in words."""
+    """Return a shape and its orientation in words."""
     text = str(kind)
-    if kind in {PatternKind.EMPTY, PatternKind.POINT, PatternKind.WHOLE} or rank <= 1:
+    fixed = tuple(a for a, length in enumerate(extent) if length > 1 and a not in axes)
+    if kind in {PatternKind.EMPTY, PatternKind.POINT, PatternKind.WHOLE} or len(extent) <= 1:
         pass
-    elif kind in {PatternKind.PLANE, PatternKind.SUB_PLANE} and fixed_axes:
-        text += f" fixing {_axis_list(fixed_axes)}"
+    elif kind in {PatternKind.PLANE, PatternKind.SUB_PLANE} and fixed:
+        text += f" fixing {_axis_list(fixed)}"
     elif axes:
         text += f" along {_axis_list(axes)}"
     strided = [f"every {steps[a]} on axis {a}" for a in axes if steps[a] > 1]

@@ -50,7 +50,7 @@ def test_a_plane_read_by_lines_is_not_the_pattern_of_a_plane_read_at_once():
     at_once = Read((EVERY, EVERY, 9), at_ms=1000)
     found = find_patterns([records_of_reads([by_lines, at_once], CUBE)])
     assert sorted(p.n_calls for p in found) == [1, 64]
-    assert {p.description for p in found} == {"plane fixing axis 2"}
+    assert {p.kind for p in found} == {"plane"}
     assert {p.call.shape for p in found} == {(1, 64, 1), (64, 64, 1)}
 
 

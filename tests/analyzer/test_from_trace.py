@@ -66,7 +66,7 @@ def test_a_plane_read_line_by_line_is_seen_as_a_plane(trace):
         (np.arange(512), np.zeros(512, dtype=np.int64), np.full(512, 77))
     ).astype(np.int64)
     (pattern,) = find_patterns([trace([(rows, (1, 512, 1))])])
-    assert pattern.description == "plane fixing axis 2"
+    assert pattern.description == "plane fixing axis 2, one line along axis 1 at a time"
     assert (pattern.n_reads, pattern.n_calls) == (1, 512)
     assert pattern.call.shape == (1, 512, 1)
 
