@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sds.analyzer import AccessPattern, PatternKind
@@ -16,6 +16,7 @@ from sds.recommender.cost import (
     features_in_replica,
     predict_read,
 )
+from sds.recommender.judge import PatternNow, confidence_of, decide
 from sds.recommender.orders import candidate_orders, inversions
 from sds.recommender.recommendation import (
     NoiseGates,
@@ -30,24 +31,12 @@ if TYPE_CHECKING:
 
     from sds.recommender.model import CostModel
 
+
 # Predicted totals closer than this are equal: then the layout that changes least goes first.
 _TIE = 0.01
 # Patterns beyond these, by time now, are too small to decide between layouts.
 _MAX_PATTERNS = 32
 _DAY_S = 86400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """A pattern with its predicted time per HDF5 read in the layouts that exist."""
-
-    pattern: AccessPattern
-    now_s: float
-    predictable: bool
-
-    @property
-    def total_now_s(self) -> float:
-        return self.now_s * self.pattern.n_calls
 
 
 def rank_layouts(
@@ -127,7 +116,7 @@ def rank_layouts(
             )
         )
     ranked = _by_benefit(candidates)
-    return _decide(ranked, reads, gates=gates, models=models, n_candidates=n_candidates)
+    return decide(ranked, reads, gates=gates, models=models, n_candidates=n_candidates)
 
 
 def _reads_now(
@@ -136,7 +125,7 @@ def _reads_now(
     array: StoredArray,
     models: tuple[CostModel, CostModel],
     existing: Sequence[tuple[int, ...]],
-) -> list[_Read]:
+) -> list[PatternNow]:
     """Return the patterns with their predicted time in the layouts that exist, longest first."""
     reads = []
     for pattern in patterns:
@@ -157,7 +146,7 @@ def _reads_now(
             for order in existing:
                 features = features_in_replica(array, pattern.call, order)
                 now = min(now, _seconds(models[1], array, features, pattern))
-        reads.append(_Read(pattern=pattern, now_s=now, predictable=not pattern.irregular))
+        reads.append(PatternNow(pattern=pattern, now_s=now, predictable=not pattern.irregular))
     reads.sort(key=lambda read: read.total_now_s, reverse=True)
     return [
         read if i < _MAX_PATTERNS else replace(read, predictable=False)
@@ -174,7 +163,7 @@ def _seconds(
 
 def _candidate(
     order: tuple[int, ...],
-    reads: Sequence[_Read],
+    reads: Sequence[PatternNow],
     *,
     array: StoredArray,
     models: tuple[CostModel, CostModel],
@@ -231,18 +220,6 @@ def _candidate(
     return layout, logical_s
 
 
-def confidence_of(speedup: float, models: tuple[CostModel, CostModel]) -> float:
-    """Return the probability that a predicted speed-up is one.
-
-    The errors of the two predictions are taken to be normal in the logarithm and independent,
-    with the spread that each model has on held-out patterns. What is 1.0 is as likely slower.
-    """
-    spread = math.hypot(models[0].log_error, models[1].log_error)
-    if speedup <= 0 or spread == 0:
-        return 1.0 if speedup > 1 else 0.0
-    return 0.5 * (1.0 + math.erf(math.log(speedup) / (spread * math.sqrt(2.0))))
-
-
 def _days_observed(patterns: Sequence[AccessPattern]) -> float:
     """Return the days from the first traced read to the last, at least one."""
     traced = [p for p in patterns if not p.stated and p.first_ns > 0]
@@ -273,159 +250,3 @@ def _by_benefit(candidates: Sequence[tuple[RankedLayout, float]]) -> list[Ranked
         ranked.append(best[0])
         left.remove(best)
     return ranked
-
-
-def _decide(
-    ranked: Sequence[RankedLayout],
-    reads: Sequence[_Read],
-    *,
-    gates: NoiseGates,
-    models: tuple[CostModel, CostModel],
-    n_candidates: int,
-) -> Recommendation:
-    """Return the ranked layouts with the first that passes the gates, or "leave it", advised."""
-    now_s = sum(read.total_now_s for read in reads)
-    judged = [replace(c, reason=_reason(c, _objection(c, reads, gates))) for c in ranked]
-    passing = next((c for c in judged if not _objection(c, reads, gates)), None)
-    leave = RankedLayout(
-        order=None,
-        predicted_s_now=now_s,
-        predicted_s=now_s,
-        benefit_s=0.0,
-        benefit_s_per_day=0.0,
-        speedup=1.0,
-        confidence=1.0,
-        size_bytes=0,
-        build_cost_s=0.0,
-        break_even_reads=None,
-        advised=passing is None,
-        reason="leave it: " + _why_leave(judged, reads, gates)
-        if passing is None
-        else "leave it: keeps every read as it is",
-        command=None,
-        patterns=tuple(
-            PatternCost(
-                pattern=read.pattern.description,
-                n_reads=read.pattern.n_reads,
-                seconds_now=read.total_now_s,
-                seconds_then=read.total_now_s,
-                served_by_replica=False,
-            )
-            for read in reads
-        ),
-    )
-    if passing is None:
-        candidates = (leave, *judged[:n_candidates])
-        reason = leave.reason
-    else:
-        others = [c for c in judged if c is not passing]
-        reason = passing.reason + _rivals(passing, others, models)
-        passing = replace(passing, advised=True, reason=reason)
-        useful = [c for c in others if c.benefit_s > 0][: n_candidates - 1]
-        useless = [c for c in others if c.benefit_s <= 0][: n_candidates - 1 - len(useful)]
-        candidates = (passing, *useful, leave, *useless)
-    calibrated = models[0].calibrated and models[1].calibrated
-    return Recommendation(
-        candidates=candidates,
-        calibrated=calibrated,
-        model_original=models[0].name,
-        model_replica=models[1].name,
-        reason=reason if calibrated else reason + " (uncalibrated)",
-        n_reads=sum(read.pattern.n_reads for read in reads),
-    )
-
-
-def _objection(candidate: RankedLayout, reads: Sequence[_Read], gates: NoiseGates) -> str | None:
-    """Return the first gate that a layout fails, in words; None where it passes all."""
-    n_reads = sum(read.pattern.n_reads for read in reads)
-    stated = any(read.pattern.stated for read in reads)
-    checks = (
-        (candidate.benefit_s > 0, "no read would be faster"),
-        (
-            stated or n_reads >= gates.min_reads,
-            f"only {n_reads} reads were seen, fewer than {gates.min_reads}",
-        ),
-        (
-            candidate.predicted_s_now >= gates.min_total_s,
-            (
-                f"all reads take {seconds_text(candidate.predicted_s_now)}, less than "
-                f"{seconds_text(gates.min_total_s)}"
-            ),
-        ),
-        (
-            candidate.benefit_s >= gates.min_saving_s,
-            (
-                f"it would save {seconds_text(candidate.benefit_s)}, less than "
-                f"{seconds_text(gates.min_saving_s)}"
-            ),
-        ),
-        (
-            candidate.speedup >= gates.min_speedup,
-            f"it would be {candidate.speedup:.2f} times as fast, gates ask for {gates.min_speedup}",
-        ),
-        (
-            candidate.confidence >= gates.min_confidence,
-            (
-                f"predicted {candidate.speedup:.1f} times as fast, which the error of the models "
-                f"cannot tell from no gain (confidence {candidate.confidence:.0%}, needed "
-                f"{gates.min_confidence:.0%}): measure with sds calibrate"
-            ),
-        ),
-    )
-    return next((words for passed, words in checks if not passed), None)
-
-
-def _reason(candidate: RankedLayout, objection: str | None) -> str:
-    """Return what a layout does, or why it is not advised, in one sentence."""
-    name = _order_text(candidate)
-    if objection is not None:
-        return f"{name}: {objection}"
-    served = [p for p in candidate.patterns if p.served_by_replica]
-    most = max(served, key=lambda p: p.seconds_now - p.seconds_then)
-    text = (
-        f"{name}: {most.pattern} from {seconds_text(most.seconds_now)} to "
-        f"{seconds_text(most.seconds_then)} ({most.n_reads} reads, "
-        f"{most.seconds_now / most.seconds_then:.3g} times as fast)"
-    )
-    if len(served) > 1:
-        text += f", and {len(served) - 1} more of {len(candidate.patterns)} patterns faster"
-    return text
-
-
-def _why_leave(judged: Sequence[RankedLayout], reads: Sequence[_Read], gates: NoiseGates) -> str:
-    """Return why no layout is advised."""
-    if not reads:
-        return "no reads are known; trace some with sds run, or state a pattern"
-    if not judged:
-        return "the dataset has no other axis order"
-    if not any(read.predictable for read in reads):
-        return "only points or irregular regions are read, which no axis order serves better"
-    best = judged[0]
-    where = f" (best other layout: {_order_text(best)})" if best.benefit_s > 0 else ""
-    return f"{_objection(best, reads, gates)}{where}"
-
-
-def _rivals(
-    best: RankedLayout, others: Sequence[RankedLayout], models: tuple[CostModel, CostModel]
-) -> str:
-    """Return which layouts the model cannot tell from the advised one, in words."""
-    spread = math.sqrt(2.0) * models[1].log_error
-    limit = best.predicted_s * math.exp(1.28 * spread)
-    alike = [c for c in others if c.benefit_s > 0 and c.predicted_s <= limit]
-    if not alike:
-        return ""
-    names = "; ".join(_order_text(c) for c in alike[:3])
-    more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
-    return f". Not to be told from it by prediction: {names}{more}"
-
-
-def _order_text(candidate: RankedLayout) -> str:
-    return f"order {','.join(map(str, candidate.order or ()))}"
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a time for people: ``3.2 ms``, ``12 s``."""
-    for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"

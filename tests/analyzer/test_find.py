@@ -115,7 +115,7 @@ def test_points_and_replica_and_collective_reads_are_counted():
     assert (found["plane"].n_redirected, found["plane"].n_collective) == (5, 5)
 
 
-def test_a_million_scattered_reads_are_few_patterns():
+def test_many_scattered_reads_are_few_patterns():
     n = 200_000
     random = np.random.default_rng(1)
     one = records_of_reads([Read((EVERY, 3, 4), at_ms=0)], CUBE)

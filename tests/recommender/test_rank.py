@@ -22,8 +22,8 @@ from sds.recommender import (
     rank_layouts,
 )
 from sds.recommender.cost import features_as_stored, features_in_replica
+from sds.recommender.judge import confidence_of
 from sds.recommender.orders import candidate_orders, inversions
-from sds.recommender.rank import confidence_of
 
 CUBE = StoredArray(extent=(256, 256, 1024), element_size_bytes=4, data_offset_bytes=2048)
 GRID = StoredArray(extent=(3650, 90, 180), element_size_bytes=4, data_offset_bytes=4096)
