@@ -98,7 +98,7 @@ typedef struct sds_file_layout {
 } sds_file_layout;
 
 /* One replica of one dataset; contiguous, axis i is source axis order[i]. Pointers are into the
- * mapped table. */
+ * table and live as long as it. */
 typedef struct sds_candidate {
     int64_t replica_id;
     const char *path;          /* absolute path of the replica file */
