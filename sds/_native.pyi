@@ -85,6 +85,12 @@ def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int: ...
 
+# writing.cpp
+
+def write_runs(
+    fd: int, base: int, offsets: NDArray[np.int64], run_bytes: int, bytes: NDArray[np.uint8]
+) -> None: ...
+
 # engine.cpp
 
 def permute(

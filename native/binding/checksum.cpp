@@ -1,9 +1,10 @@
-#include "binding.h"
 #include "sds/checksum.h"
+#include "binding.h"
 
 namespace nb = nanobind;
 
-namespace {
+namespace
+{
 
 // CRC-32C over any object with the buffer protocol; lets other threads run meanwhile.
 uint32_t crc32c(nb::object buffer, uint32_t crc)
@@ -19,7 +20,7 @@ uint32_t crc32c(nb::object buffer, uint32_t crc)
     return result;
 }
 
-}  // namespace
+} // namespace
 
 void bind_checksum(nb::module_ &module)
 {

@@ -84,12 +84,7 @@ def write_slab(
 ) -> None:
     """Write packed runs to their places in the file."""
     offsets, run_bytes = runs
-    view = elements.data
-    for index, offset in enumerate((offsets + data_offset_bytes).tolist()):
-        done = 0
-        while done < run_bytes:
-            first = index * run_bytes
-            done += os.pwrite(descriptor, view[first + done : first + run_bytes], offset + done)
+    _native.write_runs(descriptor, data_offset_bytes, offsets, run_bytes, elements)
 
 
 def read_slab_through_hdf5(dataset: h5py.Dataset, slab: Slab, out: NDArray[np.uint8]) -> None:
