@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "arithmetic.h"
+
 /* Without a calibration: HDF5 reading cold from a local disk.
  *
  * HDF5 reads 64 KiB for each run, or for two neighbouring ones. On the virtual disk this was
@@ -17,11 +19,6 @@
 #define BUILTIN_FLOOR_S 10e-6
 /* Runs within one page are no requests of their own: the sieve read of the first brings it all. */
 #define BUILTIN_PAGE_BYTES 4096
-
-static double ceil_divide(int64_t a, int64_t b)
-{
-    return (double)(a / b + (a % b != 0));
-}
 
 void sds_cost_builtin(sds_cost_model *out)
 {
@@ -45,7 +42,8 @@ static int list_terms(const sds_cost_model *model, const sds_features *features,
     if (model->gap == SDS_GAP_PAPER) gap = (double)block_gap_paper;
     terms[0] = 1;
     if (model->kind == SDS_MODEL_BUILTIN) {
-        const double pages = ceil_divide(features->bytes_touched.high, BUILTIN_PAGE_BYTES);
+        const double pages =
+            (double)sds__divide_up(features->bytes_touched.high, BUILTIN_PAGE_BYTES);
         terms[1] = (double)features->runs < pages ? (double)features->runs : pages;
         terms[2] = (double)features->bytes_touched.high;
         return 3;

@@ -3,28 +3,12 @@
 #include <limits.h>
 #include <string.h>
 
+#include "arithmetic.h"
+
 /* Disks kept account of; the largest Lustre file has 2000 OSTs. */
 #define MAX_LANES (INT64_C(1) << 18)
 /* Sizes past this cannot be told from mistakes, and keep sums within 64 bits. */
 #define MAX_SIZE_BYTES (INT64_C(1) << 50)
-
-static int64_t greatest_common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Least common multiple, INT64_MAX where it does not fit. */
-static int64_t least_common_multiple(int64_t a, int64_t b)
-{
-    int64_t product;
-    if (__builtin_mul_overflow(a / greatest_common_divisor(a, b), b, &product)) return INT64_MAX;
-    return product;
-}
 
 /* Set what follows from the sizes alone: which disks look alike, and what moves map to moves. */
 static void find_symmetry(sds__disk_map *map)
@@ -33,11 +17,11 @@ static void find_symmetry(sds__disk_map *map)
     const int overflow = __builtin_mul_overflow(map->unit_bytes, map->data_disks, &row);
     map->blocks_per_row = !overflow && map->request_bytes % row == 0 ? map->request_bytes / row : 0;
     map->n_lanes = map->blocks_per_row > 0 ? 1 : map->data_disks;
-    map->cell_bytes = greatest_common_divisor(map->request_bytes, map->stripe_bytes);
+    map->cell_bytes = sds__greatest_common_divisor(map->request_bytes, map->stripe_bytes);
     if (map->stripe_count == 1) map->cell_bytes = map->request_bytes;
 
     /* Within an object, requests and blocks begin anew together after this many bytes. */
-    const int64_t joint = least_common_multiple(map->request_bytes, map->unit_bytes);
+    const int64_t joint = sds__least_common_multiple(map->request_bytes, map->unit_bytes);
     map->rotates = map->stripe_count > 1 && map->stripe_bytes % joint == 0;
     if (map->rotates) {
         map->symmetry_bytes = map->stripe_bytes;
@@ -45,7 +29,7 @@ static void find_symmetry(sds__disk_map *map)
         map->symmetry_bytes = joint;
     } else {
         const int64_t in_object =
-            joint == INT64_MAX ? joint : least_common_multiple(joint, map->stripe_bytes);
+            joint == INT64_MAX ? joint : sds__least_common_multiple(joint, map->stripe_bytes);
         if (in_object == INT64_MAX ||
             __builtin_mul_overflow(in_object, map->stripe_count, &map->symmetry_bytes))
             map->symmetry_bytes = INT64_MAX;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic.h"
 #include "deadline.h"
 #include "disk_map.h"
 #include "progression.h"
@@ -26,13 +27,10 @@ static int64_t minimum(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
+
 static int64_t maximum(int64_t a, int64_t b)
 {
     return a > b ? a : b;
-}
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
 }
 
 static int64_t saturating_product(int64_t a, int64_t b)
@@ -72,20 +70,20 @@ static sds_status bound_features(const outline *known, const sds__touched *part,
     const int64_t requests_high = minimum(upper.bytes_touched.high / map->request_bytes,
                                           saturating_product(known->pieces, known->piece_requests));
     const int64_t requests_low =
-        maximum(known->requests_low, divide_up(known->bytes_useful, map->request_bytes));
-    int64_t blocks_low = divide_up(known->bytes_useful, map->unit_bytes);
+        maximum(known->requests_low, sds__divide_up(known->bytes_useful, map->request_bytes));
+    int64_t blocks_low = sds__divide_up(known->bytes_useful, map->unit_bytes);
     if (map->request_bytes % map->unit_bytes == 0) /* then requests share no block */
         blocks_low = maximum(
             blocks_low, saturating_product(requests_low, map->request_bytes / map->unit_bytes));
     const int64_t request_depth = /* most blocks of one request on one disk */
         map->blocks_per_row > 0
             ? map->blocks_per_row
-            : divide_up((map->request_bytes - 1) / map->unit_bytes + 2, map->data_disks);
+            : sds__divide_up((map->request_bytes - 1) / map->unit_bytes + 2, map->data_disks);
 
     out->bytes_touched.low = maximum(out->bytes_touched.low, requests_low * map->request_bytes);
     out->bytes_touched.high = requests_high * map->request_bytes;
     out->block_depth.low =
-        maximum(out->block_depth.low, divide_up(blocks_low, map->n_slots * map->data_disks));
+        maximum(out->block_depth.low, sds__divide_up(blocks_low, map->n_slots * map->data_disks));
     out->block_depth.high =
         minimum(upper.block_depth.high,
                 saturating_product(minimum(requests_high, known->ost_requests), request_depth));
@@ -150,7 +148,7 @@ static int64_t most_requests_of_ost(const sds__progression *progression, const s
         pieces += map->stripe_bytes / progression->level[k].stride_bytes + 1;
     const int64_t stripes = (end - 1) / map->stripe_bytes - map->first_stripe + 1;
     return saturating_product(saturating_product(pieces, piece_requests),
-                              divide_up(stripes, map->stripe_count));
+                              sds__divide_up(stripes, map->stripe_count));
 }
 
 sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *striping,

@@ -1,14 +1,6 @@
 #include "progression.h"
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
+#include "arithmetic.h"
 
 /* Decide per level whether stepping or repeating is cheaper, innermost first. */
 static void choose_phases(sds__progression *progression, const sds__disk_map *map)
@@ -19,8 +11,8 @@ static void choose_phases(sds__progression *progression, const sds__disk_map *ma
         (double)sds__disk_map_ranges(map, progression->run_bytes) * (1 + (double)lanes / 4);
     for (int32_t k = progression->n_levels - 1; k >= 0; k--) {
         const sds_level *level = &progression->level[k];
-        const int64_t phases =
-            map->symmetry_bytes / greatest_common_divisor(map->symmetry_bytes, level->stride_bytes);
+        const int64_t phases = map->symmetry_bytes / sds__greatest_common_divisor(
+                                                         map->symmetry_bytes, level->stride_bytes);
         const double stepping = (double)level->count * cost;
         progression->phases[k] = 0;
         if (phases <= level->count / 2) {

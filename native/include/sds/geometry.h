@@ -130,11 +130,13 @@ sds_status sds_block_gap_paper(const sds_array *array, const sds_hyperslab *slab
 
 /* Every feature of one read.
  * budget_ns: time after which bounds are returned instead of exact values; <= 0: none.
- * SDS_EINVAL where striping or raid is not positive. */
+ * SDS_EINVAL where a size is not within 1 to 2^50 or a number not positive; SDS_ELIMIT where more
+ * than 2^18 disks can be touched; SDS_EOVERFLOW; SDS_ENOMEM. */
 sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *striping,
                                 const sds_raid *raid, int64_t budget_ns, sds_features *out);
 
-/* The same for n extents, sorted by offset and disjoint (chunks, point lists). */
+/* The same for n extents, sorted by offset, disjoint and not empty (chunks, point lists); else
+ * SDS_EINVAL. */
 sds_status sds_features_of_extents(size_t n, const sds_extent extents[],
                                    const sds_striping *striping, const sds_raid *raid,
                                    int64_t budget_ns, sds_features *out);
