@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KEEP_S = 7 * 86400.0
 _VERSION = 1
+_PATIENCE_S = 0.2
 
 
 def journal_directory(home: Home) -> Path:
@@ -191,18 +192,25 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-            raise
-        lines, _ = _read_lines(descriptor)
-        process = lines[0].get("process", "unknown") if lines else "unknown"
-        message = (
-            f"process {process} is building this replica now (journal {path}); "
-            "wait until it has finished"
-        )
-        raise BusyError(message) from error
+    """Lock a journal; a moment's patience, since `recover` holds each for a moment."""
+    patient_until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise
+            if time.monotonic() < patient_until:
+                time.sleep(0.02)
+                continue
+            lines, _ = _read_lines(descriptor)
+            process = lines[0].get("process", "unknown") if lines else "unknown"
+            message = (
+                f"process {process} is building this replica now (journal {path}); "
+                "wait until it has finished"
+            )
+            raise BusyError(message) from error
+        return
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
