@@ -7,6 +7,7 @@ willing to wait.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +59,9 @@ def open_engine(url: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Eng
         )
         raise ConfigurationError(message)
     if parsed.database:
-        _refuse_network(Path(parsed.database), mountinfo)
+        path = Path(parsed.database)
+        _refuse_network(path, mountinfo)
+        _create_private(path)
     engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin)
@@ -74,6 +77,15 @@ def _refuse_network(path: Path, mountinfo: Path) -> None:
             "to a local disk of the server's host, for example sqlite:////var/tmp/me/sds.db"
         )
         raise CatalogError(message)
+
+
+def _create_private(path: Path) -> None:
+    """Create the file that SQLite would create for everybody to read."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        message = f"cannot open catalog {path}: {error.strerror}; set SDS_HOME or database_url"
+        raise CatalogError(message) from error
 
 
 def _set_up_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 import sds
 from sds.server.auth import Tokens
-from sds.server.errors import ForbiddenError, add_error_handlers, response
+from sds.server.errors import PROBLEMS, ForbiddenError, add_error_handlers, response
 from sds.server.routers import datasets, home, jobs, patterns, recommendations, replicas
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def create_app(service: Service, background: Background) -> FastAPI:
     app.state.tokens = Tokens.load(service.home)
     add_error_handlers(app)
     for module in (datasets, patterns, recommendations, replicas, jobs, home):
-        app.include_router(module.router, prefix=PREFIX)
+        app.include_router(module.router, prefix=PREFIX, responses=PROBLEMS)
     allowed = {name.lower() for name in service.settings.allowed_hosts}
 
     @app.middleware("http")
@@ -76,7 +76,7 @@ def create_app(service: Service, background: Background) -> FastAPI:
         alive = background.alive
         return JSONResponse({"ok": alive}, status_code=200 if alive else 503)
 
-    @app.get("/readyz", tags=["health"])
+    @app.get("/readyz", tags=["health"], responses=PROBLEMS)
     def readyz() -> JSONResponse:
         """Tell that the catalog can be read."""
         service.queue.counts()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
-from sds.errors import BusyError, NotFoundError, PermissionDeniedError
-from sds.identity import identity_of
+from sds.errors import BusyError, PermissionDeniedError, SdsError
+from sds.organizer import describe_replica
 from sds.server import stages
 from sds.server.publisher import current_identity, outdated
 from sds.server.reports import ReplicaCheck, VerifyReport
@@ -140,23 +140,41 @@ class Builder:
         if record.state is not ReplicaState.RETIRED:
             record = self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
         self._publisher.publish(record.file)
-        delete_replica_file(record)
+        self.delete_file(record)
         return record
 
+    def delete_file(self, record: ReplicaRecord) -> bool:
+        """Delete the file of a replica that is gone from the catalog; return whether it was there.
 
-def delete_replica_file(record: ReplicaRecord) -> bool:
-    """Delete the file of a replica, unless another file has taken its name; return whether."""
-    path = Path(record.path)
-    try:
-        if record.replica is None or identity_of(path).inode != record.replica.identity.inode:
+        Left alone are files that serve under a newer record, and files outside of the home that
+        are something else now.
+        """
+        path = Path(record.path)
+        inside = path.is_relative_to(self._home.replicas)
+        live = {replica.path for replica in self._store.replicas()}
+        if record.path in live or not (inside or _holds(path, record)):
             return False
-        path.unlink()
-    except NotFoundError:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except PermissionError as error:
+            message = f"may not delete {path}: permission denied; delete it by hand"
+            raise PermissionDeniedError(message) from error
+        return True
+
+
+def _holds(path: Path, record: ReplicaRecord) -> bool:
+    """Return whether a file is the replica that a record describes, whole or not."""
+    try:
+        found = describe_replica(path)
+    except (SdsError, OSError):
         return False
-    except PermissionError as error:
-        message = f"may not delete {path}: permission denied; delete it by hand"
-        raise PermissionDeniedError(message) from error
-    return True
+    return (str(found.source_path), found.dataset_path, found.order) == (
+        record.file,
+        record.dataset,
+        record.order,
+    )
 
 
 def facts_of_plan(plan: ReorganizationPlan) -> DatasetFacts:

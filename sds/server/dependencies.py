@@ -1,10 +1,12 @@
 """What requests are given: the service, and the right to use it."""
 
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from sds.errors import SdsValueError
 from sds.server.auth import Scope, Tokens
 from sds.server.errors import ForbiddenError, UnauthorizedError
 from sds.server.jobs import Background
@@ -46,6 +48,21 @@ def may_operate(scope: Annotated[Scope, Depends(_scope)]) -> Scope:
         message = f"a token of scope {scope.value} may only look; use the one of scope operate"
         raise ForbiddenError(message)
     return scope
+
+
+def require_absolute(request: object) -> None:
+    """Refuse paths that mean something else in the server's working directory than in the client's.
+
+    Raises
+    ------
+    SdsValueError
+        Names the field.
+    """
+    for field in ("file", "output", "path"):
+        named = getattr(request, field, None)
+        if named is not None and not Path(named).is_absolute():
+            message = f"{field} {named!r} is relative; send an absolute path"
+            raise SdsValueError(message)
 
 
 ServiceOf = Annotated[Service, Depends(_service)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -71,6 +71,13 @@ class Problem:
     remedy: str | None
 
 
+# What every operation may answer besides its result, for OpenAPI.
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status.value: {"model": Problem, "description": status.phrase}
+    for status in sorted(set(STATUS.values()))
+}
+
+
 def status_of(error: Exception) -> HTTPStatus:
     """Return the status of an error: that of the nearest class in the table."""
     for kind in type(error).__mro__:
@@ -105,6 +112,9 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:  # noqa: ARG001
         first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, errors.SdsError):
+            return response(cause)
         place = ".".join(str(part) for part in first["loc"])
         problem = Problem(
             error="SdsValueError",

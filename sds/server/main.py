@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     # What the server reads of users' files is no access pattern of theirs.
     os.environ.pop("HDF5_VOL_CONNECTOR", None)
     home = Home(given.home.expanduser().absolute()) if given.home else default_home()
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             options = {"host": given.host, "port": given.port, "socket": given.socket}
             _serve(home, {name: value for name, value in options.items() if value is not None})
-    except SdsError as error:
+    except (SdsError, OSError) as error:
         print(f"sds-server: {error}", file=sys.stderr)  # noqa: T201  (the command's own output)
         return 1
     return 0

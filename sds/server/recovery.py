@@ -9,19 +9,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import JobState, ReplicaState
+from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState
 from sds.catalog.store import OPEN_STATES
 from sds.errors import SdsError
-from sds.server.builder import delete_replica_file
 from sds.server.publisher import current_identity, outdated
 from sds.server.reports import GarbageReport, RecoveryReport
 
 if TYPE_CHECKING:
     from sds.catalog.queue import JobQueue
-    from sds.catalog.records import ReplicaRecord
+    from sds.catalog.records import JobRequest, ReplicaRecord
     from sds.catalog.store import Store
     from sds.home import Home
     from sds.organizer.replica import Replica
+    from sds.server.builder import Builder
     from sds.server.publisher import Publisher
 
 _DAY_S = 86400.0
@@ -30,7 +30,15 @@ _DAY_S = 86400.0
 class Recovery:
     """Puts one home in order."""
 
-    def __init__(self, home: Home, store: Store, queue: JobQueue, publisher: Publisher) -> None:
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        queue: JobQueue,
+        publisher: Publisher,
+        builder: Builder,
+    ) -> None:
+        self._builder = builder
         self._home = home
         self._store = store
         self._queue = queue
@@ -42,11 +50,16 @@ class Recovery:
 
         interrupted = self._queue.requeue_interrupted(max_attempts)
         finished, dropped = [], []
+        again = {_wanted(job.request) for job in interrupted if job.state is JobState.QUEUED}
         for record in self._store.replicas(states=OPEN_STATES):
+            if (record.file, record.dataset, record.order) in again:
+                continue  # its job runs again, and goes on from what is on disk
             replica = _whole_replica(record)
             if replica is None:
                 reason = "the process that built it ended before it was whole"
-                self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
+                retired = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
+                if Path(record.path).is_relative_to(self._home.replicas):
+                    self._builder.delete_file(retired)
                 dropped.append(record.id)
             else:
                 reason = "whole and verified when the process that built it ended"
@@ -77,7 +90,7 @@ class Recovery:
         for record in self._store.replicas(states=frozenset({ReplicaState.RETIRED})):
             # What the user placed with --output is the user's to delete.
             if Path(record.path).is_relative_to(self._home.replicas):
-                delete_replica_file(record)
+                self._builder.delete_file(record)
         return GarbageReport(
             replicas_retired=tuple(retired), spool_files_removed=self._delete_spool(keep_days)
         )
@@ -95,6 +108,13 @@ class Recovery:
                 path.unlink()
                 removed.append(record.name)
         return tuple(removed)
+
+
+def _wanted(request: JobRequest) -> tuple[str, str, tuple[int, ...]] | None:
+    """Return source, dataset and order that a job builds; None where it builds nothing."""
+    if not isinstance(request, ReorganizeRequest):
+        return None
+    return str(Path(request.file).resolve()), request.dataset, request.order
 
 
 def _whole_replica(record: ReplicaRecord) -> Replica | None:

@@ -76,7 +76,7 @@ class Service:
         self._builder = Builder(home, store, self._publisher)
         self._adviser = Adviser(store, self._models)
         self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)
-        self._recovery = Recovery(home, store, self.queue, self._publisher)
+        self._recovery = Recovery(home, store, self.queue, self._publisher, self._builder)
 
     @classmethod
     def open(

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from fastapi import APIRouter
 
 from sds.catalog.records import JobRecord, JobRequest, JobState
-from sds.server.dependencies import OPERATE, READ, BackgroundOf, ServiceOf
+from sds.server.dependencies import OPERATE, READ, BackgroundOf, ServiceOf, require_absolute
 from sds.server.reports import Id, Jobs
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -14,6 +14,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 @router.post("", dependencies=OPERATE, status_code=HTTPStatus.ACCEPTED)
 def submit(service: ServiceOf, background: BackgroundOf, request: JobRequest) -> JobRecord:
     """Put work into the queue; ask for the job to see how far it is."""
+    require_absolute(request)
     job = service.submit(request)
     background.wake()
     return job

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from sds.server.dependencies import OPERATE, READ, ServiceOf
+from sds.server.dependencies import OPERATE, READ, ServiceOf, require_absolute
 from sds.server.reports import Advice, AdviceRequest, Recommendations
 
 router = APIRouter(tags=["recommendations"])
@@ -19,6 +19,7 @@ def recommendations(
 @router.post("/advise", dependencies=OPERATE)
 def advise(service: ServiceOf, request: AdviceRequest) -> Advice:
     """Return recommendations for a dataset, or for each dataset of a file that was read."""
+    require_absolute(request)
     return service.advise(
         request.file, request.dataset, selection=request.selection, n_reads=request.n_reads
     )

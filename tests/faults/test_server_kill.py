@@ -1,0 +1,114 @@
+"""kill -9 of the server, at any moment: no job lost, every read counted once, nothing half-made."""
+
+import hashlib
+import itertools
+import random
+import socket
+import time
+
+import h5py
+import numpy as np
+
+from sds import _native
+from sds.home import Home
+from sds.organizer import verify_replica
+from sds.redirect.tables import RedirectTable
+from tests.server.conftest import add_planes
+from tests.server.running import Server
+
+KILLS = 20
+EARLY = 0.3  # share of kills that hit a server which has just been started
+READS = 16
+
+
+def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path):
+    rng = random.Random(20261121)  # noqa: S311  (when to kill is no secret)
+    home = Home(tmp_path / "home")
+    home.create()
+    home.config.write_text("ingest_interval_s = 0.02\njob_attempts = 1000\n")
+    sources = [tmp_path / f"run{i}.h5" for i in range(3)]
+    for path in sources:
+        make_cube(path, (32, 48, 64))
+    time.sleep(2.1)  # settled
+    originals = [digest(path) for path in sources]
+    orders = itertools.cycle(itertools.product(sources, [(2, 0, 1), (1, 2, 0), (2, 1, 0)]))
+
+    submitted, written = {}, 0
+    for kill in range(KILLS):
+        server = Server(home)
+        if rng.random() < EARLY:
+            end = time.monotonic() + rng.uniform(0, 1.0)
+        else:
+            server.wait_until_it_listens()
+            for source, order in itertools.islice(orders, 2):
+                answer = server.client.post("/api/v1/jobs", json=reorganize(source, order))
+                submitted[answer.json()["id"]] = (source, order)
+            end = time.monotonic() + rng.uniform(0, 1.0)
+        while time.monotonic() < end:
+            write_trace(home, sources[kill % 3], number=written)
+            written += 1
+            time.sleep(rng.uniform(0.01, 0.1))
+        server.kill()
+        assert_published_is_whole(home)
+
+    last = Server(home).wait_until_it_listens()
+    assert submitted
+    assert written
+    for job_id, (_, order) in submitted.items():
+        job = last.wait_for(job_id)
+        assert job["state"] == "done", job
+        assert job["request"]["order"] == list(order)
+    assert len(last.client.get("/api/v1/jobs").json()["jobs"]) == len(submitted)
+
+    give_up = time.monotonic() + 20
+    while last.client.get("/api/v1/status").json()["spool_pending_bytes"]:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    patterns = last.client.get("/api/v1/patterns").json()["patterns"]
+    assert sum(p["pattern"]["n_calls"] for p in patterns) == written * READS
+
+    replicas = last.client.get("/api/v1/replicas").json()["replicas"]
+    assert {(r["file"], tuple(r["order"])) for r in replicas} == {
+        (str(source), order) for source, order in submitted.values()
+    }
+    assert {r["state"] for r in replicas} == {"active"}
+    assert last.terminate() == 0
+    assert_published_is_whole(home)
+    assert [digest(path) for path in sources] == originals
+    leftovers = [p for p in home.replicas.rglob("*") if p.is_file()]
+    assert {str(p) for p in leftovers} == {r["path"] for r in replicas}
+
+
+def reorganize(source, order):
+    return {"kind": "reorganize", "file": str(source), "dataset": "/cube", "order": order}
+
+
+def make_cube(path, extent):
+    with h5py.File(path, "w") as handle:
+        handle["cube"] = np.random.default_rng(1).random(extent, dtype=np.float32)
+
+
+def write_trace(home, source, *, number):
+    writer = _native.SpoolWriter(
+        home.spool,
+        pid=2**22 + 1 + number,
+        start_ns=1_000 + number,
+        host=socket.gethostname(),
+        executable="reader",
+    )
+    add_planes(writer, source, READS)
+    writer.close()
+
+
+def assert_published_is_whole(home):
+    """Every table can be read, and every replica it names is whole."""
+    for path in home.tables.glob("[!.]*"):
+        table = RedirectTable.from_bytes(path.read_bytes())
+        for dataset in table.datasets:
+            for candidate in dataset.candidates:
+                report = verify_replica(candidate.path)
+                assert report.ok, report.problems
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()

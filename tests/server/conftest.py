@@ -1,0 +1,100 @@
+import socket
+import threading
+
+import h5py
+import numpy as np
+import pytest
+
+from sds import _native
+from sds.home import Home
+from sds.server.app import create_app
+from sds.server.jobs import Background
+from sds.server.service import Service
+from sds.server.settings import Settings
+
+EXTENT = (24, 20, 16)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def service(home):
+    settings = Settings(ingest_interval_s=0.05, lock_wait_s=0.2)
+    with Service.open(home, settings) as opened:
+        yield opened
+
+
+def make_source(path):
+    cube = np.arange(np.prod(EXTENT), dtype="<f4").reshape(EXTENT)
+    with h5py.File(path, "w") as handle:
+        handle["cube"] = cube
+        handle["cube"].attrs["unit"] = "counts"
+    return path
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory):
+    """A file with a contiguous cube, for tests that leave it as it is."""
+    return make_source(tmp_path_factory.mktemp("source") / "run.h5")
+
+
+@pytest.fixture
+def own_source(tmp_path):
+    """The same, for tests that change it."""
+    return make_source(tmp_path / "own.h5")
+
+
+@pytest.fixture
+def write_spool(home, source):
+    """Write the trace of a process that read some planes of the cube, and has ended."""
+
+    def write(n_reads, *, pid=2**22 + 1, start_ns=1_000, name=None, axis=2):
+        home.create()
+        writer = _native.SpoolWriter(
+            home.spool,
+            pid=pid,
+            start_ns=start_ns,
+            host=name or socket.gethostname(),
+            executable="/usr/bin/python3",
+        )
+        add_planes(writer, source, n_reads, axis=axis)
+        writer.close()
+
+    return write
+
+
+def add_planes(writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_000_000):
+    """Add reads of one index of an axis each to an open spool file."""
+    dataset = writer.add_dataset(
+        file=str(source),
+        path="/cube",
+        identity=_native.identity(source),
+        extent=EXTENT,
+        element_bytes=4,
+        type_class=1,
+        storage=1,
+        data_offset_bytes=2048,
+        hdf5_version="2.0.0",
+    )
+    count = [1 if i == axis else n for i, n in enumerate(EXTENT)]
+    start = np.zeros((n_reads, len(EXTENT)), dtype=np.int64)
+    start[:, axis] = np.arange(n_reads) % EXTENT[axis]
+    writer.add_reads(
+        dataset,
+        start=start,
+        stride=[1, 1, 1],
+        count=count,
+        block=[1, 1, 1],
+        start_ns=first_ns + np.arange(n_reads, dtype=np.int64) * 1_000_000,
+        elapsed_ns=np.full(n_reads, 500_000, dtype=np.int64),
+        n_elements=int(np.prod(count)),
+    )
+
+
+@pytest.fixture
+def app(service):
+    """The application without its background, which a lifespan would start."""
+    return create_app(service, Background(service, threading.Event()))

@@ -1,0 +1,75 @@
+"""Servers as users run them: processes of their own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+
+
+class Server:
+    """A server process on a home, and a client of it."""
+
+    def __init__(self, home, *arguments, **environment):
+        self.home = home
+        home.create()
+        self.log = (home.root / "server.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sds.server.main", "--home", home.root, *arguments],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | environment,
+        )
+
+    def wait_until_it_listens(self, timeout_s=30):
+        give_up = time.monotonic() + timeout_s
+        while time.monotonic() < give_up:
+            if self.process.poll() is not None:
+                raise AssertionError((self.home.root / "server.log").read_text())
+            with contextlib.suppress(FileNotFoundError, httpx.TransportError):
+                address = json.loads(self.home.server_address.read_text())
+                if address["pid"] == self.process.pid:
+                    self.client = self._client(address)
+                    assert self.client.get("/readyz").status_code == 200
+                    return self
+            time.sleep(0.01)
+        raise AssertionError((self.home.root / "server.log").read_text())
+
+    def _client(self, address):
+        lines = dict(line.split() for line in self.home.token.read_text().splitlines())
+        socket = address.get("socket")
+        return httpx.Client(
+            base_url=address["url"],
+            transport=httpx.HTTPTransport(uds=socket) if socket else None,
+            headers={"Authorization": f"Bearer {lines['operate']}"},
+            trust_env=False,
+            timeout=10,
+        )
+
+    def kill(self):
+        self._end(signal.SIGKILL)
+
+    def terminate(self):
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.wait(timeout=20)
+        self.log.close()
+        if hasattr(self, "client"):
+            self.client.close()
+        return self.process.returncode
+
+    def wait_for(self, job_id, timeout_s=60):
+        give_up = time.monotonic() + timeout_s
+        while True:
+            job = self.client.get(f"/api/v1/jobs/{job_id}").json()
+            if job["state"] in {"done", "failed", "cancelled"}:
+                return job
+            assert time.monotonic() < give_up, job
+            time.sleep(0.02)

@@ -1,0 +1,260 @@
+import threading
+
+import pytest
+
+from sds import errors
+from sds.catalog.records import JobState
+from sds.server.app import create_app, host_name
+from sds.server.auth import Scope, Tokens
+from sds.server.errors import STATUS, problem_of, status_of
+from sds.server.jobs import Background, child_runner
+from sds.server.service import Service
+from sds.server.settings import Settings
+from tests.server.asgi import Client
+
+READ_PATHS = [
+    "datasets",
+    "patterns",
+    "recommendations",
+    "replicas",
+    "jobs",
+    "status",
+    "events",
+    "calibrations",
+]
+
+
+@pytest.fixture
+def client(app, home):
+    token = Tokens.load(home).token(Scope.OPERATE)
+    return Client(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {token}"})
+
+
+@pytest.fixture
+def visitor(app):
+    return Client(app, base_url="http://127.0.0.1")
+
+
+def test_lists_are_objects_with_one_stable_key(client):
+    for path in READ_PATHS:
+        answer = client.get(f"/api/v1/{path}")
+        assert answer.status_code == 200
+        if path != "status":
+            assert answer.json() == {path: []}
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer nonsense", "Basic b3BlcmF0ZQ=="])
+def test_nothing_is_told_without_a_token(visitor, authorization):
+    headers = {} if authorization is None else {"Authorization": authorization}
+    for path in READ_PATHS:
+        answer = visitor.get(f"/api/v1/{path}", headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        assert answer.json()["error"] == "UnauthorizedError"
+
+
+def test_a_token_to_read_may_not_operate(visitor, home):
+    headers = {"Authorization": f"Bearer {Tokens.load(home).token(Scope.READ)}"}
+    assert visitor.get("/api/v1/jobs", headers=headers).status_code == 200
+    for method, path in [
+        ("POST", "jobs"),
+        ("POST", "jobs/1/cancel"),
+        ("POST", "advise"),
+        ("DELETE", "replicas/1"),
+    ]:
+        answer = visitor.request(
+            method, f"/api/v1/{path}", headers=headers, json={"kind": "ingest"}
+        )
+        assert (answer.status_code, answer.json()["error"]) == (403, "ForbiddenError")
+
+
+def test_every_operation_needs_a_token_but_health(app):
+    for path, methods in app.openapi()["paths"].items():
+        for operation in methods.values():
+            assert ("security" in operation) is path.startswith("/api/v1/"), path
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::2]:80"])
+def test_requests_for_another_host_are_refused(client, host):
+    for path in ("/api/v1/status", "/healthz", "/docs"):
+        answer = client.get(path, headers={"Host": host})
+        assert (answer.status_code, answer.json()["error"]) == (403, "ForbiddenError")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:80"])
+def test_requests_for_this_host_are_not(client, host):
+    assert client.get("/api/v1/status", headers={"Host": host}).status_code == 200
+
+
+def test_a_setting_allows_more_hosts(home):
+    with Service.open(home, Settings(allowed_hosts=("login1",))) as service:
+        app = create_app(service, Background(service, threading.Event()))
+        client = Client(app, base_url="http://login1")
+        assert client.get("/readyz").json() == {"ok": True}
+        assert client.get("/readyz", headers={"Host": "127.0.0.1"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("a.b:80", "a.b"), ("[::1]:80", "::1"), ("[::1", "::1"), ("", ""), ("A", "a")],
+)
+def test_host_names(header, name):
+    assert host_name(header) == name
+
+
+def test_a_problem_says_what_value_remedy(client):
+    answer = client.get("/api/v1/replicas/7")
+    assert answer.status_code == 404
+    assert answer.json() == {
+        "error": "NotFoundError",
+        "message": "there is no replica 7; `sds replicas` lists those there are",
+        "remedy": "`sds replicas` lists those there are",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        (
+            {"kind": "reorganize", "file": "/a", "dataset": "/d", "order": [0, 0]},
+            "LayoutError",
+            "0,0",
+        ),
+        ({"kind": "melt"}, "SdsValueError", "melt"),
+        ({}, "SdsValueError", "kind"),
+        ({"kind": "calibrate", "path": "/a", "settings": {"budget_s": -1}}, "SdsValueError", "-1"),
+    ],
+)
+def test_a_bad_job_is_refused_with_the_error_of_sds(client, body, error, message):
+    answer = client.post("/api/v1/jobs", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["error"] == error
+    assert message in answer.json()["message"]
+
+
+def test_a_bad_question_is_refused_with_the_error_of_sds(client, source):
+    answer = client.post(
+        "/api/v1/advise", json={"file": str(source), "dataset": "/cube", "selection": "[999]"}
+    )
+    assert (answer.status_code, answer.json()["error"]) == (422, "SelectionError")
+
+
+def test_advice_over_rest_is_that_of_the_service(client, service, source):
+    body = {"file": str(source), "dataset": "/cube", "selection": "[:, :, 3]", "n_reads": 9}
+    answer = client.post("/api/v1/advise", json=body)
+    assert answer.status_code == 200
+    assert answer.json()["recommendations"][0]["recommendation"]["n_reads"] == 9
+    assert service.recommendations()[0].recommendation.n_reads == 9
+
+
+def test_what_nobody_foresaw_tells_no_secrets(visitor, service, monkeypatch, caplog):
+    def fail():
+        raise RuntimeError("password in " + __file__)
+
+    monkeypatch.setattr(service.queue, "counts", fail)
+    answer = visitor.get("/readyz")
+    assert answer.status_code == 500
+    assert answer.json()["message"] == "unexpected RuntimeError"
+    assert "password" in caplog.text
+
+
+def test_every_error_of_sds_has_a_status():
+    def tree(kind):
+        return {kind}.union(*(tree(sub) for sub in kind.__subclasses__()))
+
+    for kind in tree(errors.SdsError):
+        assert 400 <= status_of(kind("what; remedy")) < 600
+    assert set(STATUS) <= tree(errors.SdsError)
+    assert problem_of(errors.BusyError("a; b; c")).remedy == "c"
+    assert problem_of(errors.BusyError("just what")).remedy is None
+
+
+def test_tokens_are_private_and_stay(home):
+    home.create()
+    first = Tokens.load(home)
+    assert home.token.stat().st_mode & 0o777 == 0o600
+    assert Tokens.load(home).token(Scope.READ) == first.token(Scope.READ)
+    assert first.token(Scope.READ) != first.token(Scope.OPERATE)
+    home.token.chmod(0o644)
+    with pytest.raises(errors.PermissionDeniedError, match="chmod 600"):
+        Tokens.load(home)
+    home.token.chmod(0o600)
+    home.token.write_text("operate only\n")
+    with pytest.raises(errors.ConfigurationError, match="read and an operate token"):
+        Tokens.load(home)
+
+
+@pytest.fixture
+def living(home):
+    """A client of an application whose background works."""
+    stop = threading.Event()
+    settings = Settings(ingest_interval_s=0.05)
+    with Service.open(home, settings, run=child_runner(stop)) as service, service.lock.held():
+        app = create_app(service, Background(service, stop))
+        token = Tokens.load(home).token(Scope.OPERATE)
+        app.state.background.start()
+        yield Client(app, base_url="http://localhost", headers={"Authorization": f"Bearer {token}"})
+        app.state.background.end(10)
+
+
+def wait(client, job_id, *, states=("done", "failed", "cancelled")):
+    import time
+
+    give_up = time.monotonic() + 30
+    while (job := client.get(f"/api/v1/jobs/{job_id}").json())["state"] not in states:
+        assert time.monotonic() < give_up, job
+        time.sleep(0.02)
+    return job
+
+
+def test_a_job_builds_a_replica_in_a_process_of_its_own(living, source):
+    body = {"kind": "reorganize", "file": str(source), "dataset": "/cube", "order": [2, 0, 1]}
+    answer = living.post("/api/v1/jobs", json=body)
+    assert (answer.status_code, answer.json()["state"]) == (202, "queued")
+    done = wait(living, answer.json()["id"])
+    assert (done["state"], done["progress"], done["error"]) == ("done", 1.0, "")
+    (replica,) = living.get("/api/v1/replicas").json()["replicas"]
+    assert done["result"] == replica
+    assert living.get(f"/api/v1/replicas/{replica['id']}").json() == replica
+    verified = wait(living, living.post("/api/v1/jobs", json={"kind": "verify"}).json()["id"])
+    assert verified["result"]["ok"] is True
+    assert living.delete(f"/api/v1/replicas/{replica['id']}").json()["state"] == "retired"
+    assert living.get("/api/v1/replicas").json() == {"replicas": []}
+    everything = living.get("/api/v1/replicas", params={"all_states": True}).json()["replicas"]
+    assert len(everything) == 1
+
+
+def test_a_job_that_cannot_be_done_says_why(living):
+    body = {"kind": "reorganize", "file": "/nowhere.h5", "dataset": "/d", "order": [0, 1]}
+    failed = wait(living, living.post("/api/v1/jobs", json=body).json()["id"])
+    assert failed["state"] == "failed"
+    assert failed["error"].startswith("FileMissingError: ")
+    assert "/nowhere.h5" in failed["error"]
+
+
+def test_the_background_counts_traces_by_itself(living, write_spool):
+    import time
+
+    write_spool(16)
+    give_up = time.monotonic() + 20
+    while living.get("/api/v1/status").json()["reads"] != 16:
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    assert living.get("/healthz").json() == {"ok": True}
+
+
+def test_a_dead_background_shows_in_healthz(home):
+    with Service.open(home, Settings()) as service:
+        background = Background(service, threading.Event())
+        client = Client(create_app(service, background), base_url="http://localhost")
+        assert client.get("/healthz").status_code == 503
+        assert client.get("/readyz").status_code == 200
+
+
+def test_states_of_jobs_can_be_asked_for(client, service):
+    from sds.catalog.records import IngestRequest
+
+    waiting, cancelled = service.submit(IngestRequest()), service.submit(IngestRequest())
+    assert client.post(f"/api/v1/jobs/{cancelled.id}/cancel").json()["state"] == "cancelled"
+    found = client.get("/api/v1/jobs", params={"state": JobState.QUEUED}).json()["jobs"]
+    assert [job["id"] for job in found] == [waiting.id]

@@ -1,0 +1,55 @@
+"""The REST interface holds to its own OpenAPI, whatever it is asked."""
+
+import threading
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from sds.home import Home
+from sds.server.app import create_app
+from sds.server.auth import Scope, Tokens
+from sds.server.jobs import Background
+from sds.server.service import Service
+from sds.server.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    home = Home(tmp_path_factory.mktemp("rest") / "home")
+    with Service.open(home, Settings(lock_wait_s=0)) as service:
+        yield create_app(service, Background(service, threading.Event()))
+
+
+def operations(app):
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    schema.app = app
+    return [found.ok() for found in schema.get_all_operations()]
+
+
+def test_every_answer_is_one_that_the_schema_promises(app):
+    token = Tokens.load(app.state.service.home).token(Scope.OPERATE)
+    headers = {"Host": "127.0.0.1", "Authorization": f"Bearer {token}"}
+    tried = []
+    for operation in operations(app):
+        if operation.path == "/healthz":
+            continue  # says 503 here: the background is not started
+
+        @given(case=operation.as_strategy())
+        @settings(
+            max_examples=20,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def check(case):
+            # A path or a selection of the right type may name nothing that exists.
+            case.call_and_validate(headers=headers, excluded_checks=[positive_data_acceptance])
+
+        check()
+        tried.append(operation.label)
+    assert "POST /api/v1/jobs" in tried
+    assert len(tried) >= 14

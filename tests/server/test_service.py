@@ -1,0 +1,318 @@
+import shutil
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.catalog.records import (
+    CalibrateRequest,
+    IngestRequest,
+    JobState,
+    ReorganizeRequest,
+    ReplicaState,
+    VerifyRequest,
+)
+from sds.errors import (
+    BusyError,
+    DatasetNotFoundError,
+    FileMissingError,
+    LayoutError,
+    NotFoundError,
+    NotHdf5Error,
+    SdsValueError,
+    SelectionError,
+)
+from sds.home import Home
+from sds.recommender import CalibrationSettings, models_for_table
+from sds.redirect.tables import read_table, table_path
+from sds.server.lock import HomeLock
+from sds.server.service import Service
+from sds.server.settings import Settings
+from tests.server.conftest import EXTENT
+
+
+def request(source, order=(2, 0, 1), **options):
+    return ReorganizeRequest(file=str(source), dataset="/cube", order=order, **options)
+
+
+def flip(path, offset):
+    """Change one byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_a_replica_serves_at_once_and_is_the_transpose(service, source):
+    steps = []
+    record = service.reorganize(request(source), lambda share, what: steps.append((share, what)))
+    assert record.state is ReplicaState.ACTIVE
+    assert record.order == (2, 0, 1)
+    with h5py.File(source) as original, h5py.File(record.path) as replica:
+        assert np.array_equal(replica["cube"][...], original["cube"][...].transpose(2, 0, 1))
+        assert replica["cube"].attrs["unit"] == "counts"
+    table = read_table(service.home, source)
+    (dataset,) = table.datasets
+    assert (dataset.path, dataset.extent, dataset.element_size_bytes) == ("/cube", EXTENT, 4)
+    assert dataset.data_offset_bytes is not None
+    (candidate,) = dataset.candidates
+    assert (candidate.replica_id, candidate.order) == (record.id, (2, 0, 1))
+    assert steps
+    assert steps[-1][0] == 1.0
+
+
+def test_a_second_order_adds_and_the_same_order_stays(service, source):
+    first = service.reorganize(request(source))
+    second = service.reorganize(request(source, (1, 2, 0)))
+    again = service.reorganize(request(source))
+    assert again.id == first.id
+    assert [r.id for r in service.replicas(str(source))] == [first.id, second.id]
+    (dataset,) = read_table(service.home, source).datasets
+    assert {c.order for c in dataset.candidates} == {(2, 0, 1), (1, 2, 0)}
+
+
+def test_an_output_is_registered_too(service, source, tmp_path):
+    record = service.reorganize(request(source, output=str(tmp_path / "mine.h5")))
+    assert record.path == str(tmp_path / "mine.h5")
+    assert service.replicas() == (record,)
+
+
+def test_a_flipped_byte_is_found_and_not_served_from_then_on(service, source):
+    damaged = service.reorganize(request(source))
+    whole = service.reorganize(request(source, (1, 2, 0)))
+    flip(Path(damaged.path), damaged.replica.data_offset_bytes + 100)
+    report = service.verify()
+    assert not report.ok
+    assert [(c.replica.id, c.ok) for c in report.checks] == [(damaged.id, False), (whole.id, True)]
+    assert service.replica(damaged.id).state is ReplicaState.DAMAGED
+    (dataset,) = read_table(service.home, source).datasets
+    assert [c.replica_id for c in dataset.candidates] == [whole.id]
+    assert not service.verify(damaged.id).ok
+    rebuilt = service.reorganize(request(source))
+    assert rebuilt.state is ReplicaState.ACTIVE
+    assert service.verify().ok
+
+
+def test_a_replica_whose_file_is_gone_is_retired(service, source):
+    record = service.reorganize(request(source))
+    Path(record.path).unlink()
+    report = service.verify()
+    assert (report.ok, report.checks[0].replica.state) == (False, ReplicaState.RETIRED)
+    assert not table_path(service.home, source).exists()
+
+
+def test_removing_takes_file_and_table(service, source):
+    record = service.reorganize(request(source))
+    removed = service.remove(record.id)
+    assert removed.state is ReplicaState.RETIRED
+    assert not Path(record.path).exists()
+    assert not table_path(service.home, source).exists()
+    assert service.replicas() == ()
+    assert [r.id for r in service.replicas(all_states=True)] == [record.id]
+    service.remove(record.id)
+    with pytest.raises(NotFoundError, match="no replica 99"):
+        service.remove(99)
+
+
+def test_removing_leaves_alone_what_is_another_file_now(service, source, tmp_path):
+    record = service.reorganize(request(source, output=str(tmp_path / "mine.h5")))
+    Path(record.path).unlink()
+    Path(record.path).write_text("my notes")
+    service.remove(record.id)
+    assert Path(record.path).read_text() == "my notes"
+
+
+def test_a_changed_source_retires_its_replicas(service, own_source):
+    record = service.reorganize(request(own_source))
+    with h5py.File(own_source, "r+") as handle:
+        handle["cube"][0, 0, 0] = -1
+    (retired,) = service.collect_garbage().replicas_retired
+    assert (retired.id, retired.state) == (record.id, ReplicaState.RETIRED)
+    assert "changed" in retired.reason
+    assert not Path(record.path).exists()
+    assert not table_path(service.home, own_source).exists()
+
+
+def test_a_source_that_is_gone_retires_its_replicas_but_not_the_user_s_files(
+    service, own_source, tmp_path
+):
+    inside = service.reorganize(request(own_source))
+    outside = service.reorganize(request(own_source, (0, 2, 1), output=str(tmp_path / "b.h5")))
+    own_source.unlink()
+    assert len(service.collect_garbage().replicas_retired) == 2
+    assert not Path(inside.path).exists()
+    assert Path(outside.path).exists()
+    assert service.replicas() == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        ({"file": "/nowhere/run.h5"}, FileMissingError, "/nowhere/run.h5"),
+        ({"dataset": "/nothing"}, DatasetNotFoundError, "/cube"),
+        ({"order": (1, 0)}, LayoutError, "3 axes"),
+    ],
+)
+def test_bad_requests_leave_nothing_behind(service, source, fault, error, message):
+    asked = {"file": str(source), "dataset": "/cube", "order": (2, 0, 1)} | fault
+    with pytest.raises(error, match=message):
+        service.reorganize(ReorganizeRequest(**asked))
+    assert service.replicas(all_states=True) == ()
+    assert not list(service.home.tables.iterdir())
+
+
+def test_no_hdf5_is_said_so(service, tmp_path):
+    (tmp_path / "notes.txt").write_text("not HDF5")
+    with pytest.raises(NotHdf5Error, match=r"notes\.txt"):
+        service.reorganize(request(tmp_path / "notes.txt"))
+    with pytest.raises(NotHdf5Error, match=r"notes\.txt"):
+        service.advise(str(tmp_path / "notes.txt"))
+
+
+def test_advice_from_traces_is_kept(service, source, write_spool):
+    write_spool(10_000)
+    service.ingest()
+    advice = service.advise(str(source))
+    (given,) = advice.recommendations
+    assert (given.dataset, given.recommendation.n_reads) == ("/cube", 10_000)
+    assert service.recommendations(str(source)) == (given,)
+
+
+def test_advice_on_a_stated_pattern_needs_no_trace(service, source):
+    (given,) = service.advise(
+        str(source), "/cube", selection="[:, :, 3]", n_reads=10**6
+    ).recommendations
+    assert given.recommendation.n_reads == 10**6
+
+
+def test_advice_without_traces_says_what_to_do(service, source):
+    assert "sds run" in service.advise(str(source)).notes[0]
+    assert "state a selection" in service.advise(str(source), "/cube").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "error"),
+    [
+        (None, {"selection": "[0]"}, SdsValueError),
+        ("/cube", {"n_reads": 5}, SdsValueError),
+        ("/cube", {"selection": "[99]"}, SelectionError),
+        ("/cube", {"selection": "what?"}, SelectionError),
+        ("/nothing", {}, DatasetNotFoundError),
+    ],
+)
+def test_bad_questions_are_refused(service, source, dataset, options, error):
+    with pytest.raises(error):
+        service.advise(str(source), dataset, **options)
+
+
+def test_a_calibration_is_used_for_its_file_system(service, source, tmp_path):
+    service.reorganize(request(source))
+    assert not read_table(service.home, source).datasets[0].model.calibrated
+    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
+    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    assert record.device == tmp_path.stat().st_dev
+    assert service.calibrations() == (record,)
+    assert service.status().calibrated == (record.mount_point,)
+    expected, _ = models_for_table(record.calibration)
+    model = read_table(service.home, source).datasets[0].model
+    assert (model.calibrated, model.coefficients) == (expected.calibrated, expected.coefficients)
+
+
+def test_calibrating_nowhere_is_refused(service):
+    with pytest.raises(FileMissingError, match="/nowhere"):
+        service.calibrate(CalibrateRequest(path="/nowhere"))
+
+
+def test_status_counts(service, source, write_spool):
+    write_spool(16)
+    before = service.status()
+    assert (before.spool_files, before.reads) == (1, 0)
+    assert before.spool_pending_bytes > 0
+    service.ingest()
+    service.reorganize(request(source))
+    service.submit(IngestRequest())
+    after = service.status()
+    assert (after.reads, after.spool_pending_bytes, after.datasets) == (16, 0, 1)
+    assert (after.replicas["active"], after.jobs["queued"]) == (1, 1)
+    assert after.server is None
+
+
+def test_another_process_that_works_is_waited_for_and_then_named(service, home):
+    other = HomeLock(home, wait_s=0)
+    with other.held(), pytest.raises(BusyError, match="works with"):
+        service.ingest()
+    service.ingest()
+
+
+def test_reading_needs_no_lock(service, home):
+    with HomeLock(home, wait_s=0).held():
+        assert service.replicas() == ()
+        assert service.status().replica_bytes == 0
+
+
+def test_every_operation_can_be_a_job(service, source):
+    for asked in (IngestRequest(), VerifyRequest(), request(source)):
+        assert service.perform(asked, lambda *_: None) is not None
+        assert service.cancel(service.submit(asked).id).state is JobState.CANCELLED
+    assert [job.state for job in service.jobs()] == [JobState.CANCELLED] * 3
+
+
+def test_a_whole_replica_whose_builder_was_killed_is_adopted(service, source):
+    record = service.reorganize(request(source))
+    with service._store.writing() as session:
+        from sqlalchemy import text
+
+        session.execute(text("UPDATE replica SET state = 'building', replica = NULL"))
+    service.home.tables.joinpath(table_path(service.home, source).name).unlink()
+    report = service.recover()
+    assert report.replicas_finished == (record.id,)
+    assert service.replica(record.id).state is ReplicaState.ACTIVE
+    assert read_table(service.home, source).datasets[0].candidates[0].replica_id == record.id
+
+
+def test_a_replica_that_is_not_whole_is_never_adopted(service, source):
+    record = service.reorganize(request(source))
+    flip(Path(record.path), record.replica.data_offset_bytes + 1)
+    with service._store.writing() as session:
+        from sqlalchemy import text
+
+        session.execute(text("UPDATE replica SET state = 'building', replica = NULL"))
+    report = service.recover()
+    assert report.replicas_dropped == (record.id,)
+    assert service.replica(record.id).state is ReplicaState.RETIRED
+    assert not Path(record.path).exists()
+    assert not table_path(service.home, source).exists()
+
+
+def test_recovering_twice_changes_nothing(service, source):
+    service.reorganize(request(source))
+    first = service.recover()
+    before = table_path(service.home, source).read_bytes()
+    assert service.recover() == first
+    assert table_path(service.home, source).read_bytes() == before
+
+
+def test_a_table_that_nobody_stands_behind_is_withdrawn(service, source):
+    service.reorganize(request(source))
+    table = table_path(service.home, source)
+    stray = service.home.tables / ("0" * 32 + ".sdst")
+    shutil.copy(table, stray)
+    assert service.recover().tables_withdrawn == (stray.name,)
+    assert table.exists()
+
+
+def test_deleting_the_whole_home_loses_no_data(source, tmp_path):
+    before = source.read_bytes()
+    for _ in range(2):
+        with Service.open(Home(tmp_path / "h"), Settings()) as service:
+            assert service.reorganize(request(source)).id == 1
+        shutil.rmtree(tmp_path / "h")
+    assert source.read_bytes() == before
+
+
+def test_events_tell_the_life_of_a_replica(service, source):
+    service.remove(service.reorganize(request(source)).id)
+    kinds = [event.kind for event in service.events() if event.subject == "replica"]
+    assert kinds == ["retired", "active", "building"]
+    assert all(event.time_ns <= time.time_ns() for event in service.events())
