@@ -165,7 +165,7 @@ def _patterns_of_batch(
     return [
         replace(pattern, time_lost_s=_time_lost_s(pattern, rate=rate, start_s=start_s))
         for pattern in found
-        if pattern.kind is not PatternKind.EMPTY
+        if pattern.kind is not PatternKind.EMPTY and pattern.n_elements > 0
     ]
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB, ReadRecords
+from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB, SELECT_NONE, ReadRecords
 
 Int64: TypeAlias = NDArray[np.int64]
 
@@ -124,12 +124,15 @@ def logical_reads(records: ReadRecords, *, max_pause_s: float = 1.0) -> LogicalR
 
 def _normalized(records: ReadRecords) -> Slabs:
     """Return the first selection of each record with adjacent indices as stride 1, block 1."""
-    every = (records.selection_kind == SELECT_ALL)[:, np.newaxis]
+    kind = records.selection_kind[:, np.newaxis]
     extent = np.array(records.extent, dtype=np.int64)
-    start = np.where(every, 0, records.start)
-    stride = np.where(every, 1, records.stride)
-    count = np.where(every, extent, records.count)
-    block = np.where(every, 1, records.block)
+    # Of what is no regular hyperslab only start and count mean something: the bounding box.
+    regular = kind == SELECT_HYPERSLAB
+    start = np.where(kind == SELECT_ALL, 0, records.start)
+    stride = np.where(regular, records.stride, 1)
+    count = np.where(kind == SELECT_ALL, extent, records.count)
+    count = np.where(kind == SELECT_NONE, 0, count)
+    block = np.where(regular, records.block, 1)
     adjacent = (count <= 1) | (stride == block)
     return Slabs(
         start=start,
@@ -201,7 +204,7 @@ def _grouped(
     return LogicalReads(
         selection=_middle(joined, records.advance, remaining),
         call=_middle(first, records.advance, records.repeat),
-        irregular=~regular & (records.selection_kind != 0),
+        irregular=~regular & (records.selection_kind != SELECT_NONE),
         n_reads=n_reads,
         n_calls=n_calls,
         n_elements=records.n_elements * (n_calls // n_reads),

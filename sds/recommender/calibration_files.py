@@ -108,7 +108,12 @@ def write_array(
     size = int(np.prod(extent)) * ELEMENT_SIZE_BYTES * len(STORED_ORDERS)
     written = 0
     with h5py.File(
-        file, "w", alignment_threshold=_ALIGNMENT_BYTES // 16, alignment_interval=_ALIGNMENT_BYTES
+        file,
+        "w",
+        # Some parallel file systems refuse locks; no one else knows this file.
+        locking=False,
+        alignment_threshold=_ALIGNMENT_BYTES // 16,
+        alignment_interval=_ALIGNMENT_BYTES,
     ) as hdf5:
         for order in STORED_ORDERS:
             stored = tuple(extent[axis] for axis in order)

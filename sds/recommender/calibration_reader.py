@@ -1,8 +1,9 @@
 """One reading process of a calibration: told over stdin what to read, answers how long it took.
 
-Two lines in, two lines out per read: the read (JSON) is answered by ``ready`` once all is open,
-``go NANOSECONDS`` (CLOCK_MONOTONIC) by the nanoseconds that the read took. A program of its own,
-so that several read at one time and none inherits the state of its parent.
+It says ``up`` first. Then, per read, two lines in and two out: the read (JSON) is answered by
+``ready`` once all is open, ``go NANOSECONDS`` (CLOCK_MONOTONIC) by the nanoseconds that the read
+took. A program of its own, so that several read at one time and none inherits the state of its
+parent.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def open_read(request: ReadRequest) -> Iterator[Callable[[], object]]:
             os.close(fd)
         return
     # Opened anew for each read: an open dataset keeps what it read last in its sieve buffer.
-    with h5py.File(request["file"], "r") as file:
+    with h5py.File(request["file"], "r", locking=False) as file:
         dataset = file[request["dataset"]].id
         in_file = dataset.get_space()
         in_file.select_hyperslab(tuple(start), tuple(count), tuple(stride), block)
@@ -57,7 +58,8 @@ def open_read(request: ReadRequest) -> Iterator[Callable[[], object]]:
 
 
 def serve(lines: Iterator[str], answer: Callable[[str], None]) -> None:
-    """Answer requests until the input ends."""
+    """Say that all is imported, then answer requests until the input ends."""
+    answer("up")
     for line in lines:
         with open_read(json.loads(line)) as read:
             answer("ready")

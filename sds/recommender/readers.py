@@ -34,6 +34,15 @@ class Readers:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
+        """Start every process, and wait until each has imported what it needs."""
         # What is measured is HDF5 itself, not SDS's connector.
         environment = {k: v for k, v in os.environ.items() if k != "HDF5_VOL_CONNECTOR"}
         environment["SDS_DISABLE"] = "1"
@@ -51,7 +60,8 @@ class Readers:
                     bufsize=1,
                 )
             )
-        return self
+        for process in self._processes:
+            self._answer(process)
 
     def __exit__(
         self,
@@ -66,10 +76,7 @@ class Readers:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            process.wait(timeout=_END_S)
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
+            process.communicate(timeout=_END_S)
 
     def read(
         self, requests: Sequence[ReadRequest], *, before: Callable[[], None] | None = None

@@ -101,6 +101,18 @@ def test_without_a_rate_the_best_observed_one_counts():
 def test_what_selects_nothing_is_no_pattern():
     assert find_patterns([records_of_reads([Read((slice(3, 3), EVERY, 3))], CUBE)]) == []
     assert find_patterns([]) == []
+    nothing = Read((EVERY, EVERY, 3), kind=0, n_elements=0)
+    assert find_patterns([records_of_reads([nothing], CUBE)]) == []
+    no_elements = Read((), kind=1, n_elements=0)
+    assert find_patterns([records_of_reads([no_elements], ())]) == []
+
+
+def test_of_points_only_start_and_count_of_the_box_are_looked_at():
+    records = records_of_reads([Read((slice(2, 50), 3, EVERY), kind=POINTS, n_elements=9)], CUBE)
+    records.stride[:] = 0
+    records.block[:] = 0
+    (pattern,) = find_patterns([records])
+    assert pattern.typical.shape == (48, 1, 256)
 
 
 def test_points_and_replica_and_collective_reads_are_counted():

@@ -28,7 +28,7 @@ from sds.recommender.calibration_design import MIN_SPACE_BYTES, array_extent, de
 from sds.recommender.calibration_files import file_system_of
 from sds.recommender.readers import Readers
 
-TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=4.0, max_rounds=1)
+TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=60.0, max_rounds=1)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_one_process_count_is_refused_before_anything_is_written(tmp_path):
 def test_one_process_count_fits_without_p(tmp_path):
     settings = CalibrationSettings(
         space_bytes=MIN_SPACE_BYTES,
-        budget_s=3.0,
+        budget_s=60.0,
         max_rounds=1,
         processes=(1,),
         vias=(Via.ENGINE,),
@@ -126,7 +126,7 @@ def test_what_a_killed_calibration_left_goes_with_the_next(tmp_path):
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1
     settings = CalibrationSettings(
-        space_bytes=MIN_SPACE_BYTES, budget_s=2.0, max_rounds=1, vias=(Via.ENGINE,)
+        space_bytes=MIN_SPACE_BYTES, budget_s=60.0, max_rounds=1, vias=(Via.ENGINE,)
     )
     calibrate(tmp_path, settings=settings)
     assert list(tmp_path.iterdir()) == []
@@ -167,6 +167,16 @@ def test_a_reading_process_that_fails_is_quoted(tmp_path):
         Readers(1, directory=tmp_path) as readers,
     ):
         readers.read([request])
+
+
+def test_a_reading_process_that_is_gone_is_named(tmp_path):
+    with (
+        pytest.raises(SdsError, match=r"ended \(status -9\)"),
+        Readers(1, directory=tmp_path) as readers,
+    ):
+        readers._processes[0].kill()
+        readers._processes[0].wait()
+        readers.read([{"start": (0,) * 10_000}])
 
 
 @pytest.mark.parametrize("space_bytes", [MIN_SPACE_BYTES, 1 << 20, 10**8, 1 << 29])
