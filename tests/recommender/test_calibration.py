@@ -170,13 +170,11 @@ def test_a_reading_process_that_fails_is_quoted(tmp_path):
 
 
 def test_a_reading_process_that_is_gone_is_named(tmp_path):
-    with (
-        pytest.raises(SdsError, match=r"ended \(status -9\)"),
-        Readers(1, directory=tmp_path) as readers,
-    ):
+    with Readers(1, directory=tmp_path) as readers:
         readers._processes[0].kill()
         readers._processes[0].wait()
-        readers.read([{"start": (0,) * 10_000}])
+        with pytest.raises(SdsError, match=r"ended \(status -9\)"):
+            readers.read([{"start": (0,) * 10_000}])
 
 
 @pytest.mark.parametrize("space_bytes", [MIN_SPACE_BYTES, 1 << 20, 10**8, 1 << 29])
