@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
     Bar = Callable[[str], AbstractContextManager[Callable[[float, str], None]]]
 
-_CALIBRATION_BYTES = 128 << 20
-_CALIBRATION_S = 12.0
+_CALIBRATION_S = (2.0, 12.0)
 _CUBE_SEED, _GRID_SEED, _WATCHED_SEED = 1, 2, 3
 
 
@@ -208,7 +207,7 @@ def run_demo(
         say(f"server    {server.url} (its REST interface: {server.url}/docs)")
         service = stack.enter_context(connect(place.home))
         programs = tuple(find_program(name) for name in ("image", "series"))
-        _calibrate(place, service, say=say, bar=bar)
+        _calibrate(place, service, size_bytes, say=say, bar=bar)
         patterns = _watch(place, programs, service, say=say, bar=bar)
         recommendations = _advise(place, service, say=say)
         replicas, waits_s = _build(recommendations, service, say=say, bar=bar)
@@ -265,11 +264,19 @@ def _make_files(
 
 
 def _calibrate(
-    place: Workplace, service: Operations, *, say: Callable[[str], None], bar: Bar
+    place: Workplace,
+    service: Operations,
+    size_bytes: int,
+    *,
+    say: Callable[[str], None],
+    bar: Bar,
 ) -> None:
     """Measure the file system, so that times are predicted for this machine."""
+    shortest_s, longest_s = _CALIBRATION_S
     settings = CalibrationSettings(
-        space_bytes=_CALIBRATION_BYTES, budget_s=_CALIBRATION_S, seed=_WATCHED_SEED
+        space_bytes=min(128 << 20, max(1 << 20, size_bytes // 8)),
+        budget_s=min(longest_s, max(shortest_s, longest_s * size_bytes / 2**30)),
+        seed=_WATCHED_SEED,
     )
     request = CalibrateRequest(path=str(place.root), settings=settings)
     with bar("Calibrating") as advance:

@@ -1,0 +1,148 @@
+"""A user's files and programs, and ``sds`` as a user starts it, with and without a server."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.cli.client import server_url
+from sds.home import Home
+
+ENERGIES = 1024
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+
+PROGRAM = """
+import hashlib, sys
+import h5py
+with h5py.File(sys.argv[1], "r") as file:
+    cube = file["image/cube"]
+    digest = hashlib.sha256()
+    for energy in map(int, sys.argv[2:]):
+        digest.update(cube[:, :, energy].tobytes())
+    for pixel in range(0, 64, 7):
+        digest.update(cube[pixel, 63 - pixel].tobytes())
+print(digest.hexdigest())
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cube(tmp_path):
+    path = tmp_path / "cube.h5"
+    values = np.random.default_rng(5).random((64, 64, ENERGIES), dtype=np.float32)
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("image/cube", data=values)
+        dataset.attrs["units"] = "counts"
+    settle(path)
+    return path
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "planes.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def as_anyone():
+    """Give up the right to write where the mode forbids it, where this is root."""
+    libc = ctypes.CDLL(None)
+    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+class Sds:
+    """``sds`` in processes of its own, for one home."""
+
+    def __init__(self, home, directory):
+        self.home = Home(Path(home))
+        self.directory = directory
+        self.environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HDF5_", "SDS_"))
+        } | {"SDS_HOME": str(home)}
+
+    def __call__(self, *words, **variables):
+        result = subprocess.run(
+            [sys.executable, "-m", "sds.cli", *map(str, words)],
+            env=self.environment | {k: str(v) for k, v in variables.items()},
+            preexec_fn=as_anyone,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return Done(result.returncode, result.stdout, result.stderr)
+
+    def read(self, program, *arguments):
+        """Run a program under sds; return what it printed and which decisions were made."""
+        log = self.directory / f"decisions-{time.monotonic_ns()}"
+        result = self("run", "--", sys.executable, program, *arguments, SDS_DEBUG=log)
+        assert (result.code, result.err) == (0, "")
+        return result.out, [line.split("\t")[1] for line in log.read_text().splitlines()]
+
+
+@pytest.fixture
+def sds(tmp_path):
+    return Sds(tmp_path / "home", tmp_path)
+
+
+@pytest.fixture(params=["with a server", "without a server"])
+def sds_both(request, sds, tmp_path):
+    """Yield sds, once with a running server and once without."""
+    if request.param == "without a server":
+        yield sds
+        return
+    with (tmp_path / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "sds.server.main", "--port", "0"],
+            env=sds.environment, stdout=log, stderr=log,
+            preexec_fn=as_anyone,  # noqa: PLW1509  (these tests start no threads)
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while server_url(sds.home) is None:
+            assert server.poll() is None, (tmp_path / "server.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield sds
+    finally:
+        server.terminate()
+        assert server.wait(30) == 0, (tmp_path / "server.log").read_text()
+
+
+def native(program, *arguments):
+    """Return what a program prints without SDS."""
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(("HDF5_", "SDS_"))}
+    return subprocess.run(
+        [sys.executable, str(program), *map(str, arguments)],
+        env=environment, capture_output=True, text=True, check=True, timeout=120,
+    ).stdout  # fmt: skip
+
+
+def settle(path):
+    """Set a file's times back, so that its identity is trusted at once."""
+    long_ago_ns = time.time_ns() - 10**10
+    os.utime(path, ns=(long_ago_ns, long_ago_ns))

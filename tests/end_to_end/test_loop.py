@@ -1,0 +1,92 @@
+"""The whole loop, as a user goes through it: run, ingest, advise, reorganize, run again."""
+
+from __future__ import annotations
+
+import shlex
+
+import h5py
+import numpy as np
+
+from tests.end_to_end.conftest import native
+
+ENERGIES = (3, 1000, 512, 77, 78)
+
+
+def test_a_traced_program_is_advised_served_and_reads_the_same_bytes(sds_both, cube, program):
+    expected = native(program, cube, *ENERGIES)
+
+    printed, decisions = sds_both.read(program, cube, *ENERGIES)
+    assert printed == expected
+    assert "served" not in decisions
+
+    trace = sds_both("trace", "show").json
+    assert trace["n_reads"] >= len(ENERGIES)
+    assert [dataset["path"] for dataset in trace["datasets"]] == ["/image/cube"]
+
+    assert sds_both("ingest", "--json").code == 0
+    status = sds_both("status", "--json").json
+    assert status["reads"] == trace["n_reads"]
+    assert (status["server"] is None) == (status["server_pid"] is None)
+
+    advice = sds_both("advise", cube, "--json").json
+    assert advice["dataset"] == "/image/cube"
+    assert advice["order"][0] == 2
+    assert advice["predicted_s"] < advice["predicted_s_now"]
+
+    program_name, *words = shlex.split(advice["command"])
+    assert program_name == "sds"
+    built = sds_both(*words, "--json").json
+    assert (built["state"], built["order"]) == ("active", advice["order"])
+    with h5py.File(built["path"]) as replica, h5py.File(cube) as source:
+        copy, original = replica["image/cube"], source["image/cube"]
+        assert np.array_equal(copy[:], original[:].transpose(built["order"]))
+        assert copy.attrs["units"] == "counts"
+
+    printed, decisions = sds_both.read(program, cube, *ENERGIES)
+    assert printed == expected
+    assert decisions.count("served") >= 1
+    assert "original" in decisions, "spectra are not served from this replica"
+
+    second = sds_both("reorganize", f"{cube}:/image/cube", "--order", "1,2,0", "--json").json
+    assert second["id"] != built["id"]
+    assert len(sds_both("replicas", "--json").json["replicas"]) == 2
+    assert sds_both("replicas", "verify", "--json").json["ok"]
+    assert sds_both.read(program, cube, *ENERGIES)[0] == expected
+
+    sds_both("replicas", "remove", f"{cube}:/image/cube")
+    printed, decisions = sds_both.read(program, cube, *ENERGIES)
+    assert printed == expected
+    assert "served" not in decisions
+
+
+def test_each_read_is_counted_once(sds_both, cube, program):
+    sds_both.read(program, cube, *ENERGIES)
+    n_reads = sds_both("trace", "show").json["n_reads"]
+    for _ in range(3):
+        sds_both("ingest")
+    assert sds_both("status", "--json").json["reads"] == n_reads
+    sds_both.read(program, cube, *ENERGIES)
+    sds_both("ingest")
+    assert sds_both("status", "--json").json["reads"] == 2 * n_reads
+
+
+def test_errors_are_the_same_with_and_without_a_server(sds_both, cube, tmp_path):
+    text = tmp_path / "text.h5"
+    text.write_text("this is text")
+    (tmp_path / "closed").mkdir(mode=0o500)
+    build = ("reorganize", f"{cube}:/image/cube")
+    for words, code, said in (
+        ((*build, "--order", "0,1"), 2, "0,1"),
+        (("reorganize", f"{cube}:/no", "--order", "2,0,1"), 3, "/image/cube"),
+        (("reorganize", f"{text}:/d", "--order", "2,0,1"), 4, "text.h5"),
+        (("reorganize", f"{tmp_path}/no.h5:/d", "--order", "2,0,1"), 3, "no.h5"),
+        ((*build, "--order", "2,0,1", "--output", tmp_path / "closed" / "r.h5"), 6, "closed"),
+        (("replicas", "remove", "99"), 3, "99"),
+        (("advise", tmp_path / "no.h5"), 3, "no.h5"),
+        (("advise", f"{cube}:/image/cube", "--select", "[0, 0, 5000]"), 2, "5000"),
+    ):
+        result = sds_both(*words, "--json")
+        assert result.code == code, (words, result)
+        assert said in result.err
+        assert result.err.startswith("sds: error: ")
+        assert result.json["error"]["exit_code"] == code
