@@ -1,6 +1,8 @@
 """The REST interface holds to its own OpenAPI, whatever it is asked."""
 
+import re
 import threading
+from pathlib import Path
 
 import pytest
 import schemathesis
@@ -10,6 +12,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from sds.home import Home
 from sds.server.app import create_app
 from sds.server.auth import Scope, Tokens
+from sds.server.errors import PROBLEMS
 from sds.server.jobs import Background
 from sds.server.service import Service
 from sds.server.settings import Settings
@@ -53,3 +56,20 @@ def test_every_answer_is_one_that_the_schema_promises(app):
         tried.append(operation.label)
     assert "POST /api/v1/jobs" in tried
     assert len(tried) >= 14
+
+
+def test_the_manual_names_every_operation(app):
+    manual = Path(__file__).parents[2].joinpath("docs/reference/rest.md").read_text()
+    rows = set(re.findall(r"^\| (GET|POST|DELETE) `([^`?]*)", manual, flags=re.MULTILINE))
+    promised = {
+        (method.upper(), re.sub(r"{\w+}", "{id}", path))
+        for path, methods in app.openapi()["paths"].items()
+        for method in methods
+    }
+    assert rows == promised
+
+
+def test_the_manual_names_every_status():
+    manual = Path(__file__).parents[2].joinpath("docs/reference/rest.md").read_text()
+    rows = {int(status) for status in re.findall(r"^\| (\d{3}) \|", manual, flags=re.MULTILINE)}
+    assert rows == set(PROBLEMS)
