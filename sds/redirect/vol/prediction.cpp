@@ -85,6 +85,21 @@ bool chunk_features(const sds_table_dataset &dataset, const sds_trace_dataset &s
 
 } // namespace
 
+bool is_one_run(const sds_table_dataset &dataset, const sds_hyperslab &slab)
+{
+    if (!dataset.contiguous) return false;
+    // Behind the first axis with several indices, every axis must be whole.
+    bool begun = false;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        const int64_t n = slab.count[axis] * slab.block[axis];
+        if (begun && n != dataset.extent[axis]) return false;
+        if (n == 1) continue;
+        if (slab.count[axis] > 1 && slab.stride[axis] != slab.block[axis]) return false;
+        begun = true;
+    }
+    return true;
+}
+
 sds_array array_of(const sds_table_dataset &dataset, const sds_candidate &candidate)
 {
     sds_array array = {};

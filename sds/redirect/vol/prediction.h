@@ -13,6 +13,9 @@ double predict_original(const sds_table_dataset &dataset, const sds_trace_datase
 double predict_replica(const sds_table_dataset &dataset, const sds_candidate &candidate,
                        const sds_hyperslab &slab);
 
+// True where the original holds all that is selected in one piece: no replica reads less.
+bool is_one_run(const sds_table_dataset &dataset, const sds_hyperslab &slab);
+
 // The array that the candidate stores: the source's axes in its order.
 sds_array array_of(const sds_table_dataset &dataset, const sds_candidate &candidate);
 

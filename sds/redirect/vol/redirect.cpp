@@ -16,6 +16,16 @@
 namespace sds::vol
 {
 
+// Reads of one shape are decided alike: where the start lies hardly matters to the prediction,
+// which costs as much as a small read.
+struct Decision {
+    sds_hyperslab shape; // its start counts for nothing
+    int32_t choice;      // of the candidates; -1: the original
+    uint32_t n_left;     // uses until it is made anew
+};
+constexpr int max_decisions = 4;
+constexpr uint32_t uses_per_decision = 64;
+
 struct Redirection {
     const Host *host;
     sds_table_dataset dataset;
@@ -25,6 +35,9 @@ struct Redirection {
     bool converts;             // of a type that may be converted
     uint32_t n_reads;          // counts shares
     uint32_t logged;           // reasons told already, one bit each
+    bool deciding;             // a thread is using the decisions
+    int n_decisions;
+    Decision decisions[max_decisions];
 };
 
 namespace
@@ -118,20 +131,56 @@ bool plan_conversion(const Host &host, const Redirection &redirection, const Rea
     return out.to_bytes > 0;
 }
 
-// The cheapest candidate that is cheaper than the original; nullptr where none is.
-const sds_candidate *choose(const Redirection &redirection, const sds_trace_dataset &stored,
-                            const sds_hyperslab &slab)
+// The cheapest candidate that is cheaper than the original; -1 where none is.
+int32_t predict_best(const Redirection &redirection, const sds_trace_dataset &stored,
+                     const sds_hyperslab &slab)
 {
     double best_s = predict_original(redirection.dataset, stored, slab);
-    const sds_candidate *best = nullptr;
+    int32_t best = -1;
     for (int32_t i = 0; i < redirection.dataset.n_candidates; i++) {
         const sds_candidate &candidate = redirection.candidates[i];
         const double predicted_s = predict_replica(redirection.dataset, candidate, slab);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
         best_s = predicted_s;
-        best = &candidate;
+        best = i;
     }
     return best;
+}
+
+bool is_of_shape(const sds_hyperslab &slab, const sds_hyperslab &shape)
+{
+    const size_t n = static_cast<size_t>(slab.rank) * sizeof(int64_t);
+    return memcmp(slab.count, shape.count, n) == 0 && memcmp(slab.block, shape.block, n) == 0 &&
+           memcmp(slab.stride, shape.stride, n) == 0;
+}
+
+// The decision for reads of this shape, made anew where it is due.
+int32_t decide(Redirection &redirection, const sds_trace_dataset &stored, const sds_hyperslab &slab)
+{
+    for (Decision &decision : redirection.decisions)
+        if (decision.n_left > 0 && is_of_shape(slab, decision.shape)) {
+            decision.n_left--;
+            return decision.choice;
+        }
+    const int32_t choice = predict_best(redirection, stored, slab);
+    redirection.decisions[redirection.n_decisions++ % max_decisions] = {slab, choice,
+                                                                        uses_per_decision};
+    redirection.n_decisions %= max_decisions;
+    return choice;
+}
+
+const sds_candidate *choose(Redirection &redirection, const sds_trace_dataset &stored,
+                            const sds_hyperslab &slab)
+{
+    if (is_one_run(redirection.dataset, slab)) return nullptr;
+    int32_t choice;
+    if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE)) {
+        choice = predict_best(redirection, stored, slab); // another thread is at it
+    } else {
+        choice = decide(redirection, stored, slab);
+        __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
+    }
+    return choice < 0 ? nullptr : &redirection.candidates[choice];
 }
 
 // A share of 1000 serves every read; a smaller one is spread over the reads.
