@@ -17,7 +17,7 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize("module", ["sds", "sds.redirect", "sds.cli", "sds.read"])
+@pytest.mark.parametrize("module", ["sds", "sds.redirect", "sds.cli", "sds.reader"])
 def test_import_is_light(module):
     program = f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
     result = subprocess.run(

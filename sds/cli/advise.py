@@ -115,4 +115,6 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
 
 def _break_even(n_reads: int | None) -> str:
     """Return the reads after which a replica has paid for itself."""
-    return "" if n_reads is None else f"{n_reads:,} reads"
+    if n_reads is None:
+        return ""
+    return f"{n_reads:,} read" if n_reads == 1 else f"{n_reads:,} reads"
