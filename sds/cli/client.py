@@ -98,6 +98,9 @@ class Operations(Protocol):
     ) -> CalibrationRecord:
         """Measure a file system and fit its models."""
 
+    def calibrations(self) -> tuple[CalibrationRecord, ...]:
+        """Return the newest calibration of each file system."""
+
 
 @contextmanager
 def connect(home: Home) -> Iterator[Operations]:
@@ -273,6 +276,12 @@ class RemoteService:
         from sds.catalog.records import CalibrationRecord
 
         return _parse(CalibrationRecord, self._run(request, progress))
+
+    def calibrations(self) -> tuple[CalibrationRecord, ...]:
+        """Return the newest calibration of each file system."""
+        from sds.catalog.records import CalibrationRecord
+
+        return self._list("calibrations", CalibrationRecord)
 
     def _list(self, what: str, kind: type[_Record], **query: str | None) -> tuple[_Record, ...]:
         """Return the records of a collection."""

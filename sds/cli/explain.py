@@ -1,6 +1,7 @@
 """``sds explain``: what one read touches, and what it costs."""
 
 import enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ from sds.cli.options import AsJson, DatasetName
 
 if TYPE_CHECKING:
     from sds.explain import Explanation
+    from sds.recommender import CostModel
 
 
 class Preset(enum.StrEnum):
@@ -29,8 +31,9 @@ def explain(
         typer.Option(metavar="AXES", help="Suppose a replica of this axis order; e.g. 2,0,1."),
     ] = None,
     preset: Annotated[
-        Preset, typer.Option(help="Striping and RAID, where the options below leave them out.")
-    ] = Preset.LOCAL_DISK,
+        Preset | None,
+        typer.Option(help="Striping and RAID that the options below leave out; local-disk."),
+    ] = None,
     stripe_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Lustre stripe size.")
     ] = None,
@@ -51,8 +54,9 @@ def explain(
 ) -> None:
     """Show what one read touches in the file and what it is predicted to cost.
 
-    Only metadata is read. docs/reference/semantics.md defines each quantity; times of the
-    built-in model are marked uncalibrated.
+    Only metadata is read. docs/reference/semantics.md defines each quantity. Times are those of
+    the file's calibrated file system, or marked uncalibrated; of supposed striping or RAID
+    nothing is calibrated.
     """
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_order, parse_size
@@ -64,7 +68,9 @@ def explain(
         return None if text is None else parse_size(text, name=option)
 
     file, dataset = parse_dataset_name(name)
-    known = {Preset.HOPPER: HOPPER, Preset.LOCAL_DISK: LOCAL_DISK}[preset]
+    known = HOPPER if preset is Preset.HOPPER else LOCAL_DISK
+    supposed = (preset, stripe_size, stripe_count, raid_disks, raid_unit, raid_min_request)
+    is_here = all(option is None for option in supposed)
     unit = size(raid_unit, "--raid-unit")
     min_request = size(raid_min_request, "--raid-min-request")
     if unit is None:
@@ -80,11 +86,30 @@ def explain(
         raid_unit=unit,
         raid_min_request=min_request,
         order=None if order is None else parse_order(order),
+        model=_calibrated_model(file, is_replica=order is not None) if is_here else None,
     )
     if as_json:
         print_json(explanation)
     else:
         _print_explanation(explanation)
+
+
+def _calibrated_model(file: Path, *, is_replica: bool) -> "CostModel | None":
+    """Return the model of the file system that holds a file; None where it was not calibrated."""
+    from sds.cli.client import connect
+    from sds.home import default_home
+    from sds.recommender import models_for_advice
+
+    home = default_home()
+    if not (home.database.exists() or home.server_address.exists()) or not file.exists():
+        return None
+    device = file.stat().st_dev
+    with connect(home) as service:
+        found = [record for record in service.calibrations() if record.device == device]
+    if not found:
+        return None
+    original, replica = models_for_advice(found[0].calibration)
+    return replica if is_replica else original
 
 
 def _print_explanation(found: "Explanation") -> None:
