@@ -1,0 +1,136 @@
+import dataclasses
+import json
+import os
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.home import Home
+from sds.redirect.doctor import diagnose, remedy_for
+from sds.redirect.tables import publish_table
+from tests.redirected import redirect, settle
+from tests.under_connector import ROOT, native_environment
+
+SHAPE = (40, 50, 60)
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    return home
+
+
+@pytest.fixture
+def cube(tmp_path):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.zeros(SHAPE)
+        file["other"] = np.zeros(SHAPE)
+    settle(path)
+    return path
+
+
+def examine(home, cube, dataset=None):
+    return diagnose(file=cube, dataset=dataset, home=home, environ=native_environment())
+
+
+def test_a_healthy_installation(home):
+    diagnosis = diagnose(home=home, environ=native_environment())
+    assert diagnosis.is_healthy
+    assert not diagnosis.disabled
+    assert diagnosis.plugin.endswith("libh5sds_vol.so")
+    assert {(host.package, host.detail) for host in diagnosis.hosts} == {
+        ("h5py", "HDF5 2.0.0"), ("netCDF4", "HDF5 2.2.0"), ("tables", "HDF5 1.14.6"),
+    }  # fmt: skip
+    assert all(host.loads for host in diagnosis.hosts)
+    json.dumps(dataclasses.asdict(diagnosis))
+
+
+def test_a_dataset_that_is_served(home, cube):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    diagnosis = examine(home, cube)
+    (report,) = diagnosis.datasets
+    assert (report.path, report.orders, report.served) == ("/cube", ((2, 0, 1),), True)
+    assert report.remedy == ""
+    assert list(home.spool.iterdir()) == []  # the doctor's own reads are no trace
+
+
+def test_a_dataset_without_a_replica(home, cube):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    (report,) = examine(home, cube, "/other").datasets
+    assert not report.served
+    assert report.reason == "the table does not name it"
+    assert "sds reorganize" in report.remedy
+
+
+def test_a_file_without_a_table(home, cube):
+    diagnosis = examine(home, cube, "/cube")
+    (report,) = diagnosis.datasets
+    assert not report.served
+    assert "sds reorganize" in report.remedy
+    assert "no redirect table" in diagnosis.problems[0].what
+
+
+def test_a_source_that_has_changed(home, cube):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    os.utime(cube)
+    (report,) = examine(home, cube).datasets
+    assert report.reason == "the source has changed since its replica was made"
+    assert "sds reorganize" in report.remedy
+
+
+def test_a_damaged_replica(home, cube):
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    table.datasets[0].candidates[0].path.unlink()
+    (report,) = examine(home, cube).datasets
+    assert report.reason == "the replica is missing"
+
+
+def test_a_table_that_never_wins(home, cube):
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    dear = dataclasses.replace(candidate.model, floor_s=1e6)
+    candidate = dataclasses.replace(candidate, model=dear)
+    dataset = dataclasses.replace(dataset, candidates=(candidate,))
+    publish_table(home, dataclasses.replace(table, datasets=(dataset,)))
+    (report,) = examine(home, cube).datasets
+    assert report.reason == "the original is predicted to be cheaper"
+    assert report.remedy.startswith("nothing is wrong")
+
+
+def test_what_switches_sds_off(home):
+    home.disabled.touch()
+    environ = native_environment(SDS_DISABLE=1)
+    diagnosis = diagnose(home=home, environ=environ)
+    assert diagnosis.disabled
+    assert [problem.remedy for problem in diagnosis.problems] == [
+        "unset SDS_DISABLE", f"remove {home.disabled}",
+    ]  # fmt: skip
+
+
+def test_problems_have_remedies(tmp_path):
+    environ = native_environment()
+    home = Home(tmp_path / "none")
+    diagnosis = diagnose(
+        file=tmp_path / "none.h5", python=tmp_path / "nopython", home=home, environ=environ
+    )
+    assert not diagnosis.is_healthy
+    assert all(problem.remedy for problem in diagnosis.problems)
+    assert any("no such file" in problem.what for problem in diagnosis.problems)
+
+
+def test_every_reason_of_the_connector_has_a_remedy_or_needs_none():
+    needs_none = {
+        "a replica is predicted to be cheaper",
+        "the transfer is collective",
+        "nothing is selected",
+    }
+    source = (ROOT / "sds" / "redirect" / "vol" / "redirect.cpp").read_text()
+    listed = source.split("reason_text[] = {")[1].split("};")[0]
+    reasons = [line.strip().strip('",') for line in listed.splitlines() if '"' in line]
+    assert len(reasons) == 12
+    missing = [reason for reason in reasons if not remedy_for(reason)]
+    assert set(missing) - needs_none == set()
