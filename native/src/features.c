@@ -166,9 +166,10 @@ sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *stripi
 
     sds__progression progression;
     sds__progression_init(&progression, runs, &map);
-    sds__touched sets[SDS__MAX_LEVELS + 2];
+    /* What was touched in time, a superset of it all, and what walking needs. */
+    sds__touched sets[SDS__MAX_LEVELS + 3];
     sds__line *lines;
-    status = allocate_sets(&map, sds__progression_sets(&progression) + 1, sets, &lines);
+    status = allocate_sets(&map, sds__progression_sets(&progression) + 2, sets, &lines);
     if (status != SDS_OK) return status;
     sds__progression_touch(&progression, &deadline, &sets[0], &sets[1]);
 
