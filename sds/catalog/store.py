@@ -167,6 +167,8 @@ class Store(Database):
                 row.n_reads += advance.n_reads
                 row.dropped_reads = advance.dropped_reads
                 row.changed_ns = now_ns
+                if advance.problem and advance.problem != row.problem:
+                    _add_event(session, "spool", row.id, "damaged", advance.problem, {})
                 row.problem = advance.problem
             for facts, pattern in patterns:
                 _add_pattern(session, _dataset_row(session, facts), pattern)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ class Publisher:
                 state, reason = _obstacle(record, identity)
                 if state is not None:
                     self._store.set_replica(record.id, state, reason)
-                elif record.replica is not None:
+                elif record.replica is not None and record.source_identity == identity:
                     by_dataset[record.dataset].append((record.id, record.replica))
             if not by_dataset or identity is None:
                 withdraw_table(self._home, file)
@@ -195,8 +196,19 @@ def current_identity(file: str) -> FileIdentity | None:
 
 
 def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
-    """Return why a replica may not serve its source as it is now; empty where it may."""
+    """Return why a replica can never serve its source again; empty where it can."""
     if now is None:
         return f"its source {record.file} is gone"
+    if touched(record, now):
+        return ""
     changed = record.source_identity.difference(now)
     return f"its source {record.file} changed ({changed})" if changed else ""
+
+
+def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
+    """Return whether nothing but the ctime of a source changed: a chmod, a rename, or a trick.
+
+    The replica does not serve until every byte is compared again.
+    """
+    before = record.source_identity
+    return now is not None and before != now == replace(before, ctime_ns=now.ctime_ns)

@@ -7,6 +7,7 @@ as long as it lives.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +39,7 @@ from sds.server.stages import run_here
 from sds.server.status import status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from sds.catalog import records
@@ -69,6 +71,7 @@ class Service:
         self.settings = settings
         self.lock = HomeLock(home, wait_s=settings.lock_wait_s)
         self.queue = JobQueue(store)
+        self._is_recovered = False
         self._store = store
         self._run = run
         self._models = Models(store, settings)
@@ -167,7 +170,7 @@ class Service:
         self, request: ReorganizeRequest, progress: Progress | None = None
     ) -> records.ReplicaRecord:
         """Build a replica, compare every byte with its source, and let it serve."""
-        with self.lock.held():
+        with self._in_order():
             return self._builder.reorganize(request, self._run, progress or _to_nobody)
 
     def replicas(
@@ -185,12 +188,12 @@ class Service:
         self, replica_id: int | None = None, progress: Progress | None = None
     ) -> reports.VerifyReport:
         """Compare one replica, or all, with their checksums; stop serving those that differ."""
-        with self.lock.held():
+        with self._in_order():
             return self._builder.verify(replica_id, self._run, progress or _to_nobody)
 
     def remove(self, replica_id: int) -> records.ReplicaRecord:
         """Stop serving a replica and delete its file."""
-        with self.lock.held():
+        with self._in_order():
             return self._builder.remove(replica_id)
 
     def calibrate(
@@ -228,12 +231,23 @@ class Service:
     def recover(self) -> reports.RecoveryReport:
         """Finish or undo what a crash cut off, and make the tables equal to the catalog."""
         with self.lock.held():
+            self._is_recovered = True
             return self._recovery.recover(max_attempts=self.settings.job_attempts)
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """Hold the lock, having put in order what earlier processes left."""
+        with self.lock.held():
+            if not self._is_recovered:
+                self.recover()
+            yield
 
     def collect_garbage(self) -> reports.GarbageReport:
         """Retire replicas whose source is gone or changed; delete what is of no use any more."""
         with self.lock.held():
-            return self._recovery.collect_garbage(keep_days=self.settings.spool_keep_days)
+            return self._recovery.collect_garbage(
+                self._run, keep_days=self.settings.spool_keep_days
+            )
 
     def submit(self, request: JobRequest) -> records.JobRecord:
         """Put work into the queue, for the server to do."""

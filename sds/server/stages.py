@@ -7,6 +7,7 @@ between steps; what a callback raises abandons the work, cleanly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -14,6 +15,7 @@ from sds.home import Home
 
 if TYPE_CHECKING:
     from sds.catalog.records import CalibrateRequest, ReorganizeRequest
+    from sds.identity import FileIdentity
     from sds.organizer import ReorganizationPlan, Replica
     from sds.organizer.verify import VerificationReport
     from sds.recommender.calibration import Calibration
@@ -66,6 +68,28 @@ def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationR
 
         reports.append(verify_replica(path, progress=report))
     return tuple(reports)
+
+
+def compare(
+    replica: Replica, home_root: Path, *, progress: Progress
+) -> tuple[FileIdentity, VerificationReport]:
+    """Compare every byte of a replica with its source; return which file that is now."""
+    from sds.organizer.build import plan_reorganization  # noqa: PLC0415  (h5py)
+    from sds.organizer.verify import compare_with_source  # noqa: PLC0415
+
+    plan = plan_reorganization(
+        replica.source_path,
+        replica.dataset_path,
+        order=replica.order,
+        home=Home(home_root),
+        output=replica.path,
+    )
+    now = replace(replica, source_identity=plan.source_identity)
+
+    def report(_: str, done_bytes: int, total_bytes: int) -> None:
+        progress(done_bytes / total_bytes if total_bytes else 1.0, f"compare {replica.path.name}")
+
+    return plan.source_identity, compare_with_source(now, plan, progress=report)
 
 
 def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:

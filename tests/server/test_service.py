@@ -1,3 +1,4 @@
+import os
 import shutil
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from sds.errors import (
     SelectionError,
 )
 from sds.home import Home
+from sds.identity import identity_of
 from sds.recommender import CalibrationSettings, models_for_table
 from sds.redirect.tables import read_table, table_path
 from sds.server.lock import HomeLock
@@ -132,6 +134,34 @@ def test_a_changed_source_retires_its_replicas(service, own_source):
     assert "changed" in retired.reason
     assert not Path(record.path).exists()
     assert not table_path(service.home, own_source).exists()
+
+
+def test_a_source_that_was_only_touched_is_compared_again_and_served_again(service, own_source):
+    record = service.reorganize(request(own_source))
+    own_source.chmod(0o640)
+    assert service.collect_garbage().replicas_retired == ()
+    again = service.replica(record.id)
+    assert again.state is ReplicaState.ACTIVE
+    assert again.source_identity == identity_of(own_source) != record.source_identity
+    assert "compared again" in again.reason
+    assert read_table(service.home, own_source).source_identity == identity_of(own_source)
+
+
+def test_a_source_with_other_bytes_under_the_same_mtime_is_found_out(service, own_source):
+    record = service.reorganize(request(own_source))
+    before = own_source.stat()
+    flip(own_source, service.datasets()[0].data_offset_bytes + 100)
+    os.utime(own_source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    (retired,) = service.collect_garbage().replicas_retired
+    assert (retired.id, "differs" in retired.reason) == (record.id, True)
+
+
+def test_a_touched_source_is_not_served_before_it_is_compared(service, own_source):
+    service.reorganize(request(own_source))
+    own_source.chmod(0o640)
+    service.reorganize(request(own_source, (1, 2, 0)))
+    (dataset,) = read_table(service.home, own_source).datasets
+    assert [c.order for c in dataset.candidates] == [(1, 2, 0)]
 
 
 def test_a_source_that_is_gone_retires_its_replicas_but_not_the_user_s_files(
@@ -309,6 +339,46 @@ def test_deleting_the_whole_home_loses_no_data(source, tmp_path):
             assert service.reorganize(request(source)).id == 1
         shutil.rmtree(tmp_path / "h")
     assert source.read_bytes() == before
+
+
+def test_settings_of_striping_and_raid_reach_the_table(home, source):
+    settings = Settings(
+        stripe_size_bytes=65536,
+        stripe_count=4,
+        raid_unit_bytes=512,
+        raid_data_disks=8,
+        raid_min_request_bytes=8192,
+    )
+    with Service.open(home, settings) as service:
+        service.reorganize(request(source))
+        (dataset,) = read_table(service.home, source).datasets
+    assert (dataset.stripes.stripe_size_bytes, dataset.stripes.stripe_count) == (65536, 4)
+    raid = dataset.raid
+    assert (raid.unit_bytes, raid.data_disks, raid.min_request_bytes) == (512, 8, 8192)
+    assert dataset.candidates[0].raid == raid
+
+
+def test_a_setting_puts_the_catalog_elsewhere(home, tmp_path):
+    with Service.open(home, Settings(database_url=f"sqlite:///{tmp_path}/elsewhere.db")) as service:
+        assert service.status().database.endswith("elsewhere.db")
+    assert (tmp_path / "elsewhere.db").exists()
+    assert not home.database.exists()
+
+
+def test_a_setting_says_how_often_a_job_is_begun(home):
+    with Service.open(home, Settings(job_attempts=1)) as service:
+        job = service.submit(IngestRequest())
+        service.queue.claim()
+        assert service.recover().jobs_failed == (job.id,)
+
+
+def test_a_command_puts_in_order_what_a_killed_one_left(home, source):
+    with Service.open(home, Settings()) as service:
+        job = service.submit(IngestRequest())
+        service.queue.claim()
+    with Service.open(home, Settings()) as service:
+        service.reorganize(request(source))
+        assert service.job(job.id).state is JobState.QUEUED
 
 
 def test_events_tell_the_life_of_a_replica(service, source):
