@@ -33,32 +33,23 @@ def run(
     Example: sds run -- python analysis.py cube.h5
     """
     from sds.home import default_home
-    from sds.redirect.connector import environment
+    from sds.redirect.activate import program_environment, run_program
 
     words = [*command, *context.args]
-    chosen = dict(os.environ)
     home = default_home()
     try:
         home.create()
-        chosen |= environment(home, chosen)
+        chosen = program_environment(words, home, os.environ, trace=trace, redirect=redirect)
+        variables, problem = chosen.variables, chosen.problem
     except (SdsError, OSError) as error:
-        sys.stderr.write(f"sds: {error}; running {words[0]} without SDS\n")
-    if not trace:
-        chosen["SDS_TRACE"] = "0"
-    if not redirect:
-        chosen["SDS_REDIRECT"] = "0"
-    raise typer.Exit(_become(words, chosen))
-
-
-def _become(words: list[str], environment: dict[str, str]) -> int:
-    """Replace this process by a program; return an exit status where that is impossible."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+        variables, problem = dict(os.environ), str(error)
+    if problem:
+        sys.stderr.write(f"sds: {problem}; running {words[0]} without SDS\n")
     try:
-        os.execvpe(words[0], words, environment)  # noqa: S606  (to run what was asked for)
+        run_program(words, variables)
     except FileNotFoundError:
         sys.stderr.write(f"sds: error: {words[0]}: command not found\n")
-        return ExitCode.COMMAND_NOT_FOUND
+        raise typer.Exit(ExitCode.COMMAND_NOT_FOUND) from None
     except OSError as error:
         sys.stderr.write(f"sds: error: cannot run {words[0]}: {error.strerror}\n")
-        return ExitCode.NOT_EXECUTABLE
+        raise typer.Exit(ExitCode.NOT_EXECUTABLE) from None
