@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
     Bar = Callable[[str], AbstractContextManager[Callable[[float, str], None]]]
 
-_CALIBRATION_S = (2.0, 12.0)
+_CALIBRATION_BYTES = 128 << 20
+_CALIBRATION_S = 12.0
+_SMALLEST_CALIBRATED_BYTES = 512 << 20
 _CUBE_SEED, _GRID_SEED, _WATCHED_SEED = 1, 2, 3
 
 
@@ -101,10 +103,9 @@ _READS_PER_RUN: dict[CacheState, dict[str, tuple[str, ...]]] = {
         "series": ("--points", "24"),
     },
 }
-_WATCHED_READS: dict[str, tuple[str, ...]] = {
-    "image": ("--planes", "6", "--spectra", "200"),
-    "series": ("--points", "24"),
-}
+# What the programs read while they are watched, of files of 1 GiB; the more the smaller they are,
+# since what takes no time is not worth a replica.
+_WATCHED_PLANES, _WATCHED_POINTS, _MOST_POINTS = 6, 24, 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +208,9 @@ def run_demo(
         say(f"server    {server.url} (its REST interface: {server.url}/docs)")
         service = stack.enter_context(connect(place.home))
         programs = tuple(find_program(name) for name in ("image", "series"))
-        _calibrate(place, service, size_bytes, say=say, bar=bar)
-        patterns = _watch(place, programs, service, say=say, bar=bar)
+        if size_bytes >= _SMALLEST_CALIBRATED_BYTES:
+            _calibrate(place, service, say=say, bar=bar)
+        patterns = _watch(place, programs, extents, service, say=say, bar=bar)
         recommendations = _advise(place, service, say=say)
         replicas, waits_s = _build(recommendations, service, say=say, bar=bar)
         rows = _measure(place, programs, replicas, n_rounds=n_rounds, bar=bar)
@@ -264,19 +266,11 @@ def _make_files(
 
 
 def _calibrate(
-    place: Workplace,
-    service: Operations,
-    size_bytes: int,
-    *,
-    say: Callable[[str], None],
-    bar: Bar,
+    place: Workplace, service: Operations, *, say: Callable[[str], None], bar: Bar
 ) -> None:
     """Measure the file system, so that times are predicted for this machine."""
-    shortest_s, longest_s = _CALIBRATION_S
     settings = CalibrationSettings(
-        space_bytes=min(128 << 20, max(1 << 20, size_bytes // 8)),
-        budget_s=min(longest_s, max(shortest_s, longest_s * size_bytes / 2**30)),
-        seed=_WATCHED_SEED,
+        space_bytes=_CALIBRATION_BYTES, budget_s=_CALIBRATION_S, seed=_WATCHED_SEED
     )
     request = CalibrateRequest(path=str(place.root), settings=settings)
     with bar("Calibrating") as advance:
@@ -290,19 +284,27 @@ def _calibrate(
 def _watch(
     place: Workplace,
     programs: Sequence[Program],
+    extents: Extents,
     service: Operations,
     *,
     say: Callable[[str], None],
     bar: Bar,
 ) -> tuple[PatternRecord, ...]:
     """Run the programs once under SDS and return the patterns found in their traces."""
+    scale = max(1.0, 2**30 / extents.size_bytes)
+    n_planes = min(extents.cube[2], math.ceil(scale * _WATCHED_PLANES))
+    n_points = min(_MOST_POINTS, math.ceil(scale * _WATCHED_POINTS))
+    reads = {
+        "image": ("--planes", str(n_planes), "--spectra", "200"),
+        "series": ("--points", str(n_points)),
+    }
     with bar("Running the programs under SDS") as advance:
         for done, program in enumerate(programs):
             say(f"program   {program.path.name}, SHA-256 {program.sha256}")
             advance(done / len(programs), f"Running {program.path.name} under sds run")
             source = _source(place, program)
             page_cache.empty([source])
-            arguments = (str(source), *_WATCHED_READS[program.name], "--seed", str(_WATCHED_SEED))
+            arguments = (str(source), *reads[program.name], "--seed", str(_WATCHED_SEED))
             run_program(program, arguments, home=place.home)
     report = service.ingest()
     patterns = service.patterns()
@@ -328,7 +330,8 @@ def _advise(
         advice = service.advise(str(path))
         advised = [record for record in advice.recommendations if record.recommendation.order]
         if not advised:
-            message = f"no replica of {path} was advised: {'; '.join(advice.notes) or 'no reason'}"
+            reasons = [record.recommendation.reason for record in advice.recommendations]
+            message = f"no replica of {path} was advised: {'; '.join((*reasons, *advice.notes))}"
             raise SdsError(message)
         for record in advised:
             best = record.recommendation.best

@@ -133,3 +133,24 @@ def test_the_lines_of_env_survive_a_shell(tmp_path):
         env={"PATH": "/usr/bin:/bin", "SDS_HOME": str(home)},
         check=True,
     )
+
+
+def test_the_doctor_finds_the_connector_loadable(sds):
+    found = sds("doctor", "--json")
+    assert found.code == 0, found
+    assert found.json["ok"] is True
+    assert {host["package"] for host in found.json["hosts"]} >= {"h5py", "netCDF4"}
+    assert all(host["loads"] for host in found.json["hosts"])
+
+
+def test_the_doctor_says_why_a_file_is_not_served_and_when_it_is(sds, cube, home):
+    before = sds("doctor", f"{cube}:/d", "--json")
+    assert before.code == 1
+    assert before.json["datasets"][0]["served"] is False
+    assert "sds reorganize" in before.json["datasets"][0]["remedy"]
+    sds("reorganize", f"{cube}:/d", "--order", "2,0,1")
+    after = sds("doctor", f"{cube}:/d")
+    assert after.code == 0, after
+    assert "served by a replica" in after.out
+    (home / "disabled").touch()
+    assert "remove" in sds("doctor").out

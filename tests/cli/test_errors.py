@@ -47,6 +47,7 @@ def cube(tmp_path):
         (["table", "show", "TMP/bad.sdst"], 4, "bad.sdst"),
         (["calibrate", "TMP/nowhere"], 3, "nowhere"),
         (["demo", "--size", "1K"], 2, "1024"),
+        (["doctor", "TMP/no.h5"], 3, "no.h5"),
     ],
 )
 def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):  # noqa: PLR0917
