@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import OperationalError
+
 from sds.catalog.records import as_json
 from sds.errors import SdsError
 from sds.server.child import run_in_child
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 _REPORT_EVERY_S = 0.25
 _CANCEL_POLL_S = 0.25
 _GARBAGE_EVERY_S = 60.0
+_RETRY_S = 1.0
 
 
 class JobCancelledError(Exception):
@@ -91,14 +94,22 @@ class Background:
             thread.join(timeout_s)
 
     def _guard(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception:
-            # /healthz tells that the thread is gone; the log, why.
-            log.exception("background thread %s ended", threading.current_thread().name)
-            raise
+        name = threading.current_thread().name
+        while not self._stop.is_set():
+            try:
+                work()
+            except OperationalError as error:
+                # A full disk under the catalog: the next round may find it mended.
+                log.warning("%s: the catalog cannot be written, tried again: %s", name, error.orig)
+                self._stop.wait(timeout=_RETRY_S)
+            except Exception:
+                # /healthz tells that the thread is gone; the log, why.
+                log.exception("background thread %s ended", name)
+                raise
 
     def _run_jobs(self) -> None:
+        # This is the only worker: what runs now was cut off.
+        self._service.queue.requeue_interrupted(self._service.settings.job_attempts)
         while not self._stop.is_set():
             job = self._service.queue.claim()
             if job is None:

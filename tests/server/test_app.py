@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from sds import errors
+from sds.catalog.queue import JobQueue
 from sds.catalog.records import JobState
 from sds.server.app import create_app, host_name
 from sds.server.auth import Scope, Tokens
@@ -249,6 +250,25 @@ def test_a_dead_background_shows_in_healthz(home):
         client = Client(create_app(service, background), base_url="http://localhost")
         assert client.get("/healthz").status_code == 503
         assert client.get("/readyz").status_code == 200
+
+
+def test_a_catalog_that_cannot_be_written_for_a_while_stops_no_thread(living, monkeypatch):
+    from sqlalchemy.exc import OperationalError
+
+    failed = threading.Event()
+    real = JobQueue.claim
+
+    def claim(queue):
+        if not failed.is_set():
+            failed.set()
+            raise OperationalError("INSERT", {}, OSError("disk full"))
+        return real(queue)
+
+    monkeypatch.setattr(JobQueue, "claim", claim)
+    job = living.post("/api/v1/jobs", json={"kind": "ingest"}).json()
+    assert wait(living, job["id"])["state"] == "done"
+    assert failed.is_set()
+    assert living.get("/healthz").status_code == 200
 
 
 def test_states_of_jobs_can_be_asked_for(client, service):
