@@ -11,7 +11,7 @@ from sds.cli.options import AsJson
 
 if TYPE_CHECKING:
     from sds.demo.driver import Outcome
-    from sds.demo.measure import Spread
+    from sds.demo.measure import Row, Spread
 
 
 def demo(
@@ -91,29 +91,10 @@ def _print_outcome(outcome: "Outcome") -> None:
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
 
-    print_lines("", "Time per read after the file is open: median (range) of the runs, in turns")
+    print_lines("", "After the file is open: median (range) of the runs, which took turns")
     print_table(
-        (
-            "read",
-            "cache",
-            "original>",
-            "connector alone>",
-            "with replica>",
-            "original / replica>",
-            "bytes",
-        ),
-        [
-            (
-                row.selection,
-                row.state,
-                _times(row.original_s),
-                _times(row.connector_s),
-                _times(row.replica_s),
-                _ratio(row.ratio),
-                "equal" if row.equal else "DIFFERENT",
-            )
-            for row in outcome.rows
-        ],
+        ("read", "cache", "program", "time per read", "original / this", "bytes"),
+        [line for row in outcome.rows for line in _lines(row)],
     )
     print_lines(*(f"{row.selection}, {row.state}: {row.cache}" for row in outcome.rows))
     print_lines("", "Gain, predicted by the advice and measured")
@@ -144,6 +125,16 @@ def _print_outcome(outcome: "Outcome") -> None:
         f"figure    {outcome.figure}",
         f"server    {outcome.server}" + ("" if outcome.kept else " (stopped; --keep leaves it)"),
         f"took      {format_seconds(outcome.elapsed_s)}",
+    )
+
+
+def _lines(row: "Row") -> tuple[tuple[str, ...], ...]:
+    """Return the lines of the table for one kind of read: original, connector alone, replica."""
+    same = "equal" if row.equal else "DIFFERENT"
+    return (
+        (row.selection, row.state, "original", _times(row.original_s), "", same),
+        ("", "", "connector alone", _times(row.connector_s), _ratio(row.connector_ratio), same),
+        ("", "", "with replica", _times(row.replica_s), _ratio(row.ratio), same),
     )
 
 
