@@ -55,6 +55,7 @@ _REMEDIES = {
     "writable": "take write permission from group and others (chmod go-w)",
     "does not name": "build a replica with `sds reorganize`",
     "not that of the table": "build its replicas anew with `sds reorganize`",
+    "lie in other files": "nothing to do: such datasets are read through HDF5",
     "data transform": "nothing to do: HDF5 computes such reads itself",
     "regular hyperslab": "select with slices; lists and masks are left to HDF5",
     "strided box": "read into a whole array or a box of one",

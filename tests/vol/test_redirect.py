@@ -430,6 +430,33 @@ def test_a_table_of_another_shape_or_type(cube, home):
         assert read_plane(cube, home)[:2] == (plane_of(cube), 0)
 
 
+@pytest.mark.parametrize("kind", ["virtual", "external"])
+def test_values_that_lie_in_other_files(kind, cube, home, tmp_path):
+    # The table is of a file whose own identity says nothing of them.
+    table = redirect(cube, [("/cube", (2, 0, 1))], home)
+    outer = tmp_path / "outer.h5"
+    with h5py.File(outer, "w") as file:
+        if kind == "virtual":
+            layout = h5py.VirtualLayout(SHAPE, "f8")
+            layout[:] = h5py.VirtualSource(cube, "cube", SHAPE)
+            file.create_virtual_dataset("cube", layout)
+        else:
+            with h5py.File(cube) as inner:
+                values = inner["cube"][:]
+            raw = str(tmp_path / "raw")
+            file.create_dataset("cube", data=values, external=[(raw, 0, values.nbytes)])
+    settle(outer)
+    (dataset,) = table.datasets
+    dataset = dataclasses.replace(dataset, data_offset_bytes=None)
+    moved = dataclasses.replace(
+        table, source_path=outer, source_identity=identity_of(outer), datasets=(dataset,)
+    )
+    publish_table(home, moved)
+    values, served, reasons = read_plane(outer, home)
+    assert (values, served) == (plane_of(outer), 0)
+    assert "the dataset's values lie in other files" in reasons
+
+
 def test_the_dearer_replica_is_not_used(cube, home):
     table = redirect(cube, [("/cube", (2, 0, 1))], home)
     for original_s in (0.5, 1.0):
@@ -518,15 +545,45 @@ def test_what_a_writer_has_not_flushed_is_seen(cube, home):
     assert result.stdout == "3.0\n77.0\n77.0\n"
 
 
-def test_open_for_writing_and_swmr_are_not_redirected(cube, home):
-    redirect(cube, [("/cube", (2, 0, 1))], home)
+def test_open_for_writing_and_swmr_are_not_redirected(home, tmp_path):
+    path = tmp_path / "latest.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("cube", data=np.zeros(SHAPE), chunks=(3, 7, 11))
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
     program = """
         import sys, h5py
-        with h5py.File(sys.argv[1], "r+") as file:
-            print(file["cube"][1, 1, 1])
+        for how in ({"mode": "r", "swmr": True, "libver": "latest"}, {"mode": "r+"}):
+            with h5py.File(sys.argv[1], **how) as file:
+                print(file["cube"][:, 1, 1].sum())
     """
-    run_python(program, cube, env=connector_environment(home.root))
-    assert set(reads_by_replica(home)) == {0}
+    result = run_python(program, path, env=connector_environment(home.root))
+    assert result.stdout == "0.0\n0.0\n"
+    assert reads_by_replica(home) == {0: 2}
+
+
+def test_several_datasets_in_one_call_come_from_the_originals(source, home):
+    redirect(source, [("/f4", (2, 0, 1)), ("/i2", (2, 1, 0))], home)
+    program = """
+        import ctypes, sys
+        import h5py, numpy as np
+        with open("/proc/self/maps") as maps:
+            hdf5 = ctypes.CDLL(next(line.split()[-1] for line in maps if "/libhdf5-" in line))
+        with h5py.File(sys.argv[1]) as file:
+            data = [file["f4"], file["i2"]]
+            out = [np.empty(d.shape, d.dtype) for d in data]
+            types = [h5py.h5t.py_create(d.dtype) for d in data]
+            hids = lambda values: (ctypes.c_int64 * 2)(*values)
+            status = hdf5.H5Dread_multi(
+                ctypes.c_size_t(2), hids(d.id.id for d in data), hids(t.id for t in types),
+                hids((0, 0)), hids((0, 0)), ctypes.c_int64(0),
+                (ctypes.c_void_p * 2)(*(o.ctypes.data for o in out)),
+            )
+            assert status >= 0
+            assert all(np.array_equal(o, d[:]) for o, d in zip(out, data))
+    """
+    run_python(program, source, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {0: 4}
 
 
 def test_only_ordinary_files_are_redirected(cube, home):
