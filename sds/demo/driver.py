@@ -92,14 +92,15 @@ READS = (
 )
 
 # One plane of the original, or a few series, bring the whole file into memory: a cold run makes
-# one read of each. Spectra touch little, so many of them stay cold.
+# one read of each. Spectra touch little, so many of them stay cold; warm ones take microseconds,
+# so that only many of them tell a program apart from the rest of the machine.
 _READS_PER_RUN: dict[CacheState, dict[str, tuple[str, ...]]] = {
     CacheState.COLD: {
         "image": ("--planes", "1", "--spectra", "500"),
         "series": ("--points", "1"),
     },
     CacheState.WARM: {
-        "image": ("--planes", "8", "--spectra", "2000"),
+        "image": ("--planes", "8", "--spectra", "20000"),
         "series": ("--points", "24"),
     },
 }
