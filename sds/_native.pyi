@@ -88,7 +88,7 @@ def crc32c(buffer: Buffer, crc: int = 0) -> int: ...
 # writing.cpp
 
 def write_runs(
-    fd: int, base: int, offsets: NDArray[np.int64], run_bytes: int, bytes: NDArray[np.uint8]
+    fd: int, base: int, offsets: NDArray[np.int64], run_bytes: int, packed: NDArray[np.uint8]
 ) -> None: ...
 
 # engine.cpp

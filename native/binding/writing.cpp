@@ -33,5 +33,5 @@ void write_runs(int fd, int64_t base, const Offsets &offsets, size_t run_bytes, 
 void bind_writing(nb::module_ &module)
 {
     module.def("write_runs", &write_runs, nb::arg("fd"), nb::arg("base"), nb::arg("offsets"),
-               nb::arg("run_bytes"), nb::arg("bytes"));
+               nb::arg("run_bytes"), nb::arg("packed"));
 }

@@ -11,17 +11,17 @@ extern "C" {
 #endif
 
 /* XX(name, value, text, Python exception in sds.errors) */
-#define SDS_STATUS_MAP(XX)                                                                  \
-    XX(OK, 0, "success", "")                                                                \
-    XX(EINVAL, -1, "argument out of range", "SdsValueError")                                \
-    XX(EBOUNDS, -2, "selection reaches outside its dataspace", "SelectionError")            \
-    XX(EOVERFLOW, -3, "byte offset does not fit in 64 bits", "LayoutError")                 \
-    XX(ENOMEM, -4, "out of memory", "MemoryError")                                          \
-    XX(EIO, -5, "input/output error", "OSError")                                            \
-    XX(ESHORT, -6, "file ends before the data that was asked for", "TruncatedFileError")    \
-    XX(EFORMAT, -7, "not a file of this format, or damaged", "FormatError")                 \
-    XX(EVERSION, -8, "written by a newer version of SDS", "FormatVersionError")             \
-    XX(ELIMIT, -9, "a stated limit was reached", "SdsValueError")                           \
+#define SDS_STATUS_MAP(XX)                                                                         \
+    XX(OK, 0, "success", "")                                                                       \
+    XX(EINVAL, -1, "argument out of range", "SdsValueError")                                       \
+    XX(EBOUNDS, -2, "selection reaches outside its dataspace", "SelectionError")                   \
+    XX(EOVERFLOW, -3, "byte offset does not fit in 64 bits", "LayoutError")                        \
+    XX(ENOMEM, -4, "out of memory", "MemoryError")                                                 \
+    XX(EIO, -5, "input/output error", "OSError")                                                   \
+    XX(ESHORT, -6, "file ends before the data that was asked for", "TruncatedFileError")           \
+    XX(EFORMAT, -7, "not a file of this format, or damaged", "FormatError")                        \
+    XX(EVERSION, -8, "written by a newer version of SDS", "FormatVersionError")                    \
+    XX(ELIMIT, -9, "a stated limit was reached", "SdsValueError")                                  \
     XX(ENOENT, -10, "no such entry", "NotFoundError")
 
 typedef enum sds_status {
