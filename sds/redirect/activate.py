@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -93,9 +95,15 @@ def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoRetur
 
     Raises
     ------
+    FileNotFoundError
+        If no directory of PATH holds such a program.
     OSError
         If it cannot be started.
     """
+    program = shutil.which(command[0], path=variables.get("PATH", os.defpath))
+    if program is None and not os.path.dirname(command[0]):
+        # execvp would report a directory of PATH that may not be searched instead.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvpe(command[0], list(command), dict(variables))  # noqa: S606  (what was asked for)
+    os.execve(program or command[0], list(command), dict(variables))  # noqa: S606  (as asked for)

@@ -21,6 +21,14 @@ def run(*words):
 
 
 @pytest.fixture(autouse=True)
+def _heed_interrupts():
+    """Undo what a shell does to the jobs that it starts in the background: ignoring Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("SDS_HOME", str(tmp_path / "home"))
 
@@ -66,7 +74,10 @@ def test_signals_reach_the_program(number):
         assert process.wait(30) == -number
 
 
-def test_a_program_that_is_not_there():
+def test_a_program_that_is_not_there(tmp_path, monkeypatch):
+    # Executing a directory is refused, as searching one of another user's is.
+    (tmp_path / "no-such-program").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     result = run("run", "--", "no-such-program")
     assert (result.returncode, result.stdout) == (127, "")
     assert "no-such-program" in result.stderr
@@ -128,7 +139,7 @@ def test_ctrl_c_ends_as_shells_expect(tmp_path):
         "app.main(['status'])\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
-    )
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
     assert result.returncode == -signal.SIGINT
     assert result.stderr.strip() == "sds: interrupted"
