@@ -101,7 +101,7 @@ def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoRetur
         If it cannot be started.
     """
     program = shutil.which(command[0], path=variables.get("PATH", os.defpath))
-    if program is None and not os.path.dirname(command[0]):
+    if program is None and os.sep not in command[0]:
         # execvp would report a directory of PATH that may not be searched instead.
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
     sys.stdout.flush()
