@@ -6,9 +6,12 @@
 #
 # Everything goes into .venv; nothing but PyPI is needed. Another Python: make PYTHON=python3.12 demo
 
-PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
-            $(shell command -v $(p) >/dev/null 2>&1 && \
-                    $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $(p))) python3)
+# The first that starts and is new enough (a shim of pyenv may exist and not start).
+ifndef PYTHON
+PYTHON := $(firstword $(shell for p in python3 python3.13 python3.12 python3.11; do \
+              $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && \
+                  echo $$p; done) python3)
+endif
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q

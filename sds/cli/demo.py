@@ -33,9 +33,10 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Where to put the files; the current directory."),
     ] = None,
-    output: Annotated[Path, typer.Option(metavar="PNG", help="Where to draw the result.")] = Path(
-        "sds-demo.png"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="PNG", help="Where to draw the result; ./sds-demo.png if left out."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Trace two ordinary programs, build what is advised, and measure them before and after.

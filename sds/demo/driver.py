@@ -28,7 +28,7 @@ from sds.demo.measure import (
     make_row,
     run_program,
 )
-from sds.demo.place import Workplace, make_workplace
+from sds.demo.place import Workplace, figure_path, make_workplace
 from sds.demo.server import DemoServer
 from sds.errors import SdsError
 from sds.recommender.calibration import CalibrationSettings
@@ -165,7 +165,7 @@ def run_demo(
     size_bytes: int | None,
     n_rounds: int,
     directory: Path | None,
-    figure: Path,
+    figure: Path | None,
     keep: bool,
     say: Callable[[str], None],
     bar: Bar,
@@ -179,7 +179,7 @@ def run_demo(
     n_rounds
         How often each program is measured in each variant and cache state.
     figure
-        PNG to draw.
+        PNG to draw; None: as `figure_path` chooses.
     keep
         Leave server and files.
     say, bar
@@ -187,8 +187,8 @@ def run_demo(
 
     Raises
     ------
-    InsufficientSpaceError, PermissionDeniedError
-        If there is no place for the files.
+    FileMissingError, InsufficientSpaceError, PermissionDeniedError
+        If there is no place for the files or the figure.
     SdsError
         If a program fails, or nothing is advised.
     """
@@ -196,6 +196,7 @@ def run_demo(
     from sds.demo.figure import draw
 
     began = time.monotonic()
+    drawn = figure_path(figure)
     with ExitStack() as stack:
         place, size_bytes = make_workplace(directory, size_bytes)
         on_failure = stack.enter_context(ExitStack())
@@ -215,7 +216,7 @@ def run_demo(
         recommendations = _advise(place, service, say=say)
         replicas, waits_s = _build(recommendations, service, say=say, bar=bar)
         rows = _measure(place, programs, replicas, n_rounds=n_rounds, bar=bar)
-        draw(rows, figure)
+        draw(rows, drawn)
         if keep:
             on_failure.pop_all()
         return Outcome(
@@ -234,7 +235,7 @@ def run_demo(
             server_pid=server.pid,
             directory=place.root,
             kept=keep,
-            figure=figure.absolute(),
+            figure=drawn,
             elapsed_s=time.monotonic() - began,
         )
 

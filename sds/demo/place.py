@@ -8,11 +8,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sds.errors import InsufficientSpaceError, PermissionDeniedError
+from sds.errors import FileMissingError, InsufficientSpaceError, PermissionDeniedError
 from sds.home import Home
 
 DEFAULT_SIZE_BYTES = 1792 << 20
 SMALLEST_DEFAULT_BYTES = 1 << 30
+FIGURE_NAME = "sds-demo.png"
 _SPARE_BYTES = 512 << 20
 
 
@@ -88,6 +89,42 @@ def make_workplace(directory: Path | None, size_bytes: int | None) -> tuple[Work
         size_bytes = max(SMALLEST_DEFAULT_BYTES, min(DEFAULT_SIZE_BYTES, size_bytes))
     root = Path(tempfile.mkdtemp(prefix="sds-demo-", dir=chosen)).resolve()
     return Workplace(root=root), size_bytes
+
+
+def figure_path(output: Path | None) -> Path:
+    """Return where to draw the figure; asked before minutes of work, not after.
+
+    Parameters
+    ----------
+    output
+        The file; None: ``sds-demo.png`` in the current directory, or where that cannot be
+        written, in the one for temporary files.
+
+    Raises
+    ------
+    FileMissingError
+        If its directory does not exist.
+    PermissionDeniedError
+        If it cannot be written.
+    """
+    if output is None:
+        here = _may_write(Path.cwd() / FIGURE_NAME)
+        return (Path.cwd() if here else Path(tempfile.gettempdir())) / FIGURE_NAME
+    output = output.absolute()
+    if not output.parent.is_dir():
+        message = f"there is no directory {output.parent} for the figure; name another --output"
+        raise FileMissingError(message)
+    if output.is_dir() or not _may_write(output):
+        message = f"may not write the figure {output}; name another --output"
+        raise PermissionDeniedError(message)
+    return output
+
+
+def _may_write(path: Path) -> bool:
+    """Tell whether a file may be created, or written where there is one."""
+    if path.exists():
+        return os.access(path, os.W_OK)
+    return os.access(path.parent, os.W_OK | os.X_OK)
 
 
 def _needed_bytes(size_bytes: int) -> int:

@@ -327,13 +327,16 @@ def _examine_file(
         return (), [Problem(what=f"no such file: {file}", remedy="check the name")]
     try:
         table = read_table(home, file)
-    except (NotFoundError, FormatError) as error:
-        what = Problem(what=str(error), remedy="build a replica with `sds reorganize`")
-        return _without_table(dataset, str(error)), [what]
+    except NotFoundError as error:
+        return _without_table(dataset, str(error), "build a replica with `sds reorganize`")
+    except FormatError as error:
+        return _without_table(dataset, str(error), "write it again with `sds replicas verify`")
     wanted = [entry for entry in table.datasets if dataset in (None, entry.path)]
     if not wanted:
-        reason = "the table does not name it"
-        return _without_table(dataset, reason), []
+        without, _ = _without_table(
+            dataset, "the table does not name it", "build a replica with `sds reorganize`"
+        )
+        return without, []
     with tempfile.TemporaryDirectory(prefix="sds-doctor-") as directory:
         log = Path(directory) / "log"
         shapes = [(entry.path, _across_the_grain(entry)) for entry in wanted]
@@ -379,8 +382,13 @@ def _across_the_grain(entry: TableDataset) -> list[int]:
     return shape
 
 
-def _without_table(dataset: str | None, reason: str) -> tuple[DatasetReport, ...]:
-    if dataset is None:
-        return ()
-    remedy = remedy_for(reason) or "build a replica with `sds reorganize`"
-    return (DatasetReport(path=dataset, orders=(), served=False, reason=reason, remedy=remedy),)
+def _without_table(
+    dataset: str | None, reason: str, remedy: str
+) -> tuple[tuple[DatasetReport, ...], list[Problem]]:
+    """Return what is reported of a file, and of a dataset where one is named, without a table."""
+    named = () if dataset is None else (dataset,)
+    reports = tuple(
+        DatasetReport(path=path, orders=(), served=False, reason=reason, remedy=remedy)
+        for path in named
+    )
+    return reports, [Problem(what=reason, remedy=remedy)]

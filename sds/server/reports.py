@@ -128,7 +128,7 @@ class Status:
     Attributes
     ----------
     server
-        URL of the server that holds the home; None where none does.
+        URL of the server that says this; None where no server was asked.
     enabled
         False where the file ``disabled`` turns the connector off.
     spool_pending_bytes

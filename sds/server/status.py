@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import sds
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 def status_of(home: Home, store: Store, queue: JobQueue) -> Status:
     """Return the state of a home as its catalog and its files tell it."""
     address = read_address(home)
+    if address is not None and address.pid != os.getpid():
+        # Left by a server that was killed: one that lives is asked itself.
+        address = None
     datasets = store.datasets()
     replicas = store.replicas()
     counted = {(record.name, record.inode): record for record in store.spool_files()}

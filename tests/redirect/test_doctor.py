@@ -8,7 +8,7 @@ import pytest
 
 from sds.home import Home
 from sds.redirect.doctor import diagnose, remedy_for
-from sds.redirect.tables import publish_table
+from sds.redirect.tables import publish_table, table_path
 from tests.redirected import redirect, settle
 from tests.under_connector import ROOT, native_environment
 
@@ -71,6 +71,18 @@ def test_a_file_without_a_table(home, cube):
     assert not report.served
     assert "sds reorganize" in report.remedy
     assert "no redirect table" in diagnosis.problems[0].what
+
+
+def test_a_damaged_table(home, cube):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    table = table_path(home, cube)
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    table.write_bytes(content)
+    diagnosis = examine(home, cube, "/cube")
+    assert "damaged" in diagnosis.problems[0].what
+    assert "sds replicas verify" in diagnosis.problems[0].remedy
+    assert "sds replicas verify" in diagnosis.datasets[0].remedy
 
 
 def test_a_source_that_has_changed(home, cube):

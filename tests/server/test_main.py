@@ -11,6 +11,7 @@ import pytest
 from sds.errors import ConfigurationError
 from sds.home import Home
 from sds.server.main import _listen
+from sds.server.service import Service
 from sds.server.settings import Settings
 from tests.server.running import Server
 
@@ -80,6 +81,8 @@ def test_the_address_of_a_killed_server_is_replaced(start):
     first = start().wait_until_it_listens()
     first.kill()
     assert first.home.server_address.exists()
+    with Service.open(first.home) as service:
+        assert service.status().server is None
     second = start().wait_until_it_listens()
     assert json.loads(second.home.server_address.read_text())["pid"] == second.process.pid
 
