@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
 import sds
 from sds.server.auth import Tokens
 from sds.server.errors import PROBLEMS, ForbiddenError, add_error_handlers, response
+from sds.server.page import reference_page
 from sds.server.routers import datasets, home, jobs, patterns, recommendations, replicas
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def create_app(service: Service, background: Background) -> FastAPI:
         summary="Makes reading large HDF5 files fast without changing the programs that read them",
         version=sds.__version__,
         lifespan=lifespan,
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
     )
     app.state.service = service
@@ -69,6 +70,11 @@ def create_app(service: Service, background: Background) -> FastAPI:
             )
             return response(ForbiddenError(message))
         return await answer(request)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        """Show what can be asked."""
+        return HTMLResponse(reference_page(app.openapi()))
 
     @app.get("/healthz", tags=["health"])
     def healthz() -> JSONResponse:

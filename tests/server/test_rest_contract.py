@@ -16,6 +16,7 @@ from sds.server.errors import PROBLEMS
 from sds.server.jobs import Background
 from sds.server.service import Service
 from sds.server.settings import Settings
+from tests.server.asgi import Client
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,18 @@ def test_the_manual_names_every_status():
     manual = Path(__file__).parents[2].joinpath("docs/reference/rest.md").read_text()
     rows = {int(status) for status in re.findall(r"^\| (\d{3}) \|", manual, flags=re.MULTILINE)}
     assert rows == set(PROBLEMS)
+
+
+def test_the_page_shows_every_operation_and_value_and_fetches_nothing(app):
+    page = Client(app).get("/docs")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    described = app.openapi()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            assert f"<h3>{method.upper()} {path}</h3>" in page.text
+    defined = set(re.findall(r"<h3 id='(\w+)'>", page.text))
+    assert defined == set(described["components"]["schemas"])
+    targets = set(re.findall(r"(?:href|src)=.([^'\"]*)", page.text))
+    assert targets - {f"#{name}" for name in defined} == {"openapi.json"}
+    assert "<script" not in page.text
