@@ -127,7 +127,7 @@ static void free_datasets(sds_trace_writer *writer)
 static void destroy(sds_trace_writer *writer)
 {
     pthread_mutex_destroy(&writer->mutex);
-    sds__spool_file_close(&writer->file);
+    sds__spool_file_free(&writer->file);
     for (int i = 0; i < N_STREAMS; i++)
         free(writer->stream[i]);
     free_datasets(writer);
@@ -151,14 +151,24 @@ static _Atomic int *new_life(void)
     return life;
 }
 
+/* Of the kind that notices its own thread: a signal handler that ends the program by exit may have
+ * interrupted a read that holds it, and would wait for ever to write the trace. */
+static void init_mutex(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
+
 sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
                                        const sds_trace_process *process)
 {
     if (options == NULL || process == NULL || options->spool_dir == NULL) return NULL;
     sds_trace_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
-    pthread_mutex_init(&writer->mutex, NULL);
-    writer->file.fd = -1;
+    init_mutex(&writer->mutex);
     writer->spool_dir = strdup(options->spool_dir);
     writer->life = new_life();
     /* Whole from the start: a fork while another thread enlarges it would leave the child with
@@ -191,8 +201,8 @@ static void begin_block(sds_trace_writer *writer)
 static void renew(sds_trace_writer *writer, int64_t pid)
 {
     /* Another thread of the parent may have held it; that thread does not exist here. */
-    pthread_mutex_init(&writer->mutex, NULL);
-    sds__spool_file_close(&writer->file);
+    init_mutex(&writer->mutex);
+    sds__spool_file_free(&writer->file);
     writer->process.pid = pid;
     writer->process.start_ns = realtime_ns();
     sds__spool_file_init(&writer->file, writer->spool_dir, writer->process.host, pid,
@@ -217,7 +227,8 @@ void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid)
     atomic_store(writer->life, ALIVE);
 }
 
-static void lock(sds_trace_writer *writer)
+/* 0 where this very thread holds it: then the writer is left as it is. */
+static int lock(sds_trace_writer *writer)
 {
     int life = atomic_load_explicit(writer->life, memory_order_acquire);
     if (life != ALIVE) {
@@ -227,7 +238,7 @@ static void lock(sds_trace_writer *writer)
         while (atomic_load(writer->life) != ALIVE)
             sched_yield();
     }
-    pthread_mutex_lock(&writer->mutex);
+    return pthread_mutex_lock(&writer->mutex) == 0;
 }
 
 static void unlock(sds_trace_writer *writer)
@@ -271,7 +282,10 @@ uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset
     for (size_t i = 0; i < payload.n; i++)
         hash = mix(hash, payload.bytes[i]);
 
-    lock(writer);
+    if (!lock(writer)) {
+        sds__buffer_free(&payload);
+        return 0;
+    }
     const known_dataset *known = atomic_load(&writer->bucket[hash % N_BUCKETS]);
     while (known != NULL && (known->hash != hash || known->n != payload.n ||
                              memcmp(known->payload, payload.bytes, payload.n) != 0))
@@ -309,7 +323,7 @@ static void put_head(const sds_trace_writer *writer, sds__buffer *out)
 static int append(sds_trace_writer *writer, const sds__buffer *blocks, int64_t reserve_bytes)
 {
     sds__buffer head = {0};
-    if (writer->file.fd < 0) put_head(writer, &head);
+    if (writer->file.size_bytes == 0) put_head(writer, &head);
     const int written = sds__spool_file_append(&writer->file, &head, blocks, reserve_bytes);
     sds__buffer_free(&head);
     return written;
@@ -471,7 +485,7 @@ static void add_read(sds_trace_writer *writer, const sds_trace_read *read)
 void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
 {
     if (writer == NULL || read->slab.rank < 0 || read->slab.rank > SDS_MAX_RANK) return;
-    lock(writer);
+    if (!lock(writer)) return;
     add_read(writer, read);
     unlock(writer);
 }
@@ -479,7 +493,7 @@ void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
 void sds_trace_flush(sds_trace_writer *writer)
 {
     if (writer == NULL) return;
-    lock(writer);
+    if (!lock(writer)) return;
     flush(writer);
     unlock(writer);
 }

@@ -1,5 +1,7 @@
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -295,6 +297,36 @@ static void test_without_a_spool_nothing_happens(void)
     CHECK(sds_trace_add_dataset(NULL, &cube) == 0);
 }
 
+static sds_trace_writer *interrupted;
+
+static void flush_as_exit_does(int signal_number)
+{
+    (void)signal_number;
+    sds_trace_flush(interrupted);
+}
+
+/* A handler that calls exit has the trace written inside of the read that it interrupted. */
+static void test_a_signal_in_the_middle_of_a_read_waits_for_nothing(void)
+{
+    const sds_trace_options options = {directory, 0, 1};
+    const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
+    const sds_trace_dataset cube = dataset_of("/cube");
+    interrupted = sds_trace_writer_new(&options, &process);
+    const uint32_t id = sds_trace_add_dataset(interrupted, &cube);
+    CHECK(signal(SIGALRM, flush_as_exit_does) != SIG_ERR);
+    for (int64_t j = 0; j < 20000; j++) {
+        const sds_trace_read read = column(id, j * j % 1000, 1000 * j);
+        const struct itimerval soon = {{0, 0}, {0, 1 + j % 37}};
+        if (j % 40 == 0) CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+        sds_trace_add_read(interrupted, &read);
+    }
+    CHECK(signal(SIGALRM, SIG_IGN) != SIG_ERR);
+    char *path = strdup(sds_trace_writer_path(interrupted));
+    sds_trace_writer_close(interrupted);
+    CHECK(unlink(path) == 0);
+    free(path);
+}
+
 int main(void)
 {
     CHECK(mkdtemp(directory) != NULL);
@@ -304,6 +336,7 @@ int main(void)
     test_a_file_says_what_was_written();
     test_any_damage_is_survived();
     test_without_a_spool_nothing_happens();
+    test_a_signal_in_the_middle_of_a_read_waits_for_nothing();
     CHECK(rmdir(directory) == 0);
     return 0;
 }

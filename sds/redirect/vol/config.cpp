@@ -62,13 +62,15 @@ void find_home()
         print_path(settings.home, "%s/sds", data);
     else if (const char *user = value_of("HOME"))
         print_path(settings.home, "%s/.local/share/sds", user);
+    // A relative name must not mean another directory after the program has changed into one.
+    char canonical[PATH_MAX];
+    if (settings.home[0] && realpath(settings.home, canonical))
+        print_path(settings.home, "%s", canonical);
 }
 
 void find_replicas()
 {
-    char canonical[PATH_MAX];
-    if (settings.home[0] && realpath(settings.home, canonical))
-        print_path(settings.replicas, "%s/replicas/", canonical);
+    if (settings.home[0] == '/') print_path(settings.replicas, "%s/replicas/", settings.home);
 }
 
 bool is_disabled()

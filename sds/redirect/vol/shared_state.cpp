@@ -7,7 +7,9 @@ namespace sds::vol
 namespace
 {
 
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+// Of the kind that notices its own thread: a signal handler that ends the program by exit may have
+// interrupted its holder, and HDF5 closes files at exit. It then goes on without, as natively.
+pthread_mutex_t mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
 
 void lock()
@@ -19,10 +21,20 @@ void unlock()
     pthread_mutex_unlock(&mutex);
 }
 
-// Held across fork, so that the child does not inherit it from a thread that it does not have.
+// The child's thread is another one than its parent's, which alone could unlock it.
+void renew()
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(&mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
+
+// Held across fork, so that what it guards is whole in the child.
 void register_fork_handlers()
 {
-    pthread_atfork(lock, unlock, unlock);
+    pthread_atfork(lock, unlock, renew);
 }
 
 } // namespace
