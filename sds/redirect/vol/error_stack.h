@@ -40,4 +40,39 @@ class ErrorStackKeeper
     hid_t saved_;
 };
 
+// Keeps HDF5 from printing errors where SDS asks for what may well not be there: a C program has
+// every public function that fails print its errors, which it would not have seen without SDS.
+class SilenceKeeper
+{
+  public:
+    explicit SilenceKeeper(const Host &host) : hdf5_(host.hdf5)
+    {
+        unsigned is_v2 = 1;
+        hdf5_.H5Eauto_is_v2(default_stack, &is_v2);
+        is_v1_ = !is_v2;
+        if (is_v1_ && hdf5_.H5Eget_auto1 && hdf5_.H5Eset_auto1) {
+            if (hdf5_.H5Eget_auto1(&print_, &data_) >= 0) hdf5_.H5Eset_auto1(nullptr, nullptr);
+        } else if (!is_v1_ && hdf5_.H5Eget_auto2(default_stack, &print_, &data_) >= 0) {
+            hdf5_.H5Eset_auto2(default_stack, nullptr, nullptr);
+        }
+    }
+    ~SilenceKeeper()
+    {
+        if (!print_) return;
+        if (is_v1_)
+            hdf5_.H5Eset_auto1(print_, data_);
+        else
+            hdf5_.H5Eset_auto2(default_stack, print_, data_);
+    }
+    SilenceKeeper(const SilenceKeeper &) = delete;
+    SilenceKeeper &operator=(const SilenceKeeper &) = delete;
+
+  private:
+    static constexpr hid_t default_stack = 0; // H5E_DEFAULT
+    const Functions &hdf5_;
+    void (*print_)(void) = nullptr; // whichever version's: only kept
+    void *data_ = nullptr;
+    bool is_v1_;
+};
+
 } // namespace sds::vol

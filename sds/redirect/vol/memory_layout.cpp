@@ -92,7 +92,8 @@ bool read_memory_space(const Host &host, hid_t space, int64_t n_elements, Box &o
         extent[axis] = static_cast<int64_t>(dimension[axis]);
     const Selection selection = selection_of(host, space, rank, extent);
     return (selection.kind == SDS_SELECT_ALL || selection.kind == SDS_SELECT_HYPERSLAB) &&
-           selection.n_elements == n_elements && box_of(selection.slab, extent, out);
+           selection.n_elements == n_elements && is_where_it_says(host, space, selection) &&
+           box_of(selection.slab, extent, out);
 }
 
 } // namespace

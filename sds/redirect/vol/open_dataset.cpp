@@ -188,6 +188,7 @@ bool is_replica(const char *file_path)
 OpenDataset *describe(const Object &object, hid_t dxpl)
 {
     // Asking for what does not exist (an offset not allocated yet) leaves errors on the stack.
+    SilenceKeeper silence(*object.host);
     ErrorStackKeeper keep(*object.host);
     auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
     if (!dataset) return nullptr;

@@ -50,6 +50,7 @@ enum Reason {
     collective_transfer,
     transformed,
     irregular_selection,
+    foreign_space,
     irregular_memory,
     other_type,
     empty_selection,
@@ -65,6 +66,7 @@ constexpr const char *reason_text[] = {
     "the transfer is collective",
     "the transfer has a data transform",
     "the selection is no regular hyperslab",
+    "the selection has an offset, or is of another extent than the dataset",
     "the memory selection is no strided box",
     "the memory type needs a conversion that SDS leaves to HDF5",
     "nothing is selected",
@@ -111,9 +113,21 @@ const char *find_difference(const Host &host, const sds_table_dataset &expected,
 Reason check_properties(const Host &host, hid_t dxpl)
 {
     if (dxpl == 0 || dxpl == *host.default_dxpl) return served;
+    SilenceKeeper silence(host); // there seldom is a transform to get
     ErrorStackKeeper keep(host);
     if (is_collective(host, dxpl)) return collective_transfer;
     return host.hdf5.H5Pget_data_transform(dxpl, nullptr, 0) > 0 ? transformed : served;
+}
+
+// HDF5 counts a selection in the extent of its own space, which need not be the dataset's.
+bool is_of_extent(const Host &host, hid_t space, const sds_trace_dataset &stored)
+{
+    if (space == H5S_ALL) return true;
+    hsize_t extent[SDS_MAX_RANK];
+    if (host.hdf5.H5Sget_simple_extent_dims(space, extent, nullptr) != stored.rank) return false;
+    for (int32_t axis = 0; axis < stored.rank; axis++)
+        if (static_cast<int64_t>(extent[axis]) != stored.extent[axis]) return false;
+    return true;
 }
 
 bool is_number(const Host &host, hid_t type)
@@ -258,12 +272,16 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return original(dataset, irregular_selection);
-    if (selection.n_elements == 0) return original(dataset, empty_selection);
+    // HDF5 refuses a read without a buffer.
+    if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
     const sds_candidate *candidate = choose(redirection, dataset.description, selection.slab);
     if (!candidate) return original(dataset, original_cheaper);
 
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
+    if (!is_of_extent(host, request.file_space, dataset.description) ||
+        !is_where_it_says(host, request.file_space, selection))
+        return original(dataset, foreign_space);
     Conversion conversion;
     MemoryLayout memory;
     if (!plan_conversion(host, redirection, request, conversion))
@@ -274,10 +292,12 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (!is_in_share(redirection, *candidate)) return original(dataset, outside_share);
     const OpenReplica *replica = replica_of(*dataset.file, *candidate, redirection.n_bytes);
     if (!replica) return original(dataset, replica_unusable);
-    if (replica->fd < 0) return original(dataset, replica_unusable, replica->problem);
-    if (!is_unchanged(*replica)) return original(dataset, replica_unusable);
-    if (!transfer(host, replica->fd, redirection.dataset, *candidate, selection.slab, conversion,
-                  memory, request.buffer))
+    if (replica->problem) return original(dataset, replica_unusable, replica->problem);
+    const ReplicaDescriptor descriptor(*replica);
+    if (descriptor.fd() < 0) return original(dataset, replica_unusable);
+    if (!transfer(host, descriptor.fd(), redirection.dataset, *candidate, selection.slab,
+                  conversion, memory, request.buffer) ||
+        !descriptor.is_unchanged())
         return original(dataset, failed_transfer);
     tell(dataset, served, candidate->path);
     return candidate->replica_id;

@@ -14,6 +14,7 @@ struct Redirection;
 struct ReadRequest {
     hid_t memory_type;
     hid_t memory_space;
+    hid_t file_space;
     hid_t dxpl;
     void *buffer;
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,23 +91,70 @@ const char *find_problem(int fd, const sds_candidate &candidate, int64_t n_bytes
     return nullptr;
 }
 
+// Descriptors kept open in the process, whose programs have the others for themselves.
+constexpr int max_kept = 32;
+int n_kept = 0;
+
+int open_file(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    // A program that has closed its standard output may still print.
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int saved_errno = errno;
+    close(fd);
+    errno = saved_errno;
+    return moved;
+}
+
+// Whether one more is kept; then it counts.
+bool may_keep(int fd)
+{
+    rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(fd) >= limit.rlim_cur / 4)
+        return false;
+    if (__atomic_add_fetch(&n_kept, 1, __ATOMIC_RELAXED) <= max_kept) return true;
+    __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+// Keep it where there is room, or close it.
+void settle(OpenReplica &replica, int fd)
+{
+    struct stat found;
+    if (!replica.problem && fstat(fd, &found) == 0 && may_keep(fd)) {
+        replica.device = static_cast<uint64_t>(found.st_dev);
+        replica.fd = fd;
+    } else {
+        close(fd);
+    }
+}
+
+// False where the program has closed the descriptor: the number may be one of its own now.
+bool is_own(const OpenReplica &replica)
+{
+    struct stat found;
+    return fstat(replica.fd, &found) == 0 &&
+           static_cast<uint64_t>(found.st_dev) == replica.device &&
+           static_cast<uint64_t>(found.st_ino) == replica.identity.inode;
+}
+
 OpenReplica *open_replica(const sds_candidate &candidate, int64_t n_bytes, uid_t source_owner)
 {
     auto *replica = static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica)));
     if (!replica) return nullptr;
     const int saved_errno = errno;
     replica->replica_id = candidate.replica_id;
+    replica->path = candidate.path;
     replica->identity = candidate.identity;
-    replica->fd = open(candidate.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (replica->fd < 0) {
+    replica->fd = -1;
+    const int fd = open_file(candidate.path);
+    if (fd < 0) {
         replica->problem =
             errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
     } else {
-        replica->problem = find_problem(replica->fd, candidate, n_bytes, source_owner);
-        if (replica->problem) {
-            close(replica->fd);
-            replica->fd = -1;
-        }
+        replica->problem = find_problem(fd, candidate, n_bytes, source_owner);
+        settle(*replica, fd);
     }
     errno = saved_errno;
     return replica;
@@ -145,18 +193,40 @@ const OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, in
     return made;
 }
 
-bool is_unchanged(const OpenReplica &replica)
+ReplicaDescriptor::ReplicaDescriptor(const OpenReplica &replica)
+    : replica_(replica), fd_(replica.fd)
+{
+    if (is_unchanged()) return;
+    const int saved_errno = errno;
+    // May give the number that is kept again, where the program has closed it: then it is kept.
+    fd_ = open_file(replica.path);
+    if (!is_unchanged()) {
+        if (fd_ >= 0) close(fd_);
+        fd_ = -1;
+    }
+    errno = saved_errno;
+}
+
+ReplicaDescriptor::~ReplicaDescriptor()
+{
+    if (fd_ >= 0 && fd_ != replica_.fd) close(fd_);
+}
+
+bool ReplicaDescriptor::is_unchanged() const
 {
     sds_identity now;
-    return sds_identity_of_fd(replica.fd, &now, nullptr, nullptr) == SDS_OK &&
-           sds_identity_equal(&now, &replica.identity);
+    return fd_ >= 0 && sds_identity_of_fd(fd_, &now, nullptr, nullptr) == SDS_OK &&
+           sds_identity_equal(&now, &replica_.identity);
 }
 
 void close_replicas(OpenReplica *first)
 {
     while (first) {
         OpenReplica *next = first->next;
-        if (first->fd >= 0) close(first->fd);
+        if (first->fd >= 0) {
+            if (is_own(*first)) close(first->fd);
+            __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
+        }
         free(first);
         first = next;
     }

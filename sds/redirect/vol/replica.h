@@ -13,18 +13,37 @@ struct OpenFile;
 struct OpenReplica {
     OpenReplica *next;
     int64_t replica_id;
+    const char *path; // the table's
     sds_identity identity;
-    int fd;              // -1: not to be used
-    const char *problem; // why; nullptr where fd is open
+    int fd;              // -1: opened for each read
+    uint64_t device;     // with the inode: whose descriptor fd is
+    const char *problem; // why it is not to be used; nullptr where it may
 };
 
 // The replica of a candidate in the file's table, opened and checked; nullptr where memory is
 // exhausted. n_bytes: of the dataset in it.
 const OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes);
 
-// True while the descriptor is of the file that was checked. Asked before every read, because a
-// program may close descriptors that are not its own and have the number given to another file.
-bool is_unchanged(const OpenReplica &replica);
+// A descriptor of a replica for one read.
+class ReplicaDescriptor
+{
+  public:
+    explicit ReplicaDescriptor(const OpenReplica &replica);
+    ~ReplicaDescriptor();
+    ReplicaDescriptor(const ReplicaDescriptor &) = delete;
+    ReplicaDescriptor &operator=(const ReplicaDescriptor &) = delete;
+
+    int fd() const { return fd_; } // -1 where there is none to read from
+    // True while it is of the file that was checked, and that has not changed. So it begins; asked
+    // again after the read, because a program may close descriptors that are not its own and have
+    // the number given to another file.
+    bool is_unchanged() const;
+
+  private:
+    const OpenReplica &replica_;
+    int fd_;
+};
+
 void close_replicas(OpenReplica *first);
 
 // True for whom the connector trusts with tables and replicas: the source's owner, this user, and

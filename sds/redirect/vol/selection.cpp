@@ -101,4 +101,14 @@ Selection selection_of(const Host &host, hid_t file_space, int32_t rank, const i
     return selection;
 }
 
+bool is_where_it_says(const Host &host, hid_t space, const Selection &selection)
+{
+    if (selection.kind != SDS_SELECT_HYPERSLAB) return true; // an offset does not move all
+    hsize_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    if (host.hdf5.H5Sget_select_bounds(space, low, high) < 0) return false;
+    for (int32_t axis = 0; axis < selection.slab.rank; axis++)
+        if (static_cast<int64_t>(low[axis]) != selection.slab.start[axis]) return false;
+    return true;
+}
+
 } // namespace sds::vol

@@ -21,4 +21,8 @@ Selection whole(int32_t rank, const int64_t extent[]);
 // What file_space (or H5S_ALL) selects of a dataset of this extent. Its rank is the dataset's.
 Selection selection_of(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[]);
 
+// False where the space moves the selection by an offset (H5Soffset_simple), of which the
+// description of a hyperslab says nothing.
+bool is_where_it_says(const Host &host, hid_t space, const Selection &selection);
+
 } // namespace sds::vol

@@ -62,21 +62,22 @@ herr_t read_one(Object &object, hid_t memory_type, hid_t memory_space, hid_t fil
                 void *buffer)
 {
     OpenDataset *dataset = dataset_of(object, dxpl);
-    const int64_t start_ns = realtime_ns(), begun_ns = monotonic_ns();
+    const bool traces = is_tracing();
+    const int64_t start_ns = traces ? realtime_ns() : 0, begun_ns = traces ? monotonic_ns() : 0;
     Selection selection;
     int64_t served_by = 0;
     if (dataset) {
         selection = selection_of(*object.host, file_space, dataset->description.rank,
                                  dataset->description.extent);
         if (dataset->redirection)
-            served_by =
-                serve_read(object, *dataset, selection, {memory_type, memory_space, dxpl, buffer});
+            served_by = serve_read(object, *dataset, selection,
+                                   {memory_type, memory_space, file_space, dxpl, buffer});
     }
     herr_t result = 0;
     if (served_by == 0)
         result = object.hdf5().H5VLdataset_read(1, &object.under, object.connector, &memory_type,
                                                 &memory_space, &file_space, dxpl, &buffer, nullptr);
-    if (result >= 0 && dataset && is_tracing())
+    if (result >= 0 && dataset && traces)
         trace_read(*dataset, selection, start_ns, monotonic_ns() - begun_ns, served_by,
                    is_collective(*object.host, dxpl));
     return result;
