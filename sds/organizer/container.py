@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from sds.organizer.plan import ReorganizationPlan
 
 ALIGNMENT_BYTES = 4096
-# Old enough for every HDF5 since 1.10, new enough for attributes above 64 KiB.
-_LIBVER = ("v108", "v110")
+# Old enough for every HDF5 since 1.10, new enough for attributes above 64 KiB. No upper bound: a
+# type of a newer file keeps its newer version.
+_LIBVER = ("v108", "latest")
 # The connector checks at most 1 MiB of metadata; the checksums take up to 256 KiB of it.
 _CARRIED_BYTES = 512 * 1024
 _SCALE_OVERHEAD_BYTES = 8 * 1024

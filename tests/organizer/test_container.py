@@ -150,3 +150,19 @@ def test_the_replica_says_where_it_comes_from(source, tmp_path):
             found.st_ctime_ns,
         ]
         assert '"organizer": "transposer"' in root["sds_plan"]
+
+
+def test_types_of_a_file_of_the_latest_format(tmp_path):
+    """Such a type has a version that older formats lack, and takes it along."""
+    path = tmp_path / "latest.h5"
+    values = np.zeros((3, 4), [("n", "<i2"), ("x", ">f8", (2,))])
+    values["n"] = np.arange(12).reshape(3, 4)
+    with h5py.File(path, "w", libver="latest") as handle:
+        handle["compound"] = values
+        handle["enum"] = (values["n"] % 2).astype(h5py.enum_dtype({"no": 0, "yes": 1}, "i1"))
+        handle["complex"] = values["n"] + 1j
+    settle(path)
+    for name in ("compound", "enum", "complex"):
+        replica = replica_of(path, f"/{name}", (1, 0), tmp_path)
+        with h5py.File(path) as source, h5py.File(replica.path) as handle:
+            assert np.array_equal(handle[name][()], source[name][()].T)
