@@ -157,7 +157,7 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
                               !(flags_ & H5F_ACC_SWMR_READ) && found_ &&
                               sds_identity_equal(&before_, &file->identity);
     if (may_redirect) file->table = load_table(path, file->identity, now.st_uid);
-    file->checked_ns = monotonic_ns();
+    file->checked_ns = coarse_monotonic_ns();
     file->drops_table = config().redirect && is_path && writable && has_table(path);
     errno = saved_errno;
 
@@ -165,7 +165,7 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
     for (OpenFile *other = open_files; other; other = other->next) {
         // What a writer in this process has not flushed yet shows in no identity.
         if (!is_path || !is_same_file(*file, *other)) continue;
-        if (writable) other->is_stale = true;
+        if (writable) __atomic_store_n(&other->is_stale, true, __ATOMIC_RELEASE);
         if (other->writable) file->is_stale = true;
     }
     if (file->table) __atomic_add_fetch(&n_tables, 1, __ATOMIC_RELAXED);
@@ -228,17 +228,20 @@ void release_file(OpenFile *file)
 
 bool is_fresh(OpenFile &file)
 {
-    SharedStateLock lock;
-    if (file.is_stale) return false;
-    const int64_t now_ns = monotonic_ns();
-    if (now_ns - file.checked_ns < freshness_interval_ns) return true;
+    // Nearly every read ends here, without the lock.
+    if (__atomic_load_n(&file.is_stale, __ATOMIC_ACQUIRE)) return false;
+    const int64_t now_ns = coarse_monotonic_ns();
+    if (now_ns - __atomic_load_n(&file.checked_ns, __ATOMIC_ACQUIRE) < freshness_interval_ns)
+        return true;
     const int saved_errno = errno;
     sds_identity now;
-    file.is_stale = sds_identity_of_path(file.path, &now, nullptr, nullptr) != SDS_OK ||
-                    !sds_identity_equal(&now, &file.identity);
-    file.checked_ns = now_ns;
+    const bool is_same = sds_identity_of_path(file.path, &now, nullptr, nullptr) == SDS_OK &&
+                         sds_identity_equal(&now, &file.identity);
     errno = saved_errno;
-    return !file.is_stale;
+    // Others look as well, rather than wait for a file system that is slow to answer.
+    if (!is_same) __atomic_store_n(&file.is_stale, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&file.checked_ns, now_ns, __ATOMIC_RELEASE);
+    return is_same && !__atomic_load_n(&file.is_stale, __ATOMIC_ACQUIRE);
 }
 
 bool any_redirects()

@@ -66,7 +66,7 @@ herr_t read_one(Object &object, hid_t memory_type, hid_t memory_space, hid_t fil
     const int64_t start_ns = traces ? realtime_ns() : 0, begun_ns = traces ? monotonic_ns() : 0;
     Selection selection;
     int64_t served_by = 0;
-    if (dataset) {
+    if (dataset && (traces || dataset->redirection)) {
         selection = selection_of(*object.host, file_space, dataset->description.rank,
                                  dataset->description.extent);
         if (dataset->redirection)
