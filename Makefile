@@ -14,7 +14,8 @@ PYTHON := $(firstword $(shell for p in python3 python3.13 python3.12 python3.11;
 endif
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check -q
+# Where make writes to a terminal, pip shows how far it is.
+PIP := $(PY) -m pip --disable-pip-version-check $(if $(MAKE_TERMOUT),,-q)
 NATIVE := $(shell find native sds/redirect/vol -type f 2>/dev/null)
 PATHS := sds tests benchmarks
 

@@ -117,13 +117,13 @@ def _objection(
     candidate: RankedLayout, reads: Sequence[PatternNow], gates: NoiseGates
 ) -> str | None:
     """Return the first gate that a layout fails, in words; None where it passes all."""
-    n_reads = sum(read.pattern.n_reads for read in reads)
+    n_calls = sum(read.pattern.n_calls for read in reads)
     stated = any(read.pattern.stated for read in reads)
     checks = (
         (candidate.benefit_s > 0, "no read would be faster"),
         (
-            stated or n_reads >= gates.min_reads,
-            f"only {n_reads} reads were seen, fewer than {gates.min_reads}",
+            stated or n_calls >= gates.min_calls,
+            f"only {n_calls} reads were seen, fewer than {gates.min_calls}",
         ),
         (
             candidate.predicted_s_now >= gates.min_total_s,

@@ -13,8 +13,9 @@ class NoiseGates:
 
     Attributes
     ----------
-    min_reads
-        Logical reads seen. Stated patterns pass: the user vouches for them.
+    min_calls
+        HDF5 reads seen. Not logical reads: a loop over all planes is one of those, and yet has
+        shown often enough what it reads. Stated patterns pass: the user vouches for them.
     min_total_s
         Predicted time of all reads in the layouts that exist.
     min_saving_s
@@ -25,14 +26,14 @@ class NoiseGates:
         Probability that the new layout is faster at all, given the error of the model.
     """
 
-    min_reads: int = 3
+    min_calls: int = 3
     min_total_s: float = 0.1
     min_saving_s: float = 0.05
     min_speedup: float = 1.5
     min_confidence: float = 0.9
 
     def __post_init__(self) -> None:
-        if min(self.min_reads, self.min_total_s, self.min_saving_s) < 0:
+        if min(self.min_calls, self.min_total_s, self.min_saving_s) < 0:
             raise SdsValueError(f"gates must not be negative: {self}")
         if self.min_speedup < 1.0 or not 0.0 <= self.min_confidence < 1.0:
             raise SdsValueError(

@@ -123,11 +123,18 @@ def test_stated_patterns_pass_the_gate_of_reads():
     assert rank_layouts([stated(CUBE, "[:, :, 7]", 1)], array=CUBE).order == (2, 0, 1)
 
 
+def test_a_loop_over_planes_that_abut_is_one_logical_read_and_enough():
+    plane = traced(CUBE, "[:, :, 7]", 10)
+    sweep = traced(CUBE, "[:, :, 0:10]", 1, call=plane.call, n_calls=10)
+    assert (sweep.n_reads, sweep.n_calls) == (1, 10)
+    assert rank_layouts([sweep], array=CUBE).order == (2, 0, 1)
+
+
 def test_gates_that_make_no_sense_are_refused():
     with pytest.raises(SdsValueError):
         NoiseGates(min_speedup=0.5)
     with pytest.raises(SdsValueError):
-        NoiseGates(min_reads=-1)
+        NoiseGates(min_calls=-1)
 
 
 def test_points_keep_their_time_in_every_layout():
