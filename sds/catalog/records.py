@@ -95,7 +95,8 @@ class DatasetRecord:
     chunk_shape
         None unless chunked.
     n_reads, bytes_read, elapsed_s, time_lost_s
-        Sums over all ingested traces.
+        Sums over all ingested traces. Reads are calls of HDF5, as in a trace: a loop over abutting
+        columns is many, though one logical read of its pattern.
     n_patterns, n_replicas
         What the catalog holds for it (replicas: active ones).
     first_read_ns, last_read_ns

@@ -105,7 +105,7 @@ class PatternRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
     shape: Mapped[str] = mapped_column(Text)  # what makes two reads the same pattern
-    n_reads: Mapped[int] = mapped_column(BigInteger)
+    n_reads: Mapped[int] = mapped_column(BigInteger)  # calls of HDF5, as a trace counts them
     bytes_read: Mapped[int] = mapped_column(BigInteger)
     elapsed_s: Mapped[float]
     time_lost_s: Mapped[float]

@@ -439,7 +439,7 @@ def _add_pattern(session: Session, dataset: DatasetRow, pattern: AccessPattern) 
     else:
         pattern = merge_patterns(row.pattern, pattern)
     row.pattern = pattern
-    row.n_reads = pattern.n_reads
+    row.n_reads = pattern.n_calls
     row.bytes_read = pattern.bytes_read
     row.elapsed_s = pattern.elapsed_s
     row.time_lost_s = pattern.time_lost_s

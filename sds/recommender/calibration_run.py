@@ -257,6 +257,6 @@ _COLD_METHODS = {
     "cache of it; what devices and servers keep is not emptied",
     None: "posix_fadvise DONTNEED on the file before each read; this file system does not tell "
     "whether that empties the page cache",
-    False: "none: the file stays in memory whatever is asked (memory file system), so there are "
-    "no cold reads",
+    False: "none: posix_fadvise DONTNEED left the file in memory (a memory file system, or one "
+    "that was still writing it), so there are no cold reads",
 }

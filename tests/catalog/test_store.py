@@ -27,13 +27,14 @@ def test_a_dataset_is_added_once_and_renewed(store, facts):
 
 def test_patterns_of_the_same_shape_add_up(store, facts, plane):
     for start in (0, 100):
-        assert store.record_ingest([advance(start, start + 100)], [(facts, plane)])
+        loop = replace(plane, n_calls=3 * plane.n_reads)
+        assert store.record_ingest([advance(start, start + 100)], [(facts, loop)])
     (found,) = store.patterns()
     assert found.pattern.n_reads == 2 * plane.n_reads
     assert found.pattern.bytes_read == 2 * plane.bytes_read
     assert found.pattern.typical == plane.typical
     (dataset,) = store.datasets()
-    assert (dataset.n_reads, dataset.n_patterns) == (2 * plane.n_reads, 1)
+    assert (dataset.n_reads, dataset.n_patterns) == (6 * plane.n_reads, 1), "as traces count"
 
 
 def test_a_step_counts_only_from_where_the_last_one_ended(store, facts, plane):

@@ -59,6 +59,22 @@ def test_a_traced_program_is_advised_served_and_reads_the_same_bytes(sds_both, c
     assert "served" not in decisions
 
 
+def test_a_loop_over_the_columns_of_a_matrix_is_advised(sds, tmp_path):
+    matrix = tmp_path / "matrix.h5"
+    with h5py.File(matrix, "w") as file:
+        file["m"] = np.arange(400 * 300, dtype="f8").reshape(400, 300)
+    program = tmp_path / "columns.py"
+    program.write_text(
+        "import sys, h5py\n"
+        "with h5py.File(sys.argv[1]) as file:\n"
+        "    print(sum(file['m'][:, k].sum() for k in range(20)))\n"
+    )
+    sds.read(program, matrix)
+    assert sds("ingest", "--json").json["reads"] == 20
+    assert sds("status", "--json").json["reads"] == 20
+    assert sds("advise", matrix, "--json").json["order"] == [1, 0]
+
+
 def test_each_read_is_counted_once(sds_both, cube, program):
     sds_both.read(program, cube, *ENERGIES)
     n_reads = sds_both("trace", "show").json["n_reads"]
