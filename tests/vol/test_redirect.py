@@ -464,6 +464,19 @@ def test_the_dearer_replica_is_not_used(cube, home):
         assert read_plane(cube, home)[1] == 0
 
 
+def test_a_file_system_that_cannot_be_is_only_mispredicted(tmp_path, home):
+    path = tmp_path / "chunked.h5"
+    values = np.arange(np.prod(SHAPE), dtype="f8").reshape(SHAPE)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cube", data=values, chunks=(4, 5, 3))
+    settle(path)
+    table = redirect(path, [("/cube", (2, 0, 1))], home, always=False)
+    disks = dataclasses.replace(table.datasets[0].raid, data_disks=2**52)  # times 4 KiB: 2**64
+    dataset = dataclasses.replace(table.datasets[0], raid=disks)
+    publish_table(home, dataclasses.replace(table, datasets=(dataset,)))
+    assert read_plane(path, home)[0] == values[:, :, 3].tolist()
+
+
 def test_a_share_is_kept(cube, home):
     table = redirect(cube, [("/cube", (2, 0, 1))], home)
     (dataset,) = table.datasets

@@ -54,28 +54,39 @@ int64_t chunks_touched(const sds_hyperslab &slab, int32_t axis, int64_t chunk)
     return slab.count[axis] * per_block < range ? slab.count[axis] * per_block : range;
 }
 
+// a *= b; false where it does not fit.
+bool multiply(int64_t &a, int64_t b)
+{
+    return !__builtin_mul_overflow(a, b, &a);
+}
+
 // HDF5 reads whole chunks, one request each. Where they lie is not known: their blocks are taken
 // as dealt evenly to the disks, with a gap before each chunk.
 bool chunk_features(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
                     const sds_hyperslab &slab, sds_features &out)
 {
-    int64_t n_chunks = 1, chunk_bytes = dataset.element_bytes, n_elements = 1;
+    int64_t n_chunks = 1, bytes = dataset.element_bytes, n_elements = 1;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
         if (stored.chunk[axis] <= 0) return false;
-        n_chunks *= chunks_touched(slab, axis, stored.chunk[axis]);
-        chunk_bytes *= stored.chunk[axis];
-        n_elements *= slab.count[axis] * slab.block[axis];
+        if (!multiply(n_chunks, chunks_touched(slab, axis, stored.chunk[axis])) ||
+            !multiply(bytes, stored.chunk[axis]) ||
+            !multiply(n_elements, slab.count[axis] * slab.block[axis]))
+            return false;
     }
+    if (!multiply(bytes, n_chunks)) return false;
     const sds_file_layout &layout = dataset.layout;
-    const int64_t n_stripes = divide_up(n_chunks * chunk_bytes, layout.striping.stripe_bytes);
+    const int64_t n_stripes = divide_up(bytes, layout.striping.stripe_bytes);
     const int64_t n_osts =
         n_stripes < layout.striping.stripe_count ? n_stripes : layout.striping.stripe_count;
-    const int64_t n_disks = n_osts * layout.raid.data_disks;
-    const int64_t depth = divide_up(n_chunks * chunk_bytes, layout.raid.unit_bytes * n_disks);
+    int64_t n_disks = n_osts;
+    if (!multiply(n_disks, layout.raid.data_disks)) return false;
+    int64_t row_bytes = n_disks;
+    if (!multiply(row_bytes, layout.raid.unit_bytes) || row_bytes <= 0) return false;
+    const int64_t depth = divide_up(bytes, row_bytes);
     memset(&out, 0, sizeof out);
     out.runs = n_chunks;
     out.bytes_useful = n_elements * dataset.element_bytes;
-    out.bytes_touched = {n_chunks * chunk_bytes, n_chunks * chunk_bytes};
+    out.bytes_touched = {bytes, bytes};
     out.block_depth = {depth, depth};
     out.block_gap_count = out.block_gap_distance = {n_chunks - 1, n_chunks - 1};
     out.osts_touched = {n_osts, n_osts};
