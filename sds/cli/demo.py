@@ -1,5 +1,6 @@
 """``sds demo``: the whole loop, on files made for it."""
 
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -71,11 +72,13 @@ def demo(
     else:
         _print_outcome(outcome)
     if keep:
+        kept_in = shlex.quote(str(outcome.directory))
+        kept_home = shlex.quote(str(outcome.directory / "home"))
         note(
             f"kept: server {outcome.server}, files in {outcome.directory}\n"
-            f"  to use it:   export SDS_HOME={outcome.directory / 'home'}\n"
+            f"  to use it:   export SDS_HOME={kept_home}\n"
             f"  to stop it:  kill {outcome.server_pid}\n"
-            f"  to clean up: rm -r {outcome.directory}"
+            f"  to clean up: rm -r {kept_in}"
         )
     if not outcome.ok:
         message = "the variants of a program read different bytes; see the column `bytes`"

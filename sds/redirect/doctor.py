@@ -58,6 +58,7 @@ _REMEDIES = {
     "lie in other files": "nothing to do: such datasets are read through HDF5",
     "data transform": "nothing to do: HDF5 computes such reads itself",
     "regular hyperslab": "select with slices; lists and masks are left to HDF5",
+    "has an offset": "select in the dataset's own extent, without an offset",
     "strided box": "read into a whole array or a box of one",
     "memory type": "read the dataset's own type, or another integer or float",
     "share of the reads": "nothing to do: the replica is being measured",

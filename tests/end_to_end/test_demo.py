@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 
 def test_the_demonstration_compares_and_cleans_up(sds, tmp_path):
     figure = tmp_path / "figure.png"
@@ -25,4 +27,25 @@ def test_the_demonstration_compares_and_cleans_up(sds, tmp_path):
     assert all(len(program["sha256"]) == 64 for program in found["programs"])
     assert found["server"].startswith("http://")
     assert figure.read_bytes().startswith(b"\x89PNG")
+    assert list(work.iterdir()) == []
+
+
+def test_what_is_kept_is_used_and_removed_by_the_lines_that_say_so(sds, tmp_path):
+    work = tmp_path / "a directory"
+    figure = tmp_path / "figure.png"
+    result = sds(
+        "demo", "--size", "24M", "--runs", "1", "--directory", work, "--output", figure, "--keep"
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    use, stop, clean = (line.partition(": ")[2] for line in result.err.splitlines()[-3:])
+    try:
+        home = subprocess.run(
+            ["sh", "-c", f'{use.strip()}; printf %s "$SDS_HOME"'],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        status = sds("status", "--json", SDS_HOME=home).json
+        assert status["server"] in result.err
+        assert status["replicas"]["active"] == 2
+    finally:
+        subprocess.run(["sh", "-c", f"{stop.strip()} && sleep 1 && {clean.strip()}"], check=True)
     assert list(work.iterdir()) == []

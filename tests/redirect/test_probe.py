@@ -58,6 +58,8 @@ def test_another_python_is_asked(tmp_path):
 @pytest.mark.parametrize("line", ["#!{python}", "#!/usr/bin/env {name}", "#!{python} -u"])
 def test_scripts_name_their_python(line, tmp_path):
     python = Path(sys.executable)
+    if " " in str(python) and "{python}" in line:
+        pytest.skip("the kernel ends an interpreter's name at a space")
     script = tmp_path / "script"
     script.write_text(line.format(python=python, name=python.name) + "\nprint()\n")
     script.chmod(0o755)

@@ -80,7 +80,7 @@ TOKENS = """
     import h5py, numpy as np
     # The library that h5py has loaded, called as a C program would.
     with open("/proc/self/maps") as maps:
-        path = next(line.split()[-1] for line in maps if "/libhdf5-" in line)
+        path = next(line[line.index("/") :].rstrip() for line in maps if "/libhdf5-" in line)
     hdf5 = ctypes.CDLL(path)
 
     class Token(ctypes.Structure):

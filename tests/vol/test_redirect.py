@@ -581,7 +581,8 @@ def test_several_datasets_in_one_call_come_from_the_originals(source, home):
         import ctypes, sys
         import h5py, numpy as np
         with open("/proc/self/maps") as maps:
-            hdf5 = ctypes.CDLL(next(line.split()[-1] for line in maps if "/libhdf5-" in line))
+            path = next(line[line.index("/") :].rstrip() for line in maps if "/libhdf5-" in line)
+        hdf5 = ctypes.CDLL(path)
         with h5py.File(sys.argv[1]) as file:
             data = [file["f4"], file["i2"]]
             out = [np.empty(d.shape, d.dtype) for d in data]
