@@ -23,9 +23,11 @@ from sds.demo.measure import (
     Program,
     Row,
     Runs,
+    Timing,
     Variant,
     find_program,
     make_row,
+    pool,
     run_program,
 )
 from sds.demo.place import Workplace, figure_path, make_workplace
@@ -104,6 +106,9 @@ _READS_PER_RUN: dict[CacheState, dict[str, tuple[str, ...]]] = {
         "series": ("--points", "24"),
     },
 }
+# Devices drift: a cold run starts the program anew, with an empty cache,
+# for each of a few reads, the variants in turns.
+_STARTS_PER_RUN = {CacheState.COLD: 2, CacheState.WARM: 1}
 # What the programs read while they are watched, of files of 1 GiB; the more the smaller they are,
 # since what takes no time is not worth a replica.
 _WATCHED_PLANES, _WATCHED_POINTS, _MOST_POINTS = 6, 24, 2000
@@ -389,16 +394,17 @@ def _measure(
         Variant.REPLICA: place.home,
     }
     turns = [
-        (round_, state, program, variant)
+        (round_, state, program, start, variant)
         for round_ in range(n_rounds)
         for state in CacheState
         for program in programs
-        for variant in _in_turn(round_)
+        for start in range(_STARTS_PER_RUN[state])
+        for variant in _in_turn(round_ + start)
     ]
-    runs: dict[tuple[CacheState, str], Runs] = defaultdict(lambda: defaultdict(list))
+    starts: dict[tuple[CacheState, str, Variant, int], list[Timing]] = defaultdict(list)
     caches: dict[tuple[CacheState, str], set[str]] = defaultdict(set)
     with bar("Measuring") as advance:
-        for done, (round_, state, program, variant) in enumerate(turns):
+        for done, (round_, state, program, start, variant) in enumerate(turns):
             advance(
                 done / len(turns),
                 f"Measuring {program.path.name}, {state}, {variant}, round {round_ + 1}",
@@ -411,11 +417,14 @@ def _measure(
                 str(source),
                 *_READS_PER_RUN[state][program.name],
                 "--seed",
-                str(100 * (round_ + 1) + (state is CacheState.WARM)),
+                str(100 * (round_ + 1) + 10 * start + (state is CacheState.WARM)),
             )
             timings = run_program(program, arguments, home=homes[variant])
             for kind, timing in timings.items():
-                runs[state, kind][variant].append(timing)
+                starts[state, kind, variant, round_].append(timing)
+    runs: dict[tuple[CacheState, str], Runs] = defaultdict(lambda: defaultdict(list))
+    for (state, kind, variant, _), timings_of_run in sorted(starts.items()):
+        runs[state, kind][variant].append(pool(timings_of_run))
     return tuple(
         make_row(
             read.selection,

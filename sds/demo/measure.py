@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,8 @@ class Row:
     cache
         How the cache was emptied or filled before each run.
     reads_per_run
-        Reads that each run of the program makes; a run's time per read is their mean.
+        Reads that each run of the program makes, over all of its starts; a run's time per read is
+        their mean.
     original_s, connector_s, replica_s
         Time per read over the runs.
     ratio, connector_ratio
@@ -162,6 +164,15 @@ def _timing(kind: str, values: Mapping[str, object]) -> Timing:
         message = f"no seconds for {kind}"
         raise TypeError(message)
     return Timing(kind=kind, seconds=tuple(map(float, seconds)), sha256=str(values["sha256"]))
+
+
+def pool(timings: Sequence[Timing]) -> Timing:
+    """Return the reads of several starts of a program as those of one run."""
+    return Timing(
+        kind=timings[0].kind,
+        seconds=tuple(chain.from_iterable(timing.seconds for timing in timings)),
+        sha256=hashlib.sha256(" ".join(t.sha256 for t in timings).encode()).hexdigest(),
+    )
 
 
 def make_row(selection: str, *, state: CacheState, cache: str, runs: Runs) -> Row:
