@@ -54,10 +54,10 @@ void read_bounds(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 Selection whole(int32_t rank, const int64_t extent[])
 {
     Selection selection;
-    memset(&selection, 0, sizeof selection);
     selection.kind = SDS_SELECT_ALL;
     selection.slab.rank = rank;
     for (int32_t axis = 0; axis < rank; axis++) {
+        selection.slab.start[axis] = 0;
         selection.slab.stride[axis] = selection.slab.block[axis] = 1;
         selection.slab.count[axis] = extent[axis];
     }
