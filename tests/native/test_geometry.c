@@ -216,25 +216,6 @@ static void test_sizes_do_not_matter(void)
     CHECK(features.bytes_touched.low == INT64_C(4096) << 20);
 }
 
-/* A column that is cheap to walk, so that the bounds walk it whole after the time has passed. */
-static void test_a_spent_budget_bounds_a_column(void)
-{
-    const sds_array array = {2, {600, 65160}, 4, 2048};
-    const sds_hyperslab slab = {2, {0, 51906}, {1, 1}, {600, 1}, {1, 1}};
-    const sds_striping striping = {1 << 20, 1};
-    const sds_raid raid = {4096, 1, 4096};
-    sds_runs runs;
-    sds_features exact, bounded;
-    CHECK(sds_runs_of(&array, &slab, &runs) == SDS_OK);
-    CHECK(sds_features_of_runs(&runs, &striping, &raid, 0, &exact) == SDS_OK && exact.exact);
-    /* Somewhere among these the time passes, and a quarter of it would have been enough. */
-    for (int64_t budget_ns = 1; budget_ns < 400000; budget_ns += 500) {
-        CHECK(sds_features_of_runs(&runs, &striping, &raid, budget_ns, &bounded) == SDS_OK);
-        check_bounds(&bounded.block_depth, exact.block_depth.low, bounded.exact);
-        check_bounds(&bounded.bytes_touched, exact.bytes_touched.low, bounded.exact);
-    }
-}
-
 static void test_offsets_past_64_bits_are_refused(void)
 {
     sds_array array = {2, {INT64_C(1) << 40, INT64_C(1) << 40}, 8, 0};
@@ -312,7 +293,6 @@ int main(void)
 {
     test_features_equal_a_walk_over_every_byte();
     test_sizes_do_not_matter();
-    test_a_spent_budget_bounds_a_column();
     test_offsets_past_64_bits_are_refused();
     test_slabs_that_cannot_be_are_refused();
     test_storage_that_cannot_be_is_refused();
