@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from sds.home import Home
-from sds.redirect.connector import environment
+from sds.redirect.connector import environment, plugin_path
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,8 +23,19 @@ def native_environment(**extra):
 
 
 def connector_environment(home, **extra):
+    """Return this environment with the connector switched on.
+
+    SDS_TEST_PLUGIN_DIRECTORY names the directory of another build of it than the installed one.
+    """
     native = native_environment()
-    return native | environment(Home(Path(home)), native) | {k: str(v) for k, v in extra.items()}
+    switched_on = environment(Home(Path(home)), native)
+    if other := os.environ.get("SDS_TEST_PLUGIN_DIRECTORY"):
+        installed = str(plugin_path().parent)
+        entries = switched_on["HDF5_PLUGIN_PATH"].split(os.pathsep)
+        switched_on["HDF5_PLUGIN_PATH"] = os.pathsep.join(
+            other if entry == installed else entry for entry in entries
+        )
+    return native | switched_on | {k: str(v) for k, v in extra.items()}
 
 
 def run_python(source, *arguments, env, cwd=None, check=True, timeout=300):

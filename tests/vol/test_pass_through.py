@@ -75,13 +75,30 @@ ERRORS = """
     print(h5py.is_hdf5(f"{directory}/new.h5"), h5py.is_hdf5(f"{directory}/text"))
 """
 
-TOKENS = """
+# The library that h5py has loaded, called as a C program would.
+LIBRARY = """
     import ctypes, sys
     import h5py, numpy as np
-    # The library that h5py has loaded, called as a C program would.
     with open("/proc/self/maps") as maps:
         path = next(line[line.index("/") :].rstrip() for line in maps if "/libhdf5-" in line)
     hdf5 = ctypes.CDLL(path)
+"""
+
+CAPABILITIES = (
+    LIBRARY
+    + """
+    hdf5.H5Pget_vol_cap_flags.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_uint64)]
+    flags = ctypes.c_uint64()
+    with h5py.File(sys.argv[1] + "/f.h5", "w") as file:
+        for access in (h5py.h5p.create(h5py.h5p.FILE_ACCESS), file.id.get_access_plist()):
+            assert hdf5.H5Pget_vol_cap_flags(access.id, ctypes.byref(flags)) >= 0
+            print(bin(flags.value))
+"""
+)
+
+TOKENS = (
+    LIBRARY
+    + """
 
     class Token(ctypes.Structure):
         _fields_ = [("bytes", ctypes.c_uint8 * 16)]
@@ -119,6 +136,7 @@ TOKENS = """
         opened = hdf5.H5Oopen_by_token(file.id.id, y)
         print("opened", h5py.h5i.get_name(h5py.h5d.DatasetID(opened)))
 """
+)
 
 
 @pytest.fixture
@@ -166,6 +184,11 @@ def test_errors_of_a_native_program_that_merely_finds_the_plugin(tmp_path):
     alone = run_python(ERRORS, tmp_path / "a", env=native_environment())
     found = run_python(ERRORS, tmp_path / "b", env=native_environment(HDF5_PLUGIN_PATH=path))
     assert found.stdout == alone.stdout
+
+
+def test_capabilities_are_those_of_the_native_library(tmp_path, home):
+    native, connector = both(CAPABILITIES, tmp_path, home)
+    assert connector == native
 
 
 def test_tokens_are_those_of_the_native_library(tmp_path, home):

@@ -1,0 +1,103 @@
+"""The tests can see: a connector with one defect fails the test that is named beside it here."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.under_connector import ROOT
+from tests.vol.crippled_builds import ConnectorBuild, Defect
+
+CLASS = ("vol_class.cpp", "fill_class", "sound_fill_class")
+PASSING = "tests/vol/test_pass_through.py::"
+REDIRECT = "tests/vol/test_redirect.py::"
+DEFECTS = [
+    Defect(
+        file="no_capabilities.cpp",
+        takes_place_of=CLASS,
+        caught_by=PASSING + "test_capabilities_are_those_of_the_native_library",
+    ),
+    Defect(
+        file="no_optional.cpp",
+        takes_place_of=CLASS,
+        caught_by=PASSING + "test_direct_chunk_access_and_references_need_the_terminal_class",
+    ),
+    Defect(
+        file="optional_unsupported.cpp",
+        takes_place_of=CLASS,
+        caught_by=PASSING + "test_three_wheels_in_one_process",
+    ),
+    Defect(
+        file="no_blob.cpp",
+        takes_place_of=CLASS,
+        caught_by=PASSING + "test_three_wheels_in_one_process",
+    ),
+    Defect(
+        file="no_token.cpp",
+        takes_place_of=CLASS,
+        caught_by=PASSING + "test_tokens_are_those_of_the_native_library",
+    ),
+    Defect(
+        file="terminal.cpp",
+        takes_place_of=CLASS,
+        caught_by=PASSING + "test_direct_chunk_access_and_references_need_the_terminal_class",
+    ),
+    Defect(
+        file="forgets_errors.h",
+        takes_place_of="ErrorStackKeeper",
+        caught_by=PASSING + "test_errors_are_those_of_the_native_library",
+    ),
+    Defect(
+        file="axes_in_wrong_order.cpp",
+        takes_place_of=("transfer.cpp", "sds_copy_strided", "crippled_copy_strided"),
+        caught_by=REDIRECT + "test_random_reads_are_equal[0]",
+    ),
+    Defect(
+        file="memory_selection_ignored.cpp",
+        takes_place_of=("memory_layout.cpp", "memory_layout_of", "sound_memory_layout_of"),
+        caught_by=REDIRECT + "test_random_reads_are_equal[0]",
+    ),
+    Defect(
+        file="never_stale.cpp",
+        takes_place_of=("open_file.cpp", "is_fresh", "sound_is_fresh"),
+        caught_by=REDIRECT + "test_a_source_rewritten_while_open",
+    ),
+    Defect(
+        file="keeps_table_at_write.cpp",
+        takes_place_of=("open_file.cpp", "before_write", "sound_before_write"),
+        caught_by=REDIRECT + "test_a_write_through_the_connector_drops_the_table",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return ConnectorBuild(tmp_path_factory.mktemp("connector"))
+
+
+def run_tests(names, plugin_directory, directory):
+    """Run own tests with another build of the connector; what pytest says."""
+    directory.mkdir()
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+         f"--basetemp={directory / 'files'}", *names],
+        cwd=ROOT, env=os.environ | {"SDS_TEST_PLUGIN_DIRECTORY": str(plugin_directory)},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def test_the_sound_build_passes_what_catches_the_others(build, tmp_path):
+    done = run_tests(
+        dict.fromkeys(defect.caught_by for defect in DEFECTS),
+        build.link("sound", {}),
+        tmp_path / "run",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.file)
+def test_a_defect_is_caught(defect, build, tmp_path):
+    done = run_tests([defect.caught_by], build.cripple(defect), tmp_path / "run")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "1 failed" in done.stdout
