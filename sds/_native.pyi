@@ -137,9 +137,15 @@ class TableCandidate(TypedDict):
     replica_id: int
     path: str
     identity: TableIdentity
+    storage: str
     data_offset_bytes: int
     metadata_crc32c: int
+    chunk: list[int]
+    stored_bytes: int
+    decode_s_per_byte: float
     order: list[int]
+    region_start: list[int]
+    region_extent: list[int]
     layout: TableLayout
     model: TableModel
     shadow_permille: int
@@ -150,8 +156,11 @@ class TableDataset(TypedDict):
     element_bytes: int
     type_crc32c: int
     type_class: int
-    contiguous: bool
+    storage: str
     data_offset_bytes: int
+    chunk: list[int]
+    stored_bytes: int
+    decode_s_per_byte: float
     layout: TableLayout
     model: TableModel
     candidates: list[TableCandidate]

@@ -12,7 +12,7 @@
     │   └── FileMissingError (FileNotFoundError)
     ├── FormatError (ValueError)               a file that is not what it should be, or damaged
     │   ├── NotHdf5Error
-    │   ├── FormatVersionError                 written by a newer SDS
+    │   ├── FormatVersionError                 of a version that this SDS does not read
     │   └── TruncatedFileError                 ends before its data
     ├── UnsupportedError                       a dataset or type that SDS does not reorganize
     ├── SourceChangedError                     the original changed while SDS worked on it
@@ -73,7 +73,7 @@ class NotHdf5Error(FormatError):
 
 
 class FormatVersionError(FormatError):
-    """A file written by a newer version of SDS."""
+    """A file of a format version that this SDS does not read."""
 
 
 class TruncatedFileError(FormatError):

@@ -95,6 +95,8 @@ def table_of(source, replicas):
                     data_offset_bytes=described.data_offset_bytes,
                     model=original,
                     candidates=candidates,
+                    chunk_shape=described.chunk_shape,
+                    stored_bytes=described.stored_bytes if described.chunk_shape else 0,
                     **layout,
                 )
             )

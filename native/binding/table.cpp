@@ -61,15 +61,30 @@ nb::dict dict_of(const sds_cost_model &from)
     return to;
 }
 
+// By sds_table_storage.
+constexpr const char *storage_names[] = {"other", "contiguous", "chunked"};
+
+// The chunk shape is empty where there are no chunks.
+void put_chunking(nb::dict &to, const sds_chunking &from, int32_t storage, int32_t rank)
+{
+    to["chunk"] = list_of(from.shape, storage == SDS_TABLE_CHUNKED ? rank : 0);
+    to["stored_bytes"] = from.stored_bytes;
+    to["decode_s_per_byte"] = from.decode_s_per_byte;
+}
+
 nb::dict dict_of(const sds_candidate &from)
 {
     nb::dict to;
     to["replica_id"] = from.replica_id;
     to["path"] = path_of_bytes(from.path);
     to["identity"] = dict_of(from.identity);
+    to["storage"] = storage_names[from.storage];
     to["data_offset_bytes"] = from.data_offset_bytes;
     to["metadata_crc32c"] = from.metadata_crc32c;
+    put_chunking(to, from.chunks, from.storage, from.rank);
     to["order"] = list_of(from.order, from.rank);
+    to["region_start"] = list_of(from.region_start, from.rank);
+    to["region_extent"] = list_of(from.region_extent, from.rank);
     to["layout"] = dict_of(from.layout);
     to["model"] = dict_of(from.model);
     to["shadow_permille"] = from.shadow_permille;
@@ -86,8 +101,9 @@ nb::dict dict_of(const sds_table *table, int32_t i)
     to["element_bytes"] = from.element_bytes;
     to["type_crc32c"] = from.type_crc32c;
     to["type_class"] = from.type_class;
-    to["contiguous"] = from.contiguous != 0;
+    to["storage"] = storage_names[from.storage];
     to["data_offset_bytes"] = from.data_offset_bytes;
+    put_chunking(to, from.chunks, from.storage, from.rank);
     to["layout"] = dict_of(from.layout);
     to["model"] = dict_of(from.model);
     nb::list candidates;
@@ -116,6 +132,8 @@ nb::dict decode_table(nb::object bytes)
     to["datasets"] = datasets;
     return to;
 }
+
+using Numbers = std::vector<int64_t>;
 
 template <typename T> T number(const nb::dict &from, const char *key)
 {
@@ -157,18 +175,51 @@ sds_cost_model model_of(const nb::dict &from)
     return model;
 }
 
+int32_t storage_of(const nb::dict &from)
+{
+    const auto name = number<std::string>(from, "storage");
+    for (int32_t storage = SDS_TABLE_OTHER; storage <= SDS_TABLE_CHUNKED; storage++)
+        if (name == storage_names[storage]) return storage;
+    refuse("redirect table: storage is '" + name + "'; give other, contiguous or chunked");
+}
+
+sds_chunking chunking_of(const nb::dict &from, const Numbers &shape, size_t rank)
+{
+    if (!shape.empty() && shape.size() != rank)
+        refuse("redirect table: a chunk of " + std::to_string(shape.size()) +
+               " axes for a dataset of " + std::to_string(rank));
+    return {shape.empty() ? nullptr : shape.data(), number<int64_t>(from, "stored_bytes"),
+            number<double>(from, "decode_s_per_byte")};
+}
+
+Numbers list_of_rank(const nb::dict &from, const char *key, size_t rank)
+{
+    auto list = number<Numbers>(from, key);
+    if (list.size() != rank)
+        refuse(std::string("redirect table: ") + key + " has " + std::to_string(list.size()) +
+               " axes, the dataset " + std::to_string(rank));
+    return list;
+}
+
 void add_candidate(sds_table_builder *builder, const nb::dict &from)
 {
     const std::string path = bytes_of_path(from["path"]);
     const auto order = number<std::vector<int32_t>>(from, "order");
+    const auto chunk = number<Numbers>(from, "chunk");
+    const Numbers start = list_of_rank(from, "region_start", order.size());
+    const Numbers extent = list_of_rank(from, "region_extent", order.size());
     sds_candidate candidate = {};
     candidate.replica_id = number<int64_t>(from, "replica_id");
     candidate.path = path.c_str();
     candidate.identity = identity_of(number<nb::dict>(from, "identity"));
     candidate.data_offset_bytes = number<int64_t>(from, "data_offset_bytes");
     candidate.metadata_crc32c = number<uint32_t>(from, "metadata_crc32c");
+    candidate.storage = storage_of(from);
+    candidate.chunks = chunking_of(from, chunk, order.size());
     candidate.rank = static_cast<int32_t>(order.size());
     candidate.order = order.data();
+    candidate.region_start = start.data();
+    candidate.region_extent = extent.data();
     candidate.layout = layout_of(number<nb::dict>(from, "layout"));
     candidate.model = model_of(number<nb::dict>(from, "model"));
     candidate.shadow_permille = number<int32_t>(from, "shadow_permille");
@@ -178,7 +229,8 @@ void add_candidate(sds_table_builder *builder, const nb::dict &from)
 void add_dataset(sds_table_builder *builder, const nb::dict &from)
 {
     const std::string path = bytes_of_path(from["path"]);
-    const auto extent = number<std::vector<int64_t>>(from, "extent");
+    const auto extent = number<Numbers>(from, "extent");
+    const auto chunk = number<Numbers>(from, "chunk");
     sds_table_dataset dataset = {};
     dataset.path = path.c_str();
     dataset.rank = static_cast<int32_t>(extent.size());
@@ -186,7 +238,8 @@ void add_dataset(sds_table_builder *builder, const nb::dict &from)
     dataset.element_bytes = number<int64_t>(from, "element_bytes");
     dataset.type_crc32c = number<uint32_t>(from, "type_crc32c");
     dataset.type_class = number<int32_t>(from, "type_class");
-    dataset.contiguous = number<bool>(from, "contiguous");
+    dataset.storage = storage_of(from);
+    dataset.chunks = chunking_of(from, chunk, extent.size());
     dataset.data_offset_bytes = number<int64_t>(from, "data_offset_bytes");
     dataset.layout = layout_of(number<nb::dict>(from, "layout"));
     dataset.model = model_of(number<nb::dict>(from, "model"));

@@ -151,6 +151,18 @@ static sds_cost_model model_of(const sds__table_model *from)
     return model;
 }
 
+static const int64_t *numbers_at(const sds_table *table, uint32_t at)
+{
+    return (const int64_t *)(const void *)(table->bytes + at);
+}
+
+static sds_chunking chunking_of(const sds_table *table, const sds__table_chunking *from)
+{
+    return (sds_chunking){.shape = numbers_at(table, from->shape_at),
+                          .stored_bytes = from->stored_bytes,
+                          .decode_s_per_byte = from->decode_s_per_byte};
+}
+
 const char *sds_table_source_path(const sds_table *table)
 {
     return string_at(table, header_of(table)->source_path_at);
@@ -183,12 +195,13 @@ sds_status sds_table_dataset_at(const sds_table *table, int32_t i, sds_table_dat
     *out = (sds_table_dataset){
         .path = string_at(table, from->path_at),
         .rank = from->rank,
-        .extent = (const int64_t *)(const void *)(table->bytes + from->extent_at),
+        .extent = numbers_at(table, from->extent_at),
         .element_bytes = from->element_bytes,
         .type_crc32c = from->type_crc32c,
         .type_class = from->type_class,
-        .contiguous = (int32_t)from->contiguous,
+        .storage = (int32_t)from->storage,
         .data_offset_bytes = from->data_offset_bytes,
+        .chunks = chunking_of(table, &from->chunks),
         .layout = layout_of(&from->layout),
         .model = model_of(&from->model),
         .n_candidates = (int32_t)from->n_candidates,
@@ -215,14 +228,19 @@ sds_status sds_table_candidate_at(const sds_table *table, int32_t dataset, int32
     if (i < 0 || (uint32_t)i >= of->n_candidates) return SDS_ENOENT;
     const void *at = table->bytes + header_of(table)->candidates_at;
     const sds__table_candidate *from = (const sds__table_candidate *)at + of->first_candidate + i;
+    const int64_t *region = numbers_at(table, from->region_at);
     *out = (sds_candidate){
         .replica_id = from->replica_id,
         .path = string_at(table, from->path_at),
         .identity = from->identity,
+        .storage = (int32_t)from->storage,
         .data_offset_bytes = from->data_offset_bytes,
         .metadata_crc32c = from->metadata_crc32c,
+        .chunks = chunking_of(table, &from->chunks),
         .rank = of->rank,
         .order = (const int32_t *)(const void *)(table->bytes + from->order_at),
+        .region_start = region,
+        .region_extent = region + of->rank,
         .layout = layout_of(&from->layout),
         .model = model_of(&from->model),
         .shadow_permille = from->shadow_permille,

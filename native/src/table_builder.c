@@ -5,8 +5,8 @@
 #include "sds/table_format.h"
 #include "table_layout.h"
 
-/* Datasets and candidates are kept as they will be written; paths, extents and orders go to one
- * pool, at offsets that move by the pool's position when the table is finished. */
+/* Datasets and candidates are kept as they will be written; paths and arrays go to one pool, at
+ * offsets that move by the pool's position when the table is finished. */
 struct sds_table_builder {
     sds__table_header header;
     sds__buffer datasets;
@@ -29,6 +29,29 @@ static uint32_t keep(sds_table_builder *builder, const void *bytes, size_t n)
 static uint32_t keep_string(sds_table_builder *builder, const char *text)
 {
     return keep(builder, text, strlen(text) + 1);
+}
+
+static sds__table_chunking keep_chunking(sds_table_builder *builder, const sds_chunking *from,
+                                         int32_t rank)
+{
+    static const int64_t zeros[SDS_MAX_RANK];
+    return (sds__table_chunking){
+        .shape_at = keep(builder, from->shape != NULL ? from->shape : zeros,
+                         (size_t)rank * sizeof(int64_t)),
+        .stored_bytes = from->stored_bytes,
+        .decode_s_per_byte = from->decode_s_per_byte,
+    };
+}
+
+static uint32_t keep_region(sds_table_builder *builder, const sds_candidate *candidate)
+{
+    int64_t region[2 * SDS_MAX_RANK];
+    const size_t n = (size_t)candidate->rank;
+    if (n > 0) {
+        memcpy(region, candidate->region_start, n * sizeof(int64_t));
+        memcpy(region + n, candidate->region_extent, n * sizeof(int64_t));
+    }
+    return keep(builder, region, 2 * n * sizeof(int64_t));
 }
 
 static sds__table_layout layout_of(const sds_file_layout *from)
@@ -77,11 +100,12 @@ sds_status sds_table_builder_dataset(sds_table_builder *builder, const sds_table
         .type_class = dataset->type_class,
         .element_bytes = dataset->element_bytes,
         .type_crc32c = dataset->type_crc32c,
-        .contiguous = dataset->contiguous != 0,
+        .storage = (uint32_t)dataset->storage,
         .data_offset_bytes = dataset->data_offset_bytes,
         .layout = layout_of(&dataset->layout),
         .model = model_of(&dataset->model),
         .first_candidate = builder->header.n_candidates,
+        .chunks = keep_chunking(builder, &dataset->chunks, dataset->rank),
     };
     sds__put(&builder->datasets, &row, sizeof row);
     builder->header.n_datasets++;
@@ -104,6 +128,9 @@ sds_status sds_table_builder_candidate(sds_table_builder *builder, const sds_can
         .shadow_permille = candidate->shadow_permille,
         .layout = layout_of(&candidate->layout),
         .model = model_of(&candidate->model),
+        .storage = (uint32_t)candidate->storage,
+        .region_at = keep_region(builder, candidate),
+        .chunks = keep_chunking(builder, &candidate->chunks, candidate->rank),
     };
     sds__put(&builder->candidates, &row, sizeof row);
     dataset->n_candidates++;
@@ -119,12 +146,15 @@ static void place_pool(sds__table_header *header, uint8_t *bytes, uint32_t pool_
     for (uint32_t i = 0; i < header->n_datasets; i++) {
         datasets[i].path_at += pool_at;
         datasets[i].extent_at += pool_at;
+        datasets[i].chunks.shape_at += pool_at;
     }
     sds__table_candidate *candidates =
         (sds__table_candidate *)(void *)(bytes + header->candidates_at);
     for (uint32_t i = 0; i < header->n_candidates; i++) {
         candidates[i].path_at += pool_at;
         candidates[i].order_at += pool_at;
+        candidates[i].region_at += pool_at;
+        candidates[i].chunks.shape_at += pool_at;
     }
 }
 

@@ -89,15 +89,62 @@ static int sound_order(int32_t rank, const int32_t order[])
     return 1;
 }
 
+/* An array of n numbers in the file; NULL where there is none. */
+static const int64_t *find_numbers(const subject *table, uint32_t at, int64_t n)
+{
+    if (at % sizeof(int64_t) != 0 || !holds(table, at, (uint64_t)n * sizeof(int64_t))) return NULL;
+    return (const int64_t *)(const void *)(table->bytes + at);
+}
+
+static int sound_chunking(const subject *table, const sds__table_chunking *chunks, int is_chunked,
+                          int32_t rank, int64_t element_bytes, int64_t file_bytes)
+{
+    const int64_t *shape = find_numbers(table, chunks->shape_at, rank);
+    if (shape == NULL || chunks->reserved != 0) return 0;
+    if (is_chunked) {
+        if (rank == 0 || array_bytes(rank, shape, element_bytes) <= 0) return 0;
+        if (chunks->stored_bytes < 0 || chunks->stored_bytes > file_bytes) return 0;
+        return isfinite(chunks->decode_s_per_byte) && chunks->decode_s_per_byte >= 0;
+    }
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (shape[axis] != 0) return 0;
+    return chunks->stored_bytes == 0 && chunks->decode_s_per_byte == 0;
+}
+
+/* The region's bytes; -1 where it does not lie inside the extent. */
+static int64_t region_bytes(const subject *table, const sds__table_candidate *candidate,
+                            int32_t rank, const int64_t extent[], int64_t element_bytes)
+{
+    const int64_t *start = find_numbers(table, candidate->region_at, 2 * (int64_t)rank);
+    if (start == NULL) return -1;
+    const int64_t *length = start + rank;
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (start[axis] < 0 || length[axis] < 0 || start[axis] > extent[axis] ||
+            length[axis] > extent[axis] - start[axis])
+            return -1;
+    return array_bytes(rank, length, element_bytes);
+}
+
 static int sound_candidate(const subject *table, const sds__table_candidate *candidate,
-                           int32_t rank, int64_t nbytes)
+                           int32_t rank, const int64_t extent[], int64_t element_bytes)
 {
     if (!holds_path(table, candidate->path_at)) return 0;
     if (candidate->order_at % sizeof(int32_t) != 0) return 0;
     if (!holds(table, candidate->order_at, (uint64_t)rank * sizeof(int32_t))) return 0;
     const int32_t *order = (const int32_t *)(const void *)(table->bytes + candidate->order_at);
     if (!sound_order(rank, order)) return 0;
-    if (!fits(candidate->data_offset_bytes, nbytes, candidate->identity.size_bytes)) return 0;
+    const int64_t nbytes = region_bytes(table, candidate, rank, extent, element_bytes);
+    if (nbytes < 0) return 0;
+    const int is_chunked = candidate->storage == SDS_TABLE_CHUNKED;
+    if (is_chunked) {
+        if (candidate->data_offset_bytes != 0 || candidate->metadata_crc32c != 0) return 0;
+    } else if (candidate->storage != SDS_TABLE_CONTIGUOUS ||
+               !fits(candidate->data_offset_bytes, nbytes, candidate->identity.size_bytes)) {
+        return 0;
+    }
+    if (!sound_chunking(table, &candidate->chunks, is_chunked, rank, element_bytes,
+                        candidate->identity.size_bytes))
+        return 0;
     if (candidate->shadow_permille < 0 || candidate->shadow_permille > 1000) return 0;
     return sound_layout(&candidate->layout) && sound_model(&candidate->model);
 }
@@ -107,19 +154,22 @@ static int sound_dataset(const subject *table, const sds__table_header *header,
 {
     if (!holds_path(table, dataset->path_at)) return 0;
     if (dataset->rank < 0 || dataset->rank > SDS_MAX_RANK || dataset->element_bytes <= 0) return 0;
-    if (dataset->extent_at % sizeof(int64_t) != 0) return 0;
-    if (!holds(table, dataset->extent_at, (uint64_t)dataset->rank * sizeof(int64_t))) return 0;
-    const int64_t *extent = (const int64_t *)(const void *)(table->bytes + dataset->extent_at);
+    const int64_t *extent = find_numbers(table, dataset->extent_at, dataset->rank);
+    if (extent == NULL) return 0;
     const int64_t nbytes = array_bytes(dataset->rank, extent, dataset->element_bytes);
-    if (nbytes < 0 || dataset->contiguous > 1) return 0;
-    if (dataset->contiguous && !fits(dataset->data_offset_bytes, nbytes, header->source.size_bytes))
+    if (nbytes < 0 || dataset->storage > SDS_TABLE_CHUNKED) return 0;
+    if (dataset->storage == SDS_TABLE_CONTIGUOUS &&
+        !fits(dataset->data_offset_bytes, nbytes, header->source.size_bytes))
+        return 0;
+    if (!sound_chunking(table, &dataset->chunks, dataset->storage == SDS_TABLE_CHUNKED,
+                        dataset->rank, dataset->element_bytes, header->source.size_bytes))
         return 0;
     if (!sound_layout(&dataset->layout) || !sound_model(&dataset->model)) return 0;
     const sds__table_candidate *candidates =
         (const sds__table_candidate *)(const void *)(table->bytes + header->candidates_at);
     for (uint32_t i = 0; i < dataset->n_candidates; i++)
         if (!sound_candidate(table, &candidates[dataset->first_candidate + i], dataset->rank,
-                             nbytes))
+                             extent, dataset->element_bytes))
             return 0;
     return 1;
 }
@@ -139,10 +189,11 @@ sds_status sds__table_check(const uint8_t *bytes, size_t n)
     const size_t version_end = offsetof(sds__table_header, version) + sizeof header.version;
     if (n < version_end || memcmp(bytes, SDS__TABLE_MAGIC, sizeof header.magic) != 0)
         return SDS_EFORMAT;
-    /* A newer version may place everything else differently, its checksum included. */
+    /* Another version may place everything else differently, its checksum included. */
     memcpy(&header, bytes, n < sizeof header ? n : sizeof header);
-    if (header.version > SDS_TABLE_VERSION) return SDS_EVERSION;
-    if (header.version == 0 || n < sizeof header || header.length_bytes != n) return SDS_EFORMAT;
+    if (header.version == 0) return SDS_EFORMAT;
+    if (header.version != SDS_TABLE_VERSION) return SDS_EVERSION;
+    if (n < sizeof header || header.length_bytes != n) return SDS_EFORMAT;
     if (header.crc32c != sds__table_crc32c(bytes, n)) return SDS_EFORMAT;
 
     const subject table = {bytes, n};

@@ -42,6 +42,13 @@ typedef struct sds__table_layout {
     int64_t min_request_bytes;
 } sds__table_layout;
 
+typedef struct sds__table_chunking {
+    uint32_t shape_at;
+    uint32_t reserved;
+    int64_t stored_bytes;
+    double decode_s_per_byte;
+} sds__table_chunking;
+
 typedef struct sds__table_dataset {
     uint32_t path_at;
     int32_t rank;
@@ -49,12 +56,13 @@ typedef struct sds__table_dataset {
     int32_t type_class;
     int64_t element_bytes;
     uint32_t type_crc32c;
-    uint32_t contiguous;
+    uint32_t storage;
     int64_t data_offset_bytes;
     sds__table_layout layout;
     sds__table_model model;
     uint32_t first_candidate;
     uint32_t n_candidates;
+    sds__table_chunking chunks;
 } sds__table_dataset;
 
 typedef struct sds__table_candidate {
@@ -67,13 +75,17 @@ typedef struct sds__table_candidate {
     int32_t shadow_permille;
     sds__table_layout layout;
     sds__table_model model;
+    uint32_t storage;
+    uint32_t region_at;
+    sds__table_chunking chunks;
 } sds__table_candidate;
 
 _Static_assert(sizeof(sds__table_header) == 80, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_layout) == 40, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_model) == 88, "documented in table_format.h");
-_Static_assert(sizeof(sds__table_dataset) == 176, "documented in table_format.h");
-_Static_assert(sizeof(sds__table_candidate) == 192, "documented in table_format.h");
+_Static_assert(sizeof(sds__table_chunking) == 24, "documented in table_format.h");
+_Static_assert(sizeof(sds__table_dataset) == 200, "documented in table_format.h");
+_Static_assert(sizeof(sds__table_candidate) == 224, "documented in table_format.h");
 _Static_assert(sizeof(double) == 8, "IEEE 754 binary64");
 
 /* The checksum that belongs into the header of these bytes. */

@@ -1,6 +1,6 @@
 """Selections, and what reading them from striped storage touches."""
 
-from sds.geometry.dataspace import Dataspace, Hyperslab, check_order
+from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
 from sds.geometry.layout import (
     HOPPER,
@@ -29,6 +29,7 @@ __all__ = [
     "LOCAL_DISK_RAID",
     "LOCAL_DISK_STRIPES",
     "BlockFeatures",
+    "Box",
     "ContiguousLayout",
     "Dataspace",
     "FeatureBounds",

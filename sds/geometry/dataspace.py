@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sds._native import MAX_RANK
@@ -155,6 +155,50 @@ class Hyperslab:
     def __str__(self) -> str:
         """Write the selection as slices; blocks in steps as ``start::stride*count/block``."""
         return f"[{', '.join(_write_axis(*axis) for axis in self.normalized().axes())}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Neighbouring indices on every axis: ``extent`` of them from ``start`` on."""
+
+    start: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.start) != len(self.extent):
+            message = (
+                f"a box has a start and an extent per axis, not {self.start} and {self.extent}"
+            )
+            raise SelectionError(message)
+        if min((*self.start, *self.extent), default=0) < 0:
+            raise SelectionError(f"start {self.start} or extent {self.extent} of a box is negative")
+
+    @classmethod
+    def whole(cls, extent: Sequence[int]) -> Box:
+        """Return the box that is a whole array."""
+        return cls(start=(0,) * len(extent), extent=tuple(extent))
+
+    def check_within(self, extent: Sequence[int]) -> None:
+        """Raise SelectionError unless the box lies inside an array of this extent."""
+        Hyperslab(
+            start=self.start, stride=(1,) * len(self.start), count=self.extent,
+            block=(1,) * len(self.start),
+        ).check_within(extent)  # fmt: skip
+
+    def holds(self, slab: Hyperslab) -> bool:
+        """Return whether every selected element lies in the box."""
+        return all(
+            low <= start and start + (count - 1) * stride + block <= low + length
+            for low, length, (start, stride, count, block) in zip(
+                self.start, self.extent, slab.axes(), strict=True
+            )
+        )
+
+    def relative(self, slab: Hyperslab) -> Hyperslab:
+        """Return a selection of the array as one of the box."""
+        return replace(
+            slab, start=tuple(s - low for s, low in zip(slab.start, self.start, strict=True))
+        )
 
 
 def _normalize_axis(start: int, stride: int, count: int, block: int) -> tuple[int, int, int, int]:

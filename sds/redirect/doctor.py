@@ -65,7 +65,8 @@ _REMEDIES = {
     "cannot be": "run `sds replicas verify`, then build it anew with `sds reorganize`",
     "could not be read": "run `sds replicas verify`, then build it anew with `sds reorganize`",
     "original is predicted": "nothing is wrong: such reads are faster from the original",
-    "newer version": "upgrade SDS where the program runs",
+    "format version": "use one version of SDS for programs and server; `sds replicas verify` "
+    "writes the table anew",
 }
 
 

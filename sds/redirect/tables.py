@@ -19,7 +19,7 @@ from sds.errors import (
     PermissionDeniedError,
     SdsValueError,
 )
-from sds.geometry import RaidLayout, StripeLayout
+from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.identity import FileIdentity
 
 if TYPE_CHECKING:
@@ -58,15 +58,24 @@ class TableCandidate:
     identity
         Of that file when the table was written.
     data_offset_bytes
-        Of the dataset's first byte in it; the dataset is contiguous.
+        Of the dataset's first byte in it; 0 where it is stored in chunks.
     metadata_crc32c
-        Of every byte of the file outside the dataset's.
+        Of every byte of the file outside the dataset's; 0 where it is stored in chunks, which
+        HDF5's own checksums protect.
     order
         Axis i of the replica is axis ``order[i]`` of the source.
     model
-        Time of a read from the replica.
+        Time of a read from the replica, that of undoing filters apart.
     shadow_permille
         Share of reads that it may serve; 1000 where it is active.
+    chunk_shape
+        In the axes of the replica; None where it is contiguous.
+    stored_bytes
+        Of all chunks, as filtered; 0 where contiguous.
+    decode_s_per_byte
+        Time of undoing the filters, per byte that comes out.
+    region
+        What it holds of the source, in the source's axes; None where that is everything.
     """
 
     replica_id: int
@@ -79,6 +88,14 @@ class TableCandidate:
     raid: RaidLayout
     model: TableModel
     shadow_permille: int = 1000
+    chunk_shape: tuple[int, ...] | None = None
+    stored_bytes: int = 0
+    decode_s_per_byte: float = 0.0
+    region: Box | None = None
+
+    def region_in(self, extent: tuple[int, ...]) -> Box:
+        """Return what it holds of a source of this extent."""
+        return Box.whole(extent) if self.region is None else self.region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +113,14 @@ class TableDataset:
     data_offset_bytes
         Of its first byte in the source; None unless it is stored contiguously there.
     model
-        Time of a read from the source through HDF5.
+        Time of a read from the source through HDF5, that of undoing filters apart.
+    chunk_shape
+        None unless it is stored in chunks; a dataset that is neither contiguous nor chunked is
+        never redirected.
+    stored_bytes
+        Of all chunks, as filtered; 0 where not chunked.
+    decode_s_per_byte
+        Time of undoing the filters, per byte that comes out.
     """
 
     path: str
@@ -109,6 +133,9 @@ class TableDataset:
     raid: RaidLayout
     model: TableModel
     candidates: tuple[TableCandidate, ...]
+    chunk_shape: tuple[int, ...] | None = None
+    stored_bytes: int = 0
+    decode_s_per_byte: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +184,7 @@ class RedirectTable:
         FormatError
             If they are damaged or no redirect table.
         FormatVersionError
-            If a newer SDS wrote them.
+            If an SDS with another version of the format wrote them.
         """
         found = _native.decode_table(table)
         return cls(
@@ -221,7 +248,7 @@ def read_table(home: Home, source: str | os.PathLike[str]) -> RedirectTable:
     FormatError
         If it is damaged, or another file's.
     FormatVersionError
-        If a newer SDS wrote it.
+        If an SDS with another version of the format wrote it.
     """
     path = table_path(home, source)
     try:
@@ -294,14 +321,27 @@ def _model_fields(model: TableModel) -> _native.TableModel:
     }
 
 
-def _candidate_fields(candidate: TableCandidate) -> _native.TableCandidate:
+def _storage_name(entry: TableCandidate | TableDataset) -> str:
+    if entry.chunk_shape is not None:
+        return "chunked"
+    return "other" if entry.data_offset_bytes is None else "contiguous"
+
+
+def _candidate_fields(candidate: TableCandidate, extent: tuple[int, ...]) -> _native.TableCandidate:
+    region = candidate.region_in(extent)
     return {
         "replica_id": candidate.replica_id,
         "path": os.fspath(candidate.path),
         "identity": _identity_fields(candidate.identity),
         "data_offset_bytes": candidate.data_offset_bytes,
         "metadata_crc32c": candidate.metadata_crc32c,
+        "storage": _storage_name(candidate),
+        "chunk": list(candidate.chunk_shape or ()),
+        "stored_bytes": candidate.stored_bytes,
+        "decode_s_per_byte": candidate.decode_s_per_byte,
         "order": list(candidate.order),
+        "region_start": list(region.start),
+        "region_extent": list(region.extent),
         "layout": _layout_fields(candidate.stripes, candidate.raid),
         "model": _model_fields(candidate.model),
         "shadow_permille": candidate.shadow_permille,
@@ -316,11 +356,16 @@ def _dataset_fields(dataset: TableDataset) -> _native.TableDataset:
         "element_bytes": dataset.element_size_bytes,
         "type_crc32c": dataset.type_crc32c,
         "type_class": dataset.type_class,
-        "contiguous": offset_bytes is not None,
+        "storage": _storage_name(dataset),
         "data_offset_bytes": 0 if offset_bytes is None else offset_bytes,
+        "chunk": list(dataset.chunk_shape or ()),
+        "stored_bytes": dataset.stored_bytes,
+        "decode_s_per_byte": dataset.decode_s_per_byte,
         "layout": _layout_fields(dataset.stripes, dataset.raid),
         "model": _model_fields(dataset.model),
-        "candidates": [_candidate_fields(candidate) for candidate in dataset.candidates],
+        "candidates": [
+            _candidate_fields(candidate, dataset.extent) for candidate in dataset.candidates
+        ],
     }
 
 
@@ -348,7 +393,12 @@ def _model_of(model: _native.TableModel) -> TableModel:
     )
 
 
-def _candidate_of(candidate: _native.TableCandidate) -> TableCandidate:
+def _chunk_shape_of(entry: _native.TableCandidate | _native.TableDataset) -> tuple[int, ...] | None:
+    return tuple(entry["chunk"]) if entry["storage"] == "chunked" else None
+
+
+def _candidate_of(candidate: _native.TableCandidate, extent: tuple[int, ...]) -> TableCandidate:
+    region = Box(start=tuple(candidate["region_start"]), extent=tuple(candidate["region_extent"]))
     return TableCandidate(
         replica_id=candidate["replica_id"],
         path=Path(candidate["path"]),
@@ -360,19 +410,29 @@ def _candidate_of(candidate: _native.TableCandidate) -> TableCandidate:
         raid=_raid_of(candidate["layout"]),
         model=_model_of(candidate["model"]),
         shadow_permille=candidate["shadow_permille"],
+        chunk_shape=_chunk_shape_of(candidate),
+        stored_bytes=candidate["stored_bytes"],
+        decode_s_per_byte=candidate["decode_s_per_byte"],
+        region=None if region == Box.whole(extent) else region,
     )
 
 
 def _dataset_of(dataset: _native.TableDataset) -> TableDataset:
+    extent = tuple(dataset["extent"])
     return TableDataset(
         path=dataset["path"],
-        extent=tuple(dataset["extent"]),
+        extent=extent,
         element_size_bytes=dataset["element_bytes"],
         type_crc32c=dataset["type_crc32c"],
         type_class=dataset["type_class"],
-        data_offset_bytes=dataset["data_offset_bytes"] if dataset["contiguous"] else None,
+        data_offset_bytes=(
+            dataset["data_offset_bytes"] if dataset["storage"] == "contiguous" else None
+        ),
         stripes=_stripes_of(dataset["layout"]),
         raid=_raid_of(dataset["layout"]),
         model=_model_of(dataset["model"]),
-        candidates=tuple(_candidate_of(candidate) for candidate in dataset["candidates"]),
+        candidates=tuple(_candidate_of(candidate, extent) for candidate in dataset["candidates"]),
+        chunk_shape=_chunk_shape_of(dataset),
+        stored_bytes=dataset["stored_bytes"],
+        decode_s_per_byte=dataset["decode_s_per_byte"],
     )

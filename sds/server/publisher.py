@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import ReplicaState
+from sds.chunks import decode_seconds_per_byte
 from sds.errors import FormatError, NotFoundError, PermissionDeniedError, UnsupportedError
 from sds.identity import identity_of
 from sds.redirect.tables import (
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from sds.organizer import Replica
     from sds.recommender import CostModel
     from sds.server.models import Models
+
+log = logging.getLogger(__name__)
 
 _ACTIVE = frozenset({ReplicaState.ACTIVE})
 
@@ -102,6 +106,7 @@ class Publisher:
         """Return the entry of one dataset with its replicas."""
         _, first = replicas[0]
         crc32c, type_class = _stored_type(first)
+        chunk_shape, stored_bytes, decode_s_per_byte = _chunks_of(file, first.dataset_path)
         return TableDataset(
             path=first.dataset_path,
             extent=first.extent,
@@ -115,6 +120,9 @@ class Publisher:
             candidates=tuple(
                 self._candidate(file, replica_id, replica) for replica_id, replica in replicas
             ),
+            chunk_shape=chunk_shape,
+            stored_bytes=stored_bytes,
+            decode_s_per_byte=decode_s_per_byte,
         )
 
     def _candidate(self, file: str, replica_id: int, replica: Replica) -> TableCandidate:
@@ -175,6 +183,29 @@ def _stored_type(replica: Replica) -> tuple[int, int]:
     except (OSError, KeyError) as error:
         message = f"its file {replica.path} cannot be read: {error}"
         raise FormatError(message) from error
+
+
+def _chunks_of(file: str, path: str) -> tuple[tuple[int, ...] | None, int, float]:
+    """Return chunk shape, stored bytes and decoding time of an original; (None, 0, 0) without.
+
+    So it is also for an original that cannot be read here: nothing is known of what a read costs,
+    and its reads are not redirected.
+    """
+    import h5py  # noqa: PLC0415
+
+    try:
+        with h5py.File(file, "r", locking=False) as handle:
+            dataset = handle[path]
+            if dataset.chunks is None:
+                return None, 0, 0.0
+            return (
+                tuple(int(n) for n in dataset.chunks),
+                int(dataset.id.get_storage_size()),
+                decode_seconds_per_byte(dataset),
+            )
+    except (OSError, KeyError, UnsupportedError) as error:
+        log.warning("reads of %s:%s are not redirected: %s", file, path, error)
+        return None, 0, 0.0
 
 
 def _table_model(model: CostModel) -> TableModel:

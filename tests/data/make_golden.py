@@ -7,17 +7,18 @@ version must stay readable, so a change of a format is a new version and a new g
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from sds import _native
-from sds.geometry import RaidLayout, StripeLayout
+from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.identity import FileIdentity
 from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset, TableModel
 
 HERE = Path(__file__).parent
-TABLE = HERE / "table-v1.sdst"
+TABLE = HERE / "table-v2.sdst"
 SPOOL = HERE / "trace-v1.sdst-spool"
 
 LOCAL = RaidLayout(unit_bytes=4096, data_disks=1, min_request_bytes=4096)
@@ -57,6 +58,16 @@ def golden_table() -> RedirectTable:
         model=BUILTIN,
         shadow_permille=50,
     )
+    chunked = replace(
+        second,
+        replica_id=9,
+        path=Path("/scratch/sds/replicas/0a/run-cube-120-part.h5"),
+        data_offset_bytes=0,
+        chunk_shape=(64, 512, 16),
+        stored_bytes=1 << 30,
+        decode_s_per_byte=2.5e-9,
+        region=Box(start=(0, 100, 2048), extent=(1000, 1, 2048)),
+    )
     cube = TableDataset(
         path="/entry/würfel",
         extent=(1000, 2000, 4096),
@@ -67,7 +78,7 @@ def golden_table() -> RedirectTable:
         stripes=ONE_STRIPE,
         raid=LOCAL,
         model=BUILTIN,
-        candidates=(candidate, second),
+        candidates=(candidate, second, chunked),
     )
     scalar = TableDataset(
         path="/energy",
@@ -81,10 +92,19 @@ def golden_table() -> RedirectTable:
         model=BUILTIN,
         candidates=(),
     )
+    packed = replace(
+        cube,
+        path="/entry/packed",
+        data_offset_bytes=None,
+        candidates=(replace(candidate, region=Box(start=(1, 2, 3), extent=(0, 1998, 4093))),),
+        chunk_shape=(100, 100, 4096),
+        stored_bytes=1 << 33,
+        decode_s_per_byte=4e-9,
+    )
     return RedirectTable(
         source_path=Path("/data/läufe/run \udcff.h5"),
         source_identity=FileIdentity(inode=2**64 - 1, size_bytes=1 << 40, mtime_ns=1, ctime_ns=2),
-        datasets=(cube, scalar),
+        datasets=(cube, scalar, packed),
     )
 
 

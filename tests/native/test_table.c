@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "check.h"
@@ -19,13 +20,17 @@ static void build(void **bytes, size_t *n)
     const int64_t extent[3] = {4, 5, 6};
     const int32_t order[3] = {2, 0, 1};
     const int32_t other[3] = {1, 2, 0};
+    const int64_t none[3] = {0, 0, 0};
+    const int64_t box_start[3] = {1, 0, 2};
+    const int64_t box_extent[3] = {2, 5, 4};
+    const int64_t chunk[3] = {2, 2, 5};
     sds_table_dataset cube = {.path = "/entry/cube",
                               .rank = 3,
                               .extent = extent,
                               .element_bytes = 4,
                               .type_crc32c = 77,
                               .type_class = 1,
-                              .contiguous = 1,
+                              .storage = SDS_TABLE_CONTIGUOUS,
                               .data_offset_bytes = 2048,
                               .layout = layout,
                               .model = model};
@@ -33,13 +38,21 @@ static void build(void **bytes, size_t *n)
     scalar.path = "/scalar";
     scalar.rank = 0;
     scalar.extent = NULL;
+    sds_table_dataset chunked = cube;
+    chunked.path = "/chunked";
+    chunked.storage = SDS_TABLE_CHUNKED;
+    chunked.data_offset_bytes = 0;
+    chunked.chunks = (sds_chunking){chunk, 333, 2e-9};
     sds_candidate candidate = {.replica_id = 5,
                                .path = "/home/replicas/a.h5",
                                .identity = replica,
+                               .storage = SDS_TABLE_CONTIGUOUS,
                                .data_offset_bytes = 4096,
                                .metadata_crc32c = 99,
                                .rank = 3,
                                .order = order,
+                               .region_start = none,
+                               .region_extent = extent,
                                .layout = layout,
                                .model = model,
                                .shadow_permille = 1000};
@@ -51,7 +64,14 @@ static void build(void **bytes, size_t *n)
     CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_OK);
     candidate.order = other;
     candidate.replica_id = 6;
+    candidate.storage = SDS_TABLE_CHUNKED;
+    candidate.data_offset_bytes = 0;
+    candidate.metadata_crc32c = 0;
+    candidate.chunks = (sds_chunking){chunk, 4444, 3e-9};
+    candidate.region_start = box_start;
+    candidate.region_extent = box_extent;
     CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_OK);
+    CHECK(sds_table_builder_dataset(builder, &chunked) == SDS_OK);
     CHECK(sds_table_builder_dataset(builder, &scalar) == SDS_OK);
     CHECK(sds_table_builder_finish(builder, bytes, n) == SDS_OK);
     sds_table_builder_free(builder);
@@ -66,13 +86,15 @@ static uint64_t walk(const sds_table *table)
         CHECK(sds_table_dataset_at(table, i, &dataset) == SDS_OK);
         sum += strlen(dataset.path);
         for (int32_t axis = 0; axis < dataset.rank; axis++)
-            sum += (uint64_t)dataset.extent[axis];
+            sum += (uint64_t)dataset.extent[axis] + (uint64_t)dataset.chunks.shape[axis];
         for (int32_t j = 0; j < dataset.n_candidates; j++) {
             sds_candidate candidate;
             CHECK(sds_table_candidate_at(table, i, j, &candidate) == SDS_OK);
             sum += strlen(candidate.path);
             for (int32_t axis = 0; axis < candidate.rank; axis++)
-                sum += (uint64_t)candidate.order[axis];
+                sum += (uint64_t)candidate.order[axis] + (uint64_t)candidate.chunks.shape[axis] +
+                       (uint64_t)candidate.region_start[axis] +
+                       (uint64_t)candidate.region_extent[axis];
         }
     }
     return sum;
@@ -84,32 +106,44 @@ static void test_fields_survive(const void *bytes, size_t n)
     CHECK(sds_table_from_bytes(bytes, n, &table) == SDS_OK);
     CHECK(strcmp(sds_table_source_path(table), "/data/run.h5") == 0);
     CHECK(sds_table_source_identity(table)->ctime_ns == 13);
-    CHECK(sds_table_n_datasets(table) == 2);
+    CHECK(sds_table_n_datasets(table) == 3);
     int32_t index = -1;
-    CHECK(sds_table_find(table, "/scalar", &index) == SDS_OK && index == 1);
+    CHECK(sds_table_find(table, "/scalar", &index) == SDS_OK && index == 2);
     CHECK(sds_table_find(table, "/none", &index) == SDS_ENOENT);
     sds_table_dataset dataset;
     CHECK(sds_table_dataset_at(table, 0, &dataset) == SDS_OK);
     CHECK(dataset.rank == 3 && dataset.extent[2] == 6 && dataset.type_crc32c == 77);
     CHECK(memcmp(&dataset.model, &model, sizeof model) == 0);
-    CHECK(dataset.n_candidates == 2);
+    CHECK(dataset.n_candidates == 2 && dataset.storage == SDS_TABLE_CONTIGUOUS);
+    CHECK(dataset.chunks.shape[2] == 0 && dataset.chunks.stored_bytes == 0);
     sds_candidate candidate;
+    CHECK(sds_table_candidate_at(table, 0, 0, &candidate) == SDS_OK);
+    CHECK(candidate.storage == SDS_TABLE_CONTIGUOUS && candidate.metadata_crc32c == 99);
+    CHECK(candidate.region_start[2] == 0 && candidate.region_extent[2] == 6);
     CHECK(sds_table_candidate_at(table, 0, 1, &candidate) == SDS_OK);
     CHECK(candidate.replica_id == 6 && candidate.order[0] == 1 && candidate.order[2] == 0);
-    CHECK(candidate.identity.size_bytes == 1 << 20 && candidate.metadata_crc32c == 99);
+    CHECK(candidate.identity.size_bytes == 1 << 20 && candidate.storage == SDS_TABLE_CHUNKED);
+    CHECK(candidate.chunks.shape[2] == 5 && candidate.chunks.stored_bytes == 4444);
+    CHECK(candidate.chunks.decode_s_per_byte == 3e-9);
+    CHECK(candidate.region_start[0] == 1 && candidate.region_extent[2] == 4);
+    CHECK(sds_table_dataset_at(table, 1, &dataset) == SDS_OK);
+    CHECK(dataset.storage == SDS_TABLE_CHUNKED && dataset.chunks.shape[0] == 2);
+    CHECK(dataset.chunks.stored_bytes == 333 && dataset.chunks.decode_s_per_byte == 2e-9);
     CHECK(sds_table_candidate_at(table, 0, 2, &candidate) == SDS_ENOENT);
     CHECK(sds_table_candidate_at(table, 1, 0, &candidate) == SDS_ENOENT);
-    CHECK(sds_table_dataset_at(table, 2, &dataset) == SDS_ENOENT);
+    CHECK(sds_table_dataset_at(table, 3, &dataset) == SDS_ENOENT);
     walk(table);
     sds_table_close(table);
 }
 
-static void test_newer_version_is_told_apart(const uint8_t *bytes, size_t n)
+static void test_another_version_is_told_apart(const uint8_t *bytes, size_t n)
 {
     sds_table *table;
     uint8_t *copy = malloc(n);
     memcpy(copy, bytes, n);
     copy[8] = SDS_TABLE_VERSION + 1;
+    CHECK(sds_table_from_bytes(copy, n, &table) == SDS_EVERSION);
+    copy[8] = SDS_TABLE_VERSION - 1;
     CHECK(sds_table_from_bytes(copy, n, &table) == SDS_EVERSION);
     copy[0] ^= 1;
     CHECK(sds_table_from_bytes(copy, n, &table) == SDS_EFORMAT);
@@ -162,6 +196,95 @@ static void test_mutations_are_refused_or_walk(const uint8_t *bytes, size_t n)
     free(copy);
 }
 
+/* A table of one cube of 4 x 5 x 6 with one candidate. */
+static sds_status finish(const sds_table_dataset *dataset, const sds_candidate *candidate)
+{
+    const sds_identity source = {11, 100000, 12, 13};
+    sds_table_builder *builder;
+    void *bytes;
+    size_t n;
+    CHECK(sds_table_builder_new("/data/run.h5", &source, &builder) == SDS_OK);
+    CHECK(sds_table_builder_dataset(builder, dataset) == SDS_OK);
+    CHECK(sds_table_builder_candidate(builder, candidate) == SDS_OK);
+    const sds_status status = sds_table_builder_finish(builder, &bytes, &n);
+    if (status == SDS_OK) free(bytes);
+    sds_table_builder_free(builder);
+    return status;
+}
+
+/* Each refusal differs from a table that is accepted in one value. */
+static void test_chunks_and_regions_are_checked(void)
+{
+    const int64_t extent[3] = {4, 5, 6};
+    const int64_t start[3] = {1, 0, 2};
+    const int64_t box[3] = {3, 5, 4};
+    const int64_t chunk[3] = {2, 2, 5};
+    const int32_t order[3] = {2, 0, 1};
+    const sds_table_dataset dataset = {.path = "/cube",
+                                       .rank = 3,
+                                       .extent = extent,
+                                       .element_bytes = 4,
+                                       .storage = SDS_TABLE_CHUNKED,
+                                       .chunks = {chunk, 333, 2e-9},
+                                       .layout = layout,
+                                       .model = model};
+    const sds_candidate candidate = {.path = "/a.h5",
+                                     .identity = {21, 5000, 22, 23},
+                                     .storage = SDS_TABLE_CHUNKED,
+                                     .chunks = {chunk, 4444, 3e-9},
+                                     .rank = 3,
+                                     .order = order,
+                                     .region_start = start,
+                                     .region_extent = box,
+                                     .layout = layout,
+                                     .model = model};
+    CHECK(finish(&dataset, &candidate) == SDS_OK);
+    sds_table_dataset other = dataset;
+    sds_candidate wrong = candidate;
+#define REFUSED(subject, field, value)                                                             \
+    do {                                                                                           \
+        (subject).field = (value);                                                                 \
+        CHECK(finish(&other, &wrong) == SDS_EINVAL);                                               \
+        other = dataset;                                                                           \
+        wrong = candidate;                                                                         \
+    } while (0)
+    const int64_t empty[3] = {2, 0, 5}, negative[3] = {2, -2, 5};
+    const int64_t huge[3] = {INT64_C(1) << 31, INT64_C(1) << 31, 5};
+    const int64_t outside[3] = {1, 0, 3}, below[3] = {-1, 0, 2}, longer[3] = {4, 5, 4};
+    REFUSED(other, storage, SDS_TABLE_OTHER);
+    REFUSED(other, storage, SDS_TABLE_CONTIGUOUS);
+    REFUSED(other, storage, 3);
+    REFUSED(other, chunks.shape, NULL);
+    REFUSED(other, chunks.shape, empty);
+    REFUSED(other, chunks.shape, negative);
+    REFUSED(other, chunks.shape, huge);
+    REFUSED(other, chunks.stored_bytes, -1);
+    REFUSED(other, chunks.stored_bytes, 100001);
+    REFUSED(other, chunks.decode_s_per_byte, -1e-9);
+    REFUSED(other, chunks.decode_s_per_byte, (double)INFINITY);
+    REFUSED(wrong, storage, SDS_TABLE_OTHER);
+    REFUSED(wrong, storage, SDS_TABLE_CONTIGUOUS);
+    REFUSED(wrong, storage, -1);
+    REFUSED(wrong, data_offset_bytes, 8);
+    REFUSED(wrong, metadata_crc32c, 1);
+    REFUSED(wrong, chunks.shape, NULL);
+    REFUSED(wrong, chunks.shape, negative);
+    REFUSED(wrong, chunks.stored_bytes, 5001);
+    REFUSED(wrong, chunks.decode_s_per_byte, (double)NAN);
+    REFUSED(wrong, region_start, outside);
+    REFUSED(wrong, region_start, below);
+    REFUSED(wrong, region_extent, longer);
+    REFUSED(wrong, region_extent, negative);
+#undef REFUSED
+    /* A contiguous part needs room for itself alone: 60 elements of 4 bytes. */
+    wrong.storage = SDS_TABLE_CONTIGUOUS;
+    wrong.chunks = (sds_chunking){0};
+    wrong.data_offset_bytes = 5000 - 240;
+    CHECK(finish(&other, &wrong) == SDS_OK);
+    wrong.data_offset_bytes++;
+    CHECK(finish(&other, &wrong) == SDS_EINVAL);
+}
+
 static void test_names_are_stable(void)
 {
     char name[64];
@@ -177,9 +300,10 @@ int main(void)
     size_t n;
     build(&bytes, &n);
     test_fields_survive(bytes, n);
-    test_newer_version_is_told_apart(bytes, n);
+    test_another_version_is_told_apart(bytes, n);
     test_every_truncation_and_flip_is_refused(bytes, n);
     test_mutations_are_refused_or_walk(bytes, n);
+    test_chunks_and_regions_are_checked();
     test_names_are_stable();
     free(bytes);
     return 0;

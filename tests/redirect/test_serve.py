@@ -64,6 +64,8 @@ def table_dataset(dataset, source, replica):
         raid=LOCAL_DISK_RAID,
         model=model,
         candidates=(candidate,),
+        chunk_shape=described.chunk_shape,
+        stored_bytes=described.stored_bytes if described.chunk_shape else 0,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sds import _native
 from sds.errors import FormatError, FormatVersionError, NotFoundError, SdsValueError
-from sds.geometry import RaidLayout, StripeLayout
+from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.home import Home
 from sds.identity import FileIdentity
 from sds.redirect.tables import (
@@ -27,6 +27,7 @@ from sds.redirect.tables import (
 from tests.data.make_golden import TABLE, golden_table
 
 GOLDEN = TABLE.read_bytes()
+VERSION_1 = TABLE.with_name("table-v1.sdst").read_bytes()
 
 sizes = st.integers(1, 2**50)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -60,18 +61,47 @@ def datasets(draw):
         ctime_ns=int64,
     )
     offsets = st.integers(0, 2**59)
-    candidates = st.builds(
-        TableCandidate,
-        replica_id=int64,
-        path=files,
-        identity=big,
-        data_offset_bytes=offsets,
-        metadata_crc32c=uint32,
-        order=st.permutations(range(len(extent))).map(tuple),
-        stripes=stripes,
-        raid=raids,
-        model=models,
-        shadow_permille=st.integers(0, 1000),
+    whole = Box.whole(extent)
+    boxes = st.tuples(*(st.tuples(st.integers(0, n), st.integers(0, n)) for n in extent)).map(
+        lambda ends: Box(
+            start=tuple(min(pair) for pair in ends),
+            extent=tuple(max(pair) - min(pair) for pair in ends),
+        )
+    )
+    chunkings = st.fixed_dictionaries(
+        {
+            "chunk_shape": st.tuples(*(st.integers(1, 60) for _ in extent)),
+            "stored_bytes": st.integers(0, 2**60),
+            "decode_s_per_byte": st.floats(0, 1e9),
+        }
+    )
+    contiguous = st.fixed_dictionaries({"data_offset_bytes": offsets, "metadata_crc32c": uint32})
+    chunked = st.builds(
+        lambda chunks: chunks | {"data_offset_bytes": 0, "metadata_crc32c": 0}, chunkings
+    )
+
+    def candidate_of(kind):
+        return st.builds(
+            TableCandidate,
+            replica_id=int64,
+            path=files,
+            identity=big,
+            order=st.permutations(range(len(extent))).map(tuple),
+            stripes=stripes,
+            raid=raids,
+            model=models,
+            shadow_permille=st.integers(0, 1000),
+            region=st.none() | boxes.filter(lambda box: box != whole),
+            **{name: st.just(value) for name, value in kind.items()},
+        )
+
+    candidates = (contiguous | chunked if extent else contiguous).flatmap(candidate_of)
+    storage = draw(
+        st.just({"data_offset_bytes": None})
+        | st.fixed_dictionaries({"data_offset_bytes": offsets})
+        | (chunkings.map(lambda chunks: chunks | {"data_offset_bytes": None}))
+        if extent
+        else st.fixed_dictionaries({"data_offset_bytes": st.none() | offsets})
     )
     return draw(
         st.builds(
@@ -81,11 +111,11 @@ def datasets(draw):
             element_size_bytes=st.integers(1, 1000),
             type_crc32c=uint32,
             type_class=st.integers(0, 11),
-            data_offset_bytes=st.none() | offsets,
             stripes=stripes,
             raid=raids,
             model=models,
             candidates=st.lists(candidates, max_size=3).map(tuple),
+            **{name: st.just(value) for name, value in storage.items()},
         )
     )
 
@@ -154,7 +184,7 @@ def test_what_is_no_table_is_refused(noise):
     with pytest.raises(FormatError):
         RedirectTable.from_bytes(noise)
     with pytest.raises(FormatError):
-        RedirectTable.from_bytes(b"SDSTABLE\1\0\0\0" + noise)
+        RedirectTable.from_bytes(b"SDSTABLE\2\0\0\0" + noise)
 
 
 def test_every_truncation_is_refused():
@@ -163,10 +193,14 @@ def test_every_truncation_is_refused():
             RedirectTable.from_bytes(GOLDEN[:length])
 
 
-def test_a_newer_table_is_refused_as_such():
-    newer = GOLDEN[:8] + struct.pack("<I", 2) + GOLDEN[12:]
-    with pytest.raises(FormatVersionError):
-        RedirectTable.from_bytes(newer)
+def test_a_table_of_another_version_is_refused_as_such(home, tmp_path):
+    for other in (GOLDEN[:8] + struct.pack("<I", 3) + GOLDEN[12:], VERSION_1):
+        with pytest.raises(FormatVersionError):
+            RedirectTable.from_bytes(other)
+    path = publish_table(home, _table_of(tmp_path / "run.h5"))
+    path.write_bytes(VERSION_1)
+    with pytest.raises(FormatVersionError, match="verify the replicas to have it written again"):
+        read_table(home, tmp_path / "run.h5")
 
 
 def _with_candidate(**changes):
@@ -196,6 +230,13 @@ def _with_candidate(**changes):
         },
         {"model": TableModel(kind=4, gap=0, calibrated=True, coefficients=(), floor_s=-1.0)},
         {"metadata_crc32c": 2**32},
+        {"region": Box(start=(0, 0, 4000), extent=(1000, 2000, 97))},
+        {"region": Box(start=(0, 0), extent=(1000, 2000))},
+        {"chunk_shape": (8, 8, 8)},  # with an offset and a checksum: of one kind or the other
+        {"data_offset_bytes": 0, "metadata_crc32c": 0, "chunk_shape": (8, 0, 8)},
+        {"data_offset_bytes": 0, "metadata_crc32c": 0, "chunk_shape": (8, 8)},
+        {"stored_bytes": 1},
+        {"decode_s_per_byte": 1e-9},
     ],
 )
 def test_what_could_not_be_read_is_not_written(changes):

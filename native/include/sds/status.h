@@ -20,7 +20,7 @@ extern "C" {
     XX(EIO, -5, "input/output error", "OSError")                                                   \
     XX(ESHORT, -6, "file ends before the data that was asked for", "TruncatedFileError")           \
     XX(EFORMAT, -7, "not a file of this format, or damaged", "FormatError")                        \
-    XX(EVERSION, -8, "written by a newer version of SDS", "FormatVersionError")                    \
+    XX(EVERSION, -8, "of a format version that this SDS does not read", "FormatVersionError")      \
     XX(ELIMIT, -9, "a stated limit was reached", "SdsValueError")                                  \
     XX(ENOENT, -10, "no such entry", "NotFoundError")
 

@@ -10,7 +10,9 @@
  *
  * Header, 80 bytes:
  *     0  char[8]  "SDSTABLE"
- *     8  u32      version, 1. A reader refuses a greater one without looking further.
+ *     8  u32      version, 2. A reader refuses any other without looking further: the server
+ *                 writes a table of another version anew from its catalog, and until then
+ *                 programs read the original.
  *    12  u32      CRC-32C of the whole file, these four bytes taken as zero
  *    16  u64      length of the file, bytes
  *    24  identity of the source file (32 bytes, below)
@@ -25,31 +27,44 @@
  *     disks; i64 smallest request, bytes. All positive, sizes at most 2^50.
  * Cost model, 88 bytes: i32 kind; i32 gap; i32 calibrated (0 or 1); i32 number of terms; f64[8]
  *     coefficients; f64 floor, seconds (cost.h). All finite.
- * Dataset, 176 bytes each:
+ * Dataset, 200 bytes each:
  *     0  u32      at: path
  *     4  i32      rank, 0 to 32
  *     8  u32      at: extent, i64[rank], multiple of 8
  *    12  i32      type class (H5T_class_t)
  *    16  i64      bytes per element, positive
  *    24  u32      type_crc32c, below
- *    28  u32      1: the source stores it contiguously
- *    32  i64      then: file offset of its first byte. It lies inside the source's size.
+ *    28  u32      storage of the source: 0 other than these, 1 contiguous, 2 chunked
+ *    32  i64      contiguous: file offset of its first byte. It lies inside the source's size.
  *    40  file layout of the source
  *    80  cost model of a read from the source through HDF5
  *   168  u32      index of its first candidate
  *   172  u32      number of its candidates; those of the next dataset follow on
- * Candidate, 192 bytes each:
+ *   176  chunking of the source
+ * Candidate, 224 bytes each:
  *     0  i64      id of the replica
  *     8  u32      at: path of the replica's file
- *    12  u32      CRC-32C of every byte of that file outside the dataset's bytes
+ *    12  u32      contiguous: CRC-32C of every byte of that file outside the dataset's bytes;
+ *                 chunked: 0, HDF5's own checksums protect it
  *    16  identity of that file
- *    48  i64      file offset of the dataset's first byte; it lies inside the file's size
+ *    48  i64      contiguous: file offset of the dataset's first byte; it lies inside the file's
+ *                 size; chunked: 0
  *    56  u32      at: axis order, i32[rank], multiple of 4
  *    60  i32      share of reads that it may serve, permille, 0 to 1000
  *    64  file layout of the replica
- *   104  cost model of a read from the replica through the read engine
- * Paths end with NUL and begin with '/'. They, extents and orders follow the candidates, each
- * padded with zeros to a multiple of 8; several may share bytes.
+ *   104  cost model of a read from the replica: through the read engine where it is contiguous,
+ *        through HDF5 where it is chunked
+ *   192  u32      storage of the replica: 1 contiguous, 2 chunked
+ *   196  u32      at: region, i64[2*rank], multiple of 8: start per axis, then extent per axis, in
+ *                 the axes of the source: the box that the replica holds. It lies inside the
+ *                 source's extent. Axis i of the replica is as long as the box on axis order[i].
+ *   200  chunking of the replica, in its own axes
+ * Chunking, 24 bytes: u32 at: chunk shape, i64[rank], multiple of 8, each positive where chunked,
+ *     0 where not; u32 0; i64 bytes of all stored chunks, at most the file's size; f64 seconds
+ *     that undoing the filters takes per decoded byte, finite, not negative. The last two are 0
+ *     where not chunked.
+ * Paths end with NUL and begin with '/'. They, extents, orders, regions and chunk shapes follow the
+ * candidates, each padded with zeros to a multiple of 8; several may share bytes.
  *
  * type_crc32c is the CRC-32C of a text that says what the elements are, the same in every version
  * of HDF5, unlike H5Tencode. "%d" and "%zu" are decimal without padding; no spaces, no NUL:
@@ -88,7 +103,7 @@
 extern "C" {
 #endif
 
-#define SDS_TABLE_VERSION 1
+#define SDS_TABLE_VERSION 2
 #define SDS_TABLE_MAX_BYTES (64 << 20) /* a larger one is refused */
 
 /* A file of the table's file system: how its bytes are dealt to disks. */
@@ -97,18 +112,36 @@ typedef struct sds_file_layout {
     sds_raid raid;
 } sds_file_layout;
 
-/* One replica of one dataset; contiguous, axis i is source axis order[i]. Pointers are into the
- * table and live as long as it. */
+typedef enum sds_table_storage {
+    SDS_TABLE_OTHER = 0, /* compact, nothing written yet: never redirected */
+    SDS_TABLE_CONTIGUOUS = 1,
+    SDS_TABLE_CHUNKED = 2
+} sds_table_storage;
+
+/* Chunks of a dataset. Where it is not chunked, shape is all zeros (NULL in a builder's argument
+ * means the same) and the others are 0. */
+typedef struct sds_chunking {
+    const int64_t *shape;     /* elements per axis */
+    int64_t stored_bytes;     /* of all chunks, as filtered */
+    double decode_s_per_byte; /* time of undoing the filters, per decoded byte */
+} sds_chunking;
+
+/* One replica of one dataset, or of a box of it: axis i is source axis order[i]. Pointers are into
+ * the table and live as long as it. */
 typedef struct sds_candidate {
     int64_t replica_id;
     const char *path;          /* absolute path of the replica file */
     sds_identity identity;     /* of the replica file when the table was written */
-    int64_t data_offset_bytes; /* first byte of the dataset in it */
-    uint32_t metadata_crc32c;  /* of every byte of the file outside the dataset's bytes */
+    int32_t storage;           /* sds_table_storage, not SDS_TABLE_OTHER */
+    int64_t data_offset_bytes; /* contiguous: first byte of the dataset in it */
+    uint32_t metadata_crc32c;  /* contiguous: of every byte outside the dataset's bytes */
+    sds_chunking chunks;       /* in the axes of the replica */
     int32_t rank;
     const int32_t *order;
+    const int64_t *region_start; /* the box that it holds, in the axes of the source */
+    const int64_t *region_extent;
     sds_file_layout layout;
-    sds_cost_model model;    /* time of a read from this replica */
+    sds_cost_model model;    /* time of a read from this replica, filters apart */
     int32_t shadow_permille; /* share of reads to serve; 1000: active */
 } sds_candidate;
 
@@ -117,12 +150,13 @@ typedef struct sds_table_dataset {
     int32_t rank;
     const int64_t *extent;
     int64_t element_bytes;
-    uint32_t type_crc32c; /* of the file type's text, see above */
-    int32_t type_class;   /* H5T_class_t */
-    int32_t contiguous;   /* 1: source stored contiguously at data_offset_bytes */
-    int64_t data_offset_bytes;
+    uint32_t type_crc32c;      /* of the file type's text, see above */
+    int32_t type_class;        /* H5T_class_t */
+    int32_t storage;           /* of the source, sds_table_storage */
+    int64_t data_offset_bytes; /* contiguous: its first byte */
+    sds_chunking chunks;
     sds_file_layout layout;
-    sds_cost_model model; /* time of a read from the original through HDF5 */
+    sds_cost_model model; /* time of a read from the original through HDF5, filters apart */
     int32_t n_candidates;
 } sds_table_dataset;
 

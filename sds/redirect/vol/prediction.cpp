@@ -98,7 +98,7 @@ bool chunk_features(const sds_table_dataset &dataset, const sds_trace_dataset &s
 
 bool is_one_run(const sds_table_dataset &dataset, const sds_hyperslab &slab)
 {
-    if (!dataset.contiguous) return false;
+    if (dataset.storage != SDS_TABLE_CONTIGUOUS) return false;
     // Behind the first axis with several indices, every axis must be whole.
     bool begun = false;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
@@ -125,7 +125,7 @@ sds_array array_of(const sds_table_dataset &dataset, const sds_candidate &candid
 double predict_original(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
                         const sds_hyperslab &slab)
 {
-    if (dataset.contiguous) {
+    if (dataset.storage == SDS_TABLE_CONTIGUOUS) {
         sds_array array = {};
         array.rank = dataset.rank;
         memcpy(array.extent, dataset.extent, static_cast<size_t>(dataset.rank) * sizeof(int64_t));
