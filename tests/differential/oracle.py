@@ -1,0 +1,109 @@
+"""Two processes that run the same program, one native and one under the connector."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.differential.programs import make_file
+from tests.differential.saboteur import Saboteur
+from tests.redirected import redirect, settle
+from tests.under_connector import ROOT, connector_environment, native_environment
+
+
+class Worker:
+    """A process that runs programs (worker.py)."""
+
+    def __init__(self, env, log):
+        self._log = log
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.differential.worker"],
+                cwd=ROOT, env=env | {"PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+            )  # fmt: skip
+
+    def start(self, path, program):
+        pickle.dump((str(path), program), self._process.stdin)
+        self._process.stdin.flush()
+
+    def answers(self):
+        try:
+            return pickle.load(self._process.stdout)  # noqa: S301 - our own program
+        except EOFError:
+            code = self._process.wait()
+            message = f"the program ended with {code}: {self._log.read_text(errors='replace')}"
+            raise AssertionError(message) from None
+
+    def close(self):
+        """End the process; returns what it printed besides its answers."""
+        _, _ = self._process.communicate(timeout=60)
+        assert self._process.returncode == 0, self._process.returncode
+        return self._log.read_text(errors="replace")
+
+
+class Oracle:
+    """Compares what programs read natively and under the connector.
+
+    Parameters
+    ----------
+    directory
+        Scratch; sources, replicas and traces lie in it.
+    home
+        SDS_HOME of the process under the connector.
+    """
+
+    def __init__(self, directory, home):
+        self.home = home
+        self.n_reads = 0
+        self.n_errors = 0  # reads that native refuses
+        self.sabotage = {}  # how often each kind was done
+        self._directory = directory
+        self._native = Worker(native_environment(), directory / "native.log")
+        self._connector = Worker(connector_environment(home.root), directory / "connector.log")
+
+    def check(self, program, *, sabotage_seed=None):
+        """Run a program both ways, damaging tables and replicas meanwhile where a seed is given."""
+        with tempfile.TemporaryDirectory(dir=self._directory) as folder:
+            source = Path(folder, "source.h5")
+            make_file(source, program.sources)
+            settle(source)
+            replicas = [(s.path, order) for s in program.sources for order in s.orders]
+            table = redirect(source, replicas, self.home) if replicas else None
+            try:
+                self._compare(source, program, table, sabotage_seed)
+            finally:
+                for dataset in table.datasets if table else ():
+                    for candidate in dataset.candidates:
+                        shutil.rmtree(Path(candidate.path).parent, ignore_errors=True)
+
+    def _compare(self, source, program, table, sabotage_seed):
+        self._native.start(source, program)
+        expected = self._native.answers()
+        if table is None or sabotage_seed is None:
+            self._connector.start(source, program)
+            found = self._connector.answers()
+        else:
+            with Saboteur(self.home, table, sabotage_seed) as saboteur:
+                self._connector.start(source, program)
+                found = self._connector.answers()
+            for kind, n in saboteur.done.items():
+                self.sabotage[kind] = self.sabotage.get(kind, 0) + n
+        self.n_reads += len(expected)
+        self.n_errors += sum(kind != "bytes" for kind, _ in expected)
+        reads = program.reads * program.rounds
+        differences = [
+            f"{read}\n  native {e}\n  connector {f}"
+            for read, e, f in zip(reads, expected, found, strict=True)
+            if e != f
+        ]
+        assert not differences, (
+            f"{len(differences)} of {len(reads)} reads differ, first:\n{differences[0]}\n"
+            f"of {program.sources}"
+        )
+
+    def close(self):
+        assert self._native.close() == ""
+        assert self._connector.close() == "", "the connector printed"

@@ -1,0 +1,46 @@
+"""Whatever a program reads, and whatever befalls tables and replicas: as without SDS."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sds.home import Home
+from tests.differential.oracle import Oracle
+from tests.differential.programs import programs
+from tests.redirected import reads_by_replica
+
+# The examples share two long-lived processes; each has a file of its own.
+LAW = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("differential")
+    home = Home(directory / "home")
+    home.create()
+    made = Oracle(directory, home)
+    yield made
+    made.close()
+
+
+@given(program=programs())
+@settings(LAW, max_examples=40)
+def test_reads_give_what_they_give_natively(oracle, program):
+    oracle.check(program)
+
+
+@given(program=programs(), seed=st.integers(0, 2**32 - 1))
+@settings(LAW, max_examples=40)
+def test_reads_give_what_they_give_natively_while_replicas_change(oracle, program, seed):
+    oracle.check(program, sabotage_seed=seed)
+
+
+def test_replicas_served_a_good_part_of_it(oracle):
+    served = reads_by_replica(oracle.home)
+    from_replicas = sum(n for replica, n in served.items() if replica)
+    assert oracle.n_reads > 2000
+    assert from_replicas > 0.1 * oracle.n_reads
+    assert 0 < oracle.n_errors < 0.5 * oracle.n_reads
