@@ -1,7 +1,6 @@
 """The connector's own declarations of HDF5's interface match HDF5's headers.
 
-Headers come with the sources of the crate hdf5-metno-src, which cargo fetches into its own cache;
-each of its versions holds one of HDF5. HDF5_HEADER_DIRECTORIES names others to compare.
+HDF5_HEADER_DIRECTORIES names headers to compare besides those of the versions that tests build.
 """
 
 import os
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hdf5_builds import CRATES, CannotBuildError, crate_sources, leave_out
 from tests.under_connector import ROOT
 
 VOL = ROOT / "sds" / "redirect" / "vol"
@@ -27,41 +27,11 @@ CONFIGURATION = """
 """
 
 
-# HDF5 1.14.6, 2.0.0 and 2.2.0.
-CRATES = ("0.9.5", "0.10.0", "0.10.3")
-
-
-def crate_sources(version):
-    """Return where cargo keeps HDF5's sources of this version of the crate, if it does."""
-    cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
-    return next(cargo.glob(f"registry/src/*/hdf5-metno-src-{version}/ext/hdf5/src"), None)
-
-
-def fetch_crate(version, directory):
-    """Have cargo fetch one version of the crate; what it said where it could not."""
-    (directory / "Cargo.toml").write_text(
-        '[package]\nname = "headers"\nversion = "0.0.0"\nedition = "2021"\n'
-        f'[lib]\npath = "lib.rs"\n[dependencies]\nhdf5-metno-src = "={version}"\n'
-    )
-    (directory / "lib.rs").touch()
+def headers_of(version):
     try:
-        done = subprocess.run(
-            ["cargo", "fetch"], cwd=directory, capture_output=True, text=True, timeout=120,
-            check=False,
-        )  # fmt: skip
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return "" if done.returncode == 0 else done.stderr
-
-
-def headers_of(version, directory):
-    """Return the headers of one version; leaves the test out, or fails it in CI, without."""
-    if crate_sources(version) is None:
-        said = fetch_crate(version, directory)
-        if said:
-            leave_out = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-            leave_out(f"left out: cargo cannot fetch hdf5-metno-src {version}: {said}")
-    return crate_sources(version)
+        return crate_sources(version) / "src"
+    except CannotBuildError as error:
+        leave_out(f"headers of HDF5 {version}: {error}")
 
 
 def layout(tmp_path, *options):
@@ -86,7 +56,7 @@ def compare(headers, tmp_path):
 
 @pytest.mark.parametrize("version", CRATES)
 def test_own_declarations_match(version, tmp_path):
-    compare(headers_of(version, tmp_path), tmp_path)
+    compare(headers_of(version), tmp_path)
 
 
 def test_own_declarations_match_named_headers(tmp_path):
