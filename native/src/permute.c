@@ -1,6 +1,7 @@
 #include "sds/permute.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "transpose.h"
@@ -174,7 +175,8 @@ static int64_t least(int64_t a, int64_t b)
 
 /* across: the axis that is contiguous in the source; the last axis is so in the destination.
  * The tiles of one row of the source follow each other, so that its pages are visited once. */
-static void copy_tiles(const copy_plan *plan, int32_t across, const uint8_t *src, uint8_t *dst)
+static void copy_tiles(const copy_plan *plan, int32_t across, const uint8_t *src, uint8_t *dst,
+                       uint8_t *buffer)
 {
     const int32_t last = plan->rank - 1;
     const int64_t edge = sds__transpose_edge(plan->element_bytes);
@@ -191,7 +193,7 @@ static void copy_tiles(const copy_plan *plan, int32_t across, const uint8_t *src
             .dst_column_stride = plan->dst_stride[across],
         };
         sds__transpose_tile(&tile, plan->element_bytes, src + over.src_offset,
-                            dst + over.dst_offset);
+                            dst + over.dst_offset, buffer);
     } while (walk_next(&over));
 }
 
@@ -213,11 +215,15 @@ static void run(copy_plan *plan, const void *src, void *dst)
     }
     const int32_t across = contiguous_source_axis(plan);
     const int32_t last = plan->rank - 1;
+    uint8_t *buffer = NULL; /* not on the stack, which may be a small thread's */
     if (across >= 0 && across != last && sds__transpose_edge(plan->element_bytes) > 0 &&
         plan->dst_stride[last] == (int64_t)plan->element_bytes)
-        copy_tiles(plan, across, src, dst);
+        buffer = aligned_alloc(SDS__TRANSPOSE_LINE, SDS__TRANSPOSE_BYTES);
+    if (buffer != NULL)
+        copy_tiles(plan, across, src, dst, buffer);
     else
         copy_rows(plan, src, dst);
+    free(buffer);
 }
 
 sds_status sds_copy_strided(int32_t rank, const int64_t shape[], const int64_t src_stride[],

@@ -55,7 +55,8 @@ typedef struct {
     int64_t span_bytes; /* of a group */
     int64_t max_group_runs;
     int64_t buffer_bytes;
-    uint8_t *buffer; /* of the sieve, or scratch for gaps; allocated with the first need */
+    uint8_t *buffer;        /* of the sieve, or scratch for gaps; allocated with the first need */
+    struct iovec *segments; /* likewise; neither is on the stack, which may be a small thread's */
     uint8_t *out;
     sds_read_report report;
     int is_slow;
@@ -181,8 +182,10 @@ static sds_status read_single(engine *on, const group *of)
 
 static sds_status read_vector(engine *on, const group *of)
 {
-    struct iovec segments[MAX_SEGMENTS];
     const int64_t run_bytes = on->runs->run_bytes;
+    if (on->segments == NULL) on->segments = malloc(MAX_SEGMENTS * sizeof *on->segments);
+    if (on->segments == NULL) return SDS_ENOMEM;
+    struct iovec *segments = on->segments;
     uint8_t *out = on->out;
     int64_t end = of->offset;
     int n = 0;
@@ -234,17 +237,21 @@ static sds_status read_group(engine *on, const group *of)
 static sds_status read_groups(engine *on)
 {
     position at = {.offset = on->runs->first_offset};
-    group of;
+    group *of = malloc(sizeof *of);
+    if (of == NULL) return SDS_ENOMEM;
     int n_announced = 0; /* and not yet read */
-    while (!at.done) {
-        next_group(on, &at, &of);
-        const sds_status status = read_group(on, &of);
-        if (status != SDS_OK) return status;
+    sds_status status = SDS_OK;
+    while (!at.done && status == SDS_OK) {
+        next_group(on, &at, of);
+        status = read_group(on, of);
         if (n_announced > 0) n_announced--;
-        if (of.n_runs == 1 && on->is_slow && n_announced <= MAX_ANNOUNCED_RUNS / 2)
+        if (of->n_runs == 1 && on->is_slow && n_announced <= MAX_ANNOUNCED_RUNS / 2)
             n_announced = announce(on, at);
     }
-    return SDS_OK;
+    const int saved_errno = errno;
+    free(of);
+    errno = saved_errno;
+    return status;
 }
 
 /* The last byte of the last run has an offset, and so has everything before it. */
@@ -299,6 +306,7 @@ sds_status sds_read_runs(int fd, const sds_runs *runs, const sds_read_options *o
     const sds_status status = read_groups(&on);
     const int saved_errno = errno;
     free(on.buffer);
+    free(on.segments);
     if (report != NULL) *report = on.report;
     errno = saved_errno;
     return status;

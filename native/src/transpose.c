@@ -10,7 +10,7 @@
  * the destination whole, so that no cache line of either is visited twice. Strides of a power of
  * two, usual in arrays, would otherwise put a tile's rows into a few sets of the cache; for the
  * same reason the buffer's rows are a cache line longer than they need to be. */
-enum { EDGE = 64, LINE = 64, BUFFER_BYTES = 40 << 10 };
+enum { EDGE = 64, LINE = SDS__TRANSPOSE_LINE };
 
 int64_t sds__transpose_edge(size_t element_bytes)
 {
@@ -111,9 +111,8 @@ static inline __attribute__((always_inline)) void transpose(const sds__tile *til
 }
 
 void sds__transpose_tile(const sds__tile *tile, size_t element_bytes, const uint8_t *src,
-                         uint8_t *dst)
+                         uint8_t *dst, uint8_t *buffer)
 {
-    _Alignas(LINE) uint8_t buffer[BUFFER_BYTES];
     const size_t edge = (size_t)sds__transpose_edge(element_bytes);
     const size_t pitch = edge * element_bytes + LINE;
     switch (element_bytes) {

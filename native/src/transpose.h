@@ -19,10 +19,15 @@ typedef struct sds__tile {
     int64_t dst_column_stride;
 } sds__tile;
 
+/* Of the processor's cache. */
+#define SDS__TRANSPOSE_LINE 64
+/* Room for the largest tile, to begin at a line. */
+#define SDS__TRANSPOSE_BYTES (40 << 10)
+
 /* Largest number of rows and columns of a tile; 0 where tiles do not pay. */
 int64_t sds__transpose_edge(size_t element_bytes);
 
 void sds__transpose_tile(const sds__tile *tile, size_t element_bytes, const uint8_t *src,
-                         uint8_t *dst);
+                         uint8_t *dst, uint8_t *buffer);
 
 #endif
