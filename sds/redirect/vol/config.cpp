@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 namespace sds::vol
@@ -63,9 +64,9 @@ void find_home()
     else if (const char *user = value_of("HOME"))
         print_path(settings.home, "%s/.local/share/sds", user);
     // A relative name must not mean another directory after the program has changed into one.
-    char canonical[PATH_MAX];
-    if (settings.home[0] && realpath(settings.home, canonical))
-        print_path(settings.home, "%s", canonical);
+    char *canonical = settings.home[0] ? realpath(settings.home, nullptr) : nullptr;
+    if (canonical) print_path(settings.home, "%s", canonical);
+    free(canonical);
 }
 
 void find_replicas()
@@ -76,9 +77,11 @@ void find_replicas()
 bool is_disabled()
 {
     if (is("SDS_DISABLE", "1")) return true;
-    char path[PATH_MAX];
-    return settings.home[0] && print_path(path, "%s/disabled", settings.home) &&
-           access(path, F_OK) == 0;
+    char *path = nullptr;
+    if (!settings.home[0] || asprintf(&path, "%s/disabled", settings.home) < 0) return false;
+    const bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
 }
 
 // Launchers name rank, size and job each in their own way.
@@ -95,6 +98,11 @@ template <size_t N> const char *first(const char *const (&names)[N])
 
 void read_environment()
 {
+    // Who runs a set-user-ID program chooses its environment, but not whose tables it trusts,
+    // nor which files it writes.
+    settings.rank = -1;
+    settings.n_ranks = 1;
+    if (getauxval(AT_SECURE)) return;
     find_home();
     find_replicas();
     if (const char *file = value_of("SDS_DEBUG")) print_path(settings.debug_file, "%s", file);

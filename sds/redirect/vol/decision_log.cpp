@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,10 +38,10 @@ void log_decision(const char *event, const char *file, const char *dataset, cons
 {
     if (!decisions_are_logged()) return;
     const int saved_errno = errno;
-    char line[2 * PATH_MAX];
-    const int n = snprintf(line, sizeof line, "%ld\t%s\t%s\t%s\t%s\n", static_cast<long>(getpid()),
-                           event, file, dataset, reason);
-    if (n > 0 && static_cast<size_t>(n) < sizeof line) {
+    char *line = nullptr; // not on the stack, which may be a small thread's
+    const int n = asprintf(&line, "%ld\t%s\t%s\t%s\t%s\n", static_cast<long>(getpid()), event, file,
+                           dataset, reason);
+    if (n > 0) {
         // Opened per line: a log is read while the program runs, and a kept descriptor could be
         // closed by a program that closes all of its own. O_APPEND keeps lines of ranks whole.
         // O_NONBLOCK: nobody waits for the reader of a FIFO.
@@ -55,6 +56,7 @@ void log_decision(const char *event, const char *file, const char *dataset, cons
             }
             close(fd);
         }
+        free(line);
     }
     errno = saved_errno;
 }

@@ -142,6 +142,9 @@ struct H5VL_file_get_args_t {
             unsigned long *fileno;
         } get_fileno;
         struct {
+            unsigned *flags;
+        } get_intent;
+        struct {
             H5I_type_t type;
             size_t buf_size;
             char *buf;

@@ -19,6 +19,19 @@ namespace
 Host hosts[max_hosts];
 int n_hosts = 0;
 pthread_mutex_t binding = PTHREAD_MUTEX_INITIALIZER;
+pthread_once_t fork_handler = PTHREAD_ONCE_INIT;
+
+// Another thread of the parent may be binding a library, and is not in the child. A host counts
+// only once it is whole.
+void renew_in_child()
+{
+    pthread_mutex_init(&binding, nullptr);
+}
+
+void register_fork_handler()
+{
+    pthread_atfork(nullptr, nullptr, renew_in_child);
+}
 
 // Libraries that embed HDF5 may rename its symbols. VTK's wheel is the one known.
 constexpr const char *prefixes[] = {"", "vtkhdf5_"};
@@ -101,6 +114,7 @@ Host *host_of_caller(const void *return_address)
     link_map *map = nullptr;
     if (!dladdr1(return_address, &where, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP))
         return nullptr;
+    pthread_once(&fork_handler, register_fork_handler);
     pthread_mutex_lock(&binding);
     Host *found = nullptr;
     for (int i = 0; i < n_hosts && !found; i++)

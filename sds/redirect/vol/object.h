@@ -14,6 +14,7 @@ struct Object {
     hid_t connector; // that connector
     Host *host;
     OpenFile *file;       // through which it was reached, counted; nullptr where not known
+    bool file_holds_it;   // file is known to be the one that it lies in
     OpenDataset *dataset; // of a dataset's wrapper, from its first read on
 
     const Functions &hdf5() const { return host->hdf5; }

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "error_stack.h"
 #include "open_file.h"
+#include "queries.h"
 #include "redirect.h"
 
 namespace sds::vol
@@ -21,31 +22,7 @@ constexpr int layout_contiguous = 1;
 constexpr int layout_chunked = 2;
 constexpr int layout_virtual = 3;
 
-// The layer below writes results of any operation into the arguments; room for the greatest.
-template <typename Args> struct Request {
-    Args args;
-    char room[64];
-    explicit Request(decltype(Args::op_type) operation)
-    {
-        memset(static_cast<void *>(this), 0, sizeof *this);
-        args.op_type = operation;
-    }
-};
-
-template <size_t N> bool read_file_name(const Object &object, hid_t dxpl, char (&name)[N])
-{
-    size_t length = 0;
-    Request<H5VL_file_get_args_t> request(H5VL_FILE_GET_NAME);
-    request.args.args.get_name.type = H5I_DATASET;
-    request.args.args.get_name.buf_size = N;
-    request.args.args.get_name.buf = name;
-    request.args.args.get_name.file_name_len = &length;
-    return object.hdf5().H5VLfile_get(object.under, object.connector, &request.args, dxpl,
-                                      nullptr) >= 0 &&
-           length < N;
-}
-
-template <size_t N> bool read_path(const Object &object, hid_t dxpl, char (&path)[N])
+bool read_path(const Object &object, hid_t dxpl, char *path)
 {
     size_t length = 0;
     H5VL_loc_params_t self;
@@ -53,12 +30,12 @@ template <size_t N> bool read_path(const Object &object, hid_t dxpl, char (&path
     self.obj_type = H5I_DATASET;
     self.type = H5VL_OBJECT_BY_SELF;
     Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_NAME);
-    request.args.args.get_name.buf_size = N;
+    request.args.args.get_name.buf_size = PATH_MAX;
     request.args.args.get_name.buf = path;
     request.args.args.get_name.name_len = &length;
     return object.hdf5().H5VLobject_get(object.under, &self, object.connector, &request.args, dxpl,
                                         nullptr) >= 0 &&
-           length < N;
+           length < PATH_MAX;
 }
 
 // HDF5's number of the file that holds the dataset.
@@ -190,9 +167,10 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     // Asking for what does not exist (an offset not allocated yet) leaves errors on the stack.
     SilenceKeeper silence(*object.host);
     ErrorStackKeeper keep(*object.host);
+    PathBuffer name, path;
+    if (!name.text() || !path.text()) return nullptr;
     auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
     if (!dataset) return nullptr;
-    char name[PATH_MAX] = "", path[PATH_MAX] = "";
     sds_trace_dataset &description = dataset->description;
     description.storage = SDS_STORAGE_UNKNOWN;
     description.data_offset_bytes = -1;
@@ -200,10 +178,10 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     dataset->file = file_of(object, dxpl);
     if (dataset->file)
         description.identity = dataset->file->identity;
-    else if (!read_file_name(object, dxpl, name))
-        name[0] = '\0';
-    dataset->file_path = strdup(dataset->file ? dataset->file->path : name);
-    dataset->path = strdup(read_path(object, dxpl, path) ? path : "");
+    else if (!read_file_name(object, H5I_DATASET, dxpl, name.text()))
+        name.text()[0] = '\0';
+    dataset->file_path = strdup(dataset->file ? dataset->file->path : name.text());
+    dataset->path = strdup(read_path(object, dxpl, path.text()) ? path.text() : "");
     if (!dataset->file_path || !dataset->path) {
         release_dataset(dataset);
         return nullptr;

@@ -1,7 +1,6 @@
 #include "open_file.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +10,10 @@
 #include "clock.h"
 #include "config.h"
 #include "decision_log.h"
+#include "error_stack.h"
+#include "queries.h"
 #include "replica.h"
 #include "shared_state.h"
-#include "tracing.h"
 
 namespace sds::vol
 {
@@ -23,9 +23,7 @@ namespace
 constexpr int64_t freshness_interval_ns = int64_t{2} * 1000000000;
 
 OpenFile *open_files = nullptr;
-// Read without the lock.
-int n_tables = 0;         // open files with a table
-int n_tables_to_drop = 0; // open files with drops_table
+int n_tables = 0; // open files with a table; read without the lock
 
 bool is_ordinary_file(const Host &host, hid_t fapl)
 {
@@ -35,27 +33,31 @@ bool is_ordinary_file(const Host &host, hid_t fapl)
     return host.sec2_driver_init && driver == host.sec2_driver_init();
 }
 
-bool print_table_path(const char *canonical, char (&out)[PATH_MAX])
+// A driver that holds the file in memory, the only one that takes an image of it from there.
+bool is_image_driver(const Host &host, hid_t fapl)
 {
-    char name[64];
+    constexpr unsigned long allows_file_image = 0x400; // H5FD_FEAT_ALLOW_FILE_IMAGE
+    const hid_t driver = host.hdf5.H5Pget_driver(fapl);
+    unsigned long features = 0;
+    return driver >= 0 && host.hdf5.H5FDdriver_query(driver, &features) >= 0 &&
+           (features & allows_file_image);
+}
+
+// Where the table of a file lies; to be freed, nullptr where memory is exhausted.
+char *table_path_of(const char *canonical)
+{
+    char name[64], *path = nullptr;
     sds_table_name(canonical, name);
-    const int n = snprintf(out, sizeof out, "%s/tables/%s", config().home, name);
-    return n > 0 && static_cast<size_t>(n) < sizeof out;
+    return asprintf(&path, "%s/tables/%s", config().home, name) < 0 ? nullptr : path;
 }
 
 void unlink_table(const char *canonical, const char *why)
 {
-    char path[PATH_MAX];
-    if (!print_table_path(canonical, path)) return;
     const int saved_errno = errno;
-    if (unlink(path) == 0) log_decision("dropped", canonical, "", why);
+    char *path = table_path_of(canonical);
+    if (path && unlink(path) == 0) log_decision("dropped", canonical, "", why);
+    free(path);
     errno = saved_errno;
-}
-
-bool has_table(const char *canonical)
-{
-    char path[PATH_MAX];
-    return print_table_path(canonical, path) && access(path, F_OK) == 0;
 }
 
 // Why a table must not be used; nullptr where it may.
@@ -70,23 +72,20 @@ const char *distrust(const sds_table *table, uid_t source_owner)
 // The table that describes this very file; nullptr where there is none that may be used.
 sds_table *load_table(const char *canonical, const sds_identity &identity, uid_t source_owner)
 {
-    char path[PATH_MAX];
     sds_table *table = nullptr;
-    if (!print_table_path(canonical, path)) return nullptr;
+    char *path = table_path_of(canonical);
+    if (!path) return nullptr;
     const sds_status status = sds_table_open(path, &table);
-    if (status != SDS_OK) {
-        if (decisions_are_logged())
-            log_decision("no-table", canonical, "",
-                         status == SDS_EIO && errno == ENOENT ? "there is none"
-                                                              : sds_status_text(status));
-        return nullptr;
-    }
-    const char *reason = distrust(table, source_owner);
+    const char *reason = nullptr;
+    if (status != SDS_OK)
+        reason = status == SDS_EIO && errno == ENOENT ? "there is none" : sds_status_text(status);
+    if (!reason) reason = distrust(table, source_owner);
     if (!reason && strcmp(sds_table_source_path(table), canonical) != 0)
         reason = "the table is of another path";
     if (!reason && !sds_identity_equal(sds_table_source_identity(table), &identity))
         reason = "the source has changed since its replica was made";
     log_decision(reason ? "no-table" : "table", canonical, "", reason ? reason : path);
+    free(path);
     if (!reason) return table;
     sds_table_close(table);
     return nullptr;
@@ -109,22 +108,130 @@ bool read_fileno(const Object &file, unsigned long &fileno)
                                     nullptr) >= 0;
 }
 
+// True where HDF5 has the file open for writing, though it may have been asked to open it for
+// reading: it opens a file once, and gives out what it has.
+bool is_open_for_writing(const Object &file)
+{
+    unsigned flags = 0;
+    H5VL_file_get_args_t args;
+    memset(static_cast<void *>(&args), 0, sizeof args);
+    args.op_type = H5VL_FILE_GET_INTENT;
+    args.args.get_intent.flags = &flags;
+    return file.hdf5().H5VLfile_get(file.under, file.connector, &args, *file.host->default_dxpl,
+                                    nullptr) < 0 ||
+           (flags & H5F_ACC_RDWR);
+}
+
 void free_file(OpenFile *file)
 {
     close_replicas(file->replicas);
     sds_table_close(file->table);
     free(file->path);
+    free(file->name);
     free(file);
+}
+
+// An open file of this name; not in the list yet. nullptr where memory is exhausted.
+// canonical: its path, taken over; nullptr where the name is none.
+OpenFile *make_file(const Host &host, const char *name, char *canonical)
+{
+    auto *file = static_cast<OpenFile *>(calloc(1, sizeof(OpenFile)));
+    if (!file) {
+        free(canonical);
+        return nullptr;
+    }
+    file->host = &host;
+    file->references = 1;
+    file->name = strdup(name);
+    struct stat now;
+    file->is_path = canonical && stat(canonical, &now) == 0 &&
+                    sds_identity_of_path(canonical, &file->identity, nullptr, nullptr) == SDS_OK;
+    if (file->is_path) {
+        file->device = static_cast<uint64_t>(now.st_dev);
+        file->owner = now.st_uid;
+    }
+    file->path = canonical ? canonical : strdup(name);
+    if (file->name && file->path) return file;
+    free_file(file);
+    return nullptr;
+}
+
+void add_to_list(OpenFile *file)
+{
+    SharedStateLock lock;
+    for (OpenFile *other = open_files; other; other = other->next) {
+        // What a writer in this process has not flushed yet shows in no identity.
+        if (!file->is_path || !other->is_path || !is_same_file(*file, *other)) continue;
+        if (file->writable) __atomic_store_n(&other->is_stale, true, __ATOMIC_RELEASE);
+        if (other->writable) file->is_stale = true;
+    }
+    if (file->table) __atomic_add_fetch(&n_tables, 1, __ATOMIC_RELAXED);
+    file->next = open_files;
+    open_files = file;
+}
+
+// Remove the table of a file that is about to be written. It is looked for again after a while:
+// one may have been published meanwhile.
+void invalidate(OpenFile &file)
+{
+    const int64_t now_ns = coarse_monotonic_ns();
+    const int64_t before_ns = __atomic_load_n(&file.invalidated_ns, __ATOMIC_RELAXED);
+    if (before_ns != 0 && now_ns - before_ns < freshness_interval_ns) return;
+    __atomic_store_n(&file.invalidated_ns, now_ns, __ATOMIC_RELAXED);
+    if (file.is_path && file.writable)
+        unlink_table(file.path, "the file is being written through the connector");
+}
+
+// The open file of this name, counted: of several, one that is writable.
+OpenFile *find_named(const Host &host, const char *name)
+{
+    SharedStateLock lock;
+    OpenFile *found = nullptr;
+    for (OpenFile *file = open_files; file; file = file->next)
+        if (file->host == &host && strcmp(file->name, name) == 0 && (!found || file->writable))
+            found = file;
+    return found ? hold_file(found) : nullptr;
+}
+
+// A file that HDF5 has opened by itself, at the first write to it. Its name may be relative to
+// where the program was then; where that leads nowhere, the table's identity has to do.
+OpenFile *reach_file(const Host &host, const char *name)
+{
+    const int saved_errno = errno;
+    OpenFile *file = make_file(host, name, realpath(name, nullptr));
+    errno = saved_errno;
+    if (!file) return nullptr;
+    file->writable = true;
+    add_to_list(file);
+    return file;
+}
+
+// See that the object's file is the one that holds it: links and mounts lead into others.
+void find_holder(Object &object, H5I_type_t type)
+{
+    ErrorStackKeeper keep(*object.host);
+    PathBuffer name;
+    if (!name.text() || !read_file_name(object, type, *object.host->default_dxpl, name.text()))
+        return;
+    object.file_holds_it = true;
+    if (object.file && strcmp(object.file->name, name.text()) == 0) return;
+    OpenFile *holder = find_named(*object.host, name.text());
+    if (!holder) holder = reach_file(*object.host, name.text());
+    if (!holder) return;
+    OpenFile *before = object.file;
+    object.file = holder;
+    if (before) release_file(before);
 }
 
 } // namespace
 
 FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl)
-    : host_(host), name_(name), flags_(flags), plain_(false), found_(false)
+    : host_(host), name_(name), flags_(flags), plain_(false), image_(false), found_(false)
 {
     memset(&before_, 0, sizeof before_);
     if (!config().trace && !config().redirect) return;
     plain_ = is_ordinary_file(host, under_fapl);
+    image_ = !plain_ && is_image_driver(host, under_fapl);
     found_ = plain_ && sds_identity_of_path(name, &before_, nullptr, nullptr) == SDS_OK;
 }
 
@@ -132,46 +239,21 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
 {
     unsigned long fileno = 0;
     if ((!config().trace && !config().redirect) || !read_fileno(opened, fileno)) return nullptr;
-    auto *file = static_cast<OpenFile *>(calloc(1, sizeof(OpenFile)));
-    if (!file) return nullptr;
     const int saved_errno = errno;
-    file->host = &host_;
-    file->references = 1;
-    file->fileno = fileno;
-    file->writable = writable;
-    char canonical[PATH_MAX];
-    const char *path = plain_ ? realpath(name_, canonical) : nullptr;
-    file->path = strdup(path ? path : name_);
-    struct stat now;
-    if (!file->path) {
-        free_file(file);
-        return nullptr;
+    // Through whichever driver it is written: readers of the same file are to know.
+    const bool may_be_path = plain_ || (writable && !image_);
+    OpenFile *file = make_file(host_, name_, may_be_path ? realpath(name_, nullptr) : nullptr);
+    if (file) {
+        file->fileno = fileno;
+        file->writable = writable;
+        file->checked_ns = coarse_monotonic_ns();
+        const bool may_redirect =
+            config().redirect && file->is_path && !writable && !(flags_ & H5F_ACC_SWMR_READ) &&
+            found_ && sds_identity_equal(&before_, &file->identity) && !is_open_for_writing(opened);
+        if (may_redirect) file->table = load_table(file->path, file->identity, file->owner);
+        add_to_list(file);
     }
-    const bool is_path = path && stat(path, &now) == 0 &&
-                         sds_identity_of_path(path, &file->identity, nullptr, nullptr) == SDS_OK;
-    if (is_path) {
-        file->device = static_cast<uint64_t>(now.st_dev);
-        file->owner = now.st_uid;
-    }
-    const bool may_redirect = config().redirect && is_path && !writable &&
-                              !(flags_ & H5F_ACC_SWMR_READ) && found_ &&
-                              sds_identity_equal(&before_, &file->identity);
-    if (may_redirect) file->table = load_table(path, file->identity, now.st_uid);
-    file->checked_ns = coarse_monotonic_ns();
-    file->drops_table = config().redirect && is_path && writable && has_table(path);
     errno = saved_errno;
-
-    SharedStateLock lock;
-    for (OpenFile *other = open_files; other; other = other->next) {
-        // What a writer in this process has not flushed yet shows in no identity.
-        if (!is_path || !is_same_file(*file, *other)) continue;
-        if (writable) __atomic_store_n(&other->is_stale, true, __ATOMIC_RELEASE);
-        if (other->writable) file->is_stale = true;
-    }
-    if (file->table) __atomic_add_fetch(&n_tables, 1, __ATOMIC_RELAXED);
-    if (file->drops_table) __atomic_add_fetch(&n_tables_to_drop, 1, __ATOMIC_RELAXED);
-    file->next = open_files;
-    open_files = file;
     return file;
 }
 
@@ -183,7 +265,7 @@ OpenFile *FileOpening::opened(const Object &file)
 OpenFile *FileOpening::created(const Object &opened)
 {
     OpenFile *file = enter(opened, true);
-    if (file && file->drops_table) before_write();
+    if (file && config().redirect) invalidate(*file);
     return file;
 }
 
@@ -221,7 +303,6 @@ void release_file(OpenFile *file)
             link = &(*link)->next;
         *link = file->next;
         if (file->table) __atomic_sub_fetch(&n_tables, 1, __ATOMIC_RELAXED);
-        if (file->drops_table) __atomic_sub_fetch(&n_tables_to_drop, 1, __ATOMIC_RELAXED);
     }
     free_file(file);
 }
@@ -249,23 +330,21 @@ bool any_redirects()
     return __atomic_load_n(&n_tables, __ATOMIC_RELAXED) != 0;
 }
 
-void before_write()
+void before_write(Object &object, H5I_type_t type)
 {
-    if (__atomic_load_n(&n_tables_to_drop, __ATOMIC_RELAXED) == 0) return;
-    SharedStateLock lock;
-    for (OpenFile *file = open_files; file; file = file->next) {
-        if (!file->drops_table) continue;
-        unlink_table(file->path, "the file is being written through the connector");
-        file->drops_table = false;
-        __atomic_sub_fetch(&n_tables_to_drop, 1, __ATOMIC_RELAXED);
-    }
+    if (!config().redirect) return;
+    if (!object.file_holds_it) find_holder(object, type);
+    if (object.file) invalidate(*object.file);
 }
 
 void drop_table_of(const char *name)
 {
-    char canonical[PATH_MAX];
-    if (config().redirect && realpath(name, canonical) && has_table(canonical))
-        unlink_table(canonical, "the file is being removed through the connector");
+    if (!config().redirect) return;
+    const int saved_errno = errno;
+    char *canonical = realpath(name, nullptr);
+    if (canonical) unlink_table(canonical, "the file is being removed through the connector");
+    free(canonical);
+    errno = saved_errno;
 }
 
 } // namespace sds::vol

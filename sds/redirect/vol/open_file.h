@@ -13,22 +13,25 @@ namespace sds::vol
 
 struct OpenReplica; // replica.h
 
-// One H5Fopen. Counted: the file's wrapper and those of all objects reached through it hold it.
+// One H5Fopen, or a file that HDF5 opened by itself to follow an external link and that is being
+// written. Counted: the file's wrapper and those of all objects reached through it hold it.
 struct OpenFile {
     OpenFile *next;
     const Host *host;
     int references;
-    unsigned long fileno; // HDF5's number of it, never given twice
+    unsigned long fileno; // HDF5's number of it, never given twice; 0: HDF5 opened it by itself
+    char *name;           // by which it was opened
     char *path;           // canonical; the name where it is no path of a file
-    uint64_t device;      // with the inode: which file
+    bool is_path;
+    uint64_t device; // with the inode: which file
     uid_t owner;
     sds_identity identity; // when it was opened; zeros where the name is no path
     bool writable;
-    bool drops_table;      // writable, and a table of it exists
-    sds_table *table;      // nullptr: reads are not redirected
-    bool is_stale;         // changed since, or being written: never redirected again
-    int64_t checked_ns;    // when its identity was last compared, monotonic
-    OpenReplica *replicas; // opened so far
+    sds_table *table;       // nullptr: reads are not redirected
+    bool is_stale;          // changed since, or being written: never redirected again
+    int64_t checked_ns;     // when its identity was last compared, monotonic
+    int64_t invalidated_ns; // when its table was last removed before a write; 0: never
+    OpenReplica *replicas;  // opened so far
 };
 
 // Watches one H5Fopen or H5Fcreate, begun before it and ended once it has succeeded.
@@ -48,6 +51,7 @@ class FileOpening
     const char *name_;
     unsigned flags_;
     bool plain_; // an ordinary file, read with pread: what lies at the path is what HDF5 sees
+    bool image_; // in memory: written back when it is closed, if at all
     bool found_;
     sds_identity before_;
 };
@@ -64,8 +68,9 @@ bool is_fresh(OpenFile &file);
 // False where no open file has a table: then no read needs a second look.
 bool any_redirects();
 
-// To be called before anything that changes a file: drops the tables of files open for writing.
-void before_write();
+// To be called before anything that changes the file that holds this object: removes its table.
+// type: the object's.
+void before_write(Object &object, H5I_type_t type);
 // A file was removed by name.
 void drop_table_of(const char *name);
 

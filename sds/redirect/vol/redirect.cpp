@@ -290,15 +290,18 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
                           conversion.to_bytes, memory))
         return original(dataset, irregular_memory);
     if (!is_in_share(redirection, *candidate)) return original(dataset, outside_share);
-    const OpenReplica *replica = replica_of(*dataset.file, *candidate, redirection.n_bytes);
+    OpenReplica *replica = replica_of(*dataset.file, *candidate, redirection.n_bytes);
     if (!replica) return original(dataset, replica_unusable);
-    if (replica->problem) return original(dataset, replica_unusable, replica->problem);
+    const char *problem = __atomic_load_n(&replica->problem, __ATOMIC_ACQUIRE);
+    if (problem) return original(dataset, replica_unusable, problem);
     const ReplicaDescriptor descriptor(*replica);
     if (descriptor.fd() < 0) return original(dataset, replica_unusable);
     if (!transfer(host, descriptor.fd(), redirection.dataset, *candidate, selection.slab,
                   conversion, memory, request.buffer) ||
-        !descriptor.is_unchanged())
+        !descriptor.is_unchanged()) {
+        count_failure(*replica);
         return original(dataset, failed_transfer);
+    }
     tell(dataset, served, candidate->path);
     return candidate->replica_id;
 }

@@ -50,18 +50,20 @@ void remember_checked(const sds_candidate &candidate)
 
 bool add_range(int fd, int64_t begin, int64_t end, uint32_t &crc)
 {
-    unsigned char buffer[16384];
-    while (begin < end) {
+    constexpr int64_t buffer_bytes = 16384;
+    void *buffer = malloc(buffer_bytes);
+    while (buffer && begin < end) {
         const int64_t left = end - begin;
-        const size_t n =
-            left < static_cast<int64_t>(sizeof buffer) ? static_cast<size_t>(left) : sizeof buffer;
-        const ssize_t got = pread(fd, buffer, n, begin);
+        const int64_t n = left < buffer_bytes ? left : buffer_bytes;
+        const ssize_t got = pread(fd, buffer, static_cast<size_t>(n), begin);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
+        if (got <= 0) break;
         crc = sds_crc32c(crc, buffer, static_cast<size_t>(got));
         begin += got;
     }
-    return true;
+    const bool is_whole = buffer && begin >= end;
+    free(buffer);
+    return is_whole;
 }
 
 // Why the open file is not to be used; nullptr where it is.
@@ -90,6 +92,8 @@ const char *find_problem(int fd, const sds_candidate &candidate, int64_t n_bytes
     remember_checked(candidate);
     return nullptr;
 }
+
+constexpr int max_failures = 3;
 
 // Descriptors kept open in the process, whose programs have the others for themselves.
 constexpr int max_kept = 32;
@@ -160,7 +164,7 @@ OpenReplica *open_replica(const sds_candidate &candidate, int64_t n_bytes, uid_t
     return replica;
 }
 
-const OpenReplica *find(const OpenReplica *first, int64_t replica_id)
+OpenReplica *find(OpenReplica *first, int64_t replica_id)
 {
     while (first && first->replica_id != replica_id)
         first = first->next;
@@ -175,16 +179,16 @@ bool is_trusted_owner(uid_t owner, uid_t source_owner)
            (config().has_service_uid && owner == config().service_uid);
 }
 
-const OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes)
+OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes)
 {
     {
         SharedStateLock lock;
-        if (const OpenReplica *known = find(file.replicas, candidate.replica_id)) return known;
+        if (OpenReplica *known = find(file.replicas, candidate.replica_id)) return known;
     }
     OpenReplica *made = open_replica(candidate, n_bytes, file.owner);
     if (!made) return nullptr;
     SharedStateLock lock;
-    if (const OpenReplica *known = find(file.replicas, candidate.replica_id)) {
+    if (OpenReplica *known = find(file.replicas, candidate.replica_id)) {
         close_replicas(made); // another thread was faster
         return known;
     }
@@ -217,6 +221,13 @@ bool ReplicaDescriptor::is_unchanged() const
     sds_identity now;
     return fd_ >= 0 && sds_identity_of_fd(fd_, &now, nullptr, nullptr) == SDS_OK &&
            sds_identity_equal(&now, &replica_.identity);
+}
+
+void count_failure(OpenReplica &replica)
+{
+    static const char problem[] = "reading the replica failed several times";
+    if (__atomic_add_fetch(&replica.n_failures, 1, __ATOMIC_RELAXED) == max_failures)
+        __atomic_store_n(&replica.problem, &problem[0], __ATOMIC_RELEASE);
 }
 
 void close_replicas(OpenReplica *first)

@@ -18,11 +18,12 @@ struct OpenReplica {
     int fd;              // -1: opened for each read
     uint64_t device;     // with the inode: whose descriptor fd is
     const char *problem; // why it is not to be used; nullptr where it may
+    int n_failures;      // reads of it that failed
 };
 
 // The replica of a candidate in the file's table, opened and checked; nullptr where memory is
 // exhausted. n_bytes: of the dataset in it.
-const OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes);
+OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes);
 
 // A descriptor of a replica for one read.
 class ReplicaDescriptor
@@ -43,6 +44,10 @@ class ReplicaDescriptor
     const OpenReplica &replica_;
     int fd_;
 };
+
+// A read of the replica has failed. After a few it is left alone: a device that fails also keeps
+// its readers waiting.
+void count_failure(OpenReplica &replica);
 
 void close_replicas(OpenReplica *first);
 

@@ -12,12 +12,22 @@ namespace
 pthread_mutex_t mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
 
-void lock()
+bool is_held_for_fork = false; // of the thread that forks, under the lock
+
+bool lock()
 {
-    pthread_mutex_lock(&mutex);
+    return pthread_mutex_lock(&mutex) == 0;
 }
-void unlock()
+
+void before_fork()
 {
+    if (lock()) is_held_for_fork = true; // else this thread holds it already: a handler forks
+}
+
+void after_fork_in_parent()
+{
+    if (!is_held_for_fork) return;
+    is_held_for_fork = false;
     pthread_mutex_unlock(&mutex);
 }
 
@@ -29,12 +39,13 @@ void renew()
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
     pthread_mutex_init(&mutex, &attributes);
     pthread_mutexattr_destroy(&attributes);
+    is_held_for_fork = false;
 }
 
 // Held across fork, so that what it guards is whole in the child.
 void register_fork_handlers()
 {
-    pthread_atfork(lock, unlock, renew);
+    pthread_atfork(before_fork, after_fork_in_parent, renew);
 }
 
 } // namespace
@@ -42,12 +53,12 @@ void register_fork_handlers()
 SharedStateLock::SharedStateLock()
 {
     pthread_once(&fork_handlers, register_fork_handlers);
-    lock();
+    is_held_ = lock();
 }
 
 SharedStateLock::~SharedStateLock()
 {
-    unlock();
+    if (is_held_) pthread_mutex_unlock(&mutex);
 }
 
 } // namespace sds::vol

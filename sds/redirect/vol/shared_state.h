@@ -12,6 +12,9 @@ class SharedStateLock
     ~SharedStateLock();
     SharedStateLock(const SharedStateLock &) = delete;
     SharedStateLock &operator=(const SharedStateLock &) = delete;
+
+  private:
+    bool is_held_; // false in a signal handler that has interrupted the holder
 };
 
 } // namespace sds::vol

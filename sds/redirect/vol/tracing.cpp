@@ -41,13 +41,14 @@ template <size_t N> void read_user(char (&out)[N])
 void open_writer()
 {
     if (!config().trace) return;
-    char spool[PATH_MAX];
+    // Static, for the stack may be a small thread's; this runs once.
+    static char spool[PATH_MAX], executable[PATH_MAX];
     const int n = snprintf(spool, sizeof spool, "%s/spool", config().home);
     struct stat found;
     if (n < 0 || static_cast<size_t>(n) >= sizeof spool || stat(spool, &found) != 0 ||
         !S_ISDIR(found.st_mode))
         return;
-    char host[256] = "", executable[PATH_MAX], user[256];
+    char host[256] = "", user[256];
     gethostname(host, sizeof host - 1);
     read_executable(executable);
     read_user(user);

@@ -16,8 +16,8 @@ constexpr int attr_iterate = 3;
 void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t type,
              hid_t space, hid_t acpl, hid_t aapl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
-    before_write();
+    Object &self = *as_object(object);
+    before_write(self, location->obj_type);
     return wrap_beside(self, self.hdf5().H5VLattr_create(self.under, location, self.connector, name,
                                                          type, space, acpl, aapl, dxpl, nullptr));
 }
@@ -39,8 +39,8 @@ herr_t read(void *attr, hid_t memory_type, void *buffer, hid_t dxpl, void **)
 
 herr_t write(void *attr, hid_t memory_type, const void *buffer, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(attr);
-    before_write();
+    Object &self = *as_object(attr);
+    before_write(self, H5I_ATTR);
     return self.hdf5().H5VLattr_write(self.under, self.connector, memory_type, buffer, dxpl,
                                       nullptr);
 }
@@ -54,9 +54,10 @@ herr_t get(void *object, H5VL_attr_get_args_t *args, hid_t dxpl, void **)
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_attr_specific_args_t *args,
                 hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
+    Object &self = *as_object(object);
     const int operation = operation_of(args);
-    if (operation != attr_exists && operation != attr_iterate) before_write();
+    if (operation != attr_exists && operation != attr_iterate)
+        before_write(self, location->obj_type);
     return self.hdf5().H5VLattr_specific(self.under, location, self.connector, args, dxpl, nullptr);
 }
 

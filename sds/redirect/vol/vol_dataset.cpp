@@ -42,8 +42,8 @@ class UnderObjects
 void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t lcpl,
              hid_t type, hid_t space, hid_t dcpl, hid_t dapl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
-    before_write();
+    Object &self = *as_object(object);
+    before_write(self, location->obj_type);
     return wrap_beside(self, self.hdf5().H5VLdataset_create(self.under, location, self.connector,
                                                             name, lcpl, type, space, dcpl, dapl,
                                                             dxpl, nullptr));
@@ -125,7 +125,8 @@ herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spac
     const Object &self = *as_object(datasets[0]);
     UnderObjects below(n, datasets);
     if (!below.ok()) return -1;
-    before_write();
+    for (size_t i = 0; i < n; i++)
+        before_write(*as_object(datasets[i]), H5I_DATASET);
     return self.hdf5().H5VLdataset_write(n, below.array(), self.connector, memory_types,
                                          memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
@@ -139,7 +140,7 @@ herr_t get(void *dataset, H5VL_dataset_get_args_t *args, hid_t dxpl, void **)
 herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, void **)
 {
     Object &self = *as_object(dataset);
-    if (args->op_type == H5VL_DATASET_SET_EXTENT) before_write();
+    if (args->op_type == H5VL_DATASET_SET_EXTENT) before_write(self, H5I_DATASET);
     // Before the call: a refresh reopens the object, and the wrapper is another one afterwards.
     if (args->op_type != H5VL_DATASET_FLUSH) forget_dataset(self);
     return self.hdf5().H5VLdataset_specific(self.under, self.connector, args, dxpl, nullptr);
@@ -147,8 +148,8 @@ herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, v
 
 herr_t optional(void *dataset, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(dataset);
-    if (args->op_type == H5VL_NATIVE_DATASET_CHUNK_WRITE) before_write();
+    Object &self = *as_object(dataset);
+    if (args->op_type == H5VL_NATIVE_DATASET_CHUNK_WRITE) before_write(self, H5I_DATASET);
     return self.hdf5().H5VLdataset_optional(self.under, self.connector, args, dxpl, nullptr);
 }
 

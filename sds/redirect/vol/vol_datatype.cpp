@@ -11,8 +11,8 @@ namespace
 void *commit(void *object, const H5VL_loc_params_t *location, const char *name, hid_t type,
              hid_t lcpl, hid_t tcpl, hid_t tapl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
-    before_write();
+    Object &self = *as_object(object);
+    before_write(self, location->obj_type);
     return wrap_beside(self,
                        self.hdf5().H5VLdatatype_commit(self.under, location, self.connector, name,
                                                        type, lcpl, tcpl, tapl, dxpl, nullptr));

@@ -11,8 +11,8 @@ namespace
 void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t lcpl,
              hid_t gcpl, hid_t gapl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
-    before_write();
+    Object &self = *as_object(object);
+    before_write(self, location->obj_type);
     return wrap_beside(self, self.hdf5().H5VLgroup_create(self.under, location, self.connector,
                                                           name, lcpl, gcpl, gapl, dxpl, nullptr));
 }

@@ -11,11 +11,22 @@ namespace
 
 constexpr int link_delete = 0; // of H5VL_link_specific_t
 
+// Before a link is written at one of two places, of which either may stand for both
+// (H5L_SAME_LOC).
+void before_write_at(void *written, const H5VL_loc_params_t *location, void *other,
+                     const H5VL_loc_params_t *other_location)
+{
+    if (written)
+        before_write(*as_object(written), location->obj_type);
+    else
+        before_write(*as_object(other), other_location->obj_type);
+}
+
 herr_t copy(void *source, const H5VL_loc_params_t *source_location, void *target,
             const H5VL_loc_params_t *target_location, hid_t lcpl, hid_t lapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(source ? source : target); // one of them may be H5L_SAME_LOC
-    before_write();
+    before_write_at(target, target_location, source, source_location);
     return self.hdf5().H5VLlink_copy(under(source), source_location, under(target), target_location,
                                      self.connector, lcpl, lapl, dxpl, nullptr);
 }
@@ -24,7 +35,8 @@ herr_t move(void *source, const H5VL_loc_params_t *source_location, void *target
             const H5VL_loc_params_t *target_location, hid_t lcpl, hid_t lapl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(source ? source : target);
-    before_write();
+    before_write_at(source, source_location, target, target_location);
+    before_write_at(target, target_location, source, source_location);
     return self.hdf5().H5VLlink_move(under(source), source_location, under(target), target_location,
                                      self.connector, lcpl, lapl, dxpl, nullptr);
 }
@@ -39,8 +51,8 @@ herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_link_get_args_t
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_link_specific_args_t *args,
                 hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
-    if (operation_of(args) == link_delete) before_write();
+    Object &self = *as_object(object);
+    if (operation_of(args) == link_delete) before_write(self, location->obj_type);
     return self.hdf5().H5VLlink_specific(self.under, location, self.connector, args, dxpl, nullptr);
 }
 
@@ -57,13 +69,17 @@ herr_t link_create(Host &host, H5VL_link_create_args_t *args, void *object,
                    const H5VL_loc_params_t *location, hid_t lcpl, hid_t lapl, hid_t dxpl)
 {
     H5VL_link_create_args_t passed_on = *args;
-    const Object *self = as_object(object);
+    Object *self = as_object(object);
+    H5I_type_t type = location->obj_type;
     if (args->op_type == H5VL_LINK_CREATE_HARD && args->args.hard.curr_obj) {
-        const Object *target = as_object(args->args.hard.curr_obj);
+        Object *target = as_object(args->args.hard.curr_obj);
         passed_on.args.hard.curr_obj = target->under;
-        if (!self) self = target;
+        if (!self) {
+            self = target;
+            type = args->args.hard.curr_loc_params.obj_type;
+        }
     }
-    before_write();
+    if (self) before_write(*self, type);
     const hid_t connector = self ? self->connector : host.native;
     return host.hdf5.H5VLlink_create(&passed_on, under(object), location, connector, lcpl, lapl,
                                      dxpl, nullptr);

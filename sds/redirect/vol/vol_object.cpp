@@ -24,7 +24,7 @@ herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *
             hid_t ocpypl, hid_t lcpl, hid_t dxpl, void **)
 {
     const Object &self = *as_object(source ? source : target);
-    before_write();
+    if (target) before_write(*as_object(target), target_location->obj_type);
     return self.hdf5().H5VLobject_copy(under(source), source_location, source_name, under(target),
                                        target_location, target_name, self.connector, ocpypl, lcpl,
                                        dxpl, nullptr);
@@ -41,8 +41,8 @@ herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_object_get_args
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_specific_args_t *args,
                 hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
-    if (operation_of(args) == change_reference_count) before_write();
+    Object &self = *as_object(object);
+    if (operation_of(args) == change_reference_count) before_write(self, location->obj_type);
     return self.hdf5().H5VLobject_specific(self.under, location, self.connector, args, dxpl,
                                            nullptr);
 }

@@ -1,0 +1,46 @@
+// Queries to the connector below, in the form that its callbacks want.
+#pragma once
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object.h"
+
+namespace sds::vol
+{
+
+// The layer below writes results of any operation into the arguments; room for the greatest.
+template <typename Args> struct Request {
+    Args args;
+    char room[64];
+    explicit Request(decltype(Args::op_type) operation)
+    {
+        memset(static_cast<void *>(this), 0, sizeof *this);
+        args.op_type = operation;
+    }
+};
+
+// Room for a path: not on the stack, which may be a small thread's.
+class PathBuffer
+{
+  public:
+    PathBuffer() : text_(static_cast<char *>(malloc(PATH_MAX)))
+    {
+        if (text_) text_[0] = '\0';
+    }
+    ~PathBuffer() { free(text_); }
+    PathBuffer(const PathBuffer &) = delete;
+    PathBuffer &operator=(const PathBuffer &) = delete;
+
+    char *text() { return text_; } // nullptr where memory is exhausted
+
+  private:
+    char *text_;
+};
+
+// The name by which the file that holds the object was opened; name has room for PATH_MAX. False
+// where it is longer.
+bool read_file_name(const Object &object, H5I_type_t type, hid_t dxpl, char *name);
+
+} // namespace sds::vol
