@@ -4,6 +4,6 @@
 namespace sds::vol
 {
 
-void before_write() {}
+void before_write(Object &, H5I_type_t) {}
 
 } // namespace sds::vol
