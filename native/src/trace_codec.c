@@ -21,13 +21,6 @@ void sds__put_block(sds__buffer *out, sds__block_type type, const uint8_t *paylo
     sds__put(out, payload, n);
 }
 
-int sds__latency_bucket(int64_t elapsed_ns)
-{
-    if (elapsed_ns < 2) return 0;
-    const int bucket = 63 - __builtin_clzll((unsigned long long)elapsed_ns);
-    return bucket < SDS_TRACE_LATENCY_BUCKETS ? bucket : SDS_TRACE_LATENCY_BUCKETS - 1;
-}
-
 void sds__record_coder_init(sds__record_coder *coder)
 {
     memset(coder, 0, sizeof *coder);

@@ -17,7 +17,7 @@ static int64_t saturating_add(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-static void times_add_read(sds__fold_times *times, const sds_trace_read *read, int is_first)
+static void times_add_read(sds__fold_times *times, const sds__fold_read *read, int is_first)
 {
     const int64_t elapsed_ns = read->elapsed_ns < 0 ? 0 : read->elapsed_ns;
     if (is_first) times->first_start_ns = read->start_ns;
@@ -44,14 +44,14 @@ static void times_add(sds__fold_times *times, const sds__fold_times *later, int 
 
 static size_t start_bytes(const sds__fold *fold)
 {
-    return (size_t)fold->shape.slab.rank * sizeof(int64_t);
+    return (size_t)fold->shape.rank * sizeof(int64_t);
 }
 
 /* start == origin + n * advance */
 static int is_at(const sds__fold *fold, const int64_t start[], const int64_t origin[], int64_t n,
                  const int64_t advance[])
 {
-    for (int32_t axis = 0; axis < fold->shape.slab.rank; axis++) {
+    for (int32_t axis = 0; axis < fold->shape.rank; axis++) {
         const uint64_t step = (uint64_t)n * (uint64_t)advance[axis];
         if ((uint64_t)start[axis] != (uint64_t)origin[axis] + step) return 0;
     }
@@ -59,13 +59,13 @@ static int is_at(const sds__fold *fold, const int64_t start[], const int64_t ori
 }
 
 /* Count a read in the innermost level. */
-static void count_read(sds__fold *fold, const sds_trace_read *read)
+static void count_read(sds__fold *fold, const sds__fold_read *read)
 {
     sds__fold_level *inner = &fold->level[0];
     times_add_read(&inner->times, read, inner->done == 0);
     inner->done++;
     fold->n_reads++;
-    memcpy(fold->last, read->slab.start, start_bytes(fold));
+    memcpy(fold->last, read->start, start_bytes(fold));
 }
 
 /* Levels 0 to last begin a new instance at start. */
@@ -78,11 +78,11 @@ static void begin_instances(sds__fold *fold, int32_t last, const int64_t start[]
     }
 }
 
-static void begin_single(sds__fold *fold, const sds_trace_read *read)
+static void begin_single(sds__fold *fold, const sds__fold_read *read)
 {
     fold->n_levels = 1;
     fold->n_reads = 0;
-    begin_instances(fold, 0, read->slab.start);
+    begin_instances(fold, 0, read->start);
     count_read(fold, read);
 }
 
@@ -115,9 +115,19 @@ static void emit_level(sds__fold *fold, int32_t level)
     sds_trace_record record;
     if (from->done == 0) return;
     memset(&record, 0, sizeof record);
-    record.first = fold->shape;
-    memcpy(record.first.slab.start, from->origin, start_bytes(fold));
-    record.thread = fold->thread;
+    record.first.dataset = fold->shape.dataset;
+    record.first.kind = fold->shape.kind;
+    record.first.n_elements = fold->shape.n_elements;
+    record.first.served_by = fold->shape.served_by;
+    record.first.collective = fold->shape.collective;
+    record.thread = fold->shape.thread;
+    record.first.slab.rank = fold->shape.rank;
+    for (int32_t axis = 0; axis < fold->shape.rank; axis++) {
+        record.first.slab.start[axis] = from->origin[axis];
+        record.first.slab.stride[axis] = fold->shape.axis[axis].stride;
+        record.first.slab.count[axis] = fold->shape.axis[axis].count;
+        record.first.slab.block[axis] = fold->shape.axis[axis].block;
+    }
     record.n_reads = 1;
     for (int32_t l = level; l >= 0; l--) {
         const int64_t repeat = l == level ? from->done : fold->level[l].repeat;
@@ -139,16 +149,16 @@ static void emit_level(sds__fold *fold, int32_t level)
 }
 
 /* A level whose instance just ended goes on: its repeat was guessed too small. */
-static int lengthen(sds__fold *fold, const sds_trace_read *read, int32_t complete)
+static int lengthen(sds__fold *fold, const sds__fold_read *read, int32_t complete)
 {
     for (int32_t l = 0; l < complete; l++) {
         const sds__fold_level *level = &fold->level[l];
-        if (!is_at(fold, read->slab.start, level->origin, level->repeat, level->advance)) continue;
+        if (!is_at(fold, read->start, level->origin, level->repeat, level->advance)) continue;
         carry(fold, l);
         for (int32_t above = fold->n_levels - 1; above > l; above--)
             emit_level(fold, above);
         fold->n_levels = l + 1;
-        if (l > 0) begin_instances(fold, l - 1, read->slab.start);
+        if (l > 0) begin_instances(fold, l - 1, read->start);
         count_read(fold, read);
         return 1;
     }
@@ -156,19 +166,19 @@ static int lengthen(sds__fold *fold, const sds_trace_read *read, int32_t complet
 }
 
 /* The nest is complete: it becomes the body of a new outermost level. */
-static void enclose(sds__fold *fold, const sds_trace_read *read)
+static void enclose(sds__fold *fold, const sds__fold_read *read)
 {
     const int32_t top = fold->n_levels;
     sds__fold_level *body = &fold->level[top - 1];
     sds__fold_level *outer = &fold->level[top];
     body->repeat = body->done;
     memcpy(outer->origin, body->origin, start_bytes(fold));
-    for (int32_t axis = 0; axis < fold->shape.slab.rank; axis++)
-        outer->advance[axis] = sds__wrap_sub(read->slab.start[axis], body->origin[axis]);
+    for (int32_t axis = 0; axis < fold->shape.rank; axis++)
+        outer->advance[axis] = sds__wrap_sub(read->start[axis], body->origin[axis]);
     outer->times = body->times;
     outer->done = 1;
     fold->n_levels++;
-    begin_instances(fold, top - 1, read->slab.start);
+    begin_instances(fold, top - 1, read->start);
     count_read(fold, read);
 }
 
@@ -193,17 +203,17 @@ static void shed(sds__fold *fold)
 
 /* Add a read to a nest that may have to change for it. Return 0 where a part of the nest was
  * emitted and the read is still to be added to what is left. */
-static int fit(sds__fold *fold, const sds_trace_read *read)
+static int fit(sds__fold *fold, const sds__fold_read *read)
 {
     sds__fold_level *inner = &fold->level[0];
     const int32_t top = fold->n_levels - 1;
-    const int64_t *start = read->slab.start;
+    const int64_t *start = read->start;
     if (fold->n_levels == 0) {
         begin_single(fold, read);
         return 1;
     }
     if (top == 0 && inner->done == 1) {
-        for (int32_t axis = 0; axis < fold->shape.slab.rank; axis++)
+        for (int32_t axis = 0; axis < fold->shape.rank; axis++)
             inner->advance[axis] = sds__wrap_sub(start[axis], inner->origin[axis]);
         count_read(fold, read);
         return 1;
@@ -232,35 +242,37 @@ static int fit(sds__fold *fold, const sds_trace_read *read)
     return 0;
 }
 
-void sds__fold_begin(sds__fold *fold, const sds_trace_read *read, uint32_t thread,
+void sds__fold_begin(sds__fold *fold, const sds__shape *shape, const sds__fold_read *read,
                      sds__fold_emit emit, void *context)
 {
-    const size_t n = (size_t)read->slab.rank * sizeof(int64_t);
-    fold->shape = *read;
-    /* Axes behind the rank are zeros in records, whatever the caller left there. */
-    memset(&fold->shape.slab, 0, sizeof fold->shape.slab);
-    fold->shape.slab.rank = read->slab.rank;
-    memcpy(fold->shape.slab.stride, read->slab.stride, n);
-    memcpy(fold->shape.slab.count, read->slab.count, n);
-    memcpy(fold->shape.slab.block, read->slab.block, n);
-    fold->thread = thread;
+    fold->shape = *shape;
     fold->emit = emit;
     fold->context = context;
     begin_single(fold, read);
 }
 
-void sds__fold_add(sds__fold *fold, const sds_trace_read *read)
+/* Count a read that is one step of the innermost level behind the last one: nearly every read.
+ * 0 where it is not. */
+static int step(sds__fold *fold, const sds__fold_read *read)
 {
-    /* A record counts in 32 bits. */
-    if (fold->n_reads >= UINT32_MAX) sds__fold_flush(fold);
-    const sds__fold_level *inner = &fold->level[0];
+    sds__fold_level *inner = &fold->level[0];
     const int inside = fold->n_levels == 1
                            ? inner->done > 1
                            : fold->n_levels > 1 && inner->done > 0 && inner->done < inner->repeat;
-    if (inside && is_at(fold, read->slab.start, fold->last, 1, inner->advance)) {
-        count_read(fold, read);
-        return;
-    }
+    if (!inside || !is_at(fold, read->start, fold->last, 1, inner->advance)) return 0;
+    for (int32_t axis = 0; axis < fold->shape.rank; axis++)
+        fold->last[axis] = sds__wrap_add(fold->last[axis], inner->advance[axis]);
+    times_add_read(&inner->times, read, 0);
+    inner->done++;
+    fold->n_reads++;
+    return 1;
+}
+
+void sds__fold_add(sds__fold *fold, const sds__fold_read *read)
+{
+    /* A record counts in 32 bits. */
+    if (fold->n_reads >= UINT32_MAX) sds__fold_flush(fold);
+    if (step(fold, read)) return;
     while (!fit(fold, read))
         continue;
 }

@@ -12,6 +12,31 @@
 
 #include "sds/trace_format.h"
 
+/* What reads that fold together share. Packed, as what follows is ordered, by what is looked at
+ * together: a small read leaves little of the trace in the processor's nearest cache, and every
+ * line fetched costs as much as the arithmetic on it. */
+typedef struct sds__shape {
+    uint32_t dataset;
+    uint32_t thread;
+    int32_t kind;
+    int32_t rank;
+    int64_t n_elements;
+    int64_t served_by;
+    int32_t collective; /* 0 or 1 */
+    struct {
+        int64_t stride;
+        int64_t count;
+        int64_t block;
+    } axis[SDS_MAX_RANK];
+} sds__shape;
+
+/* What they do not share. */
+typedef struct sds__fold_read {
+    const int64_t *start;
+    int64_t start_ns;
+    int64_t elapsed_ns;
+} sds__fold_read;
+
 /* What a record says of the reads that it stands for. */
 typedef struct sds__fold_times {
     int64_t first_start_ns;
@@ -25,30 +50,29 @@ typedef struct sds__fold_times {
 typedef struct sds__fold_level {
     int64_t repeat; /* iterations of a complete instance; unused in the outermost level */
     int64_t done;   /* whole iterations of the present instance that its times hold */
-    int64_t origin[SDS_MAX_RANK]; /* start of the present instance */
     int64_t advance[SDS_MAX_RANK];
     sds__fold_times times;
+    int64_t origin[SDS_MAX_RANK]; /* start of the present instance */
 } sds__fold_level;
 
 typedef void (*sds__fold_emit)(void *context, const sds_trace_record *record);
 
 typedef struct sds__fold {
-    sds_trace_read shape; /* what all its reads share: all but start and times */
-    uint32_t thread;
     int32_t n_levels; /* 0: empty */
     int64_t n_reads;  /* in the nest */
+    sds__shape shape;
     int64_t last[SDS_MAX_RANK];
     sds__fold_level level[SDS_TRACE_MAX_LOOPS];
     sds__fold_emit emit;
     void *context;
 } sds__fold;
 
-/* The first read says which shape the fold is of. */
-void sds__fold_begin(sds__fold *fold, const sds_trace_read *read, uint32_t thread,
+/* The first read of a shape. */
+void sds__fold_begin(sds__fold *fold, const sds__shape *shape, const sds__fold_read *read,
                      sds__fold_emit emit, void *context);
 
 /* Add a read of the fold's shape. */
-void sds__fold_add(sds__fold *fold, const sds_trace_read *read);
+void sds__fold_add(sds__fold *fold, const sds__fold_read *read);
 
 /* Emit everything and leave the fold empty. */
 void sds__fold_flush(sds__fold *fold);

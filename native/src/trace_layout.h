@@ -60,6 +60,11 @@ void sds__take_process(sds__view *view, sds_trace_process *process, char **text)
 uint32_t sds__take_dataset(sds__view *view, sds_trace_dataset *dataset, char **text);
 
 /* Bucket of SDS_TRACE_LATENCY_BUCKETS that counts a read. */
-int sds__latency_bucket(int64_t elapsed_ns);
+static inline int sds__latency_bucket(int64_t elapsed_ns)
+{
+    if (elapsed_ns < 2) return 0;
+    const int bucket = 63 - __builtin_clzll((unsigned long long)elapsed_ns);
+    return bucket < SDS_TRACE_LATENCY_BUCKETS ? bucket : SDS_TRACE_LATENCY_BUCKETS - 1;
+}
 
 #endif

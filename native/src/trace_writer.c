@@ -19,6 +19,7 @@
 #define RECORD_BYTES 4096      /* no record is longer */
 #define RESERVE_BYTES 4096     /* kept of the cap for the count of reads left out */
 #define N_STREAMS 64           /* shapes that fold at the same time */
+#define N_RECENT 16            /* remembered as the last of a dataset */
 #define N_THREADS 256          /* told apart; later ones share the last ordinal */
 #define N_BUCKETS 1024
 #define CHUNK 1024 /* descriptions of datasets allocated together */
@@ -48,6 +49,7 @@ struct sds_trace_writer {
     char *spool_dir;
     char *text; /* the process's strings */
     sds_trace_process process;
+    sds_tick_clock clock;
     int64_t max_file_bytes;
     int64_t flush_interval_ns;
     int64_t flushed_ns; /* 0: not yet */
@@ -60,7 +62,7 @@ struct sds_trace_writer {
     uint32_t n_datasets_written;
 
     stream *stream[N_STREAMS];
-    stream *recent;
+    stream *recent[N_RECENT]; /* by dataset */
     uint64_t tick;
     pthread_t thread[N_THREADS];
     uint32_t n_threads;
@@ -169,6 +171,7 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
     sds_trace_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
     init_mutex(&writer->mutex);
+    sds_tick_clock_init(&writer->clock);
     writer->spool_dir = strdup(options->spool_dir);
     writer->life = new_life();
     /* Whole from the start: a fork while another thread enlarges it would leave the child with
@@ -202,6 +205,7 @@ static void renew(sds_trace_writer *writer, int64_t pid)
 {
     /* Another thread of the parent may have held it; that thread does not exist here. */
     init_mutex(&writer->mutex);
+    sds_tick_clock_renew(&writer->clock);
     sds__spool_file_free(&writer->file);
     writer->process.pid = pid;
     writer->process.start_ns = realtime_ns();
@@ -210,7 +214,7 @@ static void renew(sds_trace_writer *writer, int64_t pid)
     writer->n_datasets_written = 0;
     for (int i = 0; i < N_STREAMS; i++)
         if (writer->stream[i] != NULL) writer->stream[i]->fold.n_levels = 0;
-    writer->recent = NULL;
+    memset(writer->recent, 0, sizeof writer->recent);
     writer->n_threads = 0;
     begin_block(writer);
     writer->n_dropped = 0;
@@ -400,40 +404,74 @@ static uint32_t thread_ordinal(sds_trace_writer *writer)
     return writer->n_threads++;
 }
 
-static uint64_t shape_hash(const sds_trace_read *read, uint32_t thread)
+/* A read that is being added; its selection is the caller's. */
+typedef struct added_read {
+    uint32_t dataset;
+    uint32_t thread;
+    int32_t kind;
+    int32_t collective;
+    int64_t n_elements;
+    int64_t served_by;
+    const sds_hyperslab *slab;
+    int64_t start_ns;
+    int64_t elapsed_ns;
+} added_read;
+
+static void take_shape(const added_read *read, sds__shape *shape)
 {
-    uint64_t hash = mix((uint64_t)read->dataset << 32 | thread, (uint64_t)read->n_elements);
+    const sds_hyperslab *slab = read->slab;
+    *shape = (sds__shape){.dataset = read->dataset,
+                          .thread = read->thread,
+                          .kind = read->kind,
+                          .rank = slab->rank,
+                          .n_elements = read->n_elements,
+                          .served_by = read->served_by,
+                          .collective = read->collective};
+    for (int32_t axis = 0; axis < slab->rank; axis++) {
+        shape->axis[axis].stride = slab->stride[axis];
+        shape->axis[axis].count = slab->count[axis];
+        shape->axis[axis].block = slab->block[axis];
+    }
+}
+
+static uint64_t shape_hash(const added_read *read)
+{
+    const sds_hyperslab *slab = read->slab;
+    uint64_t hash = mix((uint64_t)read->dataset << 32 | read->thread, (uint64_t)read->n_elements);
     hash = mix(hash, (uint64_t)read->served_by);
-    hash = mix(hash, (uint64_t)read->kind << 32 | (uint64_t)(read->collective != 0) << 16 |
-                         (uint64_t)read->slab.rank);
-    for (int32_t axis = 0; axis < read->slab.rank; axis++) {
-        hash = mix(hash, (uint64_t)read->slab.stride[axis]);
-        hash = mix(hash, (uint64_t)read->slab.count[axis]);
-        hash = mix(hash, (uint64_t)read->slab.block[axis]);
+    hash = mix(hash, (uint64_t)read->kind << 32 | (uint64_t)read->collective << 16 |
+                         (uint64_t)slab->rank);
+    for (int32_t axis = 0; axis < slab->rank; axis++) {
+        hash = mix(hash, (uint64_t)slab->stride[axis]);
+        hash = mix(hash, (uint64_t)slab->count[axis]);
+        hash = mix(hash, (uint64_t)slab->block[axis]);
     }
     return hash;
 }
 
-static int is_of_shape(const sds__fold *fold, const sds_trace_read *read, uint32_t thread)
+static int is_of_shape(const sds__shape *shape, const added_read *read)
 {
-    const sds_trace_read *shape = &fold->shape;
-    const size_t n = (size_t)shape->slab.rank * sizeof(int64_t);
-    return fold->thread == thread && shape->dataset == read->dataset && shape->kind == read->kind &&
-           shape->slab.rank == read->slab.rank && shape->n_elements == read->n_elements &&
-           shape->served_by == read->served_by &&
-           (shape->collective != 0) == (read->collective != 0) &&
-           memcmp(shape->slab.count, read->slab.count, n) == 0 &&
-           memcmp(shape->slab.block, read->slab.block, n) == 0 &&
-           memcmp(shape->slab.stride, read->slab.stride, n) == 0;
+    const sds_hyperslab *slab = read->slab;
+    if (shape->dataset != read->dataset || shape->thread != read->thread ||
+        shape->kind != read->kind || shape->rank != slab->rank ||
+        shape->n_elements != read->n_elements || shape->served_by != read->served_by ||
+        shape->collective != read->collective)
+        return 0;
+    for (int32_t axis = 0; axis < slab->rank; axis++)
+        if (shape->axis[axis].stride != slab->stride[axis] ||
+            shape->axis[axis].count != slab->count[axis] ||
+            shape->axis[axis].block != slab->block[axis])
+            return 0;
+    return 1;
 }
 
 /* The stream of this shape, empty or not; else one that is free, or the one not used for longest,
  * emptied. Several streams fold at once because programs read several datasets in turn. */
-static stream *find_stream(sds_trace_writer *writer, const sds_trace_read *read, uint32_t thread)
+static stream *find_stream(sds_trace_writer *writer, const added_read *read)
 {
-    if (writer->recent != NULL && is_of_shape(&writer->recent->fold, read, thread))
-        return writer->recent;
-    const uint64_t hash = shape_hash(read, thread);
+    stream *recent = writer->recent[read->dataset % N_RECENT];
+    if (recent != NULL && is_of_shape(&recent->fold.shape, read)) return recent;
+    const uint64_t hash = shape_hash(read);
     int oldest = 0;
     for (int i = 0; i < N_STREAMS; i++) {
         stream *candidate = writer->stream[i];
@@ -443,8 +481,7 @@ static stream *find_stream(sds_trace_writer *writer, const sds_trace_read *read,
             candidate->hash = hash;
             return candidate;
         }
-        if (candidate->hash == hash && is_of_shape(&candidate->fold, read, thread))
-            return candidate;
+        if (candidate->hash == hash && is_of_shape(&candidate->fold.shape, read)) return candidate;
         if (candidate->used < writer->stream[oldest]->used) oldest = i;
     }
     sds__fold_flush(&writer->stream[oldest]->fold);
@@ -452,7 +489,19 @@ static stream *find_stream(sds_trace_writer *writer, const sds_trace_read *read,
     return writer->stream[oldest];
 }
 
-static void add_read(sds_trace_writer *writer, const sds_trace_read *read)
+static void fold_read(sds_trace_writer *writer, stream *of, const added_read *read)
+{
+    const sds__fold_read folded = {read->slab->start, read->start_ns, read->elapsed_ns};
+    if (of->fold.n_levels > 0) {
+        sds__fold_add(&of->fold, &folded);
+        return;
+    }
+    sds__shape shape;
+    take_shape(read, &shape);
+    sds__fold_begin(&of->fold, &shape, &folded, emit_record, writer);
+}
+
+static void add_read(sds_trace_writer *writer, added_read *read)
 {
     if (read->dataset == 0 || read->dataset > atomic_load(&writer->n_datasets)) return;
     if (writer->full) {
@@ -461,18 +510,15 @@ static void add_read(sds_trace_writer *writer, const sds_trace_read *read)
         if ((writer->n_dropped & (writer->n_dropped - 1)) == 0) write_dropped(writer);
         return;
     }
-    const uint32_t thread = thread_ordinal(writer);
-    stream *of = find_stream(writer, read, thread);
+    read->thread = thread_ordinal(writer);
+    stream *of = find_stream(writer, read);
     if (of == NULL) {
         writer->n_dropped++;
         return;
     }
-    if (of->fold.n_levels > 0)
-        sds__fold_add(&of->fold, read);
-    else
-        sds__fold_begin(&of->fold, read, thread, emit_record, writer);
+    fold_read(writer, of, read);
     of->used = ++writer->tick;
-    writer->recent = of;
+    writer->recent[read->dataset % N_RECENT] = of;
 
     /* The reads' own times serve as the clock; it may be set back. */
     const int64_t since_ns = sds__wrap_sub(read->start_ns, writer->flushed_ns);
@@ -482,12 +528,45 @@ static void add_read(sds_trace_writer *writer, const sds_trace_read *read)
     }
 }
 
+static int is_rank(int32_t rank)
+{
+    return rank >= 0 && rank <= SDS_MAX_RANK;
+}
+
 void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
 {
-    if (writer == NULL || read->slab.rank < 0 || read->slab.rank > SDS_MAX_RANK) return;
+    if (writer == NULL || !is_rank(read->slab.rank)) return;
+    added_read added = {.dataset = read->dataset,
+                        .kind = read->kind,
+                        .collective = read->collective != 0,
+                        .n_elements = read->n_elements,
+                        .served_by = read->served_by,
+                        .slab = &read->slab,
+                        .start_ns = read->start_ns,
+                        .elapsed_ns = read->elapsed_ns};
     if (!lock(writer)) return;
-    add_read(writer, read);
+    add_read(writer, &added);
     unlock(writer);
+}
+
+void sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read)
+{
+    if (writer == NULL || !is_rank(read->slab->rank)) return;
+    added_read added = {.dataset = read->dataset,
+                        .kind = read->kind,
+                        .collective = read->collective != 0,
+                        .n_elements = read->n_elements,
+                        .served_by = read->served_by,
+                        .slab = read->slab};
+    if (!lock(writer)) return;
+    sds_tick_clock_convert(&writer->clock, &read->span, &added.start_ns, &added.elapsed_ns);
+    add_read(writer, &added);
+    unlock(writer);
+}
+
+const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer)
+{
+    return &writer->clock;
 }
 
 void sds_trace_flush(sds_trace_writer *writer)

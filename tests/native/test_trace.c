@@ -52,16 +52,18 @@ static void begin(void)
 
 static void add(sds__fold *fold, int64_t i, int64_t j, int64_t k)
 {
-    sds_trace_read read = {.dataset = 1, .kind = SDS_SELECT_HYPERSLAB, .n_elements = 1};
-    read.slab.rank = 3;
-    read.slab.start[0] = added[n_added][0] = i;
-    read.slab.start[1] = added[n_added][1] = j;
-    read.slab.start[2] = added[n_added][2] = k;
-    read.start_ns = n_added;
-    read.elapsed_ns = 100 + n_added % 7;
+    static const sds__shape shape = {
+        .dataset = 1,
+        .kind = SDS_SELECT_HYPERSLAB,
+        .rank = 3,
+        .n_elements = 1,
+    };
+    int64_t *start = added[n_added];
+    start[0] = i, start[1] = j, start[2] = k;
+    const sds__fold_read read = {start, n_added, 100 + n_added % 7};
     added_ns += read.elapsed_ns;
     if (n_added++ == 0)
-        sds__fold_begin(fold, &read, 0, expand, NULL);
+        sds__fold_begin(fold, &shape, &read, expand, NULL);
     else
         sds__fold_add(fold, &read);
 }

@@ -54,6 +54,7 @@
 #include "sds/geometry.h"
 #include "sds/identity.h"
 #include "sds/status.h"
+#include "sds/tick_clock.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -138,6 +139,18 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
 /* Return the dataset's id; the same description gives the same id. 0: could not be added. */
 uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset);
 void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read);
+/* The same for a read timed by the writer's clock: start and elapsed time are the span's. */
+typedef struct sds_trace_timed_read {
+    uint32_t dataset;
+    int32_t kind;
+    const sds_hyperslab *slab;
+    int64_t n_elements;
+    int64_t served_by;
+    int32_t collective;
+    sds_tick_span span;
+} sds_trace_timed_read;
+void sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read);
+const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer);
 void sds_trace_flush(sds_trace_writer *writer);
 /* Where the file is, or will be once there is something to write. */
 const char *sds_trace_writer_path(const sds_trace_writer *writer);

@@ -8,6 +8,7 @@ namespace
 {
 
 // H5S_sel_type
+constexpr int select_unknown = -1;
 constexpr int select_none = 0;
 constexpr int select_points = 1;
 constexpr int select_hyperslabs = 2;
@@ -15,6 +16,12 @@ constexpr int select_all = 3;
 
 // Identifiers up to here are not dataspaces: H5S_ALL, H5S_BLOCK, H5S_PLIST.
 constexpr hid_t last_special_space = 2;
+
+// A selection that lies in the transfer property list (H5S_BLOCK, H5S_PLIST) is not known.
+int type_of(const Functions &hdf5, hid_t space)
+{
+    return space <= last_special_space ? select_unknown : hdf5.H5Sget_select_type(space);
+}
 
 int64_t n_selected(const sds_hyperslab &slab)
 {
@@ -24,19 +31,32 @@ int64_t n_selected(const sds_hyperslab &slab)
     return n;
 }
 
+// A regular hyperslab of the slab's rank. HDF5 writes as many axes as the space has: one mark is
+// overwritten, the other is not.
 bool read_regular(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 {
-    hsize_t start[SDS_MAX_RANK], stride[SDS_MAX_RANK], count[SDS_MAX_RANK], block[SDS_MAX_RANK];
-    if (hdf5.H5Sis_regular_hyperslab(space) <= 0 ||
-        hdf5.H5Sget_regular_hyperslab(space, start, stride, count, block) < 0)
-        return false;
-    for (int32_t axis = 0; axis < slab.rank; axis++) {
-        slab.start[axis] = static_cast<int64_t>(start[axis]);
-        slab.stride[axis] = static_cast<int64_t>(stride[axis]);
-        slab.count[axis] = static_cast<int64_t>(count[axis]);
-        slab.block[axis] = static_cast<int64_t>(block[axis]);
+    constexpr int64_t unwritten = -1;
+    const int32_t rank = slab.rank;
+    if (rank > 0) slab.start[rank - 1] = unwritten;
+    if (rank < SDS_MAX_RANK) slab.start[rank] = unwritten;
+    const auto out = [](int64_t *axes) { return reinterpret_cast<hsize_t *>(axes); };
+    return hdf5.H5Sis_regular_hyperslab(space) > 0 &&
+           hdf5.H5Sget_regular_hyperslab(space, out(slab.start), out(slab.stride), out(slab.count),
+                                         out(slab.block)) >= 0 &&
+           (rank == 0 || slab.start[rank - 1] != unwritten) &&
+           (rank == SDS_MAX_RANK || slab.start[rank] == unwritten);
+}
+
+void select_whole(int32_t rank, const int64_t extent[], Selection &selection)
+{
+    selection.kind = SDS_SELECT_ALL;
+    selection.slab.rank = rank;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        selection.slab.start[axis] = 0;
+        selection.slab.stride[axis] = selection.slab.block[axis] = 1;
+        selection.slab.count[axis] = extent[axis];
     }
-    return true;
+    selection.n_elements = n_selected(selection.slab);
 }
 
 void read_bounds(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
@@ -54,51 +74,42 @@ void read_bounds(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 Selection whole(int32_t rank, const int64_t extent[])
 {
     Selection selection;
-    selection.kind = SDS_SELECT_ALL;
-    selection.slab.rank = rank;
-    for (int32_t axis = 0; axis < rank; axis++) {
-        selection.slab.start[axis] = 0;
-        selection.slab.stride[axis] = selection.slab.block[axis] = 1;
-        selection.slab.count[axis] = extent[axis];
-    }
-    selection.n_elements = n_selected(selection.slab);
+    select_whole(rank, extent, selection);
     return selection;
 }
 
 Selection selection_of(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[])
 {
     const Functions &hdf5 = host.hdf5;
-    Selection selection = whole(rank, extent);
+    Selection selection; // large: made where the caller wants it, never copied
+    selection.slab.rank = rank;
+    // Every question costs a twentieth of a small read: the usual answer takes the fewest.
+    const int type = type_of(hdf5, file_space);
+    if (type == select_hyperslabs && read_regular(hdf5, file_space, selection.slab)) {
+        selection.kind = SDS_SELECT_HYPERSLAB;
+        selection.n_elements = n_selected(selection.slab);
+        return selection;
+    }
+    select_whole(rank, extent, selection);
     if (file_space == H5S_ALL) return selection;
-    selection.kind = SDS_SELECT_IRREGULAR;
-    // A selection that lies in the transfer property list is known by its bounds alone.
-    if (file_space <= last_special_space) return selection;
-    if (hdf5.H5Sget_simple_extent_ndims(file_space) != rank) return selection;
-    switch (hdf5.H5Sget_select_type(file_space)) {
+    if (type == select_unknown || hdf5.H5Sget_simple_extent_ndims(file_space) != rank) {
+        selection.kind = SDS_SELECT_IRREGULAR;
+        return selection;
+    }
+    switch (type) {
     case select_all:
-        selection.kind = SDS_SELECT_ALL;
         return selection;
     case select_none:
         selection.kind = SDS_SELECT_NONE;
         memset(selection.slab.count, 0, sizeof selection.slab.count);
         selection.n_elements = 0;
         return selection;
-    case select_hyperslabs:
-        if (read_regular(hdf5, file_space, selection.slab)) {
-            selection.kind = SDS_SELECT_HYPERSLAB;
-            selection.n_elements = n_selected(selection.slab);
-            return selection;
-        }
-        break;
-    case select_points:
-        selection.kind = SDS_SELECT_POINTS;
-        break;
     default:
+        selection.kind = type == select_points ? SDS_SELECT_POINTS : SDS_SELECT_IRREGULAR;
+        read_bounds(hdf5, file_space, selection.slab);
+        selection.n_elements = static_cast<int64_t>(hdf5.H5Sget_select_npoints(file_space));
         return selection;
     }
-    read_bounds(hdf5, file_space, selection.slab);
-    selection.n_elements = static_cast<int64_t>(hdf5.H5Sget_select_npoints(file_space));
-    return selection;
 }
 
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection)

@@ -19,6 +19,8 @@ namespace
 {
 
 sds_trace_writer *writer = nullptr;
+const sds_tick_clock *writer_clock = nullptr;
+bool opened = false;
 pthread_once_t opened_once = PTHREAD_ONCE_INIT;
 int64_t flushed_ns = 0;
 
@@ -64,6 +66,7 @@ void open_writer()
     sds_trace_options options = {};
     options.spool_dir = spool;
     writer = sds_trace_writer_new(&options, &process);
+    if (writer) writer_clock = sds_trace_clock(writer);
 }
 
 // The plugin stays loaded until the process ends; HDF5 may never be shut down before that.
@@ -72,43 +75,32 @@ __attribute__((destructor)) void flush_at_exit()
     flush_trace();
 }
 
-// Behind the rank a slab means nothing. After a read from a disk nothing of it is in the
-// processor's cache, and every line that is left alone is time saved.
-void copy_axes(const sds_hyperslab &from, sds_hyperslab &to)
-{
-    const size_t n = static_cast<size_t>(from.rank) * sizeof(int64_t);
-    to.rank = from.rank;
-    memcpy(to.start, from.start, n);
-    memcpy(to.stride, from.stride, n);
-    memcpy(to.count, from.count, n);
-    memcpy(to.block, from.block, n);
-}
-
 } // namespace
 
-bool is_tracing()
+const sds_tick_clock *trace_clock()
 {
-    pthread_once(&opened_once, open_writer);
-    return writer != nullptr;
+    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE)) {
+        pthread_once(&opened_once, open_writer);
+        __atomic_store_n(&opened, true, __ATOMIC_RELEASE);
+    }
+    return writer_clock;
 }
 
-void trace_read(OpenDataset &dataset, const Selection &selection, int64_t start_ns,
-                int64_t elapsed_ns, int64_t served_by, bool collective)
+void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
+                int64_t served_by, bool collective)
 {
     if (!dataset.is_traced) return;
     if (dataset.trace_id == 0)
         dataset.trace_id = sds_trace_add_dataset(writer, &dataset.description);
     if (dataset.trace_id == 0) return;
-    sds_trace_read read;
-    read.dataset = dataset.trace_id;
-    read.kind = selection.kind;
-    copy_axes(selection.slab, read.slab);
-    read.n_elements = selection.n_elements;
-    read.start_ns = start_ns;
-    read.elapsed_ns = elapsed_ns;
-    read.served_by = served_by;
-    read.collective = collective ? 1 : 0;
-    sds_trace_add_read(writer, &read);
+    const sds_trace_timed_read read = {dataset.trace_id,
+                                       selection.kind,
+                                       &selection.slab,
+                                       selection.n_elements,
+                                       served_by,
+                                       collective,
+                                       span};
+    sds_trace_add_timed_read(writer, &read);
 }
 
 void flush_trace()

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "object.h"
+#include "sds/tick_clock.h"
 #include "selection.h"
 
 namespace sds::vol
@@ -9,11 +10,12 @@ namespace sds::vol
 
 struct OpenDataset;
 
-// False without a home or spool directory, and where the environment says so.
-bool is_tracing();
+// By which reads are timed; nullptr where they are not traced: without a home or spool directory,
+// and where the environment says so.
+const sds_tick_clock *trace_clock();
 
-void trace_read(OpenDataset &dataset, const Selection &selection, int64_t start_ns,
-                int64_t elapsed_ns, int64_t served_by, bool collective);
+void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
+                int64_t served_by, bool collective);
 
 // Write what is buffered.
 void flush_trace();

@@ -1,7 +1,6 @@
 // Datasets.
 #include <stdlib.h>
 
-#include "clock.h"
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
@@ -57,51 +56,54 @@ void *open(void *object, const H5VL_loc_params_t *location, const char *name, hi
                                                           name, dapl, dxpl, nullptr));
 }
 
-// Read one dataset, from a replica where one serves it, and trace the read.
-herr_t read_one(Object &object, hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t dxpl,
-                void *buffer)
+herr_t read_original(Object &object, const ReadRequest &request)
 {
-    OpenDataset *dataset = dataset_of(object, dxpl);
-    const bool traces = is_tracing();
-    const int64_t start_ns = traces ? realtime_ns() : 0, begun_ns = traces ? monotonic_ns() : 0;
-    Selection selection;
+    ReadRequest asked = request; // HDF5 takes arrays, of one each
+    return object.hdf5().H5VLdataset_read(1, &object.under, object.connector, &asked.memory_type,
+                                          &asked.memory_space, &asked.file_space, asked.dxpl,
+                                          &asked.buffer, nullptr);
+}
+
+// Read one dataset, from a replica where one serves it, and trace the read by the clock.
+herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock *clock)
+{
+    OpenDataset *dataset = dataset_of(object, request.dxpl);
+    if (!dataset || (!clock && !dataset->redirection)) return read_original(object, request);
+    sds_tick_span span;
+    if (clock) span = sds_tick_span_begin(clock);
+    const Selection selection = selection_of(
+        *object.host, request.file_space, dataset->description.rank, dataset->description.extent);
     int64_t served_by = 0;
-    if (dataset && (traces || dataset->redirection)) {
-        selection = selection_of(*object.host, file_space, dataset->description.rank,
-                                 dataset->description.extent);
-        if (dataset->redirection)
-            served_by = serve_read(object, *dataset, selection,
-                                   {memory_type, memory_space, file_space, dxpl, buffer});
+    if (dataset->redirection) served_by = serve_read(object, *dataset, selection, request);
+    const herr_t result = served_by == 0 ? read_original(object, request) : 0;
+    if (result >= 0 && clock) {
+        sds_tick_span_end(&span);
+        trace_read(*dataset, selection, span, served_by, is_collective(*object.host, request.dxpl));
     }
-    herr_t result = 0;
-    if (served_by == 0)
-        result = object.hdf5().H5VLdataset_read(1, &object.under, object.connector, &memory_type,
-                                                &memory_space, &file_space, dxpl, &buffer, nullptr);
-    if (result >= 0 && dataset && traces)
-        trace_read(*dataset, selection, start_ns, monotonic_ns() - begun_ns, served_by,
-                   is_collective(*object.host, dxpl));
     return result;
 }
 
 // Several datasets in one call always come from the originals; each is traced with the time of all.
-herr_t read_many(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
-                 hid_t file_spaces[], hid_t dxpl, void *buffers[])
+herr_t read_many(size_t n, void *datasets[], const sds_tick_clock *clock, hid_t memory_types[],
+                 hid_t memory_spaces[], hid_t file_spaces[], hid_t dxpl, void *buffers[])
 {
     const Object &first = *as_object(datasets[0]);
     UnderObjects below(n, datasets);
     if (!below.ok()) return -1;
-    const int64_t start_ns = realtime_ns(), begun_ns = monotonic_ns();
+    sds_tick_span span;
+    if (clock) span = sds_tick_span_begin(clock);
     const herr_t result =
         first.hdf5().H5VLdataset_read(n, below.array(), first.connector, memory_types,
                                       memory_spaces, file_spaces, dxpl, buffers, nullptr);
-    const int64_t elapsed_ns = monotonic_ns() - begun_ns;
-    for (size_t i = 0; result >= 0 && is_tracing() && i < n; i++) {
+    if (result < 0 || !clock) return result;
+    sds_tick_span_end(&span);
+    for (size_t i = 0; i < n; i++) {
         Object &object = *as_object(datasets[i]);
         OpenDataset *dataset = dataset_of(object, dxpl);
         if (!dataset) continue;
         const Selection selection = selection_of(
             *object.host, file_spaces[i], dataset->description.rank, dataset->description.extent);
-        trace_read(*dataset, selection, start_ns, elapsed_ns, 0, is_collective(*object.host, dxpl));
+        trace_read(*dataset, selection, span, 0, is_collective(*object.host, dxpl));
     }
     return result;
 }
@@ -109,12 +111,14 @@ herr_t read_many(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_
 herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
             hid_t file_spaces[], hid_t dxpl, void *buffers[], void **)
 {
+    const sds_tick_clock *clock = trace_clock();
     if (n > 1)
-        return read_many(n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers);
+        return read_many(n, datasets, clock, memory_types, memory_spaces, file_spaces, dxpl,
+                         buffers);
     Object &object = *as_object(datasets[0]);
-    if (is_tracing() || any_redirects())
-        return read_one(object, memory_types[0], memory_spaces[0], file_spaces[0], dxpl,
-                        buffers[0]);
+    if (clock || any_redirects())
+        return read_one(
+            object, {memory_types[0], memory_spaces[0], file_spaces[0], dxpl, buffers[0]}, clock);
     return object.hdf5().H5VLdataset_read(1, &object.under, object.connector, memory_types,
                                           memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
