@@ -1,13 +1,13 @@
 #include "host.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config.h"
 #include "decision_log.h"
+#include "elf_image.h"
 #include "error_stack.h"
 #include "vol_class.h"
 
@@ -33,71 +33,155 @@ void register_fork_handler()
     pthread_atfork(nullptr, nullptr, renew_in_child);
 }
 
+constexpr const char *not_mapped = "the loader does not know where it is";
+
 // Libraries that embed HDF5 may rename its symbols. VTK's wheel is the one known.
 constexpr const char *prefixes[] = {"", "vtkhdf5_"};
 
-void *symbol(void *library, const char *prefix, const char *name)
+constexpr const char *ieee_float_names[n_ieee_floats] = {"H5T_IEEE_F32LE_g", "H5T_IEEE_F32BE_g",
+                                                         "H5T_IEEE_F64LE_g", "H5T_IEEE_F64BE_g"};
+
+// Where a library's functions are looked up.
+class Lookup
 {
-    char full[128];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    return dlsym(library, full);
-}
+  public:
+    // library: dlopen's handle.
+    Lookup(const Image &where, void *library, const char *prefix)
+        : image_(where), library_(library), symbols_(nullptr), prefix_(prefix)
+    {
+    }
+    Lookup(const Image &where, const SymbolTable &table)
+        : image_(where), library_(nullptr), symbols_(&table), prefix_("")
+    {
+    }
+
+    // What the library itself has by that name, not what another one of the process has.
+    void *operator()(const char *name) const
+    {
+        if (symbols_) return symbols_->find(name);
+        void *found = ask_loader(library_, name);
+        return image_.holds(found, 1, 0) ? found : nullptr;
+    }
+
+    // One of the library's variables that hold identifiers. A program that uses it may have been
+    // linked so that it brings the variable (a copy relocation); the library's own is then unused.
+    const hid_t *variable(const char *name) const
+    {
+        const auto *own = static_cast<const hid_t *>((*this)(name));
+        if (!own || symbols_ || *own > 0) return own;
+        const auto *first = static_cast<const hid_t *>(ask_loader(RTLD_DEFAULT, name));
+        Image holder = {};
+        const bool is_programs = first && find_image(first, holder) && holder.is_program;
+        return is_programs && *first > 0 ? first : own;
+    }
+
+  private:
+    void *ask_loader(void *where, const char *name) const
+    {
+        char full[128];
+        snprintf(full, sizeof full, "%s%s", prefix_, name);
+        return dlsym(where, full);
+    }
+
+    const Image &image_;
+    void *library_;
+    const SymbolTable *symbols_; // nullptr to ask the loader
+    const char *prefix_;
+};
 
 // The name of the first required function that the library lacks; nullptr where none is missing.
-const char *bind_functions(Host &host, void *library, const char *prefix)
+const char *bind_functions(Host &host, const Lookup &lookup)
 {
     const char *missing = nullptr;
 #define OPTIONAL(result, name, arguments)                                                          \
-    host.hdf5.name = reinterpret_cast<result(*) arguments>(symbol(library, prefix, #name));
+    host.hdf5.name = reinterpret_cast<result(*) arguments>(lookup(#name));
 #define REQUIRED(result, name, arguments)                                                          \
     OPTIONAL(result, name, arguments)                                                              \
     if (!host.hdf5.name && !missing) missing = #name;
 #include "hdf5_functions.inc"
 #undef REQUIRED
 #undef OPTIONAL
-    host.default_dxpl =
-        static_cast<const hid_t *>(symbol(library, prefix, "H5P_LST_DATASET_XFER_ID_g"));
-    host.sec2_driver = static_cast<const hid_t *>(symbol(library, prefix, "H5FD_SEC2_id_g"));
-    host.sec2_driver_init =
-        reinterpret_cast<hid_t (*)(void)>(symbol(library, prefix, "H5FD_sec2_init"));
+    host.default_dxpl = lookup.variable("H5P_LST_DATASET_XFER_ID_g");
+    host.sec2_driver = lookup.variable("H5FD_SEC2_id_g");
+    host.sec2_driver_init = reinterpret_cast<hid_t (*)(void)>(lookup("H5FD_sec2_init"));
+    for (int i = 0; i < n_ieee_floats; i++)
+        host.ieee_floats[i] = lookup.variable(ieee_float_names[i]);
     if (!missing && !host.default_dxpl) missing = "H5P_LST_DATASET_XFER_ID_g";
     return missing;
 }
 
-void read_version(Host &host)
+// Both ways to find functions, the loader's first, which knows what a library exports.
+const char *bind_somehow(Host &host, const Image &image, void *library)
+{
+    const char *missing = nullptr, *first_missing = nullptr;
+    for (const char *prefix : prefixes) {
+        missing = bind_functions(host, Lookup(image, library, prefix));
+        if (!missing) {
+            host.binding = "exported symbols";
+            return nullptr;
+        }
+        if (!first_missing) first_missing = missing;
+    }
+    for (const char *prefix : prefixes) {
+        const SymbolTable symbols(image, prefix);
+        missing = bind_functions(host, Lookup(image, symbols));
+        if (!missing) {
+            host.binding = "symbol table";
+            return nullptr;
+        }
+    }
+    return first_missing;
+}
+
+struct Version {
+    unsigned major, minor, release;
+};
+
+Version version_of(const Host &host)
 {
     // Public functions clear the error stack, and a plugin is also loaded after a failed open.
     ErrorStackKeeper keep(host);
-    unsigned major = 0, minor = 0, release = 0;
-    host.hdf5.H5get_libversion(&major, &minor, &release);
-    snprintf(host.version, sizeof host.version, "%u.%u.%u", major, minor, release);
+    Version version = {0, 0, 0};
+    host.hdf5.H5get_libversion(&version.major, &version.minor, &version.release);
+    return version;
 }
 
-bool bind_host(Host &host, const Dl_info &where, const link_map *map)
+// Those with the interface that hdf5_abi.h declares. A later one may have changed it.
+bool is_known(const Version &version)
+{
+    return (version.major == 1 && version.minor == 14) ||
+           (version.major == 2 && version.minor <= 2);
+}
+
+template <class... Values> bool refuse(Problem &problem, const char *format, Values... values)
+{
+    snprintf(problem.text, sizeof problem.text, format, values...);
+    return false;
+}
+
+bool bind_host(Host &host, const void *address, const Dl_info &where, const link_map *map,
+               Problem &problem)
 {
     host.base = where.dli_fbase;
-    snprintf(host.library, sizeof host.library, "%s", where.dli_fname);
+    Image image = {};
+    if (!find_image(address, image)) return refuse(problem, "%s", not_mapped);
     // A program with HDF5 linked in has an empty name in the link map.
     const bool is_program = !map || !map->l_name || !*map->l_name;
+    snprintf(host.library, sizeof host.library, "%s", is_program ? image.path : where.dli_fname);
+    // The handle stays open: the library must not go while it can call what it was given.
     void *library = dlopen(is_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (!library) {
-        log_decision("unbound", host.library, "", "its symbols cannot be looked up");
-        return false;
-    }
-    const char *missing = nullptr;
-    for (const char *prefix : prefixes) {
-        missing = bind_functions(host, library, prefix);
-        if (!missing) break;
-    }
-    // The handle stays open: the library is in use for as long as it can call the connector.
-    if (missing) {
-        log_decision("unbound", host.library, "", missing);
-        return false;
-    }
-    read_version(host);
+    if (!library) return refuse(problem, "%s", "its symbols cannot be looked up");
+    if (const char *missing = bind_somehow(host, image, library))
+        return refuse(problem, "it is too old, or hides %s", missing);
+    const Version version = version_of(host);
+    snprintf(host.version, sizeof host.version, "%u.%u.%u", version.major, version.minor,
+             version.release);
+    if (!is_known(version))
+        return refuse(problem, "its version %u.%u.%u is not known to this SDS", version.major,
+                      version.minor, version.release);
     host.native = -1;
     fill_class(host);
-    log_decision("bound", host.library, "", host.version);
+    log_decision("bound", host.library, host.binding, host.version);
     return true;
 }
 
@@ -108,22 +192,26 @@ Host &host_at(int slot)
     return hosts[slot];
 }
 
-Host *host_of_caller(const void *return_address)
+Host *host_of_caller(const void *return_address, Problem &problem)
 {
     Dl_info where;
     link_map *map = nullptr;
-    if (!dladdr1(return_address, &where, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP))
+    if (!dladdr1(return_address, &where, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP)) {
+        refuse(problem, "%s", not_mapped);
         return nullptr;
+    }
     pthread_once(&fork_handler, register_fork_handler);
     pthread_mutex_lock(&binding);
     Host *found = nullptr;
     for (int i = 0; i < n_hosts && !found; i++)
         if (hosts[i].base == where.dli_fbase) found = &hosts[i];
-    if (!found && n_hosts < max_hosts) {
+    if (!found && n_hosts == max_hosts) {
+        refuse(problem, "%d other HDF5 libraries of the process are served", max_hosts);
+    } else if (!found) {
         Host &candidate = hosts[n_hosts];
         memset(static_cast<void *>(&candidate), 0, sizeof candidate);
         candidate.slot = n_hosts;
-        if (bind_host(candidate, where, map)) {
+        if (bind_host(candidate, return_address, where, map, problem)) {
             n_hosts++;
             found = &candidate;
         }

@@ -28,25 +28,34 @@ struct WrapContext {
     void *under_context;
 };
 
+constexpr int n_ieee_floats = 4;
+
 struct Host {
     Functions hdf5;
     const hid_t *default_dxpl; // the library's variables, filled when it initialises
     const hid_t *sec2_driver;  // 2.x; nullptr in 1.14
     hid_t (*sec2_driver_init)(void);
-    const void *base; // where the library is mapped: tells hosts apart
-    hid_t native;     // the native connector's id between initialize and terminate, else -1
+    const hid_t *ieee_floats[n_ieee_floats]; // F32LE, F32BE, F64LE, F64BE
+    const void *base;                        // where the library is mapped: tells hosts apart
+    hid_t native; // the native connector's id between initialize and terminate, else -1
     int slot;
-    char version[16];  // "2.0.0"
-    char library[512]; // path of the library
+    char version[16];    // "2.0.0"
+    char library[512];   // path of the library
+    const char *binding; // how its functions were found
     H5VL_class_t connector_class;
     WrapContext native_wrap_context; // one for all objects: spares an allocation per call
 };
 
 constexpr int max_hosts = 8;
 
+// Why a library cannot be served.
+struct Problem {
+    char text[128];
+};
+
 // The host that owns the code at this address, bound at its first call.
-// nullptr where the library cannot be served: too old, or its functions are hidden.
-Host *host_of_caller(const void *return_address);
+// nullptr, and why, where the library cannot be served.
+Host *host_of_caller(const void *return_address, Problem &problem);
 
 Host &host_at(int slot);
 

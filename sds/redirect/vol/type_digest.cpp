@@ -12,11 +12,17 @@ namespace sds::vol
 namespace
 {
 
+// Where the bits of a floating-point number are.
+struct FloatFields {
+    size_t sign, exponent, exponent_size, mantissa, mantissa_size, bias;
+    int norm; // H5T_norm_t: 0, the leading bit of the mantissa is implied
+};
+
 // The text itself is never needed whole: its checksum grows with it.
 class Digest
 {
   public:
-    explicit Digest(const Functions &hdf5) : hdf5_(hdf5), crc_(0) {}
+    explicit Digest(const Host &host) : host_(host), hdf5_(host.hdf5), crc_(0) {}
 
     uint32_t crc() const { return crc_; }
     bool add_type(hid_t type);
@@ -28,6 +34,7 @@ class Digest
     bool add_bits(hid_t type);
     bool add_integer(hid_t type);
     bool add_float(hid_t type);
+    bool find_fields(hid_t type, FloatFields &fields);
     bool add_string(hid_t type);
     bool add_opaque(hid_t type);
     bool add_enum(hid_t type);
@@ -36,6 +43,7 @@ class Digest
     bool add_base(hid_t type);
     bool add_member_name(hid_t type, unsigned i);
 
+    const Host &host_;
     const Functions &hdf5_;
     uint32_t crc_;
 };
@@ -84,21 +92,41 @@ bool Digest::add_integer(hid_t type)
     return add_bits(type);
 }
 
+bool Digest::find_fields(hid_t type, FloatFields &fields)
+{
+    if (hdf5_.H5Tget_fields && hdf5_.H5Tget_ebias && hdf5_.H5Tget_norm) {
+        fields.bias = hdf5_.H5Tget_ebias(type);
+        fields.norm = hdf5_.H5Tget_norm(type);
+        return hdf5_.H5Tget_fields(type, &fields.sign, &fields.exponent, &fields.exponent_size,
+                                   &fields.mantissa, &fields.mantissa_size) >= 0;
+    }
+    // In the order of Host::ieee_floats.
+    constexpr FloatFields single = {31, 23, 8, 0, 23, 127, 0};
+    constexpr FloatFields wide = {63, 52, 11, 0, 52, 1023, 0};
+    constexpr FloatFields ieee[n_ieee_floats] = {single, single, wide, wide};
+    for (int i = 0; i < n_ieee_floats; i++) {
+        if (!host_.ieee_floats[i] || hdf5_.H5Tequal(type, *host_.ieee_floats[i]) <= 0) continue;
+        fields = ieee[i];
+        return true;
+    }
+    return false;
+}
+
 bool Digest::add_float(hid_t type)
 {
-    size_t sign = 0, exponent = 0, exponent_size = 0, mantissa = 0, mantissa_size = 0;
-    if (hdf5_.H5Tget_fields(type, &sign, &exponent, &exponent_size, &mantissa, &mantissa_size) < 0)
-        return false;
+    FloatFields fields = {};
+    if (!find_fields(type, fields)) return false;
     add("f%zu", hdf5_.H5Tget_size(type));
     if (!add_order(type) || !add_bits(type)) return false;
-    add("{%zu,%zu,%zu,%zu,%zu,%zu,%d}", sign, exponent, exponent_size, mantissa, mantissa_size,
-        hdf5_.H5Tget_ebias(type), hdf5_.H5Tget_norm(type));
+    add("{%zu,%zu,%zu,%zu,%zu,%zu,%d}", fields.sign, fields.exponent, fields.exponent_size,
+        fields.mantissa, fields.mantissa_size, fields.bias, fields.norm);
     return true;
 }
 
 bool Digest::add_string(hid_t type)
 {
     constexpr char padding[] = {'t', 'z', 's'}; // H5T_str_t
+    if (!hdf5_.H5Tget_strpad || !hdf5_.H5Tget_cset) return false;
     const int pad = hdf5_.H5Tget_strpad(type);
     if (hdf5_.H5Tis_variable_str(type) != 0 || pad < 0 || pad > 2) return false;
     add("s%zu%c%d", hdf5_.H5Tget_size(type), padding[pad], hdf5_.H5Tget_cset(type));
@@ -107,7 +135,7 @@ bool Digest::add_string(hid_t type)
 
 bool Digest::add_opaque(hid_t type)
 {
-    char *tag = hdf5_.H5Tget_tag(type);
+    char *tag = hdf5_.H5Tget_tag ? hdf5_.H5Tget_tag(type) : nullptr;
     if (!tag) return false;
     add("o%zu[", hdf5_.H5Tget_size(type));
     add_name(tag);
@@ -215,7 +243,7 @@ bool Digest::add_type(hid_t type)
 
 bool type_crc32c(const Host &host, hid_t type, uint32_t &crc)
 {
-    Digest digest(host.hdf5);
+    Digest digest(host);
     if (!digest.add_type(type)) return false;
     crc = digest.crc();
     return true;

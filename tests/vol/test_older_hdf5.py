@@ -1,0 +1,102 @@
+"""HDF5 libraries of other wheels: older ones go on as without the connector, and none crashes."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tests.hdf5_builds import cache_directory, leave_out
+from tests.under_connector import connector_environment, decisions, native_environment, run_python
+
+# h5py: (Python, platform, HDF5 in it, what the connector does with that)
+WHEELS = {
+    "2.10.0": ("3.8", "manylinux1_x86_64", "1.10.4", None),
+    "3.1.0": ("3.8", "manylinux1_x86_64", "1.12.0", "native"),
+    "3.8.0": ("3.11", "manylinux2014_x86_64", "1.12.2", "native"),
+    "3.11.0": ("3.11", "manylinux2014_x86_64", "1.14.2", "bound"),
+}
+PROGRAM = """
+    import ctypes, sys
+    hdf5 = ctypes.CDLL(sys.argv[1])
+    hid_t = ctypes.c_int64
+    for name in ("H5Fopen", "H5Fcreate", "H5Dcreate2", "H5Dopen2", "H5Screate_simple"):
+        getattr(hdf5, name).restype = hid_t
+    version = [ctypes.c_uint() for _ in range(3)]
+    status = hdf5.H5get_libversion(*map(ctypes.byref, version))
+    print("version:", status, *[part.value for part in version])
+    print("missing:", hdf5.H5Fopen(b"/missing.h5", 0, hid_t(0)))
+    double = hid_t.in_dll(hdf5, "H5T_NATIVE_DOUBLE_g")
+    extent = (ctypes.c_uint64 * 2)(30, 40)
+    values = (ctypes.c_double * 1200)(*range(1200))
+    file = hid_t(hdf5.H5Fcreate(sys.argv[2].encode(), 2, hid_t(0), hid_t(0)))
+    space = hid_t(hdf5.H5Screate_simple(2, extent, None))
+    dataset = hid_t(hdf5.H5Dcreate2(file, b"x", double, space, hid_t(0), hid_t(0), hid_t(0)))
+    print("write:", hdf5.H5Dwrite(dataset, double, hid_t(0), hid_t(0), hid_t(0), values))
+    print("closed:", hdf5.H5Dclose(dataset), hdf5.H5Fclose(file))
+    file = hid_t(hdf5.H5Fopen(sys.argv[2].encode(), 0, hid_t(0)))
+    dataset = hid_t(hdf5.H5Dopen2(file, b"x", hid_t(0)))
+    found = (ctypes.c_double * 1200)()
+    print("read:", hdf5.H5Dread(dataset, double, hid_t(0), hid_t(0), hid_t(0), found))
+    print("sum:", sum(found), hdf5.H5Dclose(dataset), hdf5.H5Fclose(file), hdf5.H5close())
+"""
+
+
+def library_of_wheel(h5py):
+    """Return the HDF5 library that a wheel of h5py brings, unpacked once."""
+    python, platform, _, _ = WHEELS[h5py]
+    folder = cache_directory() / "h5py-wheels" / h5py
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{h5py}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unpack(h5py, python, platform, folder)
+    (library,) = folder.rglob("libhdf5-*.so*")
+    return library
+
+
+def unpack(h5py, python, platform, folder):
+    work = folder.with_suffix(".part")
+    work.mkdir(exist_ok=True)
+    answer = subprocess.run(
+        [
+            sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work,
+            "--only-binary", ":all:", "--python-version", python, "--platform", platform,
+            f"h5py=={h5py}",
+        ],
+        env=os.environ, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if answer.returncode != 0:
+        leave_out(f"the wheel of h5py {h5py} cannot be had: {answer.stderr.strip()[-200:]}")
+    (wheel,) = work.glob(f"h5py-{h5py}-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(work, [name for name in archive.namelist() if "libs/" in name])
+    wheel.unlink()
+    work.rename(folder)
+
+
+@pytest.mark.parametrize("h5py", WHEELS)
+def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
+    library = library_of_wheel(h5py)
+    _, _, version, event = WHEELS[h5py]
+    log = tmp_path / "log"
+    (tmp_path / "home" / "spool").mkdir(parents=True)
+
+    def outcome(env):
+        env["LD_LIBRARY_PATH"] = str(library.parent)  # of the compression libraries beside it
+        result = run_python(PROGRAM, library, tmp_path / "file.h5", env=env, check=False)
+        return result.returncode, result.stdout, result.stderr
+
+    native = outcome(native_environment())
+    assert native[0] == 0
+    assert f"version: 0 {version.replace('.', ' ')}\n" in native[1]
+    assert "sum: 719400.0 0 0 0\n" in native[1]
+    env = connector_environment(tmp_path / "home", SDS_DEBUG=log)
+    status, output, errors = outcome(env)
+    assert (status, output) == native[:2]
+    if event != "bound":
+        assert errors.count("HDF5-DIAG") == native[2].count("HDF5-DIAG") == 1
+    events = [entry[0] for entry in decisions(log)]
+    assert events[:1] == ([event] if event else [])
