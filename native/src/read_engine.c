@@ -5,16 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "file_read.h"
 #include "sds/permute.h"
-
-/* Measured on a virtual disk: with a warm cache, reading a gap away is
- * cheaper than another call up to strides of about 8 KiB; with a cold one, up to 16 to 32 KiB. A
- * small buffer stays in the second-level cache and beats a large one at every stride. */
-#define DEFAULT_MAX_GAP_BYTES (16 << 10)
-#define DEFAULT_BUFFER_BYTES (256 << 10)
 
 /* From this length on runs are read in place by one preadv, gaps into a scratch buffer, which saves
  * copying them. */
@@ -23,13 +17,6 @@
 #define VECTOR_SPAN_BYTES (8 << 20)
 
 #define MAX_STRIPS 256
-
-/* Single runs that took longer than this, and than 4 bytes a nanosecond, came from the disk: those
- * that follow are announced, so that it works on several at a time. Announcing what the cache
- * holds costs a third of a microsecond a run, which is why the first read must have been slow. */
-#define SLOW_READ_NS 25000
-#define MAX_ANNOUNCED_RUNS 256
-#define MAX_ANNOUNCED_BYTES (4 << 20)
 
 /* Runs of the innermost level that follow each other by its stride. */
 typedef struct {
@@ -115,21 +102,6 @@ static void next_group(const engine *on, position *at, group *out)
     }
 }
 
-static sds_status read_all(int fd, uint8_t *out, int64_t n, int64_t offset)
-{
-    while (n > 0) {
-        /* Linux reads at most 2 GiB at a time. */
-        const ssize_t got = pread(fd, out, (size_t)n, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return SDS_EIO;
-        if (got == 0) return SDS_ESHORT;
-        out += got;
-        offset += got;
-        n -= got;
-    }
-    return SDS_OK;
-}
-
 static sds_status read_segments(int fd, struct iovec *segments, int n_segments, int64_t offset)
 {
     while (n_segments > 0) {
@@ -151,19 +123,12 @@ static sds_status read_segments(int fd, struct iovec *segments, int n_segments, 
     return SDS_OK;
 }
 
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* Have the kernel begin to read the next runs; their number. */
 static int announce(const engine *on, position at)
 {
     const int64_t run_bytes = on->runs->run_bytes;
     int n = 0;
-    while (n < MAX_ANNOUNCED_RUNS && (n + 1) * run_bytes <= MAX_ANNOUNCED_BYTES && !at.done) {
+    while (n < SDS__MAX_ANNOUNCED && (n + 1) * run_bytes <= SDS__MAX_ANNOUNCED_BYTES && !at.done) {
         (void)posix_fadvise(on->fd, (off_t)(at.offset + at.inner * on->inner_stride),
                             (off_t)run_bytes, POSIX_FADV_WILLNEED);
         advance(on, &at, 1);
@@ -174,9 +139,9 @@ static int announce(const engine *on, position at)
 
 static sds_status read_single(engine *on, const group *of)
 {
-    const int64_t begin_ns = monotonic_ns();
-    const sds_status status = read_all(on->fd, on->out, of->end - of->offset, of->offset);
-    on->is_slow = monotonic_ns() - begin_ns > SLOW_READ_NS + on->runs->run_bytes / 4;
+    const int64_t begin_ns = sds__monotonic_ns();
+    const sds_status status = sds__read_all(on->fd, on->out, of->end - of->offset, of->offset);
+    on->is_slow = sds__is_slow(begin_ns, on->runs->run_bytes);
     return status;
 }
 
@@ -203,7 +168,7 @@ static sds_status read_vector(engine *on, const group *of)
 static sds_status read_sieve(engine *on, const group *of)
 {
     const int64_t run_bytes = on->runs->run_bytes;
-    const sds_status status = read_all(on->fd, on->buffer, of->end - of->offset, of->offset);
+    const sds_status status = sds__read_all(on->fd, on->buffer, of->end - of->offset, of->offset);
     if (status != SDS_OK) return status;
     uint8_t *out = on->out;
     for (int32_t s = 0; s < of->n_strips; s++) {
@@ -245,7 +210,7 @@ static sds_status read_groups(engine *on)
         next_group(on, &at, of);
         status = read_group(on, of);
         if (n_announced > 0) n_announced--;
-        if (of->n_runs == 1 && on->is_slow && n_announced <= MAX_ANNOUNCED_RUNS / 2)
+        if (of->n_runs == 1 && on->is_slow && n_announced <= SDS__MAX_ANNOUNCED / 2)
             n_announced = announce(on, at);
     }
     const int saved_errno = errno;
@@ -290,10 +255,9 @@ sds_status sds_read_runs(int fd, const sds_runs *runs, const sds_read_options *o
         .runs = runs,
         .inner_count = has_inner ? runs->level[runs->n_levels - 1].count : 1,
         .inner_stride = has_inner ? runs->level[runs->n_levels - 1].stride_bytes : 0,
-        .max_gap_bytes =
-            options->max_gap_bytes > 0 ? options->max_gap_bytes : DEFAULT_MAX_GAP_BYTES,
+        .max_gap_bytes = options->max_gap_bytes > 0 ? options->max_gap_bytes : SDS__MAX_GAP_BYTES,
         .buffer_bytes =
-            options->sieve_buffer_bytes > 0 ? options->sieve_buffer_bytes : DEFAULT_BUFFER_BYTES,
+            options->sieve_buffer_bytes > 0 ? options->sieve_buffer_bytes : SDS__SIEVE_BUFFER_BYTES,
         .max_group_runs = INT64_MAX,
         .out = out,
     };

@@ -54,6 +54,7 @@ int main()
         AT(H5VL_object_get_args_t, args.get_info.oinfo);
     AT(H5VL_dataset_get_args_t, args.get_dcpl), AT(H5VL_dataset_get_args_t, args.get_space);
     AT(H5VL_dataset_get_args_t, args.get_type);
+    SIZE(H5T_cdata_t), AT(H5T_cdata_t, need_bkg), AT(H5T_cdata_t, recalc);
     // The library writes results of every operation into these: ours must be no smaller than the
     // members that the connector asks for, which the offsets above show.
 
@@ -65,6 +66,7 @@ int main()
     VALUE(H5VL_DATASET_GET_SPACE), VALUE(H5VL_DATASET_GET_TYPE), VALUE(H5VL_DATASET_SET_EXTENT);
     VALUE(H5VL_DATASET_FLUSH), VALUE(H5VL_DATASET_REFRESH), VALUE(H5VL_GET_CONN_LVL_CURR);
     VALUE(H5VL_NATIVE_DATASET_GET_OFFSET), VALUE(H5VL_NATIVE_DATASET_CHUNK_WRITE);
+    VALUE(H5T_BKG_NO), VALUE(H5T_BKG_TEMP), VALUE(H5T_BKG_YES);
     VALUE(H5S_ALL), VALUE(H5F_ACC_RDWR), VALUE(H5F_ACC_SWMR_READ);
 #ifdef SDS_REAL_HDF5_HEADERS
     VALUE(H5VL_VERSION);

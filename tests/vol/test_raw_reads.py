@@ -83,7 +83,13 @@ READS = {
     "a string type": "cube, variable('H5T_C_S1_g'), packed, plane(3), defaults, buffer",
     "no space": "cube, double, double, plane(3), defaults, buffer",
 }
-SERVED = {"plain", "a transfer property list", "memory like the dataset"}
+SERVED = {
+    "plain",
+    "a transfer property list",
+    "offset in the file",
+    "offset in memory",
+    "memory like the dataset",
+}
 
 
 @pytest.fixture

@@ -260,6 +260,16 @@ struct H5VL_dataset_specific_args_t {
     } args;
 };
 
+// ---- what HDF5 knows of a conversion between two datatypes
+enum H5T_bkg_t { H5T_BKG_NO, H5T_BKG_TEMP, H5T_BKG_YES };
+
+struct H5T_cdata_t {
+    int command;
+    H5T_bkg_t need_bkg;
+    bool recalc;
+    void *priv;
+};
+
 // ---- the class struct that an HDF5 library takes from a plugin
 struct H5VL_info_class_t {
     size_t size;

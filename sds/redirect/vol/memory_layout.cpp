@@ -7,9 +7,6 @@ namespace sds::vol
 namespace
 {
 
-constexpr hid_t space_block = 1; // H5S_BLOCK: one block, as long as the file selection
-constexpr hid_t last_special_space = 2;
-
 // A selection whose indices advance evenly on every axis, within an array in C order.
 struct Box {
     int32_t rank;
@@ -82,6 +79,16 @@ bool match_axes(const Box &box, const int64_t shape[], int32_t rank, int64_t ele
     return from == box.rank;
 }
 
+// HDF5 refuses a selection that reaches outside.
+bool lies_within(const sds_hyperslab &slab, const int64_t extent[])
+{
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        if (slab.start[axis] + (slab.count[axis] - 1) * slab.stride[axis] + slab.block[axis] >
+            extent[axis])
+            return false;
+    return true;
+}
+
 bool read_memory_space(const Host &host, hid_t space, int64_t n_elements, Box &out)
 {
     hsize_t dimension[SDS_MAX_RANK];
@@ -93,7 +100,7 @@ bool read_memory_space(const Host &host, hid_t space, int64_t n_elements, Box &o
     const Selection selection = selection_of(host, space, rank, extent);
     return (selection.kind == SDS_SELECT_ALL || selection.kind == SDS_SELECT_HYPERSLAB) &&
            selection.n_elements == n_elements && is_where_it_says(host, space, selection) &&
-           box_of(selection.slab, extent, out);
+           lies_within(selection.slab, extent) && box_of(selection.slab, extent, out);
 }
 
 } // namespace

@@ -18,14 +18,6 @@ int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-double predict(const sds_cost_model &model, const sds_features &features, int64_t gap_paper)
-{
-    const int64_t n_osts = features.osts_touched.high > 1 ? features.osts_touched.high : 1;
-    const double processes_per_ost =
-        static_cast<double>(config().n_ranks) / static_cast<double>(n_osts);
-    return sds_cost_predict(&model, &features, gap_paper, processes_per_ost);
-}
-
 double predict_contiguous(const sds_array &array, const sds_hyperslab &slab,
                           const sds_file_layout &layout, const sds_cost_model &model)
 {
@@ -37,7 +29,7 @@ double predict_contiguous(const sds_array &array, const sds_hyperslab &slab,
         return unpredictable;
     if (model.gap == SDS_GAP_PAPER && sds_block_gap_paper(&array, &slab, &gap_paper) != SDS_OK)
         return unpredictable;
-    return predict(model, features, gap_paper);
+    return predict_seconds(model, features, gap_paper);
 }
 
 // Chunks that the slab touches on one axis, never too many: an original that looks cheaper than it
@@ -60,19 +52,36 @@ bool multiply(int64_t &a, int64_t b)
     return !__builtin_mul_overflow(a, b, &a);
 }
 
-// HDF5 reads whole chunks, one request each. Where they lie is not known: their blocks are taken
-// as dealt evenly to the disks, with a gap before each chunk.
 bool chunk_features(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
                     const sds_hyperslab &slab, sds_features &out)
 {
-    int64_t n_chunks = 1, bytes = dataset.element_bytes, n_elements = 1;
-    for (int32_t axis = 0; axis < slab.rank; axis++) {
-        if (stored.chunk[axis] <= 0) return false;
-        if (!multiply(n_chunks, chunks_touched(slab, axis, stored.chunk[axis])) ||
-            !multiply(bytes, stored.chunk[axis]) ||
+    int64_t n_chunks = 1, n_elements = 1;
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        if (stored.chunk[axis] <= 0 ||
+            !multiply(n_chunks, chunks_touched(slab, axis, stored.chunk[axis])) ||
             !multiply(n_elements, slab.count[axis] * slab.block[axis]))
             return false;
-    }
+    return features_of_chunks(dataset, stored, n_chunks, n_elements, out);
+}
+
+} // namespace
+
+double predict_seconds(const sds_cost_model &model, const sds_features &features, int64_t gap_paper)
+{
+    const int64_t n_osts = features.osts_touched.high > 1 ? features.osts_touched.high : 1;
+    const double processes_per_ost =
+        static_cast<double>(config().n_ranks) / static_cast<double>(n_osts);
+    return sds_cost_predict(&model, &features, gap_paper, processes_per_ost);
+}
+
+// HDF5 reads whole chunks, one request each. Where they lie is not known: their blocks are taken
+// as dealt evenly to the disks, with a gap before each chunk.
+bool features_of_chunks(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
+                        int64_t n_chunks, int64_t n_elements, sds_features &out)
+{
+    int64_t bytes = dataset.element_bytes;
+    for (int32_t axis = 0; axis < dataset.rank; axis++)
+        if (stored.chunk[axis] <= 0 || !multiply(bytes, stored.chunk[axis])) return false;
     if (!multiply(bytes, n_chunks)) return false;
     const sds_file_layout &layout = dataset.layout;
     const int64_t n_stripes = divide_up(bytes, layout.striping.stripe_bytes);
@@ -93,8 +102,6 @@ bool chunk_features(const sds_table_dataset &dataset, const sds_trace_dataset &s
     out.disks_touched = {n_disks, n_disks};
     return true;
 }
-
-} // namespace
 
 bool is_one_run(const sds_table_dataset &dataset, const sds_hyperslab &slab)
 {
@@ -135,7 +142,7 @@ double predict_original(const sds_table_dataset &dataset, const sds_trace_datase
     }
     sds_features features;
     if (!chunk_features(dataset, stored, slab, features)) return unpredictable;
-    return predict(dataset.model, features, features.block_gap_distance.high);
+    return predict_seconds(dataset.model, features, features.block_gap_distance.high);
 }
 
 double predict_replica(const sds_table_dataset &dataset, const sds_candidate &candidate,

@@ -3,13 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conversion.h"
 #include "decision_log.h"
+#include "element_walk.h"
 #include "error_stack.h"
 #include "memory_layout.h"
 #include "open_dataset.h"
 #include "open_file.h"
 #include "prediction.h"
 #include "replica.h"
+#include "scattered.h"
+#include "scattered_choice.h"
 #include "transfer.h"
 #include "type_digest.h"
 
@@ -32,12 +36,12 @@ struct Redirection {
     sds_candidate *candidates; // dataset.n_candidates of them
     hid_t type;                // of the dataset in the file
     int64_t n_bytes;           // of the whole dataset
-    bool converts;             // of a type that may be converted
     uint32_t n_reads;          // counts shares
     uint32_t logged;           // reasons told already, one bit each
     bool deciding;             // a thread is using the decisions
     int n_decisions;
     Decision decisions[max_decisions];
+    ScatteredChoices scattered;
 };
 
 namespace
@@ -51,7 +55,8 @@ enum Reason {
     transformed,
     irregular_selection,
     foreign_space,
-    irregular_memory,
+    refused_spaces,
+    repeated_points,
     other_type,
     empty_selection,
     original_cheaper,
@@ -65,9 +70,10 @@ constexpr const char *reason_text[] = {
     "the source has changed, or is being written",
     "the transfer is collective",
     "the transfer has a data transform",
-    "the selection is no regular hyperslab",
-    "the selection has an offset, or is of another extent than the dataset",
-    "the memory selection is no strided box",
+    "the selection lies in the transfer's properties, or HDF5 does not list its elements",
+    "the selection is of another extent than the dataset",
+    "the selections reach outside, or are of different sizes",
+    "the memory selection may name a point twice",
     "the memory type needs a conversion that SDS leaves to HDF5",
     "nothing is selected",
     "the original is predicted to be cheaper",
@@ -130,25 +136,6 @@ bool is_of_extent(const Host &host, hid_t space, const sds_trace_dataset &stored
     return true;
 }
 
-bool is_number(const Host &host, hid_t type)
-{
-    const int type_class = host.hdf5.H5Tget_class(type);
-    return type_class == type_integer || type_class == type_float || type_class == type_enum;
-}
-
-bool plan_conversion(const Host &host, const Redirection &redirection, const ReadRequest &request,
-                     Conversion &out)
-{
-    const int64_t bytes = redirection.dataset.element_bytes;
-    out = {0, 0, request.dxpl, bytes, bytes};
-    if (host.hdf5.H5Tequal(request.memory_type, redirection.type) > 0) return true;
-    if (!redirection.converts || !is_number(host, request.memory_type)) return false;
-    out.from = redirection.type;
-    out.to = request.memory_type;
-    out.to_bytes = static_cast<int64_t>(host.hdf5.H5Tget_size(request.memory_type));
-    return out.to_bytes > 0;
-}
-
 // The cheapest candidate that is cheaper than the original; -1 where none is.
 int32_t predict_best(const Redirection &redirection, const sds_trace_dataset &stored,
                      const sds_hyperslab &slab)
@@ -208,6 +195,58 @@ bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
     return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
 }
 
+// Have the replica read by move(fd), where it is there and the read in its share.
+template <typename Move>
+int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, Move move)
+{
+    Redirection &redirection = *dataset.redirection;
+    if (!is_in_share(redirection, candidate)) return original(dataset, outside_share);
+    OpenReplica *replica = replica_of(*dataset.file, candidate, redirection.n_bytes);
+    if (!replica) return original(dataset, replica_unusable);
+    const char *problem = __atomic_load_n(&replica->problem, __ATOMIC_ACQUIRE);
+    if (problem) return original(dataset, replica_unusable, problem);
+    const ReplicaDescriptor descriptor(*replica);
+    if (descriptor.fd() < 0) return original(dataset, replica_unusable);
+    if (!move(descriptor.fd()) || !descriptor.is_unchanged()) {
+        count_failure(*replica);
+        return original(dataset, failed_transfer);
+    }
+    tell(dataset, served, candidate.path);
+    return candidate.replica_id;
+}
+
+// Serve a read whose elements have to be listed: in the file, in memory, or to be converted on top
+// of what lies there.
+int64_t serve_scattered(const Host &host, OpenDataset &dataset, const Selection &selection,
+                        const ReadRequest &request)
+{
+    Redirection &redirection = *dataset.redirection;
+    if ((request.file_space != H5S_ALL && request.file_space <= last_special_space) ||
+        !can_walk(host))
+        return original(dataset, irregular_selection);
+    if (!is_of_extent(host, request.file_space, dataset.description))
+        return original(dataset, foreign_space);
+    ScatteredRead read;
+    if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
+        return original(dataset, refused_spaces);
+    const int32_t choice = choose_scattered(host, redirection.scattered, redirection.dataset,
+                                            redirection.candidates, dataset.description, read);
+    if (choice < 0) return original(dataset, original_cheaper);
+
+    const sds_candidate &candidate = redirection.candidates[choice];
+    const Reason refusal = check_properties(host, request.dxpl);
+    if (refusal != served) return original(dataset, refusal);
+    Conversion conversion;
+    if (!plan_conversion(host, redirection.type, redirection.dataset.element_bytes,
+                         request.memory_type, request.dxpl, conversion))
+        return original(dataset, other_type);
+    if (!writes_once(host, read)) return original(dataset, repeated_points);
+    return serve_from(dataset, candidate, [&](int fd) {
+        return transfer_scattered(host, fd, redirection.dataset, candidate, read, conversion,
+                                  request.buffer);
+    });
+}
+
 } // namespace
 
 bool is_collective(const Host &host, hid_t dxpl)
@@ -239,7 +278,6 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
     if (!made) return nullptr;
     made->dataset = expected;
     made->type = host.hdf5.H5Tcopy(type); // transient: holds no file open
-    made->converts = is_number(host, type);
     made->n_bytes = expected.element_bytes;
     for (int32_t axis = 0; axis < expected.rank; axis++)
         made->n_bytes *= expected.extent[axis];
@@ -270,40 +308,30 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     const Host &host = *object.host;
     Redirection &redirection = *dataset.redirection;
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
-    if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
-        return original(dataset, irregular_selection);
     // HDF5 refuses a read without a buffer.
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
+    if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
+        return serve_scattered(host, dataset, selection, request);
     const sds_candidate *candidate = choose(redirection, dataset.description, selection.slab);
     if (!candidate) return original(dataset, original_cheaper);
 
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
-    if (!is_of_extent(host, request.file_space, dataset.description) ||
-        !is_where_it_says(host, request.file_space, selection))
+    if (!is_of_extent(host, request.file_space, dataset.description))
         return original(dataset, foreign_space);
     Conversion conversion;
     MemoryLayout memory;
-    if (!plan_conversion(host, redirection, request, conversion))
+    if (!plan_conversion(host, redirection.type, redirection.dataset.element_bytes,
+                         request.memory_type, request.dxpl, conversion))
         return original(dataset, other_type);
-    if (!memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
+    if (conversion.needs_background || !is_where_it_says(host, request.file_space, selection) ||
+        !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
-        return original(dataset, irregular_memory);
-    if (!is_in_share(redirection, *candidate)) return original(dataset, outside_share);
-    OpenReplica *replica = replica_of(*dataset.file, *candidate, redirection.n_bytes);
-    if (!replica) return original(dataset, replica_unusable);
-    const char *problem = __atomic_load_n(&replica->problem, __ATOMIC_ACQUIRE);
-    if (problem) return original(dataset, replica_unusable, problem);
-    const ReplicaDescriptor descriptor(*replica);
-    if (descriptor.fd() < 0) return original(dataset, replica_unusable);
-    if (!transfer(host, descriptor.fd(), redirection.dataset, *candidate, selection.slab,
-                  conversion, memory, request.buffer) ||
-        !descriptor.is_unchanged()) {
-        count_failure(*replica);
-        return original(dataset, failed_transfer);
-    }
-    tell(dataset, served, candidate->path);
-    return candidate->replica_id;
+        return serve_scattered(host, dataset, selection, request);
+    return serve_from(dataset, *candidate, [&](int fd) {
+        return transfer(host, fd, redirection.dataset, *candidate, selection.slab, conversion,
+                        memory, request.buffer);
+    });
 }
 
 } // namespace sds::vol

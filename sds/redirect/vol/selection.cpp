@@ -14,9 +14,6 @@ constexpr int select_points = 1;
 constexpr int select_hyperslabs = 2;
 constexpr int select_all = 3;
 
-// Identifiers up to here are not dataspaces: H5S_ALL, H5S_BLOCK, H5S_PLIST.
-constexpr hid_t last_special_space = 2;
-
 // A selection that lies in the transfer property list (H5S_BLOCK, H5S_PLIST) is not known.
 int type_of(const Functions &hdf5, hid_t space)
 {

@@ -8,6 +8,10 @@
 namespace sds::vol
 {
 
+// Identifiers up to the last one are no dataspaces: H5S_ALL, H5S_BLOCK, H5S_PLIST.
+constexpr hid_t space_block = 1; // in memory: packed, as many elements as the file selection has
+constexpr hid_t last_special_space = 2;
+
 struct Selection {
     sds_selection_kind kind;
     // Exact where kind is ALL or HYPERSLAB; else the bounding box.

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "error_stack.h"
 #include "prediction.h"
 #include "sds/permute.h"
 #include "sds/read_engine.h"
@@ -56,15 +55,6 @@ int64_t cut(sds_hyperslab &slab, int32_t axis, int64_t index, int64_t n)
     return slab.block[axis];
 }
 
-bool convert(const Transfer &self, int64_t n_elements)
-{
-    if (self.conversion.from == 0) return true;
-    ErrorStackKeeper keep(self.host);
-    return self.host.hdf5.H5Tconvert(self.conversion.from, self.conversion.to,
-                                     static_cast<size_t>(n_elements), self.piece, nullptr,
-                                     self.conversion.dxpl) >= 0;
-}
-
 bool move_piece(const Transfer &self, const sds_hyperslab &slab, char *destination)
 {
     const int32_t rank = self.array.rank;
@@ -75,7 +65,8 @@ bool move_piece(const Transfer &self, const sds_hyperslab &slab, char *destinati
         piece_stride[axis] = n_elements * self.conversion.to_bytes;
         n_elements *= shape[axis];
     }
-    return read_slab(self, slab, self.piece) && convert(self, n_elements) &&
+    return read_slab(self, slab, self.piece) &&
+           convert(self.host, self.conversion, n_elements, self.piece, nullptr) &&
            sds_copy_strided(rank, shape, piece_stride, self.memory_stride,
                             static_cast<size_t>(self.conversion.to_bytes), self.piece,
                             destination) == SDS_OK;

@@ -1,0 +1,298 @@
+#include "scattered.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "element_walk.h"
+#include "error_stack.h"
+#include "replica_map.h"
+#include "selection.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+// Elements are read, converted and put in place in batches of at most so many bytes, and of at
+// most so many pieces of the replica.
+constexpr int64_t batch_bytes = 4 << 20;
+constexpr int64_t max_segments = 1 << 16;
+// A selection of points that spans more places than this, in no order, is not checked.
+constexpr int64_t max_places = 1 << 25;
+
+constexpr int points = 1;         // H5S_SEL_POINTS
+constexpr hid_t packed = H5S_ALL; // a memory space of all the elements one after the other
+
+bool is_increasing(const Host &host, hid_t space, int64_t n_elements)
+{
+    ElementWalk walk(host, space, n_elements);
+    ElementRun run;
+    int64_t end = 0;
+    while (walk.next(n_elements, run)) {
+        if (run.offset < end) return false;
+        end = run.offset + run.length;
+    }
+    return walk.n_left() == 0;
+}
+
+// The least and the greatest place among those of a selection.
+bool find_range(const Host &host, hid_t space, int64_t &first, int64_t &last)
+{
+    hsize_t extent[SDS_MAX_RANK], low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    const int rank = host.hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
+    if (rank <= 0 || host.hdf5.H5Sget_select_bounds(space, low, high) < 0) return false;
+    first = last = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        const auto n = static_cast<int64_t>(extent[axis]);
+        first = first * n + static_cast<int64_t>(low[axis]);
+        last = last * n + static_cast<int64_t>(high[axis]);
+    }
+    return true;
+}
+
+bool are_distinct(const Host &host, hid_t space, int64_t n_elements)
+{
+    if (is_increasing(host, space, n_elements)) return true;
+    int64_t first = 0, last = 0;
+    if (!find_range(host, space, first, last) || last - first >= max_places) return false;
+    auto *taken = static_cast<uint8_t *>(calloc(static_cast<size_t>((last - first) / 8 + 1), 1));
+    if (!taken) return false;
+    ElementWalk walk(host, space, n_elements);
+    ElementRun run;
+    bool distinct = true;
+    while (distinct && walk.next(1, run)) {
+        const int64_t place = run.offset - first;
+        const auto bit = static_cast<uint8_t>(1U << (place % 8));
+        distinct = !(taken[place / 8] & bit);
+        taken[place / 8] |= bit;
+    }
+    free(taken);
+    return distinct && walk.n_left() == 0;
+}
+
+// Elements between a packed batch and the program's memory.
+void copy_run(char *to, const char *from, int64_t n_elements, int64_t element_bytes)
+{
+    if (n_elements > 1) {
+        memcpy(to, from, static_cast<size_t>(n_elements * element_bytes));
+        return;
+    }
+    switch (element_bytes) { // single elements come by the thousand
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    default:
+        memcpy(to, from, static_cast<size_t>(element_bytes));
+    }
+}
+
+class ScatteredTransfer
+{
+  public:
+    ScatteredTransfer(const Host &host, int fd, const sds_table_dataset &dataset,
+                      const sds_candidate &candidate, const ScatteredRead &read,
+                      const Conversion &conversion, void *buffer);
+    ~ScatteredTransfer();
+    ScatteredTransfer(const ScatteredTransfer &) = delete;
+    ScatteredTransfer &operator=(const ScatteredTransfer &) = delete;
+
+    bool run();
+
+  private:
+    bool list_batch();
+    bool read_segments(void *out) const;
+    bool move_batch();
+    bool fill_background();
+    bool scatter(ElementRun first);
+
+    const Host &host_;
+    const int fd_;
+    const sds_candidate &candidate_;
+    const Conversion &conversion_;
+    const int64_t most_; // elements of a batch
+    const ReplicaMap map_;
+    ElementWalk file_;
+    ElementWalk memory_;
+    ElementWalk background_walk_;
+    ElementRun pending_; // of the file, not listed yet
+    SegmentList list_;
+    char *buffer_;
+    char *piece_;
+    char *background_;
+};
+
+int64_t elements_of_batch(const ScatteredRead &read, const Conversion &conversion)
+{
+    const int64_t bytes =
+        conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes : conversion.to_bytes;
+    const int64_t n = bytes < batch_bytes ? batch_bytes / bytes : 1;
+    return n < read.n_elements ? n : read.n_elements;
+}
+
+ScatteredTransfer::ScatteredTransfer(const Host &host, int fd, const sds_table_dataset &dataset,
+                                     const sds_candidate &candidate, const ScatteredRead &read,
+                                     const Conversion &conversion, void *buffer)
+    : host_(host), fd_(fd), candidate_(candidate), conversion_(conversion),
+      most_(elements_of_batch(read, conversion)), map_(replica_map_of(dataset, candidate)),
+      file_(host, read.file_space, read.n_elements),
+      memory_(host, read.memory_space, read.n_elements),
+      background_walk_(host, conversion.needs_background ? read.memory_space : packed,
+                       read.n_elements),
+      pending_{0, 0}, list_(static_cast<size_t>(most_ < max_segments ? most_ : max_segments)),
+      buffer_(static_cast<char *>(buffer)), piece_(nullptr), background_(nullptr)
+{
+}
+
+ScatteredTransfer::~ScatteredTransfer()
+{
+    free(piece_);
+    free(background_);
+}
+
+// List the next elements, as many as a batch holds.
+bool ScatteredTransfer::list_batch()
+{
+    list_.clear();
+    while (list_.n_elements() < most_) {
+        if (pending_.length == 0 && !file_.next(file_.n_left(), pending_)) break;
+        const int64_t room = most_ - list_.n_elements();
+        const int64_t n =
+            list_.add(map_, pending_.offset, pending_.length < room ? pending_.length : room);
+        if (n == 0) break;
+        pending_.offset += n;
+        pending_.length -= n;
+    }
+    list_.sort();
+    return list_.n_elements() > 0;
+}
+
+bool ScatteredTransfer::read_segments(void *out) const
+{
+    return sds_read_segments(fd_, candidate_.data_offset_bytes, conversion_.from_bytes, list_.n(),
+                             list_.segments(), out) == SDS_OK;
+}
+
+// What lies where the batch will go, packed.
+bool ScatteredTransfer::fill_background()
+{
+    const int64_t bytes = conversion_.to_bytes;
+    ElementRun run;
+    for (int64_t n = 0; n < list_.n_elements(); n += run.length) {
+        if (!background_walk_.next(list_.n_elements() - n, run)) return false;
+        copy_run(background_ + n * bytes, buffer_ + run.offset * bytes, run.length, bytes);
+    }
+    return true;
+}
+
+bool ScatteredTransfer::scatter(ElementRun run)
+{
+    const int64_t bytes = conversion_.to_bytes;
+    for (int64_t n = 0;;) {
+        copy_run(buffer_ + run.offset * bytes, piece_ + n * bytes, run.length, bytes);
+        n += run.length;
+        if (n == list_.n_elements()) return true;
+        if (!memory_.next(list_.n_elements() - n, run)) return false;
+    }
+}
+
+bool ScatteredTransfer::move_batch()
+{
+    ElementRun run;
+    if (!memory_.next(list_.n_elements(), run)) return false;
+    if (conversion_.from == 0 && run.length == list_.n_elements())
+        return read_segments(buffer_ + run.offset * conversion_.to_bytes);
+    if (!piece_) {
+        const int64_t bytes = conversion_.from_bytes > conversion_.to_bytes ? conversion_.from_bytes
+                                                                            : conversion_.to_bytes;
+        piece_ = static_cast<char *>(malloc(static_cast<size_t>(most_ * bytes)));
+        if (conversion_.needs_background)
+            background_ =
+                static_cast<char *>(malloc(static_cast<size_t>(most_ * conversion_.to_bytes)));
+        if (!piece_ || (conversion_.needs_background && !background_)) return false;
+    }
+    return (!background_ || fill_background()) && read_segments(piece_) &&
+           convert(host_, conversion_, list_.n_elements(), piece_, background_) && scatter(run);
+}
+
+bool ScatteredTransfer::run()
+{
+    if (!list_.allocate()) return false;
+    while (list_batch())
+        if (!move_batch()) return false;
+    return file_.n_left() == 0 && pending_.length == 0 && memory_.n_left() == 0;
+}
+
+// Whether HDF5 reads what is selected, and the box around it. Its own check lets points go one step
+// too far (2.0).
+bool find_box(const Host &host, hid_t space, int64_t low[], int64_t high[])
+{
+    hsize_t extent[SDS_MAX_RANK], first[SDS_MAX_RANK], last[SDS_MAX_RANK];
+    if (host.hdf5.H5Sselect_valid(space) <= 0) return false;
+    const int rank = host.hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
+    if (rank < 0 || (rank > 0 && host.hdf5.H5Sget_select_bounds(space, first, last) < 0))
+        return false;
+    for (int axis = 0; axis < rank; axis++) {
+        if (last[axis] >= extent[axis]) return false;
+        low[axis] = static_cast<int64_t>(first[axis]);
+        high[axis] = static_cast<int64_t>(last[axis]);
+    }
+    return true;
+}
+
+bool fits(const Host &host, hid_t memory_space, int64_t n_elements)
+{
+    int64_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    return memory_space > last_special_space && find_box(host, memory_space, low, high) &&
+           host.hdf5.H5Sget_select_npoints(memory_space) == n_elements;
+}
+
+} // namespace
+
+bool describe_scattered(const Host &host, hid_t file_space, hid_t memory_space,
+                        const Selection &selection, ScatteredRead &out)
+{
+    SilenceKeeper silence(host); // what is wrong is HDF5's to say
+    ErrorStackKeeper keep(host);
+    out.file_space = file_space;
+    out.memory_space = memory_space;
+    out.n_elements = selection.n_elements;
+    out.kind = selection.kind;
+    if (file_space == H5S_ALL) {
+        for (int32_t axis = 0; axis < selection.slab.rank; axis++) {
+            out.low[axis] = 0;
+            out.high[axis] = selection.slab.count[axis] - 1;
+        }
+    } else if (!find_box(host, file_space, out.low, out.high)) {
+        return false;
+    }
+    if (memory_space == space_block) {
+        out.memory_space = packed;
+        return true;
+    }
+    if (memory_space == H5S_ALL) out.memory_space = file_space; // each has its place as there
+    return memory_space == H5S_ALL || fits(host, memory_space, selection.n_elements);
+}
+
+bool writes_once(const Host &host, const ScatteredRead &read)
+{
+    if (read.memory_space == packed) return true;
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
+    return host.hdf5.H5Sget_select_type(read.memory_space) != points ||
+           are_distinct(host, read.memory_space, read.n_elements);
+}
+
+bool transfer_scattered(const Host &host, int fd, const sds_table_dataset &dataset,
+                        const sds_candidate &candidate, const ScatteredRead &read,
+                        const Conversion &conversion, void *buffer)
+{
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
+    ScatteredTransfer transfer(host, fd, dataset, candidate, read, conversion, buffer);
+    return transfer.run();
+}
+
+} // namespace sds::vol

@@ -1,0 +1,346 @@
+#include "scattered_choice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "element_walk.h"
+#include "error_stack.h"
+#include "prediction.h"
+#include "replica_map.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+constexpr uint32_t uses_per_choice = 16;
+// So much of a selection is looked at, and for so long per layout.
+constexpr size_t max_sampled = 512;
+constexpr int64_t budget_ns = 20000;
+constexpr double unpredictable = -1.0;
+// What serving costs besides reading, measured with everything in the cache. What HDF5 spends on
+// such reads, which is more, does not count: a chance is cheaper to lose than time.
+constexpr double segment_s = 40e-9;
+constexpr double element_s = 5e-9;
+
+// The first runs of a selection. Not on the stack, which may be a small thread's.
+struct Sample {
+    int64_t n_elements; // of the whole selection
+    size_t n;
+    ElementRun runs[max_sampled];
+    sds_extent extents[max_sampled]; // as they lie in the layout that is predicted
+};
+
+void take(const Host &host, const ScatteredRead &read, Sample &out)
+{
+    ElementWalk walk(host, read.file_space, read.n_elements);
+    out.n_elements = read.n_elements;
+    out.n = 0;
+    while (out.n < max_sampled && walk.next(read.n_elements, out.runs[out.n]))
+        out.n++;
+}
+
+// List the sample as it lies in an array; returns how many times the whole selection is greater
+// than what is listed, 0 where nothing is.
+double list_sample(const Sample &sample, const ReplicaMap &map, SegmentList &out)
+{
+    for (size_t i = 0; i < sample.n; i++)
+        if (out.add(map, sample.runs[i].offset, sample.runs[i].length) < sample.runs[i].length)
+            break;
+    out.sort();
+    return out.n_elements() == 0
+               ? 0
+               : static_cast<double>(sample.n_elements) / static_cast<double>(out.n_elements());
+}
+
+// Byte ranges of sorted segments, those that touch or overlap in one.
+size_t extents_of(const SegmentList &list, const sds_array &array, sds_extent out[])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < list.n(); i++) {
+        const sds_segment &segment = list.segments()[i];
+        const int64_t offset = array.offset_bytes + segment.offset * array.element_bytes;
+        const int64_t end = offset + segment.length * array.element_bytes;
+        if (n > 0 && offset <= out[n - 1].offset + out[n - 1].length) {
+            if (end > out[n - 1].offset + out[n - 1].length)
+                out[n - 1].length = end - out[n - 1].offset;
+        } else {
+            out[n++] = {offset, end - offset};
+        }
+    }
+    return n;
+}
+
+int64_t times(int64_t n, double factor)
+{
+    const double product = static_cast<double>(n) * factor;
+    return product < 4e18 ? static_cast<int64_t>(product) : INT64_C(4000000000000000000);
+}
+
+void scale(sds_features &features, double factor)
+{
+    if (factor <= 1) return;
+    features.runs = times(features.runs, factor);
+    features.bytes_useful = times(features.bytes_useful, factor);
+    sds_bounds *const bounds[] = {&features.block_depth, &features.block_gap_count,
+                                  &features.block_gap_distance, &features.bytes_touched};
+    for (sds_bounds *each : bounds) {
+        each->low = times(each->low, factor);
+        each->high = times(each->high, factor);
+    }
+}
+
+double predict_listed(const SegmentList &list, double factor, const sds_array &array,
+                      const sds_file_layout &layout, const sds_cost_model &model, Sample &sample)
+{
+    sds_features features;
+    const size_t n = extents_of(list, array, sample.extents);
+    if (n == 0 || sds_features_of_extents(n, sample.extents, &layout.striping, &layout.raid,
+                                          budget_ns, &features) != SDS_OK)
+        return unpredictable;
+    scale(features, factor);
+    return predict_seconds(model, features, features.block_gap_distance.high);
+}
+
+double predict_candidate(const sds_table_dataset &dataset, const sds_candidate &candidate,
+                         Sample &sample)
+{
+    SegmentList list(max_sampled);
+    if (!list.allocate()) return unpredictable;
+    const double factor = list_sample(sample, replica_map_of(dataset, candidate), list);
+    const double read_s = predict_listed(list, factor, array_of(dataset, candidate),
+                                         candidate.layout, candidate.model, sample);
+    if (read_s < 0) return unpredictable;
+    return read_s + static_cast<double>(list.n()) * factor * segment_s +
+           static_cast<double>(sample.n_elements) * element_s;
+}
+
+double predict_contiguous(const sds_table_dataset &dataset, Sample &sample)
+{
+    sds_array array = {};
+    array.element_bytes = dataset.element_bytes;
+    array.offset_bytes = dataset.data_offset_bytes;
+    ReplicaMap itself = {1, {1}, {1}, 0};
+    for (int32_t axis = 0; axis < dataset.rank; axis++)
+        itself.extent[0] *= dataset.extent[axis];
+    SegmentList list(max_sampled);
+    if (!list.allocate()) return unpredictable;
+    const double factor = list_sample(sample, itself, list);
+    if (factor == 1 && list.n() == 1) return 0; // in one piece: no replica reads less
+    return predict_listed(list, factor, array, dataset.layout, dataset.model, sample);
+}
+
+// ---- chunked originals
+
+// Chunks that the sample touches, and how far it reaches on one axis.
+class ChunkCount
+{
+  public:
+    ChunkCount(const sds_table_dataset &dataset, const sds_trace_dataset &stored, int32_t axis)
+        : dataset_(dataset), stored_(stored), list_(2 * max_sampled), axis_(axis),
+          lowest_(INT64_MAX), highest_(-1), n_rows_(0), n_elements_(0)
+    {
+    }
+    bool allocate() { return list_.allocate(); }
+    bool add(const ElementRun &run); // false where no more can be counted
+    int64_t n();
+    int64_t layers() const { return highest_ - lowest_ + 1; }
+    int64_t n_elements() const { return n_elements_; } // in what was counted
+
+  private:
+    bool add_row(const int64_t index[], int64_t length);
+
+    const sds_table_dataset &dataset_;
+    const sds_trace_dataset &stored_;
+    SegmentList list_; // of chunks, by number
+    const int32_t axis_;
+    int64_t lowest_, highest_; // layers of chunks on that axis
+    size_t n_rows_;
+    int64_t n_elements_;
+};
+
+// Elements that follow each other on the last axis.
+bool ChunkCount::add_row(const int64_t index[], int64_t length)
+{
+    const int32_t last = dataset_.rank - 1;
+    int64_t number = 0;
+    for (int32_t axis = 0; axis <= last; axis++)
+        number = number * ((dataset_.extent[axis] - 1) / stored_.chunk[axis] + 1) +
+                 index[axis] / stored_.chunk[axis];
+    const int64_t n =
+        (index[last] + length - 1) / stored_.chunk[last] - index[last] / stored_.chunk[last] + 1;
+    const int64_t layer = index[axis_] / stored_.chunk[axis_];
+    const int64_t last_layer = axis_ == last ? layer + n - 1 : layer;
+    if (layer < lowest_) lowest_ = layer;
+    if (last_layer > highest_) highest_ = last_layer;
+    const ReplicaMap numbers = {1, {INT64_MAX}, {1}, 0};
+    if (++n_rows_ > 2 * max_sampled || list_.add(numbers, number, n) < n) return false;
+    n_elements_ += length;
+    return true;
+}
+
+bool ChunkCount::add(const ElementRun &run)
+{
+    int64_t index[SDS_MAX_RANK], rest = run.offset;
+    for (int32_t axis = dataset_.rank - 1; axis >= 0; axis--) {
+        index[axis] = rest % dataset_.extent[axis];
+        rest /= dataset_.extent[axis];
+    }
+    const int32_t last = dataset_.rank - 1;
+    for (int64_t done = 0; done < run.length;) {
+        const int64_t in_row = dataset_.extent[last] - index[last];
+        const int64_t n = run.length - done < in_row ? run.length - done : in_row;
+        if (!add_row(index, n)) return false;
+        done += n;
+        index[last] = 0;
+        for (int32_t axis = last - 1; axis >= 0; axis--) {
+            if (++index[axis] < dataset_.extent[axis]) break;
+            index[axis] = 0;
+        }
+    }
+    return true;
+}
+
+int64_t ChunkCount::n()
+{
+    list_.sort();
+    int64_t n = 0, end = 0;
+    for (size_t i = 0; i < list_.n(); i++) {
+        const sds_segment &segment = list_.segments()[i];
+        const int64_t last = segment.offset + segment.length;
+        const int64_t first = segment.offset > end ? segment.offset : end;
+        if (last > first) n += last - first;
+        if (last > end) end = last;
+    }
+    return n;
+}
+
+// Never more chunks than the whole selection touches, as far as can be told: an original that
+// looks cheaper than it is costs a chance, one that looks dearer costs time.
+double predict_chunked(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
+                       const ScatteredRead &read, const Sample &sample)
+{
+    // Layers of chunks that the bounding box has on the first axis on which it has several.
+    int32_t axis = 0;
+    int64_t layers = 1, in_box = 1;
+    for (int32_t i = 0; i < dataset.rank; i++) {
+        if (stored.chunk[i] <= 0) return unpredictable;
+        const int64_t n = read.high[i] / stored.chunk[i] - read.low[i] / stored.chunk[i] + 1;
+        if (layers == 1) axis = i, layers = n;
+        if (__builtin_mul_overflow(in_box, n, &in_box)) return unpredictable;
+    }
+    ChunkCount chunks(dataset, stored, axis);
+    if (!chunks.allocate()) return unpredictable;
+    for (size_t i = 0; i < sample.n; i++)
+        if (!chunks.add(sample.runs[i])) break;
+    if (chunks.n_elements() == 0) return unpredictable;
+    const double by_elements =
+        static_cast<double>(sample.n_elements) / static_cast<double>(chunks.n_elements());
+    const double by_layers = static_cast<double>(layers) / static_cast<double>(chunks.layers());
+    const double factor = by_elements < by_layers ? by_elements : by_layers;
+    int64_t n_chunks = factor > 1 ? times(chunks.n(), factor) : chunks.n();
+    if (n_chunks > in_box) n_chunks = in_box;
+    sds_features features;
+    if (!features_of_chunks(dataset, stored, n_chunks, sample.n_elements, features))
+        return unpredictable;
+    return predict_seconds(dataset.model, features, features.block_gap_distance.high);
+}
+
+// Elements are picked from contiguous replicas only, and from those that hold them all.
+bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
+{
+    if (candidate.storage != SDS_TABLE_CONTIGUOUS) return false;
+    for (int32_t axis = 0; axis < candidate.rank; axis++)
+        if (read.low[axis] < candidate.region_start[axis] ||
+            read.high[axis] - candidate.region_start[axis] >= candidate.region_extent[axis])
+            return false;
+    return true;
+}
+
+int32_t find_best(const sds_table_dataset &dataset, const sds_candidate candidates[],
+                  const sds_trace_dataset &stored, const ScatteredRead &read, Sample &sample)
+{
+    double best_s = dataset.storage == SDS_TABLE_CONTIGUOUS
+                        ? predict_contiguous(dataset, sample)
+                        : predict_chunked(dataset, stored, read, sample);
+    int32_t best = -1;
+    for (int32_t i = 0; i < dataset.n_candidates; i++) {
+        if (!can_serve(candidates[i], read)) continue;
+        const double predicted_s = predict_candidate(dataset, candidates[i], sample);
+        if (predicted_s < 0 || !(predicted_s < best_s)) continue;
+        best_s = predicted_s;
+        best = i;
+    }
+    return best;
+}
+
+int32_t predict_best(const Host &host, const sds_table_dataset &dataset,
+                     const sds_candidate candidates[], const sds_trace_dataset &stored,
+                     const ScatteredRead &read)
+{
+    auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
+    if (!sample) return -1;
+    {
+        SilenceKeeper silence(host);
+        ErrorStackKeeper keep(host);
+        take(host, read, *sample);
+    }
+    const int32_t best = find_best(dataset, candidates, stored, read, *sample);
+    free(sample);
+    return best;
+}
+
+uint8_t power_of_two(int64_t n)
+{
+    return static_cast<uint8_t>(64 - __builtin_clzll(static_cast<unsigned long long>(n)));
+}
+
+// What tells the read from others without listing its elements. Where partial replicas are, those
+// that hold it tell as well.
+ScatteredChoices::Choice outline(const sds_table_dataset &dataset, const sds_candidate candidates[],
+                                 const ScatteredRead &read)
+{
+    ScatteredChoices::Choice made = {};
+    made.kind = read.kind;
+    made.n_elements = read.n_elements;
+    for (int32_t axis = 0; axis < dataset.rank; axis++)
+        made.size[axis] = power_of_two(read.high[axis] - read.low[axis] + 1);
+    for (int32_t i = 0; i < dataset.n_candidates && i < 64; i++)
+        if (can_serve(candidates[i], read)) made.candidates |= UINT64_C(1) << i;
+    return made;
+}
+
+bool look_alike(const ScatteredChoices::Choice &a, const ScatteredChoices::Choice &b)
+{
+    return a.kind == b.kind && a.n_elements == b.n_elements && a.candidates == b.candidates &&
+           memcmp(a.size, b.size, sizeof a.size) == 0;
+}
+
+} // namespace
+
+int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
+                         const sds_table_dataset &dataset, const sds_candidate candidates[],
+                         const sds_trace_dataset &stored, const ScatteredRead &read)
+{
+    if (__atomic_test_and_set(&choices.busy, __ATOMIC_ACQUIRE)) // another thread is at it
+        return predict_best(host, dataset, candidates, stored, read);
+    ScatteredChoices::Choice wanted = outline(dataset, candidates, read);
+    ScatteredChoices::Choice *found = nullptr;
+    for (ScatteredChoices::Choice &made : choices.made)
+        if (made.n_left > 0 && look_alike(made, wanted)) found = &made;
+    if (found) {
+        found->n_left--;
+        wanted.candidate = found->candidate;
+    } else {
+        wanted.candidate = predict_best(host, dataset, candidates, stored, read);
+        wanted.n_left = uses_per_choice;
+        choices.made[choices.n++ % ScatteredChoices::most] = wanted;
+        choices.n %= ScatteredChoices::most;
+    }
+    __atomic_clear(&choices.busy, __ATOMIC_RELEASE);
+    // Beyond the candidates that are told apart, one may have been chosen for a like read.
+    if (wanted.candidate >= 0 && !can_serve(candidates[wanted.candidate], read)) return -1;
+    return wanted.candidate;
+}
+
+} // namespace sds::vol

@@ -1,0 +1,31 @@
+// Which replica serves a read that is no box, predicted from a part of what it selects.
+#pragma once
+
+#include "scattered.h"
+#include "sds/trace_format.h"
+
+namespace sds::vol
+{
+
+// Choices made for a dataset. Reads that look alike from outside are decided alike for a while.
+struct ScatteredChoices {
+    struct Choice {
+        sds_selection_kind kind;
+        int64_t n_elements;
+        uint8_t size[SDS_MAX_RANK]; // of the bounding box, as a power of two
+        uint64_t candidates;        // that hold all of it, one bit each
+        int32_t candidate;          // chosen; -1: the original
+        uint32_t n_left;            // uses until it is made anew
+    };
+    static constexpr int most = 4;
+    bool busy; // a thread is using them
+    int n;
+    Choice made[most];
+};
+
+// The index of the cheapest candidate that is cheaper than the original; -1 where none is.
+int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
+                         const sds_table_dataset &dataset, const sds_candidate candidates[],
+                         const sds_trace_dataset &stored, const ScatteredRead &read);
+
+} // namespace sds::vol

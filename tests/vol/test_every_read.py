@@ -1,0 +1,277 @@
+"""Reads of every kind by HDF5's own means: unions, points, any memory, any type the file can give.
+
+One program makes some thousands of random reads in one process and prints what each gave: a digest
+of the whole buffer, or the error. It runs natively and under the connector.
+"""
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.home import Home
+from tests.redirected import reads_by_replica, redirect, settle
+from tests.under_connector import (
+    connector_environment,
+    decisions,
+    native_environment,
+    run_python,
+)
+
+READS = '''
+    import ctypes, hashlib, sys
+    import h5py, numpy as np
+    from h5py import h5s, h5t
+
+    with open("/proc/self/maps") as maps:   # h5py moves selections in one direction only
+        hdf5 = ctypes.CDLL(next(line[line.index("/"):].rstrip() for line in maps
+                                if "/libhdf5-" in line))
+
+    path, seed, n_reads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    only = sys.argv[4:]
+    random = np.random.default_rng(seed)
+    OPERATIONS = [h5s.SELECT_OR] * 5 + [h5s.SELECT_XOR, h5s.SELECT_NOTB, h5s.SELECT_AND]
+
+    def number(low, high):
+        return int(random.integers(low, high + 1))
+
+    def move(space, offset):
+        hdf5.H5Soffset_simple(ctypes.c_int64(space.id), (ctypes.c_int64 * len(offset))(*offset))
+
+    def hyperslab(extent):
+        """Return start, count, stride and block of one that lies inside."""
+        slab = []
+        for length in extent:
+            block = number(1, min(3, length))
+            start = number(0, length - block)
+            stride = block + number(0, 3)
+            most = (length - start - block) // stride + 1
+            slab.append((start, number(1, most), stride, block))
+        return map(tuple, zip(*slab))
+
+    def points(extent, n):
+        found = np.stack([random.integers(0, length, n) for length in extent], axis=1)
+        if number(0, 2) == 0:
+            found = found[np.lexsort(found.T[::-1])]
+        return found.astype("u8")
+
+    def select_in_file(extent):
+        """Return a file space, and what kind of selection it is."""
+        space = h5s.create_simple(extent)
+        how = number(0, 9)
+        if how < 4:
+            space.select_hyperslab(*hyperslab(extent))
+            for _ in range(number(1, 5)):
+                space.select_hyperslab(*hyperslab(extent), op=OPERATIONS[number(0, 7)])
+            kind = "union"
+        elif how < 7:
+            space.select_elements(points(extent, number(1, 60)))
+            kind = "points"
+        elif how < 9:
+            space.select_hyperslab(*hyperslab(extent))
+            kind = "slab"
+        else:
+            kind = "all"
+        if number(0, 4) == 0 and space.get_select_npoints() and kind != "all":
+            low, high = space.get_select_bounds()
+            # Now and then to the outside; HDF5 does not notice where points go one step too far.
+            reach = kind != "points" and number(0, 7) == 0
+            move(space, [number(-int(a) - reach, length - 1 - int(b) + reach)
+                         for a, b, length in zip(low, high, extent)])
+        return space, kind
+
+    def split(n):
+        """Return the lengths of pieces that make up n."""
+        pieces = []
+        while n:
+            pieces.append(min(n, number(1, 9) if number(0, 1) else number(1, n)))
+            n -= pieces[-1]
+        return pieces
+
+    def select_in_memory(n):
+        """Return a memory space that selects n elements, and its extent."""
+        how = number(0, 7)
+        n_selected = n if number(0, 40) else n + 1
+        if how < 2:
+            extent = (n_selected,) if number(0, 1) else (1, n_selected, 1)
+            return h5s.create_simple(extent), extent
+        if how < 4:     # points
+            width = number(1, 9)
+            extent = (2 * n_selected // width + 2, width)
+            places = np.prod(extent)
+            chosen = random.choice(places, n_selected, replace=number(0, 5) == 0)
+            if number(0, 2) == 0:
+                chosen.sort()
+            space = h5s.create_simple(extent)
+            space.select_elements(np.stack(np.unravel_index(chosen, extent), 1).astype("u8"))
+            return space, extent
+        if how < 6:     # a union: one piece per row
+            pieces = split(n_selected)
+            extent = (len(pieces), max(pieces) + number(0, 3))
+            space = h5s.create_simple(extent)
+            space.select_none()
+            for row, length in enumerate(pieces):
+                space.select_hyperslab((row, number(0, extent[1] - length)), (1, length),
+                                       op=h5s.SELECT_OR if row else h5s.SELECT_SET)
+            return space, extent
+        if how < 7:     # blocks, moved
+            stride = number(1, 3)
+            extent = (3, n_selected * stride + 5)
+            space = h5s.create_simple(extent)
+            space.select_hyperslab((0, 1), (1, n_selected), (1, stride))
+            move(space, (number(-1, 2), number(-2, 4)))
+            return space, extent
+        extent = (2, n_selected, 2)
+        space = h5s.create_simple(extent)
+        space.select_hyperslab((0, 0, 1), (1, n_selected, 1))
+        return space, extent
+
+    def memory_type(stored):
+        """Return a type to read into, and whether another than the stored."""
+        kind, how = stored.kind, number(0, 5)
+        if how < 3:
+            return stored
+        if stored.names:
+            names = [str(name) for name in random.permutation(stored.names)]
+            names = names[: number(1, len(names))]
+            fields = []
+            for name in names:
+                field = stored[name]
+                if field.kind in "iuf" and number(0, 1):
+                    field = np.dtype(random.choice(["f8", ">i4", "i1"]))
+                fields.append((name, field))
+            if number(0, 2) == 0:
+                fields.insert(number(0, len(fields)), ("not in the file", "u4"))
+            packed = np.dtype(fields)
+            if number(0, 1):
+                return packed
+            return np.dtype({   # with gaps
+                "names": packed.names, "formats": [packed[name] for name in packed.names],
+                "offsets": [packed.fields[name][1] + 3 * (i + 1)
+                            for i, name in enumerate(packed.names)],
+                "itemsize": packed.itemsize + 3 * len(packed) + number(3, 9)})
+        if stored.subdtype:
+            base, shape = stored.subdtype
+            return np.dtype((random.choice(["f8", "i2"]), shape)) if base.kind in "iuf" else stored
+        if kind in "iuf":
+            return np.dtype(random.choice(["f8", "f4", "f2", ">f8", "i1", "u1", "i2", ">i4", "i8",
+                                           ">u8"]))
+        if kind == "c":
+            return np.dtype(random.choice(["c8", ">c16"]))
+        if kind == "S":
+            return np.dtype(f"S{number(1, 12)}")
+        return stored
+
+    def describe(value):
+        return hashlib.sha256(value).hexdigest()[:16]
+
+    with h5py.File(path) as file:
+        names = only or sorted(name for name in file if file[name].shape)
+        for i in range(n_reads):
+            data = file[names[number(0, len(names) - 1)]]
+            space, kind = select_in_file(data.shape)
+            n = space.get_select_npoints()
+            like_file = number(0, 5) == 0
+            memory, extent = (h5s.ALL, data.shape) if like_file else (
+                select_in_memory(n) if n else (h5s.create_simple((1,)), (1,)))
+            if not like_file and not n:
+                memory.select_none()
+            stored = h5py.check_enum_dtype(data.dtype) and data.id.get_type() or None
+            to = data.dtype if stored else memory_type(data.dtype)
+            if number(0, 25) == 0:
+                to = np.dtype("S5") if to.kind in "iuf" else np.dtype("i4")   # never converts
+            full = extent + (to.subdtype[1] if to.subdtype else ())
+            base = to.subdtype[0] if to.subdtype else to
+            out = np.frombuffer(bytearray(random.bytes(int(np.prod(full)) * base.itemsize)), base)
+            out = out.reshape(full)
+            try:
+                type_ = data.id.get_type() if stored and to is data.dtype else h5t.py_create(to)
+                if kind == "all" and not number(0, 9):
+                    space = h5s.ALL
+                data.id.read(memory, space, out, type_)
+                result = describe(out.tobytes())
+            except Exception as error:
+                result = f"{type(error).__name__}: {error}"
+            print(i, data.name, kind, n, to.str if to.names is None else to, result)
+'''
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    return home
+
+
+SHAPE = (9, 14, 11)
+ORDERS = [
+    ("/f8", (2, 0, 1)), ("/f8", (1, 2, 0)), ("/big_endian", (1, 0, 2)), ("/i8", (2, 1, 0)),
+    ("/u2", (0, 2, 1)), ("/complex", (0, 2, 1)), ("/text", (1, 2, 0)), ("/bool", (2, 0, 1)),
+    ("/enum", (2, 0, 1)), ("/compound", (2, 1, 0)), ("/nested", (1, 0)), ("/array", (1, 2, 0)),
+    ("/opaque", (1, 0)), ("/chunked", (2, 0, 1)), ("/compact", (2, 1, 0)), ("/line", (0,)),
+    ("/flat", (3, 1, 0, 2)), ("/wide", (5, 2, 0, 1, 4, 3)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.h5"
+    random = np.random.default_rng(1)
+    values = random.integers(-30000, 30000, SHAPE)
+    inner = np.dtype([("a", ">i2"), ("b", "f4", (2,))])
+    nested = np.zeros((12, 10), [("id", "u4"), ("inner", inner), ("name", "S3"), ("x", "f8")])
+    nested["id"] = values[0, :12, :10] % 1000
+    nested["inner"]["a"], nested["inner"]["b"][..., 1] = values[1, :12, :10], 0.5
+    nested["name"], nested["x"] = b"abc", values[2, :12, :10] * 1e30
+    with h5py.File(path, "w") as file:
+        file["f8"] = values * 1e5  # beyond what i4 holds
+        file["f8"][0, 0] = np.nan
+        file["big_endian"] = values.astype(">i4")
+        file["i8"] = values * 2**40
+        file["u2"] = values.astype("u2")
+        file["complex"] = values + 1j * values
+        file["text"] = np.char.mod("%06d", values).astype("S7")
+        file["bool"] = values > 0
+        file.create_dataset(
+            "enum",
+            data=values % 3,
+            dtype=h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, basetype="i2"),
+        )
+        file["compound"] = np.rec.fromarrays(
+            [values, values * 0.5, values.astype("i2")], names="n,x,small"
+        )
+        file["nested"] = nested
+        file.create_dataset("array", SHAPE, "(2,3)i4")[:] = random.integers(0, 99, (*SHAPE, 2, 3))
+        file["opaque"] = np.frombuffer(random.bytes(7 * 9 * 5), "V5").reshape(7, 9)
+        file.create_dataset("chunked", data=values, chunks=(4, 5, 3), compression="gzip")
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_layout(h5py.h5d.COMPACT)
+        compact = h5py.h5d.create(
+            file.id, b"compact", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((6, 5, 7)), plist
+        )
+        compact.write(h5py.h5s.ALL, h5py.h5s.ALL, values[:6, :5, :7].astype("i4"))
+        file["line"] = np.arange(40.0)
+        file["flat"] = random.standard_normal((5, 4, 6, 3)).astype("f4")
+        file["wide"] = random.integers(0, 250, (3, 2, 4, 3, 2, 5)).astype("u1")
+    settle(path)
+    return path
+
+
+def differences(native, redirected):
+    """Return the reads that differ; empty where all are equal."""
+    pairs = zip(native.stdout.splitlines(), redirected.stdout.splitlines(), strict=True)
+    return [pair for pair in pairs if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_reads_of_every_kind_are_the_native_ones(seed, source, home):
+    redirect(source, ORDERS, home)
+    n = 2500
+    log = home.root / "log"
+    native = run_python(READS, source, seed, n, env=native_environment())
+    redirected = run_python(
+        READS, source, seed, n, env=connector_environment(home.root, SDS_DEBUG=log)
+    )
+    assert differences(native, redirected) == []
+    assert redirected.stderr == native.stderr
+    served = reads_by_replica(home)
+    assert n - served[0] > 0.7 * n, (served, decisions(log))
