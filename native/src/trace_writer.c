@@ -15,6 +15,7 @@
 
 #define DEFAULT_FILE_BYTES (INT64_C(64) << 20)
 #define DEFAULT_FLUSH_NS (INT64_C(5) * 1000000000)
+#define CHILD_FLUSH_NS 20000000
 #define BLOCK_BYTES (32 << 10) /* records are written when they fill this */
 #define RECORD_BYTES 4096      /* no record is longer */
 #define RESERVE_BYTES 4096     /* kept of the cap for the count of reads left out */
@@ -52,7 +53,8 @@ struct sds_trace_writer {
     sds_tick_clock clock;
     int64_t max_file_bytes;
     int64_t flush_interval_ns;
-    int64_t flushed_ns; /* 0: not yet */
+    int64_t interval_ns; /* the present one: shorter while a child is young */
+    int64_t flushed_ns;  /* 0: not yet */
     sds__spool_file file;
 
     /* Written so that a fork at any moment leaves every list whole. */
@@ -187,6 +189,7 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
         options->max_file_bytes > 0 ? options->max_file_bytes : DEFAULT_FILE_BYTES;
     writer->flush_interval_ns =
         options->flush_interval_ns > 0 ? options->flush_interval_ns : DEFAULT_FLUSH_NS;
+    writer->interval_ns = writer->flush_interval_ns;
     sds__spool_file_init(&writer->file, writer->spool_dir, writer->process.host,
                          writer->process.pid, writer->process.start_ns, writer->max_file_bytes);
     return writer;
@@ -201,6 +204,14 @@ static void begin_block(sds_trace_writer *writer)
     sds__record_coder_init(&writer->coder);
 }
 
+static void lengthen_interval(sds_trace_writer *writer, int64_t interval_ns)
+{
+    writer->interval_ns =
+        interval_ns < writer->flush_interval_ns ? interval_ns : writer->flush_interval_ns;
+}
+
+/* Children of a fork often end without their libraries' knowing, by _exit or a signal. They are to
+ * lose no more than the last fifth of their lives: the interval between two flushes grows. */
 static void renew(sds_trace_writer *writer, int64_t pid)
 {
     /* Another thread of the parent may have held it; that thread does not exist here. */
@@ -220,6 +231,7 @@ static void renew(sds_trace_writer *writer, int64_t pid)
     writer->n_dropped = 0;
     writer->n_dropped_written = 0;
     writer->flushed_ns = 0;
+    lengthen_interval(writer, CHILD_FLUSH_NS);
     writer->full = 0;
 }
 
@@ -522,8 +534,11 @@ static void add_read(sds_trace_writer *writer, added_read *read)
 
     /* The reads' own times serve as the clock; it may be set back. */
     const int64_t since_ns = sds__wrap_sub(read->start_ns, writer->flushed_ns);
-    if (since_ns >= writer->flush_interval_ns || since_ns < 0) {
-        if (writer->flushed_ns != 0) flush(writer);
+    if (since_ns >= writer->interval_ns || since_ns < 0) {
+        if (writer->flushed_ns != 0) {
+            flush(writer);
+            lengthen_interval(writer, writer->interval_ns + writer->interval_ns / 4);
+        }
         writer->flushed_ns = read->start_ns;
     }
 }

@@ -23,6 +23,14 @@ const sds_tick_clock *writer_clock = nullptr;
 bool opened = false;
 pthread_once_t opened_once = PTHREAD_ONCE_INIT;
 int64_t flushed_ns = 0;
+int64_t begun_ns = 0; // when this process began to trace
+
+void renew_in_child()
+{
+    begun_ns = monotonic_ns();
+    flushed_ns = 0;
+    sds_trace_after_fork(writer, getpid());
+}
 
 template <size_t N> void read_executable(char (&out)[N])
 {
@@ -66,7 +74,10 @@ void open_writer()
     sds_trace_options options = {};
     options.spool_dir = spool;
     writer = sds_trace_writer_new(&options, &process);
-    if (writer) writer_clock = sds_trace_clock(writer);
+    if (!writer) return;
+    writer_clock = sds_trace_clock(writer);
+    begun_ns = monotonic_ns();
+    pthread_atfork(nullptr, nullptr, renew_in_child);
 }
 
 // The plugin stays loaded until the process ends; HDF5 may never be shut down before that.
@@ -110,8 +121,10 @@ void flush_trace()
 
 void flush_trace_at_close()
 {
-    constexpr int64_t interval_ns = 1000000000;
+    // Workers of a pool end by _exit or a signal, soon after they have closed their files.
     const int64_t now_ns = monotonic_ns();
+    const int64_t share_of_life_ns = (now_ns - begun_ns) / 16;
+    const int64_t interval_ns = share_of_life_ns < 1000000000 ? share_of_life_ns : 1000000000;
     if (now_ns - __atomic_load_n(&flushed_ns, __ATOMIC_RELAXED) < interval_ns) return;
     __atomic_store_n(&flushed_ns, now_ns, __ATOMIC_RELAXED);
     flush_trace();

@@ -20,7 +20,8 @@ void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick
 // Write what is buffered.
 void flush_trace();
 // The same when a file is closed, at most once a second: an interactive session may then pause
-// for hours.
+// for hours. While the process is young, once in a sixteenth of its life: it may end without
+// warning.
 void flush_trace_at_close();
 
 } // namespace sds::vol
