@@ -4,9 +4,11 @@ import dataclasses
 import os
 
 import h5py
+import numpy as np
 
+from sds import _native
 from sds.dataset import describe_open_dataset
-from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES
+from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, Box
 from sds.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
 from sds.recommender import models_for_table
@@ -51,23 +53,28 @@ def with_models(table, *, original_s, replica_s):
     )
 
 
-def table_of(source, replicas):
-    """Return the table of a source with these (number, replica)s, under the built-in models."""
+def stored_model(model):
+    """Return a cost model as a table has it."""
+    return TableModel(
+        kind=model.kind.code,
+        gap=model.gap.code,
+        calibrated=model.calibrated,
+        coefficients=model.coefficients,
+        floor_s=model.floor_s,
+    )
 
-    def stored(model):
-        return TableModel(
-            kind=model.kind.code,
-            gap=model.gap.code,
-            calibrated=model.calibrated,
-            coefficients=model.coefficients,
-            floor_s=model.floor_s,
-        )
 
+def table_of(source, replicas, *, paths=()):
+    """Return the table of a source with these (number, replica)s, under the built-in models.
+
+    paths
+        Datasets to enter, beside those of the replicas.
+    """
     layout = {"stripes": LOCAL_DISK_STRIPES, "raid": LOCAL_DISK_RAID}
-    original, from_replica = map(stored, models_for_table(None))
+    original, from_replica = map(stored_model, models_for_table(None))
     datasets = []
     with h5py.File(source) as handle:
-        for path in dict.fromkeys(replica.dataset_path for _, replica in replicas):
+        for path in dict.fromkeys([*(replica.dataset_path for _, replica in replicas), *paths]):
             found = handle[path]
             described = describe_open_dataset(found, source)
             file_type = found.id.get_type()
@@ -103,6 +110,71 @@ def table_of(source, replicas):
     return RedirectTable(
         source_path=source, source_identity=identity_of(source), datasets=tuple(datasets)
     )
+
+
+def write_replica(source, path, order, home, *, number=1, region=None, libver=None, **storage):
+    """Write a replica with h5py itself and return its candidate under the built-in model.
+
+    Parameters
+    ----------
+    region
+        Box of the source that it holds; None: everything.
+    storage
+        Passed to h5py's create_dataset: chunks, compression, ...; contiguous without chunks.
+    """
+    home.replicas.mkdir(parents=True, exist_ok=True)
+    file = home.replicas / f"{source.stem}{path.replace('/', '.')}-{number}.h5"
+    if "chunks" in storage:
+        storage = {"fletcher32": True} | storage
+    with h5py.File(source) as original:
+        stored = original[path]
+        box = Box.whole(stored.shape) if region is None else region
+        part = stored[tuple(slice(a, a + n) for a, n in zip(box.start, box.extent, strict=True))]
+        file_type = stored.id.get_type()
+        with h5py.File(file, "w", libver=libver or ("v110", "v110")) as replica:
+            made = replica.create_dataset(
+                path, shape=tuple(part.shape[axis] for axis in order), dtype=file_type, **storage
+            )
+            made[...] = np.ascontiguousarray(part.transpose(order))
+            offset = made.id.get_offset()
+            chunks = made.chunks
+            stored_bytes = made.id.get_storage_size()
+            n_bytes = made.id.get_type().get_size() * made.size
+    file.chmod(0o600)
+    described = {"data_offset_bytes": 0, "metadata_crc32c": 0}
+    if chunks is None:
+        content = file.read_bytes()
+        around = _native.crc32c(content[offset + n_bytes :], _native.crc32c(content[:offset]))
+        described = {"data_offset_bytes": offset, "metadata_crc32c": around}
+    else:
+        described |= {"chunk_shape": chunks, "stored_bytes": stored_bytes}
+    return TableCandidate(
+        replica_id=number,
+        path=file,
+        identity=identity_of(file),
+        order=tuple(order),
+        model=stored_model(models_for_table(None)[1]),
+        region=region,
+        stripes=LOCAL_DISK_STRIPES,
+        raid=LOCAL_DISK_RAID,
+        **described,
+    )
+
+
+def publish_candidates(source, candidates, home, *, always=True):
+    """Publish these {dataset path: candidates} of a source and return the table."""
+    table = table_of(source, [], paths=candidates)
+    table = dataclasses.replace(
+        table,
+        datasets=tuple(
+            dataclasses.replace(dataset, candidates=tuple(candidates[dataset.path]))
+            for dataset in table.datasets
+        ),
+    )
+    if always:
+        table = with_models(table, original_s=1.0, replica_s=0.0)
+    publish_table(home, table)
+    return table
 
 
 def redirect(source, orders, home, *, always=True):

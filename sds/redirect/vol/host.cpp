@@ -102,11 +102,14 @@ const char *bind_functions(Host &host, const Lookup &lookup)
 #undef REQUIRED
 #undef OPTIONAL
     host.default_dxpl = lookup.variable("H5P_LST_DATASET_XFER_ID_g");
+    host.file_access = lookup.variable("H5P_CLS_FILE_ACCESS_ID_g");
+    host.dataset_access = lookup.variable("H5P_CLS_DATASET_ACCESS_ID_g");
     host.sec2_driver = lookup.variable("H5FD_SEC2_id_g");
     host.sec2_driver_init = reinterpret_cast<hid_t (*)(void)>(lookup("H5FD_sec2_init"));
     for (int i = 0; i < n_ieee_floats; i++)
         host.ieee_floats[i] = lookup.variable(ieee_float_names[i]);
     if (!missing && !host.default_dxpl) missing = "H5P_LST_DATASET_XFER_ID_g";
+    if (!missing && !(host.file_access && host.dataset_access)) missing = "H5P_CLS_*_ACCESS_ID_g";
     return missing;
 }
 

@@ -33,7 +33,9 @@ constexpr int n_ieee_floats = 4;
 struct Host {
     Functions hdf5;
     const hid_t *default_dxpl; // the library's variables, filled when it initialises
-    const hid_t *sec2_driver;  // 2.x; nullptr in 1.14
+    const hid_t *file_access;  // classes of property lists, likewise
+    const hid_t *dataset_access;
+    const hid_t *sec2_driver; // 2.x; nullptr in 1.14
     hid_t (*sec2_driver_init)(void);
     const hid_t *ieee_floats[n_ieee_floats]; // F32LE, F32BE, F64LE, F64BE
     const void *base;                        // where the library is mapped: tells hosts apart

@@ -172,8 +172,6 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
     if (!dataset) return nullptr;
     sds_trace_dataset &description = dataset->description;
-    description.storage = SDS_STORAGE_UNKNOWN;
-    description.data_offset_bytes = -1;
     snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", object.host->version);
     dataset->file = file_of(object, dxpl);
     if (dataset->file)
@@ -188,9 +186,7 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     }
     description.file = dataset->file_path;
     description.path = dataset->path;
-    read_extent(object, dxpl, description);
-    read_storage(object, dxpl, description);
-    const hid_t type = read_type(object, dxpl, description);
+    const hid_t type = describe_stored(object, dxpl, description);
     if (type >= 0) {
         dataset->redirection = find_redirection(*object.host, *dataset, type);
         object.hdf5().H5Tclose(type);
@@ -200,6 +196,15 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
 }
 
 } // namespace
+
+hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+{
+    out.storage = SDS_STORAGE_UNKNOWN;
+    out.data_offset_bytes = -1;
+    read_extent(object, dxpl, out);
+    read_storage(object, dxpl, out);
+    return read_type(object, dxpl, out);
+}
 
 OpenDataset *dataset_of(Object &object, hid_t dxpl)
 {

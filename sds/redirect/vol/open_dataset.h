@@ -21,6 +21,10 @@ struct OpenDataset {
     uint32_t trace_id; // 0: not in the trace yet
 };
 
+// Extent, storage and element of a dataset. Returns its type, to be closed; negative where it
+// cannot be had.
+hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out);
+
 // The state of a dataset's wrapper; nullptr where memory is exhausted.
 OpenDataset *dataset_of(Object &object, hid_t dxpl);
 // Forget it: the next read looks anew.

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "candidate.h"
+#include "chunked_transfer.h"
 #include "conversion.h"
 #include "decision_log.h"
 #include "element_walk.h"
@@ -24,6 +26,7 @@ namespace sds::vol
 // which costs as much as a small read.
 struct Decision {
     sds_hyperslab shape; // its start counts for nothing
+    uint64_t holders;    // partial candidates that hold what is read
     int32_t choice;      // of the candidates; -1: the original
     uint32_t n_left;     // uses until it is made anew
 };
@@ -35,7 +38,7 @@ struct Redirection {
     sds_table_dataset dataset;
     sds_candidate *candidates; // dataset.n_candidates of them
     hid_t type;                // of the dataset in the file
-    int64_t n_bytes;           // of the whole dataset
+    uint64_t partial;          // candidates that hold a part, one bit each
     uint32_t n_reads;          // counts shares
     uint32_t logged;           // reasons told already, one bit each
     bool deciding;             // a thread is using the decisions
@@ -136,14 +139,28 @@ bool is_of_extent(const Host &host, hid_t space, const sds_trace_dataset &stored
     return true;
 }
 
-// The cheapest candidate that is cheaper than the original; -1 where none is.
-int32_t predict_best(const Redirection &redirection, const sds_trace_dataset &stored,
-                     const sds_hyperslab &slab)
+constexpr int32_t max_partial = 64; // partial candidates behind the first so many are not used
+
+// The partial candidates that hold all that is selected, one bit each.
+uint64_t holders_of(const Redirection &redirection, const sds_hyperslab &slab)
 {
-    double best_s = predict_original(redirection.dataset, stored, slab);
+    uint64_t holders = 0;
+    for (uint64_t left = redirection.partial; left != 0; left &= left - 1) {
+        const int i = __builtin_ctzll(left);
+        if (holds(redirection.candidates[i], slab)) holders |= uint64_t{1} << i;
+    }
+    return holders;
+}
+
+// The cheapest candidate that is cheaper than the original; -1 where none is.
+int32_t predict_best(const Redirection &redirection, uint64_t holders, const sds_hyperslab &slab)
+{
+    double best_s = predict_original(redirection.dataset, slab);
     int32_t best = -1;
     for (int32_t i = 0; i < redirection.dataset.n_candidates; i++) {
         const sds_candidate &candidate = redirection.candidates[i];
+        if (is_partial(redirection.dataset, candidate) && (i >= max_partial || !(holders >> i & 1)))
+            continue;
         const double predicted_s = predict_replica(redirection.dataset, candidate, slab);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
         best_s = predicted_s;
@@ -160,29 +177,30 @@ bool is_of_shape(const sds_hyperslab &slab, const sds_hyperslab &shape)
 }
 
 // The decision for reads of this shape, made anew where it is due.
-int32_t decide(Redirection &redirection, const sds_trace_dataset &stored, const sds_hyperslab &slab)
+int32_t decide(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab)
 {
     for (Decision &decision : redirection.decisions)
-        if (decision.n_left > 0 && is_of_shape(slab, decision.shape)) {
+        if (decision.n_left > 0 && decision.holders == holders &&
+            is_of_shape(slab, decision.shape)) {
             decision.n_left--;
             return decision.choice;
         }
-    const int32_t choice = predict_best(redirection, stored, slab);
-    redirection.decisions[redirection.n_decisions++ % max_decisions] = {slab, choice,
+    const int32_t choice = predict_best(redirection, holders, slab);
+    redirection.decisions[redirection.n_decisions++ % max_decisions] = {slab, holders, choice,
                                                                         uses_per_decision};
     redirection.n_decisions %= max_decisions;
     return choice;
 }
 
-const sds_candidate *choose(Redirection &redirection, const sds_trace_dataset &stored,
-                            const sds_hyperslab &slab)
+const sds_candidate *choose(Redirection &redirection, const sds_hyperslab &slab)
 {
     if (is_one_run(redirection.dataset, slab)) return nullptr;
+    const uint64_t holders = holders_of(redirection, slab);
     int32_t choice;
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE)) {
-        choice = predict_best(redirection, stored, slab); // another thread is at it
+        choice = predict_best(redirection, holders, slab); // another thread is at it
     } else {
-        choice = decide(redirection, stored, slab);
+        choice = decide(redirection, holders, slab);
         __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
     }
     return choice < 0 ? nullptr : &redirection.candidates[choice];
@@ -195,22 +213,35 @@ bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
     return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
 }
 
-// Have the replica read by move(fd), where it is there and the read in its share.
-template <typename Move>
-int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, Move move)
+// Read a contiguous replica by move(fd).
+template <typename Move> Reason read_file(const OpenReplica &replica, Move move)
+{
+    const ReplicaDescriptor descriptor(replica);
+    if (descriptor.fd() < 0) return replica_unusable;
+    return move(descriptor.fd()) && descriptor.is_unchanged() ? served : failed_transfer;
+}
+
+// Read a replica in chunks by move(dataset).
+template <typename Move> Reason read_dataset(const OpenReplica &replica, Move move)
+{
+    const ReplicaDataset &dataset = replica.dataset;
+    if (!is_unchanged(dataset, replica.identity)) return replica_unusable;
+    return move(dataset) && is_unchanged(dataset, replica.identity) ? served : failed_transfer;
+}
+
+// Have the replica read by read(replica), where it is there and the read in its share.
+template <typename Read>
+int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, Read read)
 {
     Redirection &redirection = *dataset.redirection;
     if (!is_in_share(redirection, candidate)) return original(dataset, outside_share);
-    OpenReplica *replica = replica_of(*dataset.file, candidate, redirection.n_bytes);
+    OpenReplica *replica = replica_of(*dataset.file, redirection.dataset, candidate);
     if (!replica) return original(dataset, replica_unusable);
-    const char *problem = __atomic_load_n(&replica->problem, __ATOMIC_ACQUIRE);
-    if (problem) return original(dataset, replica_unusable, problem);
-    const ReplicaDescriptor descriptor(*replica);
-    if (descriptor.fd() < 0) return original(dataset, replica_unusable);
-    if (!move(descriptor.fd()) || !descriptor.is_unchanged()) {
-        count_failure(*replica);
-        return original(dataset, failed_transfer);
-    }
+    if (const char *problem = problem_of(*replica))
+        return original(dataset, replica_unusable, problem);
+    const Reason outcome = read(*replica);
+    if (outcome == failed_transfer) count_failure(*replica);
+    if (outcome != served) return original(dataset, outcome);
     tell(dataset, served, candidate.path);
     return candidate.replica_id;
 }
@@ -230,7 +261,7 @@ int64_t serve_scattered(const Host &host, OpenDataset &dataset, const Selection 
     if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
         return original(dataset, refused_spaces);
     const int32_t choice = choose_scattered(host, redirection.scattered, redirection.dataset,
-                                            redirection.candidates, dataset.description, read);
+                                            redirection.candidates, read);
     if (choice < 0) return original(dataset, original_cheaper);
 
     const sds_candidate &candidate = redirection.candidates[choice];
@@ -241,9 +272,11 @@ int64_t serve_scattered(const Host &host, OpenDataset &dataset, const Selection 
                          request.memory_type, request.dxpl, conversion))
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
-    return serve_from(dataset, candidate, [&](int fd) {
-        return transfer_scattered(host, fd, redirection.dataset, candidate, read, conversion,
-                                  request.buffer);
+    return serve_from(dataset, candidate, [&](const OpenReplica &replica) {
+        return read_file(replica, [&](int fd) {
+            return transfer_scattered(host, fd, redirection.dataset, candidate, read, conversion,
+                                      request.buffer);
+        });
     });
 }
 
@@ -278,15 +311,14 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
     if (!made) return nullptr;
     made->dataset = expected;
     made->type = host.hdf5.H5Tcopy(type); // transient: holds no file open
-    made->n_bytes = expected.element_bytes;
-    for (int32_t axis = 0; axis < expected.rank; axis++)
-        made->n_bytes *= expected.extent[axis];
     made->host = &host;
     made->candidates = static_cast<sds_candidate *>(
         calloc(static_cast<size_t>(expected.n_candidates), sizeof(sds_candidate)));
     bool complete = made->candidates && made->type >= 0 && expected.n_candidates > 0;
     for (int32_t i = 0; complete && i < expected.n_candidates; i++)
         complete = sds_table_candidate_at(file->table, index, i, &made->candidates[i]) == SDS_OK;
+    for (int32_t i = 0; complete && i < expected.n_candidates && i < max_partial; i++)
+        if (is_partial(expected, made->candidates[i])) made->partial |= uint64_t{1} << i;
     if (complete) return made;
     release_redirection(made);
     return nullptr;
@@ -312,7 +344,7 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(host, dataset, selection, request);
-    const sds_candidate *candidate = choose(redirection, dataset.description, selection.slab);
+    const sds_candidate *candidate = choose(redirection, selection.slab);
     if (!candidate) return original(dataset, original_cheaper);
 
     const Reason refusal = check_properties(host, request.dxpl);
@@ -328,9 +360,17 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
         !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
         return serve_scattered(host, dataset, selection, request);
-    return serve_from(dataset, *candidate, [&](int fd) {
-        return transfer(host, fd, redirection.dataset, *candidate, selection.slab, conversion,
-                        memory, request.buffer);
+    return serve_from(dataset, *candidate, [&](const OpenReplica &replica) {
+        if (candidate->storage == SDS_TABLE_CHUNKED)
+            return read_dataset(replica, [&](const ReplicaDataset &in_chunks) {
+                return transfer_chunked(in_chunks, redirection.type, redirection.dataset,
+                                        *candidate, selection.slab, conversion, memory,
+                                        request.buffer);
+            });
+        return read_file(replica, [&](int fd) {
+            return transfer(host, fd, redirection.dataset, *candidate, selection.slab, conversion,
+                            memory, request.buffer);
+        });
     });
 }
 

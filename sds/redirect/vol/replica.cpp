@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "candidate.h"
 #include "config.h"
 #include "open_file.h"
 #include "sds/checksum.h"
@@ -66,8 +67,25 @@ bool add_range(int fd, int64_t begin, int64_t end, uint32_t &crc)
     return is_whole;
 }
 
+// Why the bytes around the dataset are not to be relied on; nullptr where they are.
+const char *check_metadata(int fd, const sds_candidate &candidate, int64_t n_bytes,
+                           int64_t size_bytes)
+{
+    const int64_t begin = candidate.data_offset_bytes, end = begin + n_bytes;
+    if (end > size_bytes) return "the replica is too short for its dataset";
+    if (size_bytes - n_bytes > max_metadata_bytes)
+        return "the replica holds too much besides its dataset";
+    if (was_checked(candidate)) return nullptr;
+    uint32_t crc = 0;
+    if (!add_range(fd, 0, begin, crc) || !add_range(fd, end, size_bytes, crc))
+        return "the replica's metadata cannot be read";
+    if (crc != candidate.metadata_crc32c) return "the replica's metadata is damaged";
+    remember_checked(candidate);
+    return nullptr;
+}
+
 // Why the open file is not to be used; nullptr where it is.
-const char *find_problem(int fd, const sds_candidate &candidate, int64_t n_bytes,
+const char *find_problem(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
                          uid_t source_owner)
 {
     sds_identity found;
@@ -80,17 +98,8 @@ const char *find_problem(int fd, const sds_candidate &candidate, int64_t n_bytes
     if (!is_trusted_owner(owner, source_owner))
         return "the replica belongs to neither the source's owner nor this user";
     if (mode & (S_IWGRP | S_IWOTH)) return "the replica is writable by others";
-    const int64_t begin = candidate.data_offset_bytes, end = begin + n_bytes;
-    if (end > found.size_bytes) return "the replica is too short for its dataset";
-    if (found.size_bytes - n_bytes > max_metadata_bytes)
-        return "the replica holds too much besides its dataset";
-    if (was_checked(candidate)) return nullptr;
-    uint32_t crc = 0;
-    if (!add_range(fd, 0, begin, crc) || !add_range(fd, end, found.size_bytes, crc))
-        return "the replica's metadata cannot be read";
-    if (crc != candidate.metadata_crc32c) return "the replica's metadata is damaged";
-    remember_checked(candidate);
-    return nullptr;
+    if (candidate.storage == SDS_TABLE_CHUNKED) return nullptr; // HDF5 checks the rest
+    return check_metadata(fd, candidate, bytes_of(dataset, candidate), found.size_bytes);
 }
 
 constexpr int max_failures = 3;
@@ -143,7 +152,8 @@ bool is_own(const OpenReplica &replica)
            static_cast<uint64_t>(found.st_ino) == replica.identity.inode;
 }
 
-OpenReplica *open_replica(const sds_candidate &candidate, int64_t n_bytes, uid_t source_owner)
+OpenReplica *open_replica(const Host &host, const sds_table_dataset &dataset,
+                          const sds_candidate &candidate, uid_t source_owner)
 {
     auto *replica = static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica)));
     if (!replica) return nullptr;
@@ -157,9 +167,14 @@ OpenReplica *open_replica(const sds_candidate &candidate, int64_t n_bytes, uid_t
         replica->problem =
             errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
     } else {
-        replica->problem = find_problem(fd, candidate, n_bytes, source_owner);
-        settle(*replica, fd);
+        replica->problem = find_problem(fd, dataset, candidate, source_owner);
+        if (candidate.storage == SDS_TABLE_CHUNKED)
+            close(fd);
+        else
+            settle(*replica, fd);
     }
+    if (!replica->problem && candidate.storage == SDS_TABLE_CHUNKED)
+        replica->problem = open_replica_dataset(host, dataset, candidate, replica->dataset);
     errno = saved_errno;
     return replica;
 }
@@ -179,22 +194,32 @@ bool is_trusted_owner(uid_t owner, uid_t source_owner)
            (config().has_service_uid && owner == config().service_uid);
 }
 
-OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes)
+OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
+                        const sds_candidate &candidate)
 {
     {
         SharedStateLock lock;
         if (OpenReplica *known = find(file.replicas, candidate.replica_id)) return known;
     }
-    OpenReplica *made = open_replica(candidate, n_bytes, file.owner);
+    OpenReplica *made = open_replica(*file.host, dataset, candidate, file.owner);
     if (!made) return nullptr;
-    SharedStateLock lock;
-    if (OpenReplica *known = find(file.replicas, candidate.replica_id)) {
-        close_replicas(made); // another thread was faster
-        return known;
+    OpenReplica *known;
+    {
+        SharedStateLock lock;
+        known = find(file.replicas, candidate.replica_id);
+        if (!known) {
+            made->next = file.replicas;
+            file.replicas = made;
+            return made;
+        }
     }
-    made->next = file.replicas;
-    file.replicas = made;
-    return made;
+    close_replicas(made); // another thread was faster
+    return known;
+}
+
+const char *problem_of(const OpenReplica &replica)
+{
+    return __atomic_load_n(&replica.problem, __ATOMIC_ACQUIRE);
 }
 
 ReplicaDescriptor::ReplicaDescriptor(const OpenReplica &replica)
@@ -225,8 +250,11 @@ bool ReplicaDescriptor::is_unchanged() const
 
 void count_failure(OpenReplica &replica)
 {
+    static const char damaged[] = "the replica could not be read";
     static const char problem[] = "reading the replica failed several times";
-    if (__atomic_add_fetch(&replica.n_failures, 1, __ATOMIC_RELAXED) == max_failures)
+    if (replica.dataset.host)
+        __atomic_store_n(&replica.problem, &damaged[0], __ATOMIC_RELEASE);
+    else if (__atomic_add_fetch(&replica.n_failures, 1, __ATOMIC_RELAXED) == max_failures)
         __atomic_store_n(&replica.problem, &problem[0], __ATOMIC_RELEASE);
 }
 
@@ -234,6 +262,7 @@ void close_replicas(OpenReplica *first)
 {
     while (first) {
         OpenReplica *next = first->next;
+        close_replica_dataset(first->dataset, first->identity);
         if (first->fd >= 0) {
             if (is_own(*first)) close(first->fd);
             __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);

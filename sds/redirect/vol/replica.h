@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "sds/table_format.h"
+#include "replica_dataset.h"
 
 namespace sds::vol
 {
@@ -15,15 +15,20 @@ struct OpenReplica {
     int64_t replica_id;
     const char *path; // the table's
     sds_identity identity;
-    int fd;              // -1: opened for each read
-    uint64_t device;     // with the inode: whose descriptor fd is
-    const char *problem; // why it is not to be used; nullptr where it may
-    int n_failures;      // reads of it that failed
+    int fd;                 // -1: opened for each read
+    uint64_t device;        // with the inode: whose descriptor fd is
+    const char *problem;    // why it is not to be used; nullptr where it may
+    int n_failures;         // reads of it that failed
+    ReplicaDataset dataset; // where it is stored in chunks
 };
 
 // The replica of a candidate in the file's table, opened and checked; nullptr where memory is
-// exhausted. n_bytes: of the dataset in it.
-OpenReplica *replica_of(OpenFile &file, const sds_candidate &candidate, int64_t n_bytes);
+// exhausted.
+OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
+                        const sds_candidate &candidate);
+
+// Why it is not to be used; nullptr where it may.
+const char *problem_of(const OpenReplica &replica);
 
 // A descriptor of a replica for one read.
 class ReplicaDescriptor
@@ -46,7 +51,8 @@ class ReplicaDescriptor
 };
 
 // A read of the replica has failed. After a few it is left alone: a device that fails also keeps
-// its readers waiting.
+// its readers waiting. Where it is stored in chunks, it is left alone at once: there it is damage,
+// which does not go away, that is seen.
 void count_failure(OpenReplica &replica);
 
 void close_replicas(OpenReplica *first);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "candidate.h"
+#include "chunk_grid.h"
 #include "element_walk.h"
 #include "error_stack.h"
 #include "prediction.h"
@@ -136,8 +138,8 @@ double predict_contiguous(const sds_table_dataset &dataset, Sample &sample)
 class ChunkCount
 {
   public:
-    ChunkCount(const sds_table_dataset &dataset, const sds_trace_dataset &stored, int32_t axis)
-        : dataset_(dataset), stored_(stored), list_(2 * max_sampled), axis_(axis),
+    ChunkCount(const sds_table_dataset &dataset, int32_t axis)
+        : dataset_(dataset), shape_(dataset.chunks.shape), list_(2 * max_sampled), axis_(axis),
           lowest_(INT64_MAX), highest_(-1), n_rows_(0), n_elements_(0)
     {
     }
@@ -151,8 +153,8 @@ class ChunkCount
     bool add_row(const int64_t index[], int64_t length);
 
     const sds_table_dataset &dataset_;
-    const sds_trace_dataset &stored_;
-    SegmentList list_; // of chunks, by number
+    const int64_t *shape_; // of a chunk
+    SegmentList list_;     // of chunks, by number
     const int32_t axis_;
     int64_t lowest_, highest_; // layers of chunks on that axis
     size_t n_rows_;
@@ -165,11 +167,10 @@ bool ChunkCount::add_row(const int64_t index[], int64_t length)
     const int32_t last = dataset_.rank - 1;
     int64_t number = 0;
     for (int32_t axis = 0; axis <= last; axis++)
-        number = number * ((dataset_.extent[axis] - 1) / stored_.chunk[axis] + 1) +
-                 index[axis] / stored_.chunk[axis];
-    const int64_t n =
-        (index[last] + length - 1) / stored_.chunk[last] - index[last] / stored_.chunk[last] + 1;
-    const int64_t layer = index[axis_] / stored_.chunk[axis_];
+        number =
+            number * ((dataset_.extent[axis] - 1) / shape_[axis] + 1) + index[axis] / shape_[axis];
+    const int64_t n = (index[last] + length - 1) / shape_[last] - index[last] / shape_[last] + 1;
+    const int64_t layer = index[axis_] / shape_[axis_];
     const int64_t last_layer = axis_ == last ? layer + n - 1 : layer;
     if (layer < lowest_) lowest_ = layer;
     if (last_layer > highest_) highest_ = last_layer;
@@ -217,19 +218,20 @@ int64_t ChunkCount::n()
 
 // Never more chunks than the whole selection touches, as far as can be told: an original that
 // looks cheaper than it is costs a chance, one that looks dearer costs time.
-double predict_chunked(const sds_table_dataset &dataset, const sds_trace_dataset &stored,
-                       const ScatteredRead &read, const Sample &sample)
+double predict_chunked(const sds_table_dataset &dataset, const ScatteredRead &read,
+                       const Sample &sample)
 {
+    ChunkGrid grid;
+    if (dataset.storage != SDS_TABLE_CHUNKED || !grid_of(dataset, grid)) return unpredictable;
     // Layers of chunks that the bounding box has on the first axis on which it has several.
     int32_t axis = 0;
     int64_t layers = 1, in_box = 1;
     for (int32_t i = 0; i < dataset.rank; i++) {
-        if (stored.chunk[i] <= 0) return unpredictable;
-        const int64_t n = read.high[i] / stored.chunk[i] - read.low[i] / stored.chunk[i] + 1;
+        const int64_t n = read.high[i] / grid.shape[i] - read.low[i] / grid.shape[i] + 1;
         if (layers == 1) axis = i, layers = n;
         if (__builtin_mul_overflow(in_box, n, &in_box)) return unpredictable;
     }
-    ChunkCount chunks(dataset, stored, axis);
+    ChunkCount chunks(dataset, axis);
     if (!chunks.allocate()) return unpredictable;
     for (size_t i = 0; i < sample.n; i++)
         if (!chunks.add(sample.runs[i])) break;
@@ -240,10 +242,7 @@ double predict_chunked(const sds_table_dataset &dataset, const sds_trace_dataset
     const double factor = by_elements < by_layers ? by_elements : by_layers;
     int64_t n_chunks = factor > 1 ? times(chunks.n(), factor) : chunks.n();
     if (n_chunks > in_box) n_chunks = in_box;
-    sds_features features;
-    if (!features_of_chunks(dataset, stored, n_chunks, sample.n_elements, features))
-        return unpredictable;
-    return predict_seconds(dataset.model, features, features.block_gap_distance.high);
+    return predict_chunks(grid, n_chunks, sample.n_elements, dataset.layout, dataset.model);
 }
 
 // Elements are picked from contiguous replicas only, and from those that hold them all.
@@ -258,11 +257,11 @@ bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
 }
 
 int32_t find_best(const sds_table_dataset &dataset, const sds_candidate candidates[],
-                  const sds_trace_dataset &stored, const ScatteredRead &read, Sample &sample)
+                  const ScatteredRead &read, Sample &sample)
 {
     double best_s = dataset.storage == SDS_TABLE_CONTIGUOUS
                         ? predict_contiguous(dataset, sample)
-                        : predict_chunked(dataset, stored, read, sample);
+                        : predict_chunked(dataset, read, sample);
     int32_t best = -1;
     for (int32_t i = 0; i < dataset.n_candidates; i++) {
         if (!can_serve(candidates[i], read)) continue;
@@ -275,8 +274,7 @@ int32_t find_best(const sds_table_dataset &dataset, const sds_candidate candidat
 }
 
 int32_t predict_best(const Host &host, const sds_table_dataset &dataset,
-                     const sds_candidate candidates[], const sds_trace_dataset &stored,
-                     const ScatteredRead &read)
+                     const sds_candidate candidates[], const ScatteredRead &read)
 {
     auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
     if (!sample) return -1;
@@ -285,7 +283,7 @@ int32_t predict_best(const Host &host, const sds_table_dataset &dataset,
         ErrorStackKeeper keep(host);
         take(host, read, *sample);
     }
-    const int32_t best = find_best(dataset, candidates, stored, read, *sample);
+    const int32_t best = find_best(dataset, candidates, read, *sample);
     free(sample);
     return best;
 }
@@ -320,10 +318,10 @@ bool look_alike(const ScatteredChoices::Choice &a, const ScatteredChoices::Choic
 
 int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
                          const sds_table_dataset &dataset, const sds_candidate candidates[],
-                         const sds_trace_dataset &stored, const ScatteredRead &read)
+                         const ScatteredRead &read)
 {
     if (__atomic_test_and_set(&choices.busy, __ATOMIC_ACQUIRE)) // another thread is at it
-        return predict_best(host, dataset, candidates, stored, read);
+        return predict_best(host, dataset, candidates, read);
     ScatteredChoices::Choice wanted = outline(dataset, candidates, read);
     ScatteredChoices::Choice *found = nullptr;
     for (ScatteredChoices::Choice &made : choices.made)
@@ -332,7 +330,7 @@ int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
         found->n_left--;
         wanted.candidate = found->candidate;
     } else {
-        wanted.candidate = predict_best(host, dataset, candidates, stored, read);
+        wanted.candidate = predict_best(host, dataset, candidates, read);
         wanted.n_left = uses_per_choice;
         choices.made[choices.n++ % ScatteredChoices::most] = wanted;
         choices.n %= ScatteredChoices::most;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "scattered.h"
-#include "sds/trace_format.h"
+#include "sds/table_format.h"
 
 namespace sds::vol
 {
@@ -26,6 +26,6 @@ struct ScatteredChoices {
 // The index of the cheapest candidate that is cheaper than the original; -1 where none is.
 int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
                          const sds_table_dataset &dataset, const sds_candidate candidates[],
-                         const sds_trace_dataset &stored, const ScatteredRead &read);
+                         const ScatteredRead &read);
 
 } // namespace sds::vol

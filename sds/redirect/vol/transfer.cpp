@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "prediction.h"
+#include "candidate.h"
 #include "sds/permute.h"
 #include "sds/read_engine.h"
 
@@ -12,7 +12,7 @@ namespace
 {
 
 // Elements are read, converted and put in place in pieces of at most this size.
-constexpr int64_t piece_bytes = 8 << 20;
+constexpr int64_t piece_bytes = 4 << 20;
 
 // A read in the replica's axes.
 struct Transfer {
@@ -110,18 +110,6 @@ int64_t plan_pieces(Transfer &self)
     return inner * self.split;
 }
 
-// True where the replica holds the selected elements in the order in which memory wants them.
-bool keeps_order(const sds_candidate &candidate, const int64_t shape[], int32_t rank)
-{
-    int32_t last = -1;
-    for (int32_t axis = 0; axis < rank; axis++) {
-        if (shape[axis] == 1) continue;
-        if (candidate.order[axis] < last) return false;
-        last = candidate.order[axis];
-    }
-    return true;
-}
-
 } // namespace
 
 bool transfer(const Host &host, int fd, const sds_table_dataset &dataset,
@@ -130,11 +118,10 @@ bool transfer(const Host &host, int fd, const sds_table_dataset &dataset,
 {
     Transfer self = {
         host, fd, array_of(dataset, candidate), {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
-    if (sds_hyperslab_permute(&slab, candidate.order, &self.slab) != SDS_OK) return false;
+    if (!slab_in_replica(candidate, slab, self.slab)) return false;
     sds_hyperslab_shape(&self.slab, self.shape);
     self.memory = static_cast<char *>(buffer) + memory.offset_bytes;
-    if (conversion.from == 0 && memory.is_packed &&
-        keeps_order(candidate, self.shape, self.array.rank))
+    if (conversion.from == 0 && memory.is_packed && keeps_order(candidate, self.shape))
         return read_slab(self, self.slab, self.memory);
 
     for (int32_t axis = 0; axis < self.array.rank; axis++)

@@ -1,0 +1,221 @@
+#include "chunked_transfer.h"
+
+#include <stdlib.h>
+
+#include "candidate.h"
+#include "error_stack.h"
+#include "library_context.h"
+#include "sds/permute.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+// Elements are read, converted and put in place in pieces of whole chunks, of at most this size
+// where what is selected of one chunk is not larger.
+constexpr int64_t piece_bytes = 4 << 20;
+
+constexpr int select_set = 0; // H5S_SELECT_SET
+
+// An identifier of a dataspace that is closed at the end.
+class Space
+{
+  public:
+    Space(const Functions &hdf5, int32_t rank, const int64_t extent[]) : hdf5_(hdf5)
+    {
+        hsize_t dimension[SDS_MAX_RANK];
+        for (int32_t axis = 0; axis < rank; axis++)
+            dimension[axis] = static_cast<hsize_t>(extent[axis]);
+        id_ = hdf5.H5Screate_simple(rank, dimension, nullptr);
+    }
+    ~Space()
+    {
+        if (id_ >= 0) hdf5_.H5Sclose(id_);
+    }
+    Space(const Space &) = delete;
+    Space &operator=(const Space &) = delete;
+
+    hid_t id() const { return id_; }
+    bool select(const sds_hyperslab &slab) const
+    {
+        hsize_t start[SDS_MAX_RANK], stride[SDS_MAX_RANK], count[SDS_MAX_RANK], block[SDS_MAX_RANK];
+        for (int32_t axis = 0; axis < slab.rank; axis++) {
+            start[axis] = static_cast<hsize_t>(slab.start[axis]);
+            stride[axis] = static_cast<hsize_t>(slab.stride[axis]);
+            count[axis] = static_cast<hsize_t>(slab.count[axis]);
+            block[axis] = static_cast<hsize_t>(slab.block[axis]);
+        }
+        return id_ >= 0 &&
+               hdf5_.H5Sselect_hyperslab(id_, select_set, start, stride, count, block) >= 0;
+    }
+
+  private:
+    const Functions &hdf5_;
+    hid_t id_;
+};
+
+// A read in the replica's axes.
+struct ChunkedTransfer {
+    const ReplicaDataset &replica;
+    const Space &space; // of the whole replica
+    hid_t type;
+    sds_hyperslab slab;
+    int64_t window[SDS_MAX_RANK];        // indices of a piece, whole chunks
+    int64_t memory_stride[SDS_MAX_RANK]; // bytes
+    const Conversion &conversion;
+    char *piece;
+};
+
+// Blocks that touch, and a block that is alone, are selected index by index.
+void normalize(sds_hyperslab &slab)
+{
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        if (slab.count[axis] > 1 && slab.stride[axis] != slab.block[axis]) continue;
+        slab.count[axis] *= slab.block[axis];
+        slab.stride[axis] = slab.block[axis] = 1;
+    }
+}
+
+// Indices selected on an axis in a window of so many, at most.
+int64_t most_selected(const sds_hyperslab &slab, int32_t axis, int64_t window)
+{
+    const int64_t all = slab.count[axis] * slab.block[axis];
+    const int64_t blocks = (window + slab.stride[axis] - 1) / slab.stride[axis];
+    const int64_t most = slab.block[axis] == 1 ? blocks : window;
+    return most < all ? most : all;
+}
+
+// Choose windows of whole chunks, as long as fits on the last axis, then on those before it.
+// Returns the elements of the greatest piece.
+int64_t plan_windows(ChunkedTransfer &self, const sds_candidate &candidate, int64_t element_bytes)
+{
+    const sds_hyperslab &slab = self.slab;
+    const int64_t most_elements = piece_bytes / element_bytes;
+    int64_t selected[SDS_MAX_RANK], elements = 1;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        self.window[axis] = candidate.chunks.shape[axis];
+        selected[axis] = most_selected(slab, axis, self.window[axis]);
+        elements *= selected[axis];
+    }
+    for (int32_t axis = slab.rank - 1; axis >= 0; axis--) {
+        const int64_t end =
+            slab.start[axis] + (slab.count[axis] - 1) * slab.stride[axis] + slab.block[axis];
+        while (self.window[axis] < end) {
+            const int64_t longer = 2 * self.window[axis];
+            const int64_t more = elements / selected[axis] * most_selected(slab, axis, longer);
+            if (more > most_elements) break;
+            elements = more;
+            self.window[axis] = longer;
+            selected[axis] = most_selected(slab, axis, longer);
+        }
+    }
+    return elements;
+}
+
+// Cut the slab to the indices of one axis from `index` on that lie evenly in one window; returns
+// how many.
+int64_t cut_to_window(sds_hyperslab &slab, int32_t axis, int64_t index, int64_t window)
+{
+    const int64_t block = slab.block[axis], stride = slab.stride[axis];
+    const int64_t within = index % block;
+    const int64_t at = slab.start[axis] + index / block * stride + within;
+    const int64_t room = (at / window + 1) * window - at;
+    const int64_t blocks_left = slab.count[axis] - index / block;
+    slab.start[axis] = at;
+    if (within != 0 || block > room) {
+        slab.count[axis] = 1;
+        slab.block[axis] = block - within < room ? block - within : room;
+        return slab.block[axis];
+    }
+    const int64_t blocks = (room - block) / stride + 1;
+    slab.count[axis] = blocks < blocks_left ? blocks : blocks_left;
+    return slab.count[axis] * block;
+}
+
+int64_t shape_of(const sds_hyperslab &slab, int64_t shape[])
+{
+    sds_hyperslab_shape(&slab, shape);
+    int64_t n_elements = 1;
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        n_elements *= shape[axis];
+    return n_elements;
+}
+
+bool read_slab(const ChunkedTransfer &self, const sds_hyperslab &slab, int64_t n_elements,
+               void *out)
+{
+    const Host &host = *self.replica.host;
+    const Space packed(host.hdf5, 1, &n_elements);
+    void *object = self.replica.object;
+    hid_t type = self.type, memory = packed.id(), file = self.space.id();
+    return memory >= 0 && self.space.select(slab) &&
+           host.hdf5.H5VLdataset_read(1, &object, host.native, &type, &memory, &file,
+                                      *host.default_dxpl, &out, nullptr) >= 0;
+}
+
+bool move_piece(const ChunkedTransfer &self, const sds_hyperslab &slab, char *destination)
+{
+    int64_t shape[SDS_MAX_RANK], piece_stride[SDS_MAX_RANK];
+    const int64_t n_elements = shape_of(slab, shape);
+    int64_t stride_bytes = self.conversion.to_bytes;
+    for (int32_t axis = slab.rank - 1; axis >= 0; axis--) {
+        piece_stride[axis] = stride_bytes;
+        stride_bytes *= shape[axis];
+    }
+    return read_slab(self, slab, n_elements, self.piece) &&
+           convert(*self.replica.host, self.conversion, n_elements, self.piece, nullptr) &&
+           sds_copy_strided(slab.rank, shape, piece_stride, self.memory_stride,
+                            static_cast<size_t>(self.conversion.to_bytes), self.piece,
+                            destination) == SDS_OK;
+}
+
+bool move_from(const ChunkedTransfer &self, int32_t axis, const sds_hyperslab &slab,
+               char *destination)
+{
+    if (axis == slab.rank) return move_piece(self, slab, destination);
+    const int64_t n = slab.count[axis] * slab.block[axis];
+    for (int64_t index = 0; index < n;) {
+        sds_hyperslab part = slab;
+        const int64_t taken = cut_to_window(part, axis, index, self.window[axis]);
+        if (!move_from(self, axis + 1, part, destination + index * self.memory_stride[axis]))
+            return false;
+        index += taken;
+    }
+    return true;
+}
+
+} // namespace
+
+bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table_dataset &dataset,
+                      const sds_candidate &candidate, const sds_hyperslab &slab,
+                      const Conversion &conversion, const MemoryLayout &memory, void *buffer)
+{
+    const Host &host = *replica.host;
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
+    const LibraryContext context(host);
+    if (!context.ok()) return false;
+    const sds_array array = array_of(dataset, candidate);
+    const Space space(host.hdf5, array.rank, array.extent);
+    ChunkedTransfer self = {replica, space, type, {}, {}, {}, conversion, nullptr};
+    if (!slab_in_replica(candidate, slab, self.slab)) return false;
+    normalize(self.slab);
+    int64_t shape[SDS_MAX_RANK];
+    const int64_t n_elements = shape_of(self.slab, shape);
+    char *destination = static_cast<char *>(buffer) + memory.offset_bytes;
+    if (conversion.from == 0 && memory.is_packed && keeps_order(candidate, shape))
+        return read_slab(self, self.slab, n_elements, destination);
+
+    for (int32_t axis = 0; axis < array.rank; axis++)
+        self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
+    const int64_t element_bytes =
+        conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes : conversion.to_bytes;
+    const int64_t most = plan_windows(self, candidate, element_bytes);
+    self.piece = static_cast<char *>(malloc(static_cast<size_t>(most * element_bytes)));
+    const bool done = self.piece && move_from(self, 0, self.slab, destination);
+    free(self.piece);
+    return done;
+}
+
+} // namespace sds::vol

@@ -1,0 +1,214 @@
+#include "replica_dataset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error_stack.h"
+#include "library_context.h"
+#include "object.h"
+#include "open_dataset.h"
+#include "type_digest.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+constexpr int filter_fletcher32 = 3; // H5Z_FILTER_FLETCHER32
+
+// A chunk is decoded once in a read, whose pieces are made of whole chunks. The cache serves
+// blocks in one chunk, and the next read of a program that advances within a chunk.
+constexpr size_t min_cache_bytes = 1 << 20;
+constexpr size_t max_cache_bytes = 4 << 20;
+constexpr size_t cache_slots = 521;
+constexpr double cache_policy = 0.75; // HDF5's own
+
+// A property list that is closed at the end.
+class PropertyList
+{
+  public:
+    PropertyList(const Host &host, hid_t list_class)
+        : hdf5_(host.hdf5), id_(hdf5_.H5Pcreate(list_class))
+    {
+    }
+    ~PropertyList()
+    {
+        if (id_ >= 0) hdf5_.H5Pclose(id_);
+    }
+    PropertyList(const PropertyList &) = delete;
+    PropertyList &operator=(const PropertyList &) = delete;
+
+    hid_t id() const { return id_; }
+
+  private:
+    const Functions &hdf5_;
+    const hid_t id_;
+};
+
+// HDF5 shares what it knows of a file among those who open it with one driver: a program could
+// then not open the replica itself for writing, or with another close degree. The log driver reads
+// as the default one does, and logs nothing unless told to.
+bool prepare_access(const Host &host, hid_t fapl)
+{
+    const Functions &hdf5 = host.hdf5;
+    return fapl >= 0 && hdf5.H5Pset_vol(fapl, host.native, nullptr) >= 0 &&
+           hdf5.H5Pset_file_locking(fapl, false, true) >= 0 &&
+           (!hdf5.H5Pset_fapl_log || hdf5.H5Pset_fapl_log(fapl, nullptr, 0, 0) >= 0);
+}
+
+bool prepare_cache(const Host &host, hid_t dapl, const sds_table_dataset &dataset,
+                   const sds_candidate &candidate)
+{
+    size_t bytes = static_cast<size_t>(dataset.element_bytes);
+    for (int32_t axis = 0; axis < candidate.rank; axis++)
+        bytes *= static_cast<size_t>(candidate.chunks.shape[axis]);
+    if (bytes < min_cache_bytes) bytes = min_cache_bytes;
+    if (bytes > max_cache_bytes) bytes = 0; // a single chunk would not fit
+    return dapl >= 0 && host.hdf5.H5Pset_chunk_cache(dapl, cache_slots, bytes, cache_policy) >= 0;
+}
+
+// Damage must be found before a filter or the library meets it: every chunk's checksum is looked at
+// first, and the metadata are those that carry checksums.
+bool has_checksums(int fd)
+{
+    constexpr unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    unsigned char begin[9];
+    return pread(fd, begin, sizeof begin, 0) == static_cast<ssize_t>(sizeof begin) &&
+           memcmp(begin, signature, sizeof signature) == 0 && begin[8] >= 2;
+}
+
+// What is wrong with the filters; nullptr where nothing is.
+const char *check_filters(const Object &object, hid_t dxpl)
+{
+    const Functions &hdf5 = object.hdf5();
+    H5VL_dataset_get_args_t args;
+    memset(static_cast<void *>(&args), 0, sizeof args);
+    args.op_type = H5VL_DATASET_GET_DCPL;
+    if (hdf5.H5VLdataset_get(object.under, object.connector, &args, dxpl, nullptr) < 0)
+        return "the replica's dataset cannot be looked at";
+    const hid_t dcpl = args.args.get_dcpl.dcpl_id;
+    const char *problem = nullptr;
+    const int n = hdf5.H5Pget_nfilters(dcpl);
+    int filter = -1;
+    for (int i = 0; i < n && !problem; i++) {
+        unsigned flags = 0, configuration = 0;
+        size_t n_values = 0;
+        filter = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values, nullptr, 0,
+                                     nullptr, &configuration);
+        if (filter < 0 || hdf5.H5Zfilter_avail(filter) <= 0)
+            problem = "the program's HDF5 lacks a filter of the replica";
+    }
+    if (!problem && filter != filter_fletcher32) problem = "the replica's chunks have no checksums";
+    hdf5.H5Pclose(dcpl);
+    return problem;
+}
+
+// How the dataset differs from what the table says of it; nullptr where it does not.
+const char *find_difference(const Object &object, const sds_table_dataset &dataset,
+                            const sds_candidate &candidate)
+{
+    const hid_t dxpl = *object.host->default_dxpl;
+    sds_trace_dataset found;
+    memset(&found, 0, sizeof found);
+    const hid_t type = describe_stored(object, dxpl, found);
+    uint32_t crc = 0;
+    const bool has_type = type >= 0 && type_crc32c(*object.host, type, crc);
+    if (type >= 0) object.hdf5().H5Tclose(type);
+    bool is_equal = has_type && crc == dataset.type_crc32c &&
+                    found.element_bytes == dataset.element_bytes &&
+                    found.storage == SDS_STORAGE_CHUNKED && found.rank == candidate.rank;
+    for (int32_t axis = 0; is_equal && axis < candidate.rank; axis++)
+        is_equal = found.extent[axis] == candidate.region_extent[candidate.order[axis]] &&
+                   found.chunk[axis] == candidate.chunks.shape[axis];
+    return is_equal ? check_filters(object, dxpl) : "the replica is not what the table says of it";
+}
+
+const char *open_in(const Host &host, hid_t file, const sds_table_dataset &dataset,
+                    const sds_candidate &candidate, ReplicaDataset &out)
+{
+    const Functions &hdf5 = host.hdf5;
+    void *handle = nullptr;
+    if (hdf5.H5Fget_vfd_handle(file, 0, &handle) < 0 || !handle)
+        return "the replica's descriptor cannot be had";
+    out.fd = static_cast<const int *>(handle);
+    // A program that has closed its standard output may still print.
+    if (*out.fd <= STDERR_FILENO) return "the replica would take the place of a standard stream";
+    fcntl(*out.fd, F_SETFD, FD_CLOEXEC);
+    if (!is_unchanged(out, candidate.identity))
+        return "the replica has changed since it was published";
+    if (!has_checksums(*out.fd)) return "the replica's metadata have no checksums";
+
+    const PropertyList access(host, *host.dataset_access);
+    if (!prepare_cache(host, access.id(), dataset, candidate))
+        return "the replica cannot be given a chunk cache";
+    const LibraryContext context(host);
+    void *under_file = context.ok() ? hdf5.H5VLobject(file) : nullptr;
+    if (!under_file) return "the program's HDF5 gives no access to the replica";
+    H5VL_loc_params_t self;
+    memset(static_cast<void *>(&self), 0, sizeof self);
+    self.obj_type = H5I_FILE;
+    self.type = H5VL_OBJECT_BY_SELF;
+    out.object = hdf5.H5VLdataset_open(under_file, &self, host.native, dataset.path, access.id(),
+                                       *host.default_dxpl, nullptr);
+    if (!out.object) return "the replica's dataset cannot be opened";
+    Object object = {};
+    object.under = out.object;
+    object.connector = host.native;
+    object.host = const_cast<Host *>(&host); // of which nothing is changed
+    const char *problem = find_difference(object, dataset, candidate);
+    if (!problem) return nullptr;
+    hdf5.H5VLdataset_close(out.object, host.native, *host.default_dxpl, nullptr);
+    return problem;
+}
+
+} // namespace
+
+const char *open_replica_dataset(const Host &host, const sds_table_dataset &dataset,
+                                 const sds_candidate &candidate, ReplicaDataset &out)
+{
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
+    out = {};
+    const PropertyList access(host, *host.file_access);
+    if (!prepare_access(host, access.id())) return "the program's HDF5 cannot open replicas";
+    const hid_t file = host.hdf5.H5Fopen(candidate.path, 0, access.id());
+    if (file < 0) return "the replica cannot be opened by the program's HDF5";
+    const char *problem = open_in(host, file, dataset, candidate, out);
+    // The dataset keeps the file open.
+    host.hdf5.H5Fclose(file);
+    if (problem)
+        out = {};
+    else
+        out.host = &host;
+    return problem;
+}
+
+void close_replica_dataset(ReplicaDataset &replica, const sds_identity &identity)
+{
+    if (!replica.host) return;
+    const Host &host = *replica.host;
+    sds_identity now;
+    // Where the program has closed the descriptor, its number may be another file's by now: then
+    // HDF5 must not close it, and what is open stays.
+    if (sds_identity_of_fd(*replica.fd, &now, nullptr, nullptr) == SDS_OK &&
+        now.inode == identity.inode) {
+        SilenceKeeper silence(host);
+        ErrorStackKeeper keep(host);
+        const LibraryContext context(host);
+        if (context.ok())
+            host.hdf5.H5VLdataset_close(replica.object, host.native, *host.default_dxpl, nullptr);
+    }
+    replica = {};
+}
+
+bool is_unchanged(const ReplicaDataset &replica, const sds_identity &identity)
+{
+    sds_identity now;
+    return sds_identity_of_fd(*replica.fd, &now, nullptr, nullptr) == SDS_OK &&
+           sds_identity_equal(&now, &identity);
+}
+
+} // namespace sds::vol
