@@ -1,13 +1,18 @@
-"""``sds env``: the environment that switches the connector on."""
+"""``sds env``: the environment that switches the connector on in a shell."""
 
 import enum
 import os
 import shlex
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sds.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Shell(enum.StrEnum):
@@ -21,34 +26,81 @@ class Shell(enum.StrEnum):
 def env(
     *,
     shell: Annotated[Shell, typer.Option(help="Syntax of the lines.")] = Shell.BASH,
+    unset: Annotated[
+        bool, typer.Option("--unset", help="Print what takes everything back instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the lines that switch SDS on in a shell: eval "$(sds env)".
 
-    Checks first that the connector is where the lines say. Do not put the lines themselves into
-    a profile: HDF5 2 crashes where they name a connector that has gone. Switch off with
-    SDS_DISABLE=1, or unset HDF5_VOL_CONNECTOR.
+    The lines look whether the connector is there before they name it, since HDF5 2 crashes where
+    it is not. A copy of it is kept with your data, for shells that outlive an installation.
+    SDS_DISABLE=1 switches SDS off for one program, eval "$(sds env --unset)" for the shell.
     """
     from sds.cli.output import print_json, print_lines
     from sds.home import default_home
-    from sds.redirect.connector import environment
+    from sds.redirect.connector import (
+        HDF5_DEFAULT_PLUGIN_DIRECTORY,
+        PLUGIN_NAME,
+        keep_plugin,
+        plugin_path,
+    )
+    from sds.redirect.probe import probe_python
+    from sds.redirect.shell_session import switched_off, switched_on
 
+    if unset:
+        changes = switched_off(os.environ)
+        if as_json:
+            print_json({"environment": changes})
+        else:
+            print_lines(*(_change(shell, name, value) for name, value in sorted(changes.items())))
+        return
     home = default_home()
     home.create()
-    variables = environment(home, os.environ)
+    kept = keep_plugin()
+    own = probe_python(Path(sys.executable), os.environ).plugin_directories
+    variables = switched_on(
+        home,
+        os.environ,
+        plugin_directories=(*own, HDF5_DEFAULT_PLUGIN_DIRECTORY),
+        kept_plugin=kept,
+    )
     if as_json:
         print_json({"environment": variables})
         return
-    print_lines(*(_assignment(shell, name, value) for name, value in sorted(variables.items())))
+    plugin = plugin_path() if kept is None else kept / PLUGIN_NAME
+    print_lines(*_where_it_is(shell, plugin, variables))
 
 
-def _assignment(shell: Shell, name: str, value: str) -> str:
-    """Return the line that exports a variable, quoted for its shell."""
+def _where_it_is(shell: Shell, plugin: Path, variables: "Mapping[str, str]") -> list[str]:
+    """Return lines that set the variables where the plugin is. Each is whole: some join them."""
+    lines = [_change(shell, name, value) for name, value in sorted(variables.items())]
+    quoted = _quote(shell, str(plugin))
     if shell is Shell.BASH:
-        return f"export {name}={shlex.quote(value)}"
+        return [f"if [ -f {quoted} ]; then", *lines, "fi;"]
     if shell is Shell.FISH:
-        quoted = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"set -gx {name} '{quoted}';"
+        return [f"if test -f {quoted};", *lines, "end;"]
+    return [f"if ( -f {quoted} ) {line}" for line in lines]
+
+
+def _change(shell: Shell, name: str, value: str | None) -> str:
+    """Return the line that exports a variable, or takes it away."""
+    if value is None:
+        taken = {Shell.BASH: "unset", Shell.FISH: "set -e", Shell.CSH: "unsetenv"}
+        return f"{taken[shell]} {name};"
+    quoted = _quote(shell, value)
+    if shell is Shell.BASH:
+        return f"export {name}={quoted};"
+    if shell is Shell.FISH:
+        return f"set -gx {name} {quoted};"
+    return f"setenv {name} {quoted};"
+
+
+def _quote(shell: Shell, value: str) -> str:
+    """Return a value as one word of the shell's language."""
+    if shell is Shell.BASH:
+        return shlex.quote(value)
+    if shell is Shell.FISH:
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     # csh expands ! and cannot continue a line inside quotes
-    quoted = value.replace("'", "'\\''").replace("!", "\\!").replace("\n", "\\\n")
-    return f"setenv {name} '{quoted}';"
+    return "'" + value.replace("'", "'\\''").replace("!", "\\!").replace("\n", "\\\n") + "'"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from sds.errors import ConfigurationError
@@ -15,7 +17,6 @@ from sds.redirect.probe import probe_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from sds.home import Home
 
@@ -42,7 +43,8 @@ def environment(
     *,
     trace: bool = True,
     redirect: bool = True,
-    filter_directories: Sequence[Path] | None = None,
+    plugin_directories: Sequence[Path] | None = None,
+    kept_plugin: Path | None = None,
 ) -> dict[str, str]:
     """Return a complete environment with the connector switched on.
 
@@ -50,9 +52,8 @@ def environment(
     ----------
     trace, redirect
         False switches that part off.
-    filter_directories
-        Filter plugins of the program's packages (:class:`~sds.redirect.probe.ProgramProbe`); of
-        this interpreter's where left out.
+    plugin_directories, kept_plugin
+        As for :func:`sds.redirect.connector.environment`.
 
     Raises
     ------
@@ -60,7 +61,9 @@ def environment(
         If the connector is not installed, or environ names another one.
     """
     variables = dict(environ)
-    variables |= connector.environment(home, environ, filter_directories=filter_directories)
+    variables |= connector.environment(
+        home, environ, plugin_directories=plugin_directories, kept_plugin=kept_plugin
+    )
     if not trace:
         variables["SDS_TRACE"] = "0"
     if not redirect:
@@ -75,19 +78,45 @@ def program_environment(
     *,
     trace: bool = True,
     redirect: bool = True,
+    probed: Sequence[str] | None = None,
 ) -> ProgramEnvironment:
-    """Return the environment for a command: native where its HDF5 cannot load the connector."""
-    probe = probe_program(command, environ)
+    """Return the environment for a command: native where its HDF5 cannot load the connector.
+
+    Parameters
+    ----------
+    trace, redirect
+        False switches that part off.
+    probed
+        The command that HDF5 will be used by, where the one given is a wrapper (mpiexec, a script).
+    """
+    probe = probe_program(probed or command, environ)
     if probe.can_bind is False:
         return ProgramEnvironment(variables=dict(environ), problem=probe.problem)
-    filters = probe.filter_directories if probe.can_bind else None
     try:
         variables = environment(
-            home, environ, trace=trace, redirect=redirect, filter_directories=filters
+            home,
+            environ,
+            trace=trace,
+            redirect=redirect,
+            plugin_directories=probe.plugin_directories if probe.can_bind else None,
+            kept_plugin=connector.keep_plugin(),
         )
     except ConfigurationError as error:
         return ProgramEnvironment(variables=dict(environ), problem=str(error))
     return ProgramEnvironment(variables=variables, problem="")
+
+
+def log_native(environ: Mapping[str, str], program: str, problem: str) -> None:
+    """Note in the log that SDS_DEBUG names why a program runs without the connector.
+
+    In the form of the connector's own lines. A log that cannot be written is left alone, as there.
+    """
+    log = environ.get("SDS_DEBUG")
+    if not log:
+        return
+    line = f"{os.getpid()}\tnative\t{program}\t\t{problem}\n"
+    with contextlib.suppress(OSError), Path(log).open("a") as file:
+        file.write(line)
 
 
 def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:

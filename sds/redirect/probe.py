@@ -1,8 +1,8 @@
 """Whether a program's HDF5 can load the connector, found out without running the program.
 
-HDF5 2 crashes where HDF5_VOL_CONNECTOR names a connector that does not bind, and 1.12 prints
-errors. So a launcher looks first. What a wrapper (a shell script, mpiexec) will start cannot be
-known; there the connector is switched on.
+An HDF5 that cannot load it is handed its own native connector by the plugin. A launcher still looks
+first: where nothing of SDS can work, nothing of SDS is to be loaded. What a shell script or mpiexec
+will start cannot be known; there the connector is switched on.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 import shutil
-import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,16 +19,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.redirect.elf import elf_facts, linked_libraries
+from sds.redirect.wrappers import behind_wrappers
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 PACKAGES = ("h5py", "netCDF4", "tables")
-OLDEST_VERSION = (1, 14, 0)
 PROBE_TIMEOUT_S = 20.0
 
-_VERSION_TEXT = re.compile(rb"HDF5 library version:? (\d+)\.(\d+)\.(\d+)")
 # Newer than any function of HDF5 1.12: what lacks it has another interface for connectors.
-_NEEDED_SYMBOL = b"H5VLintrospect_get_cap_flags\0"
+_NEEDED_SYMBOL = "H5VLintrospect_get_cap_flags"
+# How pip names a Python whose path has spaces, or is too long for a first line.
+_LONG_FIRST_LINE = b"'''exec' "
 _FIND_PACKAGES = """
 import importlib.util, json, sys
 found = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}
@@ -45,6 +48,14 @@ class ProgramKind(StrEnum):
     MISSING = "missing"
 
 
+class Binding(StrEnum):
+    """Where the connector finds the functions of an HDF5 library."""
+
+    EXPORTED = "exported symbols"
+    SYMBOL_TABLE = "symbol table"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hdf5Library:
     """An HDF5 library that a program brings.
@@ -55,12 +66,25 @@ class Hdf5Library:
         Python package, or the program itself.
     version
         Empty where the file does not tell it.
+    binding
+        Where the connector would find its functions; :attr:`Binding.NONE` where it cannot serve it.
+    problem
+        Why it cannot; empty where it can.
+    plugin_directories
+        Where it looks for plugins while HDF5_PLUGIN_PATH is not set.
     """
 
     used_by: str
     path: Path
     version: str
-    can_bind: bool
+    binding: Binding
+    problem: str = ""
+    plugin_directories: tuple[Path, ...] = ()
+
+    @property
+    def can_bind(self) -> bool:
+        """Whether the connector serves it."""
+        return self.binding is not Binding.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,34 +113,52 @@ class ProgramProbe:
     def problem(self) -> str:
         """Say which library cannot load the connector; empty where all can."""
         return "; ".join(
-            f"{library.path} (HDF5 {library.version or 'of unknown version'}, used by "
-            f"{library.used_by}) cannot load the connector, which needs HDF5 1.14 or newer with "
-            "visible symbols"
+            f"{library.path} (used by {library.used_by}) cannot load the connector: "
+            f"{library.problem}"
             for library in self.libraries
             if not library.can_bind
         )
 
+    @property
+    def plugin_directories(self) -> tuple[Path, ...]:
+        """Where the program would find plugins if HDF5_PLUGIN_PATH were not set."""
+        defaults = [path for library in self.libraries for path in library.plugin_directories]
+        return tuple(dict.fromkeys((*self.filter_directories, *defaults)))
+
 
 def probe_program(command: Sequence[str], environ: Mapping[str, str]) -> ProgramProbe:
-    """Return what the first word of a command starts, and which HDF5 libraries that brings."""
-    found = shutil.which(command[0], path=environ.get("PATH")) if command else None
+    """Return what a command starts, seen through plain wrappers, and which HDF5 that brings."""
+    started = behind_wrappers(command, environ)
+    words, environ = started.command, started.environ
+    found = shutil.which(words[0], path=environ.get("PATH")) if words else None
     if found is None:
         return ProgramProbe(program=None, kind=ProgramKind.MISSING)
     program = Path(found)
+    try:
+        if program.is_file():
+            return _probe_file(program, environ)
+    except OSError:
+        pass  # it may be executed but not read
+    return ProgramProbe(program=program, kind=ProgramKind.OTHER)
+
+
+def _probe_file(program: Path, environ: Mapping[str, str]) -> ProgramProbe:
     interpreter = _interpreter_of(program, environ) or program
     if _is_python(program):  # also where it is a script that chooses among several
         return probe_python(program, environ)
     if _is_python(interpreter):
         return probe_python(interpreter, environ)
-    if interpreter != program or not _is_elf(program):
+    if interpreter != program or not (facts := elf_facts(program, _NEEDED_SYMBOL)):
         return ProgramProbe(program=program, kind=ProgramKind.OTHER)
-    linked = [path for path in _linked_libraries(program, environ) if _is_hdf5_name(path)]
-    # HDF5 may be part of the program itself, whose symbols then have to be exported.
-    places = linked or ([program] if _hdf5_version(program) else [])
+    linked = [path for path in linked_libraries(program, environ) if _is_hdf5_name(path)]
+    # HDF5 may also be part of the program itself.
+    places = linked or ([program] if facts.hdf5_version else [])
     return ProgramProbe(
         program=program,
         kind=ProgramKind.ELF,
-        libraries=tuple(_describe_library(path, program.name) for path in places),
+        libraries=tuple(
+            describe_library(path, program.name, is_program=path == program) for path in places
+        ),
     )
 
 
@@ -126,7 +168,7 @@ def probe_python(interpreter: Path, environ: Mapping[str, str]) -> ProgramProbe:
     filters: list[Path] = []
     for name, origin in _find_packages(interpreter, environ).items():
         package = Path(origin).parent
-        libraries += [_describe_library(path, name) for path in _libraries_of(package, environ)]
+        libraries += [describe_library(path, name) for path in _libraries_of(package, environ)]
         if name == "netCDF4" and (package / "plugins").is_dir():
             filters.append(package / "plugins")
     return ProgramProbe(
@@ -174,7 +216,7 @@ def _libraries_of(package: Path, environ: Mapping[str, str]) -> list[Path]:
         return list(dict.fromkeys(bundled))
     linked: dict[Path, None] = {}
     for extension in sorted(package.glob("*.so"))[:40]:
-        for path in _linked_libraries(extension, environ):
+        for path in linked_libraries(extension, environ):
             if _is_hdf5_name(path):
                 linked[path.resolve()] = None
     return list(linked)
@@ -188,28 +230,15 @@ def _is_hdf5_name(path: Path) -> bool:
     )  # fmt: skip
 
 
-def _linked_libraries(path: Path, environ: Mapping[str, str]) -> Iterable[Path]:
-    """Return the libraries that the loader would give a program; empty where it does not say."""
-    ldd = shutil.which("ldd")
-    if ldd is None:
-        return ()
-    try:
-        answer = subprocess.run(  # noqa: S603  (of the program that the user runs)
-            [ldd, path], env=dict(environ), check=False, capture_output=True, text=True,
-            timeout=PROBE_TIMEOUT_S,
-        )  # fmt: skip
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return ()
-    return tuple(Path(place) for place in re.findall(r"=> (/\S+)", answer.stdout))
-
-
 def _interpreter_of(program: Path, environ: Mapping[str, str]) -> Path | None:
     """Return the interpreter that a script's first line names; None for anything else."""
     with program.open("rb") as file:
-        line = file.readline(512)
+        line, second = file.readline(512), file.readline(512)
     if not line.startswith(b"#!"):
         return None
     words = line[2:].decode(errors="replace").split()
+    if words and Path(words[0]).name == "sh" and second.startswith(_LONG_FIRST_LINE):
+        words = shlex.split(second.decode(errors="replace"))[1:2]
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     found = shutil.which(words[0], path=environ.get("PATH")) if words else None
@@ -220,45 +249,38 @@ def _is_python(program: Path) -> bool:
     return re.fullmatch(r"python(\d+(\.\d+)*)?t?", program.name) is not None
 
 
-def _is_elf(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF"
-
-
-def _describe_library(path: Path, used_by: str) -> Hdf5Library:
-    version = _hdf5_version(path)
-    new_enough = not version or version >= OLDEST_VERSION
+def describe_library(path: Path, used_by: str, *, is_program: bool = False) -> Hdf5Library:
+    """Return what a library, or a program with HDF5 linked in, tells of its HDF5."""
+    facts = elf_facts(path, _NEEDED_SYMBOL)
+    if facts is None:
+        return Hdf5Library(
+            used_by=used_by, path=path, version="", binding=Binding.NONE,
+            problem="it is not a 64-bit library",
+        )  # fmt: skip
+    version = facts.hdf5_version
+    text = ".".join(map(str, version))
+    binding, problem = Binding.NONE, ""
+    if version and not _is_known(version):
+        age = "older than 1.14" if version < (1, 14) else "newer than this SDS knows (2.2)"
+        problem = f"HDF5 {text} is {age}"
+    elif facts.exports:
+        binding = Binding.EXPORTED
+    elif facts.names and (facts.interpreter or not is_program):
+        binding = Binding.SYMBOL_TABLE
+    elif facts.names:
+        problem = f"HDF5 {text} is part of a program without a dynamic loader (-static)"
+    else:
+        problem = f"HDF5 {text or 'of unknown version'} shows no function {_NEEDED_SYMBOL}"
     return Hdf5Library(
         used_by=used_by,
         path=path,
-        version=".".join(map(str, version)),
-        can_bind=new_enough and _NEEDED_SYMBOL in _dynamic_names(path),
+        version=text,
+        binding=binding,
+        problem=problem,
+        plugin_directories=facts.plugin_directories,
     )
 
 
-def _hdf5_version(path: Path) -> tuple[int, ...]:
-    """Return the version that an HDF5 library's text tells; empty where it has none."""
-    found = _VERSION_TEXT.search(path.read_bytes())
-    return tuple(int(part) for part in found.groups()) if found else ()
-
-
-def _dynamic_names(path: Path) -> bytes:
-    """Return the names in the dynamic symbol table of a 64-bit ELF file; empty for others.
-
-    Only these can be looked up at run time; the names that a debugger sees are elsewhere.
-    """
-    elf = path.read_bytes()
-    if elf[:6] != b"\x7fELF\x02\x01":
-        return b""
-    (sections_at,) = struct.unpack_from("<Q", elf, 40)
-    entry_bytes, n_sections = struct.unpack_from("<HH", elf, 58)
-    dynamic_symbols = 11  # SHT_DYNSYM; its link is the section of its names
-    try:
-        for i in range(n_sections):
-            kind, link = struct.unpack_from("<4xI32xI", elf, sections_at + i * entry_bytes)
-            if kind == dynamic_symbols:
-                at, size = struct.unpack_from("<24xQQ", elf, sections_at + link * entry_bytes)
-                return elf[at : at + size]
-    except struct.error:
-        return b""
-    return b""
+def _is_known(version: tuple[int, ...]) -> bool:
+    """Return whether the connector serves this version, as host.cpp decides."""
+    return version[:2] == (1, 14) or (2, 0) <= version[:2] <= (2, 2)

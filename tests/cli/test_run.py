@@ -31,6 +31,7 @@ def _heed_interrupts():
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("SDS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
 @pytest.mark.parametrize("status", [0, 1, 3, 77])
@@ -94,15 +95,37 @@ def test_a_program_that_cannot_be_executed(tmp_path):
 def test_a_home_that_cannot_be_made_does_not_stop_the_program(monkeypatch):
     monkeypatch.setenv("SDS_HOME", "/proc/no/home")
     result = run("run", "--", "echo", "done")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+    result = run("run", "--verbose", "--", "echo", "done")
     assert (result.returncode, result.stdout) == (0, "done\n")
     assert "without SDS" in result.stderr
 
 
 def test_another_connector_is_left_alone(monkeypatch):
     monkeypatch.setenv("HDF5_VOL_CONNECTOR", "other under_vol=0;under_info={}")
-    result = run("run", "--", "sh", "-c", "echo $HDF5_VOL_CONNECTOR")
+    result = run("run", "-v", "--", "sh", "-c", "echo $HDF5_VOL_CONNECTOR")
     assert result.stdout.startswith("other ")
-    assert "other" in result.stderr
+    assert "already names another connector" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_is_used_is_said_only_when_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("HDF5_PLUGIN_PRELOAD", "::")
+    log = tmp_path / "log"
+    monkeypatch.setenv("SDS_DEBUG", str(log))
+    result = run("run", "--", "true")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert log.read_text().split("\t")[1:3] == ["native", "true"]
+    monkeypatch.delenv("HDF5_PLUGIN_PRELOAD")
+    assert run("run", "-v", "--", "true").stderr == "sds: running true under SDS\n"
+
+
+def test_a_command_to_probe_is_no_part_of_the_program():
+    result = run("run", "--probe", sys.executable, "--", "sh", "-c", "echo $HDF5_VOL_CONNECTOR")
+    assert result.stdout.startswith("sds ")
+    result = run("run", "--probe", "'", "--", "true")
+    assert result.returncode == 2
+    assert "--probe" in result.stderr
 
 
 def test_help_loads_nothing_heavy():

@@ -30,6 +30,21 @@ def home(tmp_path):
     return home
 
 
+@pytest.fixture(autouse=True)
+def _data(tmp_path, monkeypatch):
+    """Where the copy of the connector goes."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def build_old(program):
+    """Build a program with an HDF5 1.12 in it, as far as a launcher can see."""
+    source = program.with_suffix(".c")
+    source.write_text(
+        'const char t[] = "HDF5 library version: 1.12.2"; int main(void) { return t[0]; }'
+    )
+    subprocess.run([shutil.which("cc"), source, "-o", program], check=True)
+
+
 def start(home, *command):
     return subprocess.Popen(
         [sys.executable, "-c", RUN, home.root, *command],
@@ -65,6 +80,33 @@ def test_another_connector_is_left_alone(home):
     assert "async" in chosen.problem
 
 
+def test_forbidden_plugins_are_respected(home):
+    base = {"HDF5_PLUGIN_PRELOAD": "::", "PATH": os.environ["PATH"]}
+    chosen = program_environment([sys.executable], home, base)
+    assert chosen.variables == base
+    assert "HDF5_PLUGIN_PRELOAD" in chosen.problem
+
+
+def test_the_command_behind_a_wrapper_is_probed_where_it_is_named(home, tmp_path):
+    old = tmp_path / "old"
+    build_old(old)
+    script = tmp_path / "wrapper"
+    script.write_text(f"#!/bin/sh\nexec {old}\n")
+    script.chmod(0o755)
+    unknown = program_environment([str(script)], home, native_environment())
+    assert "HDF5_VOL_CONNECTOR" in unknown.variables
+    known = program_environment([str(script)], home, native_environment(), probed=[str(old)])
+    assert "HDF5_VOL_CONNECTOR" not in known.variables
+
+
+def test_programs_find_the_plugins_that_they_find_without_it(home):
+    chosen = program_environment([sys.executable], home, native_environment())
+    entries = chosen.variables["HDF5_PLUGIN_PATH"].split(":")
+    assert entries[0] == str(connector.plugin_path().parent)
+    # Compiled into the libraries of netCDF4 and h5py.
+    assert {"/usr/local/lib/hdf5/plugin", "/usr/local/lib/plugin"} <= set(entries)
+
+
 def test_a_connector_that_is_not_there(home, monkeypatch):
     monkeypatch.setattr(connector, "PLUGIN_NAME", "libgone.so")
     with pytest.raises(ConfigurationError, match="not installed"):
@@ -75,13 +117,8 @@ def test_a_connector_that_is_not_there(home, monkeypatch):
 
 
 def test_a_program_that_cannot_load_it_stays_native(home, tmp_path):
-    compiler = shutil.which("cc")
-    source = tmp_path / "old.c"
-    source.write_text(
-        'const char t[] = "HDF5 library version: 1.12.2"; int main(void) { return t[0]; }'
-    )
     program = tmp_path / "old"
-    subprocess.run([compiler, source, "-o", program], check=True)
+    build_old(program)
     chosen = program_environment([str(program)], home, native_environment())
     assert chosen.variables == native_environment()
     assert "1.12.2" in chosen.problem

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sds.redirect.probe import ProgramKind, probe_program
+from sds.redirect.probe import Binding, ProgramKind, probe_program
 from tests.under_connector import native_environment
 
 OLD = 'const char text[] = "HDF5 library version: 1.12.2"; int H5open(void) { return 0; }'
@@ -77,6 +77,63 @@ def test_shell_scripts_and_programs_without_hdf5_are_unknown(tmp_path):
         assert found.problem == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "env A=1 {python}", "nice -n 5 {python}", "nice -n5 {python} -c pass", "nohup {python}",
+        "timeout -k 3 5 {python}", "stdbuf -oL {python}", "env nice env B=2 {python}",
+        "time -p {python}", "setsid -w -- {python}", "ionice -c 3 {python}",
+    ],
+)  # fmt: skip
+def test_plain_wrappers_are_seen_through(words, tmp_path):
+    python = tmp_path / "python3"
+    python.symlink_to(sys.executable)
+    found = probe_program(words.format(python=python).split(), native_environment())
+    assert (found.program, found.kind) == (python, ProgramKind.PYTHON)
+
+
+@pytest.mark.parametrize(
+    "words", ["env -i {python}", "nice --adjustment=5 {python}", "timeout", "env", "bash -c true"]
+)
+def test_of_anything_else_nothing_is_assumed(words):
+    found = probe_program(words.format(python=sys.executable).split(), native_environment())
+    assert found.kind is not ProgramKind.PYTHON
+    assert found.can_bind is None
+
+
+def test_an_assignment_of_env_counts(tmp_path):
+    python = tmp_path / "python3"
+    python.symlink_to(sys.executable)
+    found = probe("env", f"PATH={tmp_path}", "python3")
+    assert found.program == python
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="left out: root may read every file")
+def test_a_program_that_may_not_be_read_is_unknown(tmp_path):
+    program = tmp_path / "secret"
+    shutil.copy("/bin/true", program)
+    program.chmod(0o111)
+    assert probe(program).kind is ProgramKind.OTHER
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o755)
+    assert probe(pipe).kind is ProgramKind.OTHER
+
+
+def test_the_first_lines_of_pip_for_long_names(tmp_path):
+    directory = tmp_path / "a name with spaces"
+    directory.mkdir()
+    python = directory / "python3"
+    python.symlink_to(sys.executable)
+    script = tmp_path / "script"
+    quotes = "'" * 3
+    script.write_text(f'#!/bin/sh\n{quotes}exec\' "{python}" "$0" "$@"\n\' {quotes}\n')
+    script.chmod(0o755)
+    assert probe(script).program == python
+
+
 def test_a_missing_program():
     assert probe("no-such-program").kind is ProgramKind.MISSING
 
@@ -90,8 +147,33 @@ def test_a_linked_library(source, can_bind, build, tmp_path):
     assert ("1.12.2" in found.problem) == (not can_bind)
 
 
-@pytest.mark.parametrize("visible", [True, False])
-def test_hdf5_inside_the_program(visible, build):
+@pytest.mark.parametrize(
+    ("options", "binding"),
+    [
+        (["-rdynamic"], Binding.EXPORTED),
+        ([], Binding.SYMBOL_TABLE),
+        (["-s"], Binding.NONE),
+        (["-static"], Binding.NONE),
+        (["-static-pie"], Binding.NONE),
+    ],
+)
+def test_hdf5_inside_the_program(options, binding, build):
     main = NEW + "int main(void) { return H5VLintrospect_get_cap_flags() + H5open() + text[0]; }"
-    found = probe(build(main, "program", *(["-rdynamic"] if visible else [])))
-    assert found.can_bind is visible
+    found = probe(build(main, "program", *options))
+    assert [library.binding for library in found.libraries] == [binding]
+    assert bool(found.problem) == (binding is Binding.NONE)
+
+
+@pytest.mark.parametrize(("version", "known"), [("2.2.7", True), ("2.3.0", False)])
+def test_a_newer_version_is_not_assumed_to_be_the_same(version, known, build, tmp_path):
+    build(NEW.replace("1.14.6", version), "libhdf5.so", "-shared", "-fPIC")
+    program = build(MAIN, "program", f"-L{tmp_path}", "-lhdf5")
+    assert probe(program).can_bind is None  # the loader does not find it
+    found = probe(program, LD_LIBRARY_PATH=tmp_path)
+    assert (found.can_bind, version in found.problem) == (known, not known)
+
+
+def test_a_file_that_is_cut_off_is_of_no_use(build):
+    program = build("int main(void) { return 0; }", "program")
+    program.write_bytes(program.read_bytes()[:200])
+    assert probe(program).can_bind is None
