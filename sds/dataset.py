@@ -46,10 +46,19 @@ class Storage(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """One filter of a chunked dataset's pipeline."""
+    """One filter of a chunked dataset's pipeline.
+
+    Attributes
+    ----------
+    code
+        Its number in HDF5's registry.
+    options
+        What HDF5 hands to it, such as the level of compression.
+    """
 
     code: int
     name: str
+    options: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,8 +281,12 @@ def describe_open_dataset(
         data_offset_bytes=None if offset is None else int(offset),
         chunk_shape=None if dataset.chunks is None else tuple(int(n) for n in dataset.chunks),
         filters=tuple(
-            Filter(code=int(code), name=name.decode("utf-8", "replace"))
-            for code, _, _, name in filters
+            Filter(
+                code=int(code),
+                name=name.decode("utf-8", "replace"),
+                options=tuple(int(option) for option in options),
+            )
+            for code, _, options, name in filters
         ),
         stored_bytes=int(dataset.id.get_storage_size()),
         is_fixed_size=is_fixed_size,

@@ -14,8 +14,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, JsonValue
 
 from sds.analyzer import AccessPattern
+from sds.dataset import Filter
 from sds.errors import LayoutError, SdsValueError
+from sds.geometry import Box
 from sds.identity import FileIdentity
+from sds.organizer.layout import ReplicaLayout
 from sds.organizer.replica import Replica
 from sds.recommender import Recommendation
 from sds.recommender.calibration import Calibration, CalibrationSettings
@@ -150,8 +153,20 @@ class ReplicaRecord:
     ----------
     order
         Replica axis i is source axis ``order[i]``.
+    storage
+        ``contiguous`` or ``chunked``.
+    chunk_shape
+        In the axes of the replica; None unless chunked.
+    filters
+        Of the chunks, in the order in which writing applies them, without the checksum.
+    region
+        The box of the source that it holds, in the axes of the source.
     path
         The replica file.
+    size_bytes
+        Of its elements, decoded.
+    stored_bytes
+        What the file spends on them; None until built.
     reason
         Why it is in its state.
     source_identity
@@ -166,15 +181,30 @@ class ReplicaRecord:
     file: str
     dataset: str
     order: tuple[int, ...]
+    storage: Literal["contiguous", "chunked"]
+    chunk_shape: tuple[int, ...] | None
+    filters: tuple[Filter, ...]
+    region: Box
     state: ReplicaState
     path: str
     size_bytes: int
+    stored_bytes: int | None
     created_ns: int
     changed_ns: int
     reason: str
     source_identity: FileIdentity
     build_s: float | None
     replica: Replica | None
+
+    @property
+    def layout(self) -> ReplicaLayout:
+        """What tells it apart from other replicas of the dataset."""
+        return ReplicaLayout(
+            order=self.order,
+            chunk_shape=self.chunk_shape,
+            filters=self.filters,
+            region=self.region,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +233,29 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReorganizeRequest:
-    """Build, verify and publish a replica."""
+    """Build, verify and publish a replica.
+
+    Attributes
+    ----------
+    order
+        Replica axis i is source axis ``order[i]``.
+    chunks
+        Chunk shape in the axes of the replica, or ``auto``; None: contiguous, or ``auto`` where
+        there are filters.
+    compress
+        Filters such as ``shuffle,gzip:4``; ``source``: those of the source.
+    region
+        The box of the source to copy, as a selection such as ``[0:100, :, :]``; None: all.
+    output
+        Where to write it; None: in the home.
+    """
 
     file: str
     dataset: str
     order: tuple[int, ...]
+    chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
+    compress: str = "none"
+    region: str | None = None
     memory_bytes: int = 512 << 20
     output: str | None = None
     kind: Literal["reorganize"] = "reorganize"
@@ -217,6 +265,13 @@ class ReorganizeRequest:
             message = (
                 f"axis order {','.join(map(str, self.order)) or '(empty)'} is no permutation; "
                 "name each axis once, counted from 0, for example 2,0,1"
+            )
+            raise LayoutError(message)
+        if isinstance(self.chunks, tuple) and min(self.chunks, default=0) < 1:
+            shown = ",".join(map(str, self.chunks)) or "(none)"
+            message = (
+                f"chunks {shown!r}: name a length of at least 1 for each axis of the replica, "
+                "for example 64,64,64"
             )
             raise LayoutError(message)
         if self.memory_bytes < MIN_MEMORY_BYTES:

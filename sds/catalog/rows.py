@@ -18,6 +18,7 @@ from sqlalchemy.types import TypeDecorator
 from sds.analyzer import AccessPattern
 from sds.catalog.records import JobRequest, JobState, ReplicaState
 from sds.identity import FileIdentity
+from sds.organizer.layout import ReplicaLayout
 from sds.organizer.replica import Replica
 from sds.recommender import Recommendation
 from sds.recommender.calibration import Calibration
@@ -136,7 +137,7 @@ class ReplicaRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
-    order: Mapped[tuple[int, ...]] = mapped_column("axis_order", AsJson(tuple[int, ...]))
+    layout: Mapped[ReplicaLayout] = mapped_column(AsJson(ReplicaLayout))
     state: Mapped[ReplicaState] = mapped_column(Text, index=True)
     path: Mapped[str] = mapped_column(Text, index=True)
     source_identity: Mapped[FileIdentity] = mapped_column(AsJson(FileIdentity))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer import AccessPattern
     from sds.identity import FileIdentity
+    from sds.organizer.layout import ReplicaLayout
     from sds.organizer.replica import Replica
     from sds.recommender import Recommendation
     from sds.recommender.calibration import Calibration
@@ -225,7 +226,7 @@ class Store(Database):
             return tuple(_recommendation_record(row) for row in rows)
 
     def begin_replica(
-        self, facts: records.DatasetFacts, *, order: tuple[int, ...], path: str, size_bytes: int
+        self, facts: records.DatasetFacts, *, layout: ReplicaLayout, path: str, size_bytes: int
     ) -> records.ReplicaRecord:
         """Note that a replica is about to be built, before its file exists.
 
@@ -238,9 +239,9 @@ class Store(Database):
                 ReplicaRow.path == path, ReplicaRow.state.not_in(GONE_STATES)
             )
             for row in session.scalars(earlier).all():
-                if (row.dataset_id, row.order, row.source_identity) == (
+                if (row.dataset_id, row.layout, row.source_identity) == (
                     dataset.id,
-                    order,
+                    layout,
                     facts.identity,
                 ):
                     return _replica_record(row)
@@ -250,7 +251,7 @@ class Store(Database):
                 _add_event(session, "replica", row.id, row.state, row.reason, {})
             row = ReplicaRow(
                 dataset=dataset,
-                order=order,
+                layout=layout,
                 state=ReplicaState.BUILDING,
                 path=path,
                 source_identity=facts.identity,
@@ -504,10 +505,15 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         id=row.id,
         file=row.dataset.source.path,
         dataset=row.dataset.path,
-        order=row.order,
+        order=row.layout.order,
+        storage=row.layout.storage,
+        chunk_shape=row.layout.chunk_shape,
+        filters=row.layout.filters,
+        region=row.layout.region,
         state=ReplicaState(row.state),
         path=row.path,
         size_bytes=row.size_bytes,
+        stored_bytes=None if row.replica is None else row.replica.stored_bytes,
         created_ns=row.created_ns,
         changed_ns=row.changed_ns,
         reason=row.reason,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sds.errors import LayoutError, SdsValueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sds.catalog.records import ReplicaRecord
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:I?B)?|B)?\s*", re.ASCII | re.IGNORECASE)
@@ -95,6 +97,62 @@ def parse_order(text: str) -> tuple[int, ...]:
         )
         raise LayoutError(message)
     return order
+
+
+def parse_chunks(text: str) -> tuple[int, ...] | Literal["auto", "contiguous"]:
+    """Return the chunk shape that ``64,64,64``, ``auto`` or ``contiguous`` names.
+
+    Raises
+    ------
+    LayoutError
+        If it is none of these; whether it fits the dataset is checked later.
+    """
+    word = text.strip().lower()
+    if word == "auto":
+        return "auto"
+    if word == "contiguous":
+        return "contiguous"
+    parts = [part.strip() for part in word.strip("()[]").split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        message = (
+            f"chunks {text!r} are no chunk shape: write a length for each axis of the replica, "
+            "for example 64,64,64, or auto, or contiguous"
+        )
+        raise LayoutError(message)
+    return tuple(map(int, parts))
+
+
+def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
+    """Return names and values of how a replica is stored, as far as it is not as usual."""
+    from sds.organizer.filters import format_filters
+
+    fields: list[tuple[str, str]] = [("storage", replica.storage)]
+    if replica.chunk_shape is not None:
+        fields.append(("chunks", ",".join(map(str, replica.chunk_shape))))
+        fields.append(("filters", format_filters(replica.filters)))
+        if replica.stored_bytes is not None:
+            fields.append(("stored", format_size(replica.stored_bytes)))
+    fields.append(("region", describe_region(replica)))
+    return tuple(fields)
+
+
+def describe_storage(replica: ReplicaRecord) -> str:
+    """Return in one word or two how a replica is stored."""
+    from sds.organizer.filters import format_filters
+
+    if replica.chunk_shape is None:
+        return replica.storage
+    chunks = "x".join(map(str, replica.chunk_shape))
+    return f"{chunks} {format_filters(replica.filters)}" if replica.filters else chunks
+
+
+def describe_region(replica: ReplicaRecord) -> str:
+    """Return what of its source a replica holds; ``all`` where that is known to be all."""
+    from sds.geometry import Box
+    from sds.organizer.layout import format_region
+
+    whole = replica.replica is not None and replica.region == Box.whole(replica.replica.extent)
+    return "all" if whole else format_region(replica.region)
 
 
 def format_order(order: tuple[int, ...] | None) -> str:

@@ -19,6 +19,29 @@ def reorganize(
             "as in numpy.transpose; for example 2,0,1.",
         ),
     ],
+    chunks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE",
+            help="Store in chunks of this shape, in the axis order of the replica: for example "
+            "64,64,64, or auto; contiguous if not given.",
+        ),
+    ] = None,
+    compress: Annotated[
+        str,
+        typer.Option(
+            metavar="FILTERS",
+            help="Filters of the chunks: for example gzip:4 or shuffle,zstd:3; source, for those "
+            "of the source; none.",
+        ),
+    ] = "none",
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTION",
+            help="Copy this box of the source only, for example '[0:100, :, :]'.",
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to use.")] = "512M",
     output: Annotated[
         Path | None,
@@ -26,10 +49,10 @@ def reorganize(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build a replica of a dataset with another axis order, verify every byte, and publish it.
+    """Build a replica of a dataset in another axis order, verify every byte, and publish it.
 
     From then on programs under SDS read it wherever that is predicted faster. The original is
-    only read. A second order adds a replica and leaves the first.
+    only read. A second order, other chunks, filters or region add a replica and leave the first.
 
     Example: sds reorganize cube.h5:/cube --order 2,0,1
     """
@@ -37,9 +60,11 @@ def reorganize(
     from sds.cli.client import connect
     from sds.cli.output import print_fields, print_json, progress_bar
     from sds.cli.quantities import (
+        format_layout,
         format_order,
         format_seconds,
         format_size,
+        parse_chunks,
         parse_order,
         parse_size,
     )
@@ -51,6 +76,9 @@ def reorganize(
         file=canonical(file),
         dataset=dataset,
         order=parse_order(order),
+        chunks=None if chunks is None else parse_chunks(chunks),
+        compress=compress,
+        region=region,
         memory_bytes=parse_size(memory, name="--memory"),
         output=None if output is None else canonical(output),
     )
@@ -64,6 +92,7 @@ def reorganize(
             ("replica", f"{replica.id}, {replica.state}"),
             ("of", f"{replica.file}:{replica.dataset}"),
             ("order", format_order(replica.order)),
+            *format_layout(replica),
             ("file", replica.path),
             ("size", format_size(replica.size_bytes)),
             ("took", format_seconds(replica.build_s)),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sds.catalog.records import ReplicaRecord
     from sds.cli.client import Operations
 
-app = typer.Typer(help="List, verify and remove replicas.", invoke_without_command=True)
+app = typer.Typer(help="List, show, verify and remove replicas.", invoke_without_command=True)
 
 _All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
 _Which = Annotated[
@@ -24,7 +24,7 @@ _Which = Annotated[
 
 @app.callback()
 def replicas(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """List, verify and remove replicas; alone, list them."""
+    """List, show, verify and remove replicas; alone, list them."""
     if context.invoked_subcommand is None:
         list_replicas(None, every_state=False, as_json=as_json)
 
@@ -47,6 +47,44 @@ def list_replicas(
         _print_replicas(found)
     else:
         print_lines("no replicas")
+
+
+@app.command()
+def show(which: _Which, *, as_json: AsJson = False) -> None:
+    """Show all that is known of replicas: what they hold, how, where, and since when."""
+    from datetime import UTC, datetime
+
+    from sds.cli.client import connect
+    from sds.cli.output import print_fields, print_json, print_lines
+    from sds.cli.quantities import format_layout, format_order, format_seconds, format_size
+    from sds.home import default_home
+
+    with connect(default_home()) as service:
+        found = _find(service, which)
+    if as_json:
+        print_json({"replicas": found})
+        return
+    for number, replica in enumerate(found):
+        if number:
+            print_lines("")
+        built = replica.replica
+        created = datetime.fromtimestamp(replica.created_ns / 1e9, UTC)
+        fields = [
+            ("replica", f"{replica.id}, {replica.state}"),
+            ("reason", replica.reason),
+            ("of", f"{replica.file}:{replica.dataset}"),
+            ("order", format_order(replica.order)),
+            *format_layout(replica),
+            ("file", replica.path),
+            ("size", format_size(replica.size_bytes)),
+            ("begun", created.isoformat(timespec="seconds")),
+            ("took", format_seconds(replica.build_s)),
+        ]
+        if built is not None and built.decode_s_per_byte:
+            fields.append(("decoding", f"{format_size(1 / built.decode_s_per_byte)}/s"))
+        if built is not None and built.left_out:
+            fields.append(("left out", ", ".join(built.left_out)))
+        print_fields(fields)
 
 
 @app.command()
@@ -102,11 +140,19 @@ def remove(which: _Which, *, as_json: AsJson = False) -> None:
     from sds.home import default_home
 
     with connect(default_home()) as service:
-        removed = tuple(service.remove(replica.id) for replica in _find(service, which))
+        chosen = _find(service, which)
+        removed = tuple(service.remove(replica.id) for replica in chosen)
     if as_json:
         print_json({"replicas": removed})
         return
-    print_lines(*(f"replica {replica.id} removed: {replica.path}" for replica in removed))
+    print_lines(
+        *(
+            f"replica {after.id} removed: {after.path}"
+            if before.state not in {"retired", "reverted"}
+            else f"replica {after.id} was gone already ({after.reason}): {after.path}"
+            for before, after in zip(chosen, removed, strict=True)
+        )
+    )
 
 
 def _find(service: "Operations", which: str) -> "tuple[ReplicaRecord, ...]":
@@ -138,16 +184,18 @@ def _find(service: "Operations", which: str) -> "tuple[ReplicaRecord, ...]":
 def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
     """Print one line per replica."""
     from sds.cli.output import print_table
-    from sds.cli.quantities import format_order, format_size
+    from sds.cli.quantities import describe_region, describe_storage, format_order, format_size
 
     print_table(
-        ("id>", "state", "dataset", "order", "size>", "file"),
+        ("id>", "state", "dataset", "order", "storage", "region", "size>", "file"),
         [
             (
                 str(replica.id),
                 replica.state,
                 f"{replica.file}:{replica.dataset}",
                 format_order(replica.order),
+                describe_storage(replica),
+                describe_region(replica),
                 format_size(replica.size_bytes),
                 replica.path,
             )

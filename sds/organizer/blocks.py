@@ -1,7 +1,8 @@
 """Checksums of a replica: one CRC-32C per block of elements, and one of everything else.
 
 The elements are cut into blocks; the last may be shorter. Blocks are 1 MiB, larger (a power of two)
-for large datasets, so that all checksums together stay small.
+for large datasets, so that all checksums together stay small. The file of a chunked replica, whose
+elements lie here and there, is cut into blocks as a whole.
 """
 
 from __future__ import annotations
@@ -65,6 +66,44 @@ def block_checksums(
         if advance is not None:
             advance(length)
     return checksums
+
+
+def file_checksums(
+    descriptor: int,
+    block_bytes: int,
+    *,
+    hole: tuple[int, int],
+    advance: Callable[[int], None] | None = None,
+) -> NDArray[np.uint32]:
+    """Return the CRC-32C of each block of a whole file.
+
+    Parameters
+    ----------
+    hole
+        First byte and end of a range that counts as zero: where these checksums are stored.
+    advance
+        Called with the number of bytes read since its last call.
+    """
+    size_bytes = os.fstat(descriptor).st_size
+    checksums = np.empty(n_blocks(size_bytes, block_bytes), np.uint32)
+    for index in range(len(checksums)):
+        first = index * block_bytes
+        end = min(first + block_bytes, size_bytes)
+        within = max(first, min(hole[0], end)), min(end, max(hole[1], first))
+        crc = range_checksum(descriptor, first, within[0] - first)
+        crc = _zeros_checksum(within[1] - within[0], crc)
+        checksums[index] = range_checksum(descriptor, within[1], end - within[1], crc)
+        if advance is not None:
+            advance(end - first)
+    return checksums
+
+
+def _zeros_checksum(size_bytes: int, crc: int) -> int:
+    """Continue a CRC-32C over zeros."""
+    zeros = bytes(min(_WINDOW_BYTES, max(0, size_bytes)))
+    for done in range(0, size_bytes, _WINDOW_BYTES):
+        crc = _native.crc32c(zeros[: size_bytes - done], crc)
+    return crc
 
 
 def range_checksum(descriptor: int, offset_bytes: int, size_bytes: int, crc: int = 0) -> int:

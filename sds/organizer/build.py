@@ -14,8 +14,9 @@ import hashlib
 import json
 import os
 import resource
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from sds.dataset import describe_dataset
@@ -29,7 +30,9 @@ from sds.errors import (
     SourceChangedError,
     VerificationError,
 )
+from sds.geometry import Box
 from sds.identity import identity_of, settled_identity
+from sds.organizer.filters import filter_name, format_filters, parse_filters
 from sds.organizer.journal import (
     Journal,
     journal_directory,
@@ -39,6 +42,7 @@ from sds.organizer.journal import (
     staged_name,
     sync_directory,
 )
+from sds.organizer.layout import format_region, parse_region
 from sds.organizer.plan import (
     DEFAULT_MEMORY_BYTES,
     ReorganizationPlan,
@@ -54,7 +58,9 @@ from sds.organizer.verify import verify_replica
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.dataset import Filter
     from sds.home import Home
+    from sds.organizer.layout import ReplicaLayout
     from sds.organizer.protocol import Organizer, Progress
     from sds.organizer.replica import Replica
 
@@ -63,13 +69,21 @@ _MAX_STEM = 80
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def replica_path(home: Home, source: Path, dataset: str, order: Sequence[int]) -> Path:
+def replica_path(
+    home: Home, source: Path, dataset: str, layout: ReplicaLayout, extent: Sequence[int]
+) -> Path:
     """Return where the replica of a dataset lies unless another place was asked for.
 
     One directory per source, named by a hash of its path. The names of the files are for people;
-    a checksum of the dataset's path keeps those apart that look the same once cut.
+    checksums of the dataset's path, and of what is stored how, keep those apart that look the same.
+
+    Parameters
+    ----------
+    extent
+        Of the whole source.
     """
-    return home.replicas / _directory_name(source) / _replica_name(source, dataset, order)
+    name = _replica_name(source, dataset, layout, extent)
+    return home.replicas / _directory_name(source) / name
 
 
 def _directory_name(source: Path) -> str:
@@ -77,12 +91,29 @@ def _directory_name(source: Path) -> str:
     return hashlib.sha256(os.fsencode(source)).hexdigest()[:32]
 
 
-def _replica_name(source: Path, dataset: str, order: Sequence[int]) -> str:
-    axes = "_".join(map(str, order))
+def _replica_name(source: Path, dataset: str, layout: ReplicaLayout, extent: Sequence[int]) -> str:
+    axes = "_".join(map(str, layout.order))
     label = quote(dataset.strip("/"), safe="").replace("%2F", ".")[:_MAX_STEM]
     tag = hashlib.sha256(dataset.encode()).hexdigest()[:8]
     stem = quote(source.stem, safe=" +@,=")[:_MAX_STEM]
-    return f"{stem}-{label}-{tag}-{axes}.h5"
+    kind = _kind_name(layout, extent)
+    return f"{stem}-{label}-{tag}-{axes}{kind}.h5"
+
+
+def _kind_name(layout: ReplicaLayout, extent: Sequence[int]) -> str:
+    """Return what the name says of storage and region; nothing where contiguous and whole."""
+    partial = layout.region != Box.whole(extent)
+    if layout.chunk_shape is None and not partial:
+        return ""
+    words = []
+    if layout.chunk_shape is not None:
+        words.append("x".join(map(str, layout.chunk_shape)))
+        words += [filter_name(step) for step in layout.filters]
+    if partial:
+        words.append("part")
+    said = quote("-".join(words), safe="")[:_MAX_STEM]
+    content = json.dumps(asdict(layout), sort_keys=True)
+    return f"-{said}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def plan_reorganization(
@@ -91,6 +122,9 @@ def plan_reorganization(
     *,
     order: Sequence[int],
     home: Home,
+    chunks: Sequence[int] | Literal["auto", "contiguous"] | None = None,
+    filters: str | Sequence[Filter] = "none",
+    region: str | Box | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     output: Path | None = None,
     organizer: str = "transposer",
@@ -103,6 +137,14 @@ def plan_reorganization(
     ----------
     order
         Replica axis i is source axis ``order[i]``.
+    chunks
+        Chunk shape in the axes of the replica; ``"auto"``: see
+        :func:`sds.organizer.layout.automatic_chunk_shape`; None: contiguous, or ``"auto"`` where
+        there are filters.
+    filters
+        Of the chunks; text as in :func:`sds.organizer.filters.parse_filters`.
+    region
+        The box of the source to copy, or the text of one such as ``[0:100, :, :]``; None: all.
     output
         Where the replica shall lie; in the home where None.
 
@@ -110,7 +152,7 @@ def plan_reorganization(
     ------
     FileMissingError, DatasetNotFoundError, NotHdf5Error, ...
         If there is no such dataset.
-    LayoutError, UnsupportedError, ConfigurationError, NotFoundError
+    LayoutError, SelectionError, UnsupportedError, ConfigurationError, NotFoundError
         If it cannot be reorganized as asked, or the organizer is not installed.
     SdsValueError
         If something else lies at `output`.
@@ -132,12 +174,23 @@ def plan_reorganization(
     described = describe_dataset(path, found.path)
     check_reorganizable(described)
     axes = check_order(order, len(described.extent))
-    if output is None:
-        output = replica_path(home, path, described.path, axes)
-    else:
-        output = Path(os.path.realpath(output.parent)) / output.name
-    request = ReorganizationRequest(order=axes, output=output, memory_bytes=memory_bytes)
+    if isinstance(filters, str):
+        filters = parse_filters(filters, described.filters)
+    if isinstance(region, str):
+        region = parse_region(region, described.extent)
+    request = ReorganizationRequest(
+        order=axes,
+        output=Path() if output is None else Path(os.path.realpath(output.parent)) / output.name,
+        memory_bytes=memory_bytes,
+        chunks=chunks if chunks is None or isinstance(chunks, str) else tuple(chunks),
+        filters=tuple(filters),
+        region=region,
+    )
     plan = chosen.plan(Source(description=described, identity=identity), request)
+    if output is None:
+        # Only the plan knows the layout that the request comes to.
+        place = replica_path(home, path, described.path, plan.layout, described.extent)
+        plan = replace(plan, output=place)
     check_output(plan)
     return plan
 
@@ -160,7 +213,7 @@ def check_output(plan: ReorganizationPlan) -> bool:
     Raises
     ------
     SdsValueError
-        If what lies there is anything but a replica of the same dataset in the same order.
+        If what lies there is anything but a replica of the same dataset in the same layout.
     """
     output = plan.output
     if not os.path.lexists(output):
@@ -172,18 +225,30 @@ def check_output(plan: ReorganizationPlan) -> bool:
             return True  # a damaged replica; no one else writes there
         problem = f"is no replica that could be replaced ({error})"
     else:
-        same = (found.source_path, found.dataset_path, found.order)
-        if same == (plan.source_path, plan.dataset_path, plan.order):
+        same = (found.source_path, found.dataset_path, found.layout)
+        if same == (plan.source_path, plan.dataset_path, plan.layout):
             return True
         axes = ",".join(map(str, found.order))
-        problem = f"is the replica of {found.source_path}:{found.dataset_path} in order {axes}"
+        problem = (
+            f"is the replica of {found.source_path}:{found.dataset_path}"
+            f"{_kind_of(found)} in order {axes}"
+        )
     message = f"{output} exists and {problem}: name another file, or remove it first"
     raise SdsValueError(message)
 
 
+def _kind_of(found: Replica) -> str:
+    """Return what tells a replica from a whole, contiguous one, in words."""
+    partial = found.region != Box.whole(found.extent)
+    chunked = found.chunk_shape is not None
+    return (f" {format_region(found.region)}" if partial else "") + (
+        ", chunked," if chunked else ""
+    )
+
+
 def _is_name_of_ours(plan: ReorganizationPlan) -> bool:
     """Return whether the output has the name that SDS itself gives this replica."""
-    name = _replica_name(plan.source_path, plan.dataset_path, plan.order)
+    name = _replica_name(plan.source_path, plan.dataset_path, plan.layout, plan.extent)
     directory = _directory_name(plan.source_path)
     return (plan.output.parent.name, plan.output.name) == (directory, name)
 
@@ -283,7 +348,8 @@ def _make_directories(plan: ReorganizationPlan, home: Home) -> None:
 
 def _stage(plan: ReorganizationPlan, staged: Path, journal: Journal) -> None:
     """Leave at `staged` what an earlier build of this plan wrote, else a new, empty file."""
-    if journal.can_continue(plan) and stored_plan(staged) == json.dumps(plan.to_json()):
+    noted = json.dumps(plan.to_json())
+    if journal.can_continue(plan) and journal.roll_back() and stored_plan(staged) == noted:
         return
     staged.unlink(missing_ok=True)
     _check_space(plan)
@@ -332,9 +398,11 @@ def _check_staged(
     report = organizer.verify(replica, plan, progress=progress)
     if not report.ok:
         _check_source(plan)  # the better reason, where it is the reason
+        filters = plan.layout.filters
+        remedy = f"; is one of {format_filters(filters)} lossy?" if filters else ""
         message = (
             f"the replica that was built differs from {plan.source_path}:{plan.dataset_path} and "
-            f"is not published: {'; '.join(report.problems)}; check memory and disk"
+            f"is not published: {'; '.join(report.problems)}; check memory and disk{remedy}"
         )
         raise VerificationError(message)
 

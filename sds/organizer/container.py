@@ -1,8 +1,9 @@
 """The HDF5 file around the elements of a replica.
 
-It is made before the elements are: the dataset early allocated at an aligned offset, with the
-attributes, dimension scales and fill value of the source, and the provenance. What is then written
-goes straight to the dataset's place in the file. Only the checksums and the time come after.
+It is made before the elements are, with the attributes, dimension scales and fill value of the
+source, and the provenance. A contiguous dataset is allocated early, at an aligned offset, and what
+is written goes straight to its place in the file; chunks are written through HDF5. Checksums and
+times come after.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import h5py
 import numpy as np
 
 import sds
-from sds.dataset import get_dataset, is_type_of_fixed_size
+from sds.dataset import get_dataset
 from sds.errors import UnsupportedError
 from sds.organizer import replica as names
-from sds.organizer.blocks import block_size_bytes, metadata_checksum, n_blocks
+from sds.organizer.attributes import carry_attributes
+from sds.organizer.blocks import block_size_bytes, file_checksums, metadata_checksum, n_blocks
+from sds.organizer.filters import format_filters, require_filters
+from sds.organizer.scales import carry_scales
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,17 +38,15 @@ ALIGNMENT_BYTES = 4096
 # Old enough for every HDF5 since 1.10, new enough for attributes above 64 KiB. No upper bound: a
 # type of a newer file keeps its newer version.
 _LIBVER = ("v108", "latest")
-# The connector checks at most 1 MiB of metadata; the checksums take up to 256 KiB of it.
-_CARRIED_BYTES = 512 * 1024
-_SCALE_OVERHEAD_BYTES = 8 * 1024
-_NETCDF_COORDINATES = "_Netcdf4Coordinates"
-# Kept by the dimension scale interface, which writes them anew.
-_SCALE_ATTRIBUTES = {"DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+# From 1.10 on: every structure that leads to a chunk has a checksum.
+_CHUNKED_LIBVER = ("v110", "latest")
+# What one more small dataset takes besides its elements, aligned and with the links to it.
+_CHECKSUMS_OVERHEAD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """Where things lie in a replica file."""
+    """Where things lie in the file of a contiguous replica."""
 
     data_offset_bytes: int
     checksums_offset_bytes: int
@@ -55,45 +57,50 @@ def open_source(path: Path) -> h5py.File:
     return h5py.File(path, "r", locking=False)
 
 
-def create_container(staged: Path, plan: ReorganizationPlan) -> Container:
-    """Make `staged` an HDF5 file that lacks nothing but the elements and their checksums.
+def create_container(staged: Path, plan: ReorganizationPlan) -> None:
+    """Make `staged` an HDF5 file that lacks nothing but the elements and what is known after them.
 
     Raises
     ------
     UnsupportedError
-        If the path of the dataset is taken by what SDS stores in a replica.
+        If the path of the dataset is taken by what SDS stores in a replica, or a filter is not
+        installed.
     """
     if plan.dataset_path == names.CHECKSUMS_PATH:
         message = f"{plan.dataset_path} is the name of SDS's own checksums: rename the dataset"
         raise UnsupportedError(message)
+    require_filters(plan.layout.filters, "the replica", encode=True)
+    chunked = plan.layout.chunk_shape is not None
+    aligned = {
+        "alignment_threshold": max(1, min(plan.size_bytes, 1 << 20)),
+        "alignment_interval": ALIGNMENT_BYTES,
+    }
     with (
         open_source(plan.source_path) as source,
         h5py.File(
             staged,
             "w",
-            libver=_LIBVER,
+            libver=_CHUNKED_LIBVER if chunked else _LIBVER,
             locking=False,
-            alignment_threshold=max(1, min(plan.size_bytes, 1 << 20)),
-            alignment_interval=ALIGNMENT_BYTES,
+            **({} if chunked else aligned),
         ) as target,
     ):
         original = get_dataset(source, plan.dataset_path)
         copy = _create_dataset(target, original, plan)
-        left_out = _carry_attributes(original, copy, plan.order)
-        left_out += _carry_scales(original, copy, plan.order)
+        left_out = carry_attributes(original, copy, plan.order)
+        left_out += carry_scales(original, copy, plan)
         _write_provenance(target, plan, left_out)
-        checksums = _create_early(
-            target,
-            names.CHECKSUMS_PATH,
-            h5py.h5t.STD_U32LE,
-            (1 + n_blocks(plan.size_bytes, block_size_bytes(plan.size_bytes)),),
-            h5py.h5p.create(h5py.h5p.DATASET_CREATE),
-        )
-        target.flush()
-        return Container(
-            data_offset_bytes=int(copy.get_offset()),
-            checksums_offset_bytes=int(checksums.get_offset()),
-        )
+        if not chunked:
+            _create_checksums(target, 1 + n_blocks(plan.size_bytes, _block_bytes(plan)))
+
+
+def _block_bytes(plan: ReorganizationPlan) -> int:
+    return block_size_bytes(plan.size_bytes)
+
+
+def open_for_chunks(staged: Path) -> h5py.File:
+    """Open the file of a chunked replica to write to it; no chunk is kept in memory."""
+    return h5py.File(staged, "r+", libver=_CHUNKED_LIBVER, locking=False, rdcc_nbytes=0)
 
 
 def find_container(staged: Path, plan: ReorganizationPlan) -> Container:
@@ -112,13 +119,15 @@ def finish_container(
     checksums: NDArray[np.uint32],
     *,
     build_s: float,
+    source_decode_s_per_byte: float,
 ) -> None:
-    """Write the time of the build and the checksums of the elements and of all the rest.
+    """Write the times and the checksums of the elements and of all the rest.
 
     The first of the stored checksums is that of the metadata with its own four bytes zero.
     """
     with h5py.File(staged, "r+", libver=_LIBVER, locking=False) as target:
         target.attrs.modify(names.BUILD_SECONDS, np.float64(build_s))
+        target.attrs.modify(names.SOURCE_DECODE_S_PER_BYTE, np.float64(source_decode_s_per_byte))
     stored = np.concatenate([np.zeros(1, np.uint32), checksums]).astype("<u4")
     at = container.checksums_offset_bytes
     with staged.open("r+b", buffering=0) as stream:
@@ -133,6 +142,53 @@ def finish_container(
         os.pwrite(descriptor, crc.to_bytes(4, "little"), at)
 
 
+def finish_chunked(
+    staged: Path,
+    plan: ReorganizationPlan,
+    *,
+    build_s: float,
+    decode_s_per_byte: float,
+    source_decode_s_per_byte: float,
+) -> None:
+    """Write the times, and the checksum of each block of the whole file.
+
+    The place of the checksums counts as zero in the blocks that it lies in.
+    """
+    with open_for_chunks(staged) as target:
+        target.attrs.modify(names.BUILD_SECONDS, np.float64(build_s))
+        target.attrs.modify(names.DECODE_S_PER_BYTE, np.float64(decode_s_per_byte))
+        target.attrs.modify(names.SOURCE_DECODE_S_PER_BYTE, np.float64(source_decode_s_per_byte))
+        target.flush()
+        # Room for the file as it will be: the checksums themselves make it longer.
+        n_most = n_blocks(staged.stat().st_size, _block_bytes(plan)) + 2
+        while True:
+            n_stored = n_most
+            grown_bytes = staged.stat().st_size + 4 * n_stored + _CHECKSUMS_OVERHEAD_BYTES
+            n_most = n_blocks(grown_bytes, _block_bytes(plan))
+            if n_most <= n_stored:
+                break
+        at = int(_create_checksums(target, n_stored).get_offset())
+    with staged.open("r+b", buffering=0) as stream:
+        descriptor = stream.fileno()
+        os.pwrite(descriptor, bytes(4 * n_stored), at)
+        crcs = file_checksums(descriptor, _block_bytes(plan), hole=(at, at + 4 * n_stored))
+        if len(crcs) > n_stored:
+            message = f"{len(crcs)} checksums of {staged} do not fit the {n_stored} places"
+            raise RuntimeError(message)
+        os.pwrite(descriptor, crcs.astype("<u4").tobytes(), at)
+
+
+def _create_checksums(target: h5py.File, n_checksums: int) -> h5py.h5d.DatasetID:
+    """Create the dataset of the checksums, its place in the file taken."""
+    return _create_early(
+        target,
+        names.CHECKSUMS_PATH,
+        h5py.h5t.STD_U32LE,
+        (n_checksums,),
+        h5py.h5p.create(h5py.h5p.DATASET_CREATE),
+    )
+
+
 def _create_early(
     parent: h5py.File,
     path: str,
@@ -144,6 +200,17 @@ def _create_early(
     properties.set_layout(h5py.h5d.CONTIGUOUS)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    return _create(parent, path, file_type, extent, properties)
+
+
+def _create(
+    parent: h5py.File,
+    path: str,
+    file_type: h5py.h5t.TypeID,
+    extent: Sequence[int],
+    properties: h5py.h5p.PropDCID,
+) -> h5py.h5d.DatasetID:
+    """Create a dataset of fixed extent, and the groups on the way to it."""
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     space = h5py.h5s.create_simple(tuple(extent))
@@ -158,108 +225,25 @@ def _create_dataset(
     properties = original.id.get_create_plist()  # a copy: fill value, order of attributes
     while properties.get_nfilters():
         properties.remove_filter(properties.get_filter(0)[0])
-    return _create_early(target, plan.dataset_path, file_type, plan.replica_extent, properties)
-
-
-def _carry_attributes(
-    original: h5py.Dataset, copy: h5py.h5d.DatasetID, order: Sequence[int]
-) -> list[str]:
-    """Copy the attributes, smallest first; return the names of those that do not come along."""
-    left_out: list[str] = []
-    room = _CARRIED_BYTES // 2
-    tracked = original.id.get_create_plist().get_attr_creation_order()
-    by = h5py.h5.INDEX_CRT_ORDER if tracked else h5py.h5.INDEX_NAME
-    attributes = [
-        h5py.h5a.open(original.id, index=index, index_type=by)
-        for index in range(h5py.h5a.get_num_attrs(original.id))
-    ]
-    if sum(map(_attribute_bytes, attributes)) > room:
-        attributes.sort(key=_attribute_bytes)
-    for attribute in attributes:
-        name = attribute.name.decode()
-        file_type = attribute.get_type()
-        if name in _SCALE_ATTRIBUTES:
-            continue
-        room -= _attribute_bytes(attribute)
-        # References point into the source file; in another they would point at nothing.
-        if room < 0 or file_type.detect_class(h5py.h5t.REFERENCE):
-            left_out.append(f"attribute {name}")
-            continue
-        _copy_attribute(attribute, copy, order)
-    return left_out
-
-
-def _attribute_bytes(attribute: h5py.h5a.AttrID) -> int:
-    """Return about how many bytes an attribute takes in a file."""
-    space = attribute.get_space()
-    file_type = attribute.get_type()
-    if space.get_simple_extent_type() == h5py.h5s.NULL:
-        return 0
-    fixed_bytes = int(space.get_simple_extent_npoints() * file_type.get_size())
-    if is_type_of_fixed_size(file_type) or file_type.detect_class(h5py.h5t.REFERENCE):
-        return fixed_bytes
-    elements = np.empty(attribute.shape, attribute.dtype)
-    attribute.read(elements)
-    return fixed_bytes + sum(
-        len(part) if isinstance(part, bytes) else np.asarray(part).nbytes
-        for part in elements.reshape(-1).tolist()
-    )
-
-
-def _copy_attribute(
-    attribute: h5py.h5a.AttrID, copy: h5py.h5d.DatasetID, order: Sequence[int]
-) -> None:
-    """Copy one attribute, type and space unchanged."""
-    space = attribute.get_space()
-    file_type = attribute.get_type().copy()
-    created = h5py.h5a.create(copy, attribute.name, file_type, space)
-    if space.get_simple_extent_type() == h5py.h5s.NULL:
-        return
-    if not is_type_of_fixed_size(file_type):
-        elements = np.empty(attribute.shape, attribute.dtype)
-        attribute.read(elements)
-        created.write(elements)
-        return
-    elements = np.empty(attribute.shape, f"V{file_type.get_size()}")
-    attribute.read(elements, mtype=file_type)
-    if attribute.name.decode() == _NETCDF_COORDINATES and elements.shape == (len(order),):
-        elements = np.ascontiguousarray(elements[list(order)])  # one dimension id per axis
-    created.write(elements, mtype=file_type)
-
-
-def _carry_scales(
-    original: h5py.Dataset, copy: h5py.h5d.DatasetID, order: Sequence[int]
-) -> list[str]:
-    """Copy and attach dimension scales and labels; return the names of those left out."""
-    left_out: list[str] = []
-    room = _CARRIED_BYTES // 2
-    target = h5py.Dataset(copy)
-    if h5py.h5ds.is_scale(original.id):
-        return left_out  # a scale has no scales
-    for axis, source_axis in enumerate(order):
-        dimension = original.dims[source_axis]
-        if dimension.label:
-            target.dims[axis].label = dimension.label
-        for scale in dimension.values():
-            if scale.name not in target.file:
-                room -= scale.id.get_storage_size() + _SCALE_OVERHEAD_BYTES
-                if room < 0:
-                    left_out.append(f"dimension scale {scale.name}")
-                    continue
-                _copy_scale(scale, target.file)
-            target.dims[axis].attach_scale(target.file[scale.name])
-    return left_out
-
-
-def _copy_scale(scale: h5py.Dataset, target: h5py.File) -> None:
-    """Copy a scale to the same path; what refers to datasets of the source is dropped."""
-    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
-    links.set_create_intermediate_group(True)
-    path = scale.name.encode()
-    h5py.h5o.copy(scale.file.id, path, target.id, path, lcpl=links)
-    copied = target[scale.name]
-    for name in _SCALE_ATTRIBUTES & set(copied.attrs):
-        del copied.attrs[name]
+    chunk_shape = plan.layout.chunk_shape
+    if chunk_shape is None:
+        return _create_early(target, plan.dataset_path, file_type, plan.replica_extent, properties)
+    properties.set_chunk(chunk_shape)
+    for step in plan.layout.filters:
+        # Optional, as HDF5's own are: a chunk that grows when compressed is stored as it is.
+        properties.set_filter(step.code, h5py.h5z.FLAG_OPTIONAL, step.options)
+    properties.set_fletcher32()
+    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
+    # What a chunk at the edge holds beyond the extent is the fill value, not what was in memory.
+    properties.set_fill_time(h5py.h5d.FILL_TIME_ALLOC)
+    try:
+        return _create(target, plan.dataset_path, file_type, plan.replica_extent, properties)
+    except (ValueError, OSError, RuntimeError) as error:
+        message = (
+            f"HDF5 does not store elements of {plan.dataset_path} in {plan.source_path} with the "
+            f"filters {format_filters(plan.layout.filters)} ({error}): choose others"
+        )
+        raise UnsupportedError(message) from error
 
 
 def _write_provenance(target: h5py.File, plan: ReorganizationPlan, left_out: Sequence[str]) -> None:
@@ -273,9 +257,18 @@ def _write_provenance(target: h5py.File, plan: ReorganizationPlan, left_out: Seq
     )
     attributes[names.DATASET] = plan.dataset_path
     attributes[names.ORDER] = np.array(plan.order, np.int64)
+    attributes[names.SOURCE_EXTENT] = np.array(plan.extent, np.int64)
+    attributes[names.REGION_START] = np.array(plan.region.start, np.int64)
+    attributes[names.FILTERS] = json.dumps(
+        [[step.code, step.name, list(step.options)] for step in plan.layout.filters]
+    )
+    attributes[names.DECODE_S_PER_BYTE] = np.float64(0)
+    attributes[names.SOURCE_CHUNKS] = np.array(plan.source_chunk_shape or (), np.int64)
+    attributes[names.SOURCE_STORED_BYTES] = np.int64(plan.source_stored_bytes)
+    attributes[names.SOURCE_DECODE_S_PER_BYTE] = np.float64(0)
     attributes[names.PLAN] = json.dumps(plan.to_json())
     attributes[names.VERSION] = sds.__version__
     attributes[names.CREATED] = datetime.now(UTC).isoformat(timespec="seconds")
     attributes[names.BUILD_SECONDS] = np.float64(0)
-    attributes[names.BLOCK_BYTES] = np.int64(block_size_bytes(plan.size_bytes))
+    attributes[names.BLOCK_BYTES] = np.int64(_block_bytes(plan))
     attributes[names.LEFT_OUT] = json.dumps(list(left_out))

@@ -4,6 +4,10 @@ A journal is a file of JSON lines under ``SDS_HOME/replicas/.building``: first t
 of the staged file, then how far the build came. The process that builds holds a lock on it; the
 kernel lets go of the lock when that process ends, however it ends. So a journal without a lock is
 what a killed build left behind, and says what to continue or remove.
+
+What a step overwrites of earlier ones (HDF5 keeps changing what leads to the chunks) would be lost
+with a kill. So a step may be noted with the bytes that later ones may overwrite; they lie in a file
+of their own beside the journal, and are put back before the build goes on.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sds import _native
 from sds.errors import BusyError, SdsError
 from sds.identity import FileIdentity, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sds.home import Home
     from sds.organizer.plan import ReorganizationPlan
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 KEEP_S = 7 * 86400.0
 _VERSION = 1
 _PATIENCE_S = 0.2
+_PART_BYTES = 1 << 20
 
 
 def journal_directory(home: Home) -> Path:
@@ -85,6 +91,8 @@ class Journal:
     def begin(self, plan: ReorganizationPlan, staged: Path) -> None:
         """Begin anew: forget what was noted, note the plan and the name of the staged file."""
         os.ftruncate(self._descriptor, 0)
+        for undo in self._undo_files():
+            undo.unlink()
         self._lines = []
         self._append(
             {
@@ -102,9 +110,48 @@ class Journal:
         if staged is not None:
             self._append({"inode": identity_of(staged).inode})
 
-    def reached(self, steps_done: int) -> None:
-        """Note that so many steps are on disk."""
-        self._append({"steps_done": steps_done})
+    def reached(
+        self, steps_done: int, *, overwritable: Sequence[tuple[int, int | None]] = ()
+    ) -> None:
+        """Note that so many steps are on disk, with the bytes that later ones may overwrite."""
+        staged = self.staged
+        if not overwritable or staged is None:
+            self._append({"steps_done": steps_done})
+            return
+        name = f"{self.path.stem}-{steps_done}.undo"
+        size_bytes, ranges, crc32c = _save_ranges(staged, self.path.with_name(name), overwritable)
+        sync_directory(self.path.parent)
+        self._append(
+            {
+                "steps_done": steps_done,
+                "undo": {
+                    "file": name,
+                    "size_bytes": size_bytes,
+                    "ranges": ranges,
+                    "crc32c": crc32c,
+                },
+            }
+        )
+        for earlier in self._undo_files():
+            if earlier.name != name:
+                earlier.unlink()
+
+    def _undo_files(self) -> list[Path]:
+        return sorted(self.path.parent.glob(f"{self.path.stem}-*.undo"))
+
+    def roll_back(self) -> bool:
+        """Give the staged file the bytes that it had when the last step was noted.
+
+        Returns
+        -------
+        False where that cannot be done: the build begins anew.
+        """
+        staged = self.staged
+        noted = next((line for line in reversed(self._lines) if "steps_done" in line), None)
+        if staged is None or noted is None:
+            return False
+        undo = noted.get("undo")
+        return undo is None or _put_back(staged, self.path.parent, undo)
 
     def can_continue(self, plan: ReorganizationPlan) -> bool:
         """Return whether the staged file is the one of this very plan, with steps done."""
@@ -139,6 +186,9 @@ class Journal:
             staged.unlink()
             sync_directory(staged.parent)
             removed.append(staged)
+        for undo in self._undo_files():
+            undo.unlink()
+            removed.append(undo)
         self.path.unlink()
         sync_directory(self.path.parent)
         return (*removed, self.path)
@@ -151,6 +201,80 @@ class Journal:
         )
         os.fsync(self._descriptor)
         self._lines.append(line)
+
+
+def _save_ranges(
+    staged: Path, undo: Path, ranges: Sequence[tuple[int, int | None]]
+) -> tuple[int, list[list[int]], int]:
+    """Copy parts of a file into another, durably.
+
+    Returns
+    -------
+    size_bytes, ranges, crc32c
+        Of the file; first byte and length of each part; of all copied bytes.
+    """
+    crc32c = 0
+    saved = []
+    with staged.open("rb", buffering=0) as source, undo.open("wb", buffering=0) as target:
+        size_bytes = os.fstat(source.fileno()).st_size
+        for first, end in ranges:
+            length = (size_bytes if end is None else end) - first
+            for part in _parts(source.fileno(), first, length):
+                crc32c = _native.crc32c(part, crc32c)
+                _write_all(target.fileno(), part, None)
+            saved.append([first, length])
+        os.fsync(target.fileno())
+    return size_bytes, saved, crc32c
+
+
+def _put_back(staged: Path, directory: Path, undo: dict[str, Any]) -> bool:
+    """Write what :func:`_save_ranges` saved to where it was; False where it is damaged."""
+    try:
+        path = directory / Path(str(undo["file"])).name
+        size_bytes = int(undo["size_bytes"])
+        ranges = [(int(first), int(length)) for first, length in undo["ranges"]]
+        noted_crc32c = int(undo["crc32c"])
+        if sum(length for _, length in ranges) != path.stat().st_size:
+            return False
+    except (KeyError, TypeError, ValueError, FileNotFoundError):
+        return False
+    with path.open("rb", buffering=0) as source, staged.open("r+b", buffering=0) as target:
+        crc32c = 0
+        for part in _parts(source.fileno(), 0, os.fstat(source.fileno()).st_size):
+            crc32c = _native.crc32c(part, crc32c)
+        if crc32c != noted_crc32c or os.fstat(target.fileno()).st_size < size_bytes:
+            return False
+        at = 0
+        for first, length in ranges:
+            done = 0
+            for part in _parts(source.fileno(), at, length):
+                _write_all(target.fileno(), part, first + done)
+                done += len(part)
+            at += length
+        os.ftruncate(target.fileno(), size_bytes)
+        os.fsync(target.fileno())
+    return True
+
+
+def _parts(descriptor: int, first: int, length: int) -> Iterator[bytes]:
+    """Yield the bytes of a range of a file, piece by piece; a file that ends yields fewer."""
+    done = 0
+    while done < length:
+        part = os.pread(descriptor, min(_PART_BYTES, length - done), first + done)
+        if not part:
+            return
+        yield part
+        done += len(part)
+
+
+def _write_all(descriptor: int, part: bytes, offset_bytes: int | None) -> None:
+    """Write bytes at an offset, or where the file stands."""
+    done = 0
+    while done < len(part):
+        if offset_bytes is None:
+            done += os.write(descriptor, part[done:])
+        else:
+            done += os.pwrite(descriptor, part[done:], offset_bytes + done)
 
 
 def _read_lines(descriptor: int) -> tuple[list[dict[str, Any]], int]:

@@ -1,13 +1,9 @@
 """What a reorganization will read, move and write, decided before anything is touched.
 
 A plan is a value: made without a file, a clock or an environment, printable as JSON, and the same
-for the same source and request. The source is cut into slabs, boxes of one shape that tile it.
-Each is read, its axes are permuted in memory, and its bytes go to their places in the replica.
-
-The shape of a slab decides the speed: what it holds is contiguous in the source along the last
-axes, in the replica along the last axes of the new order. It grows from a single element (from one
-chunk, where the source is chunked, so that each chunk is decompressed once) along whichever side
-has the shorter runs, until both are long enough for the disk or the memory is used up.
+for the same source and request. The part of the source that is asked for is cut into slabs, boxes
+of one shape that tile it (:mod:`sds.organizer.shapes`). Each is read, its axes are permuted in
+memory, and its bytes go to their places in the replica.
 """
 
 from __future__ import annotations
@@ -15,11 +11,19 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from sds.dataset import DatasetDescription
+from sds.dataset import DatasetDescription, Filter
 from sds.errors import ConfigurationError, LayoutError, UnsupportedError
+from sds.geometry import Box
 from sds.identity import FileIdentity
+from sds.organizer.layout import (
+    CHECKSUM_BYTES,
+    ReplicaLayout,
+    check_region,
+    choose_chunk_shape,
+)
+from sds.organizer.shapes import shape_between_grids, smallest_good_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,20 +35,14 @@ MIB = 1024 * KIB
 DEFAULT_MEMORY_BYTES = 512 * MIB
 MAX_RANK = 32
 
-# Runs at least this long keep a disk streaming: reads wait for it, buffered writes do not
-# (measured: 1 MiB reads and 64 KiB writes lose nothing against a sequential copy).
-_READ_RUN_BYTES = 1 * MIB
-_WRITE_RUN_BYTES = 64 * KIB
-_GOOD_READ_RUN_BYTES = 256 * KIB
-_GOOD_WRITE_RUN_BYTES = 8 * KIB
-# Tried in this order, then the whole budget.
-_SLAB_BYTES = (32 * MIB, 64 * MIB, 128 * MIB)
-# Reads wait for the disk, writes go through the page cache: a read run is worth more.
-_READ_RUNS_PER_WRITE_RUN = 8
 # Interpreter-side buffers: a checksum window and the tile that is compared.
 _FIXED_BYTES = 4 * MIB
 # The replica's metadata stays below the 1 MiB that the connector is willing to check.
 METADATA_ROOM_BYTES = 1 * MIB
+# HDF5 holds a chunk twice while it runs the filters: before and after.
+_COPIES_OF_A_CHUNK = 2
+# Bytes of a chunk's entry in its index, and what pages of entries are rounded up by.
+_INDEX_ENTRY_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +62,27 @@ class ReorganizationRequest:
     order
         Replica axis i is source axis ``order[i]``, as in :func:`numpy.transpose`.
     output
-        Absolute path of the replica file.
+        Absolute path of the replica file; ``.`` where SDS places it by what is planned.
     memory_bytes
         Private memory that the work may take.
+    chunks
+        Chunk shape in the axes of the replica; ``"auto"``: SDS chooses; None: contiguous, or
+        ``"auto"`` where there are filters.
+    filters
+        Of the chunks, in the order in which writing applies them; a checksum is always added.
+    region
+        What to copy; None: everything.
+    stored_share
+        Bytes that filtered chunks are expected to take, as a share of their elements.
     """
 
     order: tuple[int, ...]
     output: Path
     memory_bytes: int = DEFAULT_MEMORY_BYTES
+    chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
+    filters: tuple[Filter, ...] = ()
+    region: Box | None = None
+    stored_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +115,19 @@ class ReorganizationPlan:
         Entry point name of the organizer that made it and can execute it.
     source_path, dataset_path, source_identity
         The original: canonical path, HDF5 path, and which file it was.
-    extent, order, element_size_bytes
-        Of the source; the replica's extent follows.
+    extent, element_size_bytes
+        Of the source.
+    layout
+        What the replica will hold, and how.
     data_offset_bytes
         Where a contiguous source begins in its file, else None.
-    chunk_shape
-        Of a chunked source, else None.
-    slab_shape
-        In the axes of the source; slabs at the upper ends are cut off.
+    source_chunk_shape, source_filters
+        Of a chunked source, else None and ().
+    source_stored_bytes
+        Bytes that the source's file spends on all its elements.
+    slab_start, slab_shape
+        In the axes of the source. Slabs lie side by side from `slab_start` on; those at the ends
+        are cut off where the region ends.
     output
         Where the replica will be.
     memory_bytes
@@ -119,7 +135,7 @@ class ReorganizationPlan:
     size_bytes
         Elements of the replica.
     space_needed_bytes
-        Free space that the disk must have.
+        Free space that the disk must have; an estimate where chunks are compressed.
     """
 
     organizer: str
@@ -127,10 +143,13 @@ class ReorganizationPlan:
     dataset_path: str
     source_identity: FileIdentity
     extent: tuple[int, ...]
-    order: tuple[int, ...]
     element_size_bytes: int
+    layout: ReplicaLayout
     data_offset_bytes: int | None
-    chunk_shape: tuple[int, ...] | None
+    source_chunk_shape: tuple[int, ...] | None
+    source_filters: tuple[Filter, ...]
+    source_stored_bytes: int
+    slab_start: tuple[int, ...]
     slab_shape: tuple[int, ...]
     output: Path
     memory_bytes: int
@@ -138,14 +157,39 @@ class ReorganizationPlan:
     space_needed_bytes: int
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """Replica axis i is source axis ``order[i]``."""
+        return self.layout.order
+
+    @property
+    def region(self) -> Box:
+        """What of the source is copied."""
+        return self.layout.region
+
+    @property
     def replica_extent(self) -> tuple[int, ...]:
         """Elements per axis of the replica."""
-        return tuple(self.extent[axis] for axis in self.order)
+        return self.layout.replica_extent
 
     @property
     def slab_counts(self) -> tuple[int, ...]:
         """Slabs per axis of the source."""
-        return tuple(-(-n // s) for n, s in zip(self.extent, self.slab_shape, strict=True))
+        return tuple(
+            -(-(first + n - begin) // size)
+            for first, n, begin, size in zip(
+                self.region.start,
+                self.region.extent,
+                self.slab_start,
+                self.slab_shape,
+                strict=True,
+            )
+        )
+
+    @property
+    def slab_elements(self) -> int:
+        """Elements of the largest slab."""
+        within = zip(self.slab_shape, self.region.extent, strict=True)
+        return math.prod(min(size, n) for size, n in within)
 
     @property
     def n_slabs(self) -> int:
@@ -157,18 +201,24 @@ class ReorganizationPlan:
         if not 0 <= index < self.n_slabs:
             message = f"slab {index} of a plan with {self.n_slabs}"
             raise IndexError(message)
-        start = []
-        for count, size in zip(reversed(self.slab_counts), reversed(self.slab_shape), strict=True):
+        positions = []
+        for count in reversed(self.slab_counts):
             index, position = divmod(index, count)
-            start.append(position * size)
-        start.reverse()
-        return Slab(
-            start=tuple(start),
-            shape=tuple(
-                min(size, n - first)
-                for size, n, first in zip(self.slab_shape, self.extent, start, strict=True)
-            ),
-        )
+            positions.append(position)
+        start, shape = [], []
+        for axis, position in enumerate(reversed(positions)):
+            first = self.region.start[axis]
+            begin = self.slab_start[axis] + position * self.slab_shape[axis]
+            end = min(begin + self.slab_shape[axis], first + self.region.extent[axis])
+            start.append(max(begin, first))
+            shape.append(end - max(begin, first))
+        return Slab(start=tuple(start), shape=tuple(shape))
+
+    def in_replica(self, slab: Slab) -> Slab:
+        """Return the box of the replica that holds what a slab of the source does."""
+        within = zip(slab.start, self.region.start, strict=True)
+        shifted = Slab(start=tuple(at - first for at, first in within), shape=slab.shape)
+        return shifted.permuted(self.order)
 
     def slabs(self, first: int = 0) -> Iterator[Slab]:
         """Yield the slabs from number `first` on."""
@@ -204,12 +254,14 @@ def check_order(order: Sequence[int], rank: int) -> tuple[int, ...]:
 def plan_transposition(
     source: Source, request: ReorganizationRequest, *, organizer: str
 ) -> ReorganizationPlan:
-    """Return the plan that gives a dataset another axis order.
+    """Return the plan that gives a dataset, or a box of it, another axis order and storage.
 
     Raises
     ------
     LayoutError
-        If the order is no permutation of the axes.
+        If the order is no permutation of the axes, or the chunks do not fit.
+    SelectionError
+        If the region is empty or reaches outside.
     UnsupportedError
         If the dataset is a scalar, empty or null, or its elements are not of fixed size, or its
         bytes lie in other files.
@@ -219,43 +271,127 @@ def plan_transposition(
     described = source.description
     check_reorganizable(described)
     order = check_order(request.order, len(described.extent))
-    chunk = described.chunk_shape
+    region = request.region or Box.whole(described.extent)
+    check_region(region, described.extent)
     element = described.element_size_bytes
-    unit = (
-        (1,) * len(order)
-        if chunk is None
-        else tuple(min(c, n) for c, n in zip(chunk, described.extent, strict=True))
+    chunk_shape = choose_chunk_shape(
+        request.chunks,
+        request.filters,
+        tuple(region.extent[axis] for axis in order),
+        element,
     )
-    # HDF5 holds a chunk twice while it runs the filters.
-    chunk_bytes = 0 if chunk is None else 2 * math.prod(chunk) * element
-    # One slab as read, one permuted.
-    budget = (request.memory_bytes - _FIXED_BYTES - chunk_bytes) // 2
-    unit_bytes = math.prod(unit) * element
-    if budget < unit_bytes:
-        needed = 2 * unit_bytes + chunk_bytes + _FIXED_BYTES
-        holds = "one element" if chunk is None else f"one chunk of {'x'.join(map(str, chunk))}"
-        message = (
-            f"{request.memory_bytes} bytes of memory cannot hold {holds} of {described.path} "
-            f"in both orders: allow at least {-(-needed // MIB)}M"
-        )
-        raise ConfigurationError(message)
-    shape = _smallest_good_shape(described.extent, order, element, unit=unit, budget_bytes=budget)
+    layout = ReplicaLayout(
+        order=order, chunk_shape=chunk_shape, filters=request.filters, region=region
+    )
+    start, shape, memory_bytes = _choose_slabs(described, layout, request.memory_bytes)
+    size_bytes = math.prod(region.extent) * element
     return ReorganizationPlan(
         organizer=organizer,
         source_path=described.file,
         dataset_path=described.path,
         source_identity=source.identity,
         extent=described.extent,
-        order=order,
         element_size_bytes=element,
+        layout=layout,
         data_offset_bytes=described.data_offset_bytes,
-        chunk_shape=chunk,
+        source_chunk_shape=described.chunk_shape,
+        source_filters=described.filters,
+        source_stored_bytes=described.stored_bytes,
+        slab_start=start,
         slab_shape=shape,
         output=request.output,
-        memory_bytes=2 * math.prod(shape) * element + chunk_bytes + _FIXED_BYTES,
-        size_bytes=described.size_bytes,
-        space_needed_bytes=described.size_bytes + METADATA_ROOM_BYTES,
+        memory_bytes=memory_bytes,
+        size_bytes=size_bytes,
+        space_needed_bytes=_space_needed_bytes(layout, element, request.stored_share),
     )
+
+
+def _choose_slabs(
+    described: DatasetDescription, layout: ReplicaLayout, allowed_bytes: int
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Return where the slabs begin, their shape, and the memory that the work takes then."""
+    element = described.element_size_bytes
+    region = layout.region
+    of_source = described.chunk_shape
+    of_replica = layout.chunk_in_source_axes
+    # The chunks that HDF5 filters: one of the source, one of the replica.
+    chunk_bytes = sum(
+        _COPIES_OF_A_CHUNK * math.prod(chunk) * element
+        for chunk in (of_source, of_replica)
+        if chunk is not None
+    )
+    fixed_bytes = _FIXED_BYTES + chunk_bytes
+    start = region.start
+    span = region.extent
+    if of_replica is not None:
+        unit = of_replica
+    elif of_source is None:
+        unit = (1,) * len(span)
+    else:
+        # Slabs along the grid of the source's chunks, which need not begin where the region does.
+        one = [
+            first // chunk == (first + n - 1) // chunk
+            for first, n, chunk in zip(region.start, region.extent, of_source, strict=True)
+        ]
+        start = tuple(
+            first if alone else first // chunk * chunk
+            for first, chunk, alone in zip(region.start, of_source, one, strict=True)
+        )
+        span = tuple(
+            first + n - begin
+            for first, n, begin in zip(region.start, region.extent, start, strict=True)
+        )
+        unit = tuple(
+            n if alone else chunk for n, chunk, alone in zip(span, of_source, one, strict=True)
+        )
+    # One slab as read, one permuted.
+    budget = (allowed_bytes - fixed_bytes) // 2
+    unit_bytes = math.prod(unit) * element
+    if budget < unit_bytes:
+        holds = "one element" if of_source is None else f"one chunk of {_shown(of_source)}"
+        if of_replica is not None:
+            holds = f"one chunk of {_shown(of_replica)}"
+        needed = 2 * unit_bytes + fixed_bytes
+        message = (
+            f"{allowed_bytes} bytes of memory are too few for {described.path}: "
+            f"{_FIXED_BYTES} bytes for the work itself, {chunk_bytes} for filters, and {holds} in "
+            f"both orders, {2 * unit_bytes} bytes; allow at least {-(-needed // MIB)}M"
+        )
+        raise ConfigurationError(message)
+    if of_source is not None and of_replica is not None:
+        shape = shape_between_grids(
+            region.start,
+            span,
+            unit=unit,
+            source_chunk=of_source,
+            budget_elements=budget // element,
+        )
+    else:
+        shape = smallest_good_shape(
+            span,
+            layout.order,
+            element,
+            unit=unit,
+            budget_bytes=budget,
+            writes_whole_chunks=of_replica is not None,
+        )
+    held = math.prod(min(size, n) for size, n in zip(shape, region.extent, strict=True))
+    return start, shape, 2 * held * element + fixed_bytes
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _space_needed_bytes(layout: ReplicaLayout, element_size_bytes: int, stored_share: float) -> int:
+    """Return the size of the replica's file, and a little more."""
+    if layout.chunk_shape is None:
+        return math.prod(layout.region.extent) * element_size_bytes + METADATA_ROOM_BYTES
+    chunk_bytes = math.prod(layout.chunk_shape) * element_size_bytes
+    if layout.filters:
+        chunk_bytes = math.ceil(chunk_bytes * stored_share)
+    of_chunk = chunk_bytes + CHECKSUM_BYTES + _INDEX_ENTRY_BYTES
+    return layout.n_chunks * of_chunk + METADATA_ROOM_BYTES
 
 
 def check_reorganizable(described: DatasetDescription) -> None:
@@ -284,96 +420,3 @@ def check_reorganizable(described: DatasetDescription) -> None:
         return
     message = f"{name} {reason}"
     raise UnsupportedError(message)
-
-
-def _smallest_good_shape(
-    extent: tuple[int, ...],
-    order: tuple[int, ...],
-    element_size_bytes: int,
-    *,
-    unit: tuple[int, ...],
-    budget_bytes: int,
-) -> tuple[int, ...]:
-    """Return slabs no larger than good runs need: small ones overlap better, and show progress."""
-    for cap_bytes in _SLAB_BYTES:
-        shape = slab_shape(
-            extent, order, element_size_bytes, unit=unit, budget_bytes=min(cap_bytes, budget_bytes)
-        )
-        read_run = _run_bytes(shape, extent, range(len(extent)), element_size_bytes)
-        write_run = _run_bytes(shape, extent, order, element_size_bytes)
-        good = read_run >= _GOOD_READ_RUN_BYTES and write_run >= _GOOD_WRITE_RUN_BYTES
-        if good or cap_bytes >= budget_bytes:
-            return shape
-    return slab_shape(extent, order, element_size_bytes, unit=unit, budget_bytes=budget_bytes)
-
-
-def slab_shape(
-    extent: tuple[int, ...],
-    order: tuple[int, ...],
-    element_size_bytes: int,
-    *,
-    unit: tuple[int, ...],
-    budget_bytes: int,
-) -> tuple[int, ...]:
-    """Return the shape of the slabs, in the axes of the source.
-
-    Parameters
-    ----------
-    unit
-        Smallest shape; every axis of the result is a multiple of it, or the whole axis.
-    budget_bytes
-        A slab is at most this large; at least one unit.
-    """
-    shape = list(unit)
-    source_axes = range(len(extent))
-    while True:
-        read_run = _run_bytes(shape, extent, source_axes, element_size_bytes)
-        write_run = _run_bytes(shape, extent, order, element_size_bytes)
-        reads_suffice = read_run >= _READ_RUN_BYTES
-        writes_suffice = write_run >= _WRITE_RUN_BYTES
-        if reads_suffice and writes_suffice:
-            break
-        read_first = not reads_suffice and (
-            writes_suffice or read_run < _READ_RUNS_PER_WRITE_RUN * write_run
-        )
-        sides = (source_axes, order) if read_first else (order, source_axes)
-        if not any(
-            _grow(shape, extent, axes, unit, budget_bytes // element_size_bytes) for axes in sides
-        ):
-            break
-    return tuple(shape)
-
-
-def _run_bytes(
-    shape: Sequence[int], extent: Sequence[int], axes: Sequence[int], element_size_bytes: int
-) -> int:
-    """Return the bytes of one contiguous run of the box where elements lie in order of `axes`."""
-    run = element_size_bytes
-    for axis in reversed(axes):
-        run *= shape[axis]
-        if shape[axis] < extent[axis]:
-            break
-    return run
-
-
-def _grow(
-    shape: list[int],
-    extent: Sequence[int],
-    axes: Sequence[int],
-    unit: Sequence[int],
-    budget_elements: int,
-) -> bool:
-    """Lengthen the runs in order of `axes`: the fastest axis not yet whole; False where full."""
-    axis = next((axis for axis in reversed(axes) if shape[axis] < extent[axis]), None)
-    if axis is None:
-        return False
-    across = math.prod(shape) // shape[axis]
-    fits = budget_elements // across
-    if fits >= extent[axis] and 2 * shape[axis] >= extent[axis]:
-        wanted = extent[axis]
-    else:
-        wanted = min(2 * shape[axis], fits // unit[axis] * unit[axis])
-    if wanted <= shape[axis]:
-        return False
-    shape[axis] = wanted
-    return True

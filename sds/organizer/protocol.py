@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from sds.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sds.organizer.plan import ReorganizationPlan, ReorganizationRequest, Source
@@ -42,8 +43,18 @@ class Checkpoint(Protocol):
     def steps_done(self) -> int:
         """Steps (slabs) whose bytes are durably in the staged file; 0: begin anew."""
 
-    def reached(self, steps_done: int) -> None:
-        """Note, durably, that so many steps are on disk; the caller has synced them."""
+    def reached(
+        self, steps_done: int, *, overwritable: Sequence[tuple[int, int | None]] = ()
+    ) -> None:
+        """Note, durably, that so many steps are on disk; the caller has synced them.
+
+        Parameters
+        ----------
+        overwritable
+            First byte and end (None: the end of the file) of the parts of the staged file that
+            later steps may overwrite. Where there are any, their bytes are kept, and before a
+            killed build is continued they are put back, and what the file has grown by is cut off.
+        """
 
 
 @runtime_checkable

@@ -11,18 +11,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.dataset import Filter
 from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
+from sds.geometry import Box
 from sds.identity import FileIdentity, identity_of
+from sds.organizer.layout import ReplicaLayout, check_region
 
 if TYPE_CHECKING:
     import h5py
 
-FORMAT_VERSION = 1
+    from sds.dataset import DatasetDescription
+
+FORMAT_VERSION = 2
 
 SOURCE = "sds_source"
 SOURCE_IDENTITY = "sds_source_identity"
 DATASET = "sds_dataset"
 ORDER = "sds_order"
+SOURCE_EXTENT = "sds_source_extent"
+REGION_START = "sds_region_start"
+FILTERS = "sds_filters"
+DECODE_S_PER_BYTE = "sds_decode_s_per_byte"
+SOURCE_CHUNKS = "sds_source_chunks"
+SOURCE_STORED_BYTES = "sds_source_stored_bytes"
+SOURCE_DECODE_S_PER_BYTE = "sds_source_decode_s_per_byte"
 PLAN = "sds_plan"
 VERSION = "sds_version"
 FORMAT = "sds_format"
@@ -35,7 +47,7 @@ CHECKSUMS_PATH = "/sds_checksums"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A reorganized copy of one dataset.
+    """A reorganized copy of one dataset, or of a box of it.
 
     Attributes
     ----------
@@ -48,18 +60,34 @@ class Replica:
     order
         Replica axis i is source axis ``order[i]``.
     extent
-        Of the source, in elements.
+        Of the whole source, in elements.
+    region
+        What of the source the replica holds, in the axes of the source.
+    chunk_shape
+        In the axes of the replica; None where it is contiguous.
+    filters
+        Of the chunks, as they were asked for; Fletcher-32 comes last in any case.
     element_size_bytes, type_crc32c
         Of the type in the file, which source and replica share
         (:func:`sds.redirect.type_digest.type_crc32c`); None for a type that is never redirected.
-    data_offset_bytes, size_bytes
-        Where the elements lie in the file.
+    data_offset_bytes
+        Where the elements of a contiguous replica lie in the file; 0 where it is chunked.
+    size_bytes
+        Of its elements, decoded.
+    stored_bytes
+        What the file spends on them.
+    decode_s_per_byte
+        Time to undo the filters, per byte that comes out; 0 where there are none.
+    source_chunk_shape, source_stored_bytes, source_decode_s_per_byte
+        The same of the source, in its own axes, as it was when it was copied; unknown (None, 0, 0)
+        for a replica of format 1.
     identity
         Of the replica file; it changes when the file is renamed into place.
     metadata_crc32c
-        Of every byte of the file outside the elements.
+        Of every byte of the file outside the elements; 0 where it is chunked.
     block_size_bytes
-        Each block of so many bytes of elements has its own checksum in the file.
+        Each block of so many bytes has its own checksum in the file: of the elements, or of the
+        whole file where it is chunked.
     created
         Time of the build, ISO 8601, UTC.
     sds_version
@@ -76,10 +104,18 @@ class Replica:
     source_identity: FileIdentity
     order: tuple[int, ...]
     extent: tuple[int, ...]
+    region: Box
+    chunk_shape: tuple[int, ...] | None
+    filters: tuple[Filter, ...]
     element_size_bytes: int
     type_crc32c: int | None
     data_offset_bytes: int
     size_bytes: int
+    stored_bytes: int
+    decode_s_per_byte: float
+    source_chunk_shape: tuple[int, ...] | None
+    source_stored_bytes: int
+    source_decode_s_per_byte: float
     identity: FileIdentity
     metadata_crc32c: int
     block_size_bytes: int
@@ -89,9 +125,19 @@ class Replica:
     left_out: tuple[str, ...]
 
     @property
+    def layout(self) -> ReplicaLayout:
+        """What tells it apart from other replicas of the dataset."""
+        return ReplicaLayout(
+            order=self.order,
+            chunk_shape=self.chunk_shape,
+            filters=self.filters,
+            region=self.region,
+        )
+
+    @property
     def replica_extent(self) -> tuple[int, ...]:
         """Elements per axis of the replica."""
-        return tuple(self.extent[axis] for axis in self.order)
+        return self.layout.replica_extent
 
 
 def describe_replica(path: Path) -> Replica:
@@ -158,23 +204,21 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
     attributes = handle.attrs
     dataset = get_dataset(handle, _text(attributes[DATASET]))
     described = describe_open_dataset(dataset, path)
-    order = tuple(int(axis) for axis in attributes[ORDER])
-    if described.data_offset_bytes is None or sorted(order) != list(range(len(described.extent))):
-        message = f"dataset {described.path} is not stored as order {order} says"
-        raise ValueError(message)
-    extent = [0] * len(order)
-    for axis, elements in zip(order, described.extent, strict=True):
-        extent[axis] = elements
+    layout, extent = _layout(described, attributes)
     inode, size_bytes, mtime_ns, ctime_ns = (int(n) for n in attributes[SOURCE_IDENTITY])
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        metadata_crc32c = metadata_checksum(
-            descriptor,
-            data_offset_bytes=described.data_offset_bytes,
-            size_bytes=described.size_bytes,
-        )
-    finally:
-        os.close(descriptor)
+    metadata_crc32c = 0
+    if layout.chunk_shape is None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            metadata_crc32c = metadata_checksum(
+                descriptor,
+                data_offset_bytes=described.data_offset_bytes or 0,
+                size_bytes=described.size_bytes,
+            )
+        finally:
+            os.close(descriptor)
+    first_format = int(attributes[FORMAT]) == 1
+    source_chunks = () if first_format else tuple(int(n) for n in attributes[SOURCE_CHUNKS])
     return Replica(
         path=path,
         dataset_path=described.path,
@@ -182,12 +226,22 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         source_identity=FileIdentity(
             inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns
         ),
-        order=order,
-        extent=tuple(extent),
+        order=layout.order,
+        extent=extent,
+        region=layout.region,
+        chunk_shape=layout.chunk_shape,
+        filters=layout.filters,
         element_size_bytes=described.element_size_bytes,
         type_crc32c=_type_checksum(dataset),
-        data_offset_bytes=described.data_offset_bytes,
+        data_offset_bytes=described.data_offset_bytes or 0,
         size_bytes=described.size_bytes,
+        stored_bytes=described.stored_bytes,
+        decode_s_per_byte=0.0 if first_format else float(attributes[DECODE_S_PER_BYTE]),
+        source_chunk_shape=source_chunks or None,
+        source_stored_bytes=0 if first_format else int(attributes[SOURCE_STORED_BYTES]),
+        source_decode_s_per_byte=(
+            0.0 if first_format else float(attributes[SOURCE_DECODE_S_PER_BYTE])
+        ),
         identity=identity_of(path),
         metadata_crc32c=metadata_crc32c,
         block_size_bytes=int(attributes[BLOCK_BYTES]),
@@ -196,6 +250,43 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         build_s=float(attributes[BUILD_SECONDS]),
         left_out=tuple(json.loads(_text(attributes[LEFT_OUT]))),
     )
+
+
+def _layout(
+    described: DatasetDescription, attributes: h5py.AttributeManager
+) -> tuple[ReplicaLayout, tuple[int, ...]]:
+    """Return the layout of a replica's dataset, and the extent of its source.
+
+    Raises
+    ------
+    ValueError, SdsError
+        If the attributes contradict the dataset.
+    """
+    order = tuple(int(axis) for axis in attributes[ORDER])
+    stored = described.data_offset_bytes is not None or described.chunk_shape is not None
+    if not stored or sorted(order) != list(range(len(described.extent))):
+        message = f"dataset {described.path} is not stored as order {order} says"
+        raise ValueError(message)
+    held = [0] * len(order)
+    for axis, elements in zip(order, described.extent, strict=True):
+        held[axis] = elements
+    filters: tuple[Filter, ...] = ()
+    if int(attributes[FORMAT]) == 1:
+        extent = tuple(held)
+        region = Box.whole(extent)
+    else:
+        extent = tuple(int(n) for n in attributes[SOURCE_EXTENT])
+        start = tuple(int(n) for n in attributes[REGION_START])
+        region = Box(start=start, extent=tuple(held))
+        filters = tuple(
+            Filter(code=int(code), name=str(name), options=tuple(map(int, options)))
+            for code, name, options in json.loads(_text(attributes[FILTERS]))
+        )
+    check_region(region, extent)
+    layout = ReplicaLayout(
+        order=order, chunk_shape=described.chunk_shape, filters=filters, region=region
+    )
+    return layout, extent
 
 
 def _type_checksum(dataset: h5py.Dataset) -> int | None:

@@ -97,6 +97,16 @@ def read_slab_through_hdf5(dataset: h5py.Dataset, slab: Slab, out: NDArray[np.ui
     dataset.id.read(in_memory, in_file, elements, mtype=file_type)
 
 
+def write_slab_through_hdf5(dataset: h5py.Dataset, slab: Slab, elements: NDArray[np.uint8]) -> None:
+    """Write packed elements, bytes as they are to be stored, into a box of a dataset."""
+    file_type = dataset.id.get_type()
+    in_file = dataset.id.get_space()
+    in_file.select_hyperslab(slab.start, slab.shape)
+    in_memory = h5py.h5s.create_simple(slab.shape)
+    packed = elements[: math.prod(slab.shape) * file_type.get_size()]
+    dataset.id.write(in_memory, in_file, packed.view(f"V{file_type.get_size()}"), mtype=file_type)
+
+
 def as_words(
     elements: NDArray[np.uint8], shape: Sequence[int], element_size_bytes: int
 ) -> NDArray[np.unsignedinteger]:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.errors import SdsError, TruncatedFileError
+from sds.errors import SdsError, TruncatedFileError, VerificationError
 from sds.identity import identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    import h5py
     from numpy.typing import NDArray
 
     from sds.organizer.plan import ReorganizationPlan
@@ -48,7 +49,7 @@ class VerificationReport:
     damaged_blocks
         Numbers of the blocks whose bytes differ from their checksums.
     checked_bytes
-        Bytes of elements that were read from the replica and checked.
+        Bytes of elements, decoded, that the checked bytes of the replica stand for.
     """
 
     path: Path
@@ -102,6 +103,8 @@ def compare_with_source(
     ------
     FileMissingError, PermissionDeniedError, OSError
         If the original cannot be read.
+    VerificationError
+        If the replica cannot, though its checksums are right.
     """
     total = 2 * plan.size_bytes
 
@@ -147,71 +150,115 @@ def _check_stored(replica: Replica, *, progress: Progress | None) -> Verificatio
     """Compare the bytes of the file with the checksums that it holds."""
     import h5py  # noqa: PLC0415
 
-    from sds.organizer import blocks  # noqa: PLC0415
     from sds.organizer.replica import CHECKSUMS_PATH, checksums_offset_bytes  # noqa: PLC0415
 
-    problems: list[str] = []
-    expected = 1 + blocks.n_blocks(replica.size_bytes, replica.block_size_bytes)
-    stored: NDArray[np.uint32] = np.empty(0, np.uint32)
     try:
         with h5py.File(replica.path, "r", locking=False) as handle:
             stored = handle[CHECKSUMS_PATH][...]
             at = checksums_offset_bytes(handle)
     except (KeyError, RuntimeError, OSError) as error:
-        problems.append(f"the checksums of {replica.path} cannot be read ({error})")
-    else:
-        if stored.shape != (expected,):
-            problems.append(f"{replica.path} holds {stored.size} checksums instead of {expected}")
-    if problems:
-        return VerificationReport(
-            path=replica.path, problems=tuple(problems), damaged_blocks=(), checked_bytes=0
-        )
+        problem = f"the checksums of {replica.path} cannot be read ({error})"
+        return _failed(replica, problem)
+    total = replica.size_bytes if replica.chunk_shape is None else replica.identity.size_bytes
     done_bytes = 0
 
     def advance(n_bytes: int) -> None:
         nonlocal done_bytes
         done_bytes += n_bytes
         if progress is not None:
-            progress("verify", done_bytes, replica.size_bytes)
+            progress("verify", done_bytes * replica.size_bytes // total, replica.size_bytes)
 
-    damaged: tuple[int, ...] = ()
     descriptor = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        crc = blocks.metadata_checksum(
-            descriptor,
-            data_offset_bytes=replica.data_offset_bytes,
-            size_bytes=replica.size_bytes,
-            zeroed_offset_bytes=at,
-        )
-        if crc != int(stored[0]):
-            problems.append(
-                f"the metadata of {replica.path} are damaged "
-                f"(CRC-32C {crc:#010x}, written as {int(stored[0]):#010x}): build it again"
-            )
-        found = blocks.block_checksums(
-            descriptor,
-            replica.data_offset_bytes,
-            replica.size_bytes,
-            replica.block_size_bytes,
-            advance=advance,
-        )
-        damaged = tuple(int(index) for index in np.flatnonzero(found != stored[1:]))
+        check = _check_contiguous if replica.chunk_shape is None else _check_chunked
+        return check(replica, descriptor, stored, at, advance)
     except TruncatedFileError as error:
-        problems.append(f"{replica.path}: {error}")
+        return _failed(replica, f"{replica.path}: {error}")
     finally:
         os.close(descriptor)
+
+
+def _failed(replica: Replica, problem: str) -> VerificationReport:
+    return VerificationReport(
+        path=replica.path, problems=(problem,), damaged_blocks=(), checked_bytes=0
+    )
+
+
+def _check_contiguous(
+    replica: Replica,
+    descriptor: int,
+    stored: NDArray[np.uint32],
+    at: int,
+    advance: Callable[[int], None],
+) -> VerificationReport:
+    """Check the blocks of the elements, and everything around them."""
+    from sds.organizer import blocks  # noqa: PLC0415
+
+    expected = 1 + blocks.n_blocks(replica.size_bytes, replica.block_size_bytes)
+    if stored.shape != (expected,):
+        problem = f"{replica.path} holds {stored.size} checksums instead of {expected}"
+        return _failed(replica, problem)
+    problems = []
+    crc = blocks.metadata_checksum(
+        descriptor,
+        data_offset_bytes=replica.data_offset_bytes,
+        size_bytes=replica.size_bytes,
+        zeroed_offset_bytes=at,
+    )
+    if crc != int(stored[0]):
+        problems.append(
+            f"the metadata of {replica.path} are damaged "
+            f"(CRC-32C {crc:#010x}, written as {int(stored[0]):#010x}): build it again"
+        )
+    found = blocks.block_checksums(
+        descriptor,
+        replica.data_offset_bytes,
+        replica.size_bytes,
+        replica.block_size_bytes,
+        advance=advance,
+    )
+    return _compared(replica, found, stored[1:], problems)
+
+
+def _check_chunked(
+    replica: Replica,
+    descriptor: int,
+    stored: NDArray[np.uint32],
+    at: int,
+    advance: Callable[[int], None],
+) -> VerificationReport:
+    """Check the blocks of the whole file."""
+    from sds.organizer import blocks  # noqa: PLC0415
+
+    found = blocks.file_checksums(
+        descriptor, replica.block_size_bytes, hole=(at, at + stored.nbytes), advance=advance
+    )
+    if len(found) > len(stored) or stored[len(found) :].any():
+        problem = f"{replica.path} has {len(found)} blocks, its checksums are of others"
+        return _failed(replica, problem)
+    return _compared(replica, found, stored[: len(found)], [])
+
+
+def _compared(
+    replica: Replica,
+    found: NDArray[np.uint32],
+    stored: NDArray[np.uint32],
+    problems: list[str],
+) -> VerificationReport:
+    """Return the report on the checksums of blocks."""
+    damaged = tuple(int(index) for index in np.flatnonzero(found != stored))
     if damaged:
         named = ", ".join(map(str, damaged[:_N_BLOCKS_NAMED]))
         more = ", ..." if len(damaged) > _N_BLOCKS_NAMED else ""
         problems.append(
-            f"{len(damaged)} of {expected - 1} blocks of {replica.path} are damaged "
+            f"{len(damaged)} of {len(found)} blocks of {replica.path} are damaged "
             f"(number {named}{more}; {replica.block_size_bytes} bytes each): build it again"
         )
     return VerificationReport(
         path=replica.path,
         problems=tuple(problems),
         damaged_blocks=damaged,
-        checked_bytes=done_bytes,
+        checked_bytes=replica.size_bytes,
     )
 
 
@@ -224,17 +271,20 @@ def _first_difference(
     from sds.organizer.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
 
     size = plan.element_size_bytes
-    slab_bytes = math.prod(plan.slab_shape) * size
+    slab_bytes = plan.slab_elements * size
     source_bytes = np.empty(slab_bytes, np.uint8)
     replica_bytes = np.empty(slab_bytes, np.uint8)
     done_bytes = 0
-    with open_source(plan.source_path) as source, open_source(replica.path) as copy:
+    with open_source(plan.source_path) as source, _reading_back(replica) as copy:
         original = get_dataset(source, plan.dataset_path)
         copied = get_dataset(copy, plan.dataset_path)
         for slab in plan.slabs():
-            target = slab.permuted(plan.order)
+            target = plan.in_replica(slab)
             read_slab_through_hdf5(original, slab, source_bytes)
-            read_slab_through_hdf5(copied, target, replica_bytes)
+            try:
+                read_slab_through_hdf5(copied, target, replica_bytes)
+            except OSError as error:
+                raise _unreadable(replica, error) from error
             expected = as_words(source_bytes, slab.shape, size)
             found = as_words(replica_bytes, target.shape, size)
             # The replica's elements in the axes of the source; the words of an element stay last.
@@ -246,6 +296,22 @@ def _first_difference(
             if progress is not None:
                 progress("verify", plan.size_bytes + done_bytes, 2 * plan.size_bytes)
     return None
+
+
+def _reading_back(replica: Replica) -> h5py.File:
+    """Open a replica for comparison."""
+    from sds.organizer.container import open_source  # noqa: PLC0415
+
+    try:
+        return open_source(replica.path)
+    except OSError as error:
+        raise _unreadable(replica, error) from error
+
+
+def _unreadable(replica: Replica, error: OSError) -> VerificationError:
+    return VerificationError(
+        f"{replica.path} cannot be read back ({error}): check the disk, and build it again"
+    )
 
 
 def _first_unequal(

@@ -9,13 +9,14 @@ from sds.analyzer import stated_pattern
 from sds.catalog.records import DatasetFacts, ReplicaState
 from sds.dataset import describe_dataset, open_hdf5
 from sds.errors import DatasetNotFoundError, SdsValueError
+from sds.geometry import Box
 from sds.identity import identity_of
 from sds.recommender import StoredArray, rank_layouts
 from sds.server.reports import Advice
 
 if TYPE_CHECKING:
     from sds.analyzer import AccessPattern
-    from sds.catalog.records import RecommendationRecord
+    from sds.catalog.records import RecommendationRecord, ReplicaRecord
     from sds.catalog.store import Store
     from sds.dataset import DatasetDescription
     from sds.server.models import Models
@@ -130,11 +131,20 @@ class Adviser:
                 raid=self._models.raid,
             ),
             models=self._models.for_advice(file),
-            existing_orders=sorted({record.order for record in active}),
+            existing_orders=sorted({record.order for record in active if _serves_all(record)}),
             target=f"{file}:{described.path}",
         )
         facts = facts_of_description(file, described)
         return self._store.add_recommendation(facts, recommendation)
+
+
+def _serves_all(record: ReplicaRecord) -> bool:
+    """Return whether a replica is what is recommended: all of the dataset, contiguous."""
+    return (
+        record.replica is not None
+        and record.chunk_shape is None
+        and record.region == Box.whole(record.replica.extent)
+    )
 
 
 def facts_of_description(file: str, described: DatasetDescription) -> DatasetFacts:

@@ -45,7 +45,7 @@ class Builder:
             begun.append(
                 self._store.begin_replica(
                     facts_of_plan(plan),
-                    order=plan.order,
+                    layout=plan.layout,
                     path=str(plan.output),
                     size_bytes=plan.size_bytes,
                 )
@@ -170,10 +170,10 @@ def _holds(path: Path, record: ReplicaRecord) -> bool:
         found = describe_replica(path)
     except (SdsError, OSError):
         return False
-    return (str(found.source_path), found.dataset_path, found.order) == (
+    return (str(found.source_path), found.dataset_path, found.layout) == (
         record.file,
         record.dataset,
-        record.order,
+        record.layout,
     )
 
 
@@ -185,7 +185,7 @@ def facts_of_plan(plan: ReorganizationPlan) -> DatasetFacts:
         path=plan.dataset_path,
         extent=plan.extent,
         element_size_bytes=plan.element_size_bytes,
-        storage="contiguous" if plan.chunk_shape is None else "chunked",
+        storage="contiguous" if plan.source_chunk_shape is None else "chunked",
         data_offset_bytes=plan.data_offset_bytes,
-        chunk_shape=plan.chunk_shape,
+        chunk_shape=plan.source_chunk_shape,
     )

@@ -24,6 +24,8 @@ from sds.redirect.tables import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sds.catalog.records import ReplicaRecord
     from sds.catalog.store import Store
     from sds.home import Home
@@ -106,7 +108,9 @@ class Publisher:
         """Return the entry of one dataset with its replicas."""
         _, first = replicas[0]
         crc32c, type_class = _stored_type(first)
-        chunk_shape, stored_bytes, decode_s_per_byte = _chunks_of(file, first.dataset_path)
+        chunk_shape, stored_bytes, decode_s_per_byte = _chunks_of(
+            file, [replica for _, replica in replicas]
+        )
         return TableDataset(
             path=first.dataset_path,
             extent=first.extent,
@@ -136,6 +140,10 @@ class Publisher:
             stripes=self._models.stripes,
             raid=self._models.raid,
             model=_table_model(self._models.for_table(file, replica.path)[1]),
+            chunk_shape=replica.chunk_shape,
+            stored_bytes=0 if replica.chunk_shape is None else replica.stored_bytes,
+            decode_s_per_byte=replica.decode_s_per_byte,
+            region=replica.region,
         )
 
 
@@ -185,14 +193,22 @@ def _stored_type(replica: Replica) -> tuple[int, int]:
         raise FormatError(message) from error
 
 
-def _chunks_of(file: str, path: str) -> tuple[tuple[int, ...] | None, int, float]:
+def _chunks_of(file: str, replicas: Sequence[Replica]) -> tuple[tuple[int, ...] | None, int, float]:
     """Return chunk shape, stored bytes and decoding time of an original; (None, 0, 0) without.
 
-    So it is also for an original that cannot be read here: nothing is known of what a read costs,
-    and its reads are not redirected.
+    Its replicas know them. The original itself is asked where all are of the first format; where it
+    cannot be read here, nothing is known of what a read costs, and its reads are not redirected.
     """
     import h5py  # noqa: PLC0415
 
+    for replica in replicas:
+        if replica.source_chunk_shape is not None:
+            return (
+                replica.source_chunk_shape,
+                replica.source_stored_bytes,
+                replica.source_decode_s_per_byte,
+            )
+    path = replicas[0].dataset_path
     try:
         with h5py.File(file, "r", locking=False) as handle:
             dataset = handle[path]

@@ -163,5 +163,5 @@ def _whole_replica(record: ReplicaRecord) -> Replica | None:
         whole = verify_replica(path).ok
     except SdsError:
         return None
-    same = replica.source_identity == record.source_identity and replica.order == record.order
+    same = replica.source_identity == record.source_identity and replica.layout == record.layout
     return replica if whole and same else None

@@ -1,3 +1,4 @@
+import json
 import sqlite3
 
 import pytest
@@ -7,9 +8,14 @@ from alembic.script import ScriptDirectory
 
 from sds.catalog.engine import open_engine, sqlite_url
 from sds.catalog.migrate import HEAD, alembic_config, check_revision, upgrade
+from sds.catalog.queue import JobQueue
+from sds.catalog.records import DatasetFacts
 from sds.catalog.rows import Base
 from sds.catalog.store import Store
 from sds.errors import CatalogError
+from sds.geometry import Box
+from sds.identity import FileIdentity
+from sds.organizer.layout import ReplicaLayout
 
 
 @pytest.fixture
@@ -99,9 +105,112 @@ def test_a_newer_revision_is_refused_with_the_command_that_helps(engine, url, tm
 
 def test_an_older_revision_is_refused_with_the_command_that_helps(engine, url, monkeypatch):
     upgrade(engine)
-    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0002")
-    with pytest.raises(CatalogError, match=r"revision 0001.*needs 0002.*sds-server upgrade"):
+    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0003")
+    with pytest.raises(CatalogError, match=r"revision 0002.*needs 0003.*sds-server upgrade"):
         Store.open(url)
+
+
+IDENTITY = '{"inode": 1, "size_bytes": 2, "mtime_ns": 3, "ctime_ns": 4}'
+# As the first release stored it.
+BUILT = {
+    "path": "/home/replicas/a.h5",
+    "dataset_path": "/cube",
+    "source_path": "/data/run.h5",
+    "source_identity": json.loads(IDENTITY),
+    "order": [2, 0, 1],
+    "extent": [8, 9, 10],
+    "element_size_bytes": 4,
+    "type_crc32c": 77,
+    "data_offset_bytes": 4096,
+    "size_bytes": 2880,
+    "identity": json.loads(IDENTITY),
+    "metadata_crc32c": 5,
+    "block_size_bytes": 1048576,
+    "created": "2026-11-21T12:00:00+00:00",
+    "sds_version": "0.1.0",
+    "build_s": 0.5,
+    "left_out": [],
+}
+
+
+@pytest.fixture
+def of_the_first_release(engine, url, tmp_path):
+    """A catalog of revision 0001: a replica that serves, one being built, a request of a job."""
+    from alembic import command
+
+    config = alembic_config(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    connection = sqlite3.connect(tmp_path / "sds.db")
+    connection.execute("INSERT INTO source_file VALUES (1, '/data/run.h5', ?, 0)", (IDENTITY,))
+    connection.execute(
+        "INSERT INTO dataset VALUES (1, 1, '/cube', '[16, 9, 10]', 4, 'contiguous', 2048, NULL)"
+    )
+    row = "INSERT INTO replica VALUES (?, 1, ?, ?, ?, ?, 2880, 10, 11, 'why', ?, ?)"
+    connection.execute(
+        row, (1, "[2, 0, 1]", "active", BUILT["path"], IDENTITY, 0.75, json.dumps(BUILT))
+    )
+    connection.execute(row, (2, "[1, 0, 2]", "building", "/b.h5", IDENTITY, None, None))
+    request = {"file": "/data/run.h5", "dataset": "/cube", "order": [2, 0, 1]}
+    connection.execute(
+        "INSERT INTO job VALUES (1, 'queued', ?, 0.0, 0, '', NULL, 0, 10, NULL, NULL)",
+        (json.dumps(request | {"kind": "reorganize"}),),
+    )
+    connection.commit()
+    connection.close()
+    return engine
+
+
+def test_a_catalog_of_the_first_release_is_upgraded_with_its_replicas(of_the_first_release, url):
+    upgrade(of_the_first_release)
+    store = Store.open(url)
+    serving, building = store.replicas()
+    assert (serving.id, serving.order, serving.storage) == (1, (2, 0, 1), "contiguous")
+    assert (serving.chunk_shape, serving.filters) == (None, ())
+    assert serving.region == Box.whole((8, 9, 10))
+    assert serving.replica.layout == serving.layout
+    assert serving.replica.stored_bytes == serving.stored_bytes == 2880
+    assert serving.replica.data_offset_bytes == 4096
+    assert (building.order, building.replica) == ((1, 0, 2), None)
+    assert building.region == Box.whole((16, 9, 10))
+    (job,) = JobQueue(store).jobs()
+    assert (job.request.order, job.request.chunks, job.request.region) == ((2, 0, 1), None, None)
+    store.close()
+
+
+def test_a_downgrade_keeps_what_the_first_release_understands(of_the_first_release, url, tmp_path):
+    from alembic import command
+
+    upgrade(of_the_first_release)
+    store = Store.open(url)
+    facts = DatasetFacts(
+        file="/data/run.h5",
+        identity=FileIdentity(**json.loads(IDENTITY)),
+        path="/cube",
+        extent=(16, 9, 10),
+        element_size_bytes=4,
+        storage="contiguous",
+        data_offset_bytes=2048,
+        chunk_shape=None,
+    )
+    part = ReplicaLayout(
+        order=(2, 0, 1),
+        chunk_shape=None,
+        filters=(),
+        region=Box(start=(0, 0, 0), extent=(1, 9, 10)),
+    )
+    store.begin_replica(facts, layout=part, path="/part.h5", size_bytes=9)
+    store.close()
+    config = alembic_config(url)
+    with of_the_first_release.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+    connection = sqlite3.connect(tmp_path / "sds.db")
+    rows = connection.execute("SELECT id, axis_order, replica FROM replica ORDER BY id").fetchall()
+    connection.close()
+    assert [row[:2] for row in rows] == [(1, "[2, 0, 1]"), (2, "[1, 0, 2]")]
+    assert json.loads(rows[0][2]) == BUILT
 
 
 def test_tables_without_a_revision_are_refused(engine, url, tmp_path):

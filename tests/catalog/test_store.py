@@ -4,6 +4,8 @@ import pytest
 
 from sds.catalog.records import ReplicaState, SpoolAdvance, as_json
 from sds.errors import NotFoundError
+from sds.geometry import Box
+from sds.organizer.layout import ReplicaLayout
 
 
 def advance(start, end, *, name="host-1-2.sdst-spool", inode=5, complete=False):
@@ -15,6 +17,10 @@ def advance(start, end, *, name="host-1-2.sdst-spool", inode=5, complete=False):
         complete=complete,
         n_reads=3,
     )
+
+
+def whole(order):
+    return ReplicaLayout(order=order, chunk_shape=None, filters=(), region=Box.whole((8, 9, 10)))
 
 
 def test_a_dataset_is_added_once_and_renewed(store, facts):
@@ -66,7 +72,7 @@ def test_inodes_of_64_bits_without_sign_are_kept(store):
 
 
 def test_a_replica_s_life_is_a_row_of_events(store, facts):
-    begun = store.begin_replica(facts, order=(2, 0, 1), path="/r/a.h5", size_bytes=2880)
+    begun = store.begin_replica(facts, layout=whole((2, 0, 1)), path="/r/a.h5", size_bytes=2880)
     assert (begun.state, begun.order, begun.source_identity) == (
         ReplicaState.BUILDING,
         (2, 0, 1),
@@ -81,19 +87,19 @@ def test_a_replica_s_life_is_a_row_of_events(store, facts):
 
 
 def test_the_same_replica_keeps_its_id_and_another_source_replaces_it(store, facts):
-    first = store.begin_replica(facts, order=(1, 0, 2), path="/r/a.h5", size_bytes=1)
-    again = store.begin_replica(facts, order=(1, 0, 2), path="/r/a.h5", size_bytes=1)
+    first = store.begin_replica(facts, layout=whole((1, 0, 2)), path="/r/a.h5", size_bytes=1)
+    again = store.begin_replica(facts, layout=whole((1, 0, 2)), path="/r/a.h5", size_bytes=1)
     assert again.id == first.id
     changed = replace(facts, identity=replace(facts.identity, mtime_ns=99))
-    newer = store.begin_replica(changed, order=(1, 0, 2), path="/r/a.h5", size_bytes=1)
+    newer = store.begin_replica(changed, layout=whole((1, 0, 2)), path="/r/a.h5", size_bytes=1)
     assert newer.id != first.id
     assert store.replica(first.id).state is ReplicaState.RETIRED
     assert [record.id for record in store.replicas()] == [newer.id]
 
 
 def test_a_second_order_adds(store, facts):
-    store.begin_replica(facts, order=(1, 0, 2), path="/r/a.h5", size_bytes=1)
-    store.begin_replica(facts, order=(2, 0, 1), path="/r/b.h5", size_bytes=1)
+    store.begin_replica(facts, layout=whole((1, 0, 2)), path="/r/a.h5", size_bytes=1)
+    store.begin_replica(facts, layout=whole((2, 0, 1)), path="/r/b.h5", size_bytes=1)
     assert [record.order for record in store.replicas("/data/run.h5", "/cube")] == [
         (1, 0, 2),
         (2, 0, 1),

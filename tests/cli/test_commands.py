@@ -68,6 +68,39 @@ def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
     assert "uncalibrated" in text
 
 
+def test_a_part_in_compressed_chunks(sds, cube):
+    kind = ("--chunks", "16,8,8", "--compress", "shuffle,gzip:3", "--region", "[4:20, :, 1:]")
+    built = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", *kind, "--json").json
+    assert (built["storage"], built["chunk_shape"]) == ("chunked", [16, 8, 8])
+    assert [step["name"] for step in built["filters"]] == ["shuffle", "gzip"]
+    assert built["region"] == {"start": [4, 0, 1], "extent": [16, 32, 63]}
+    assert 0 < built["stored_bytes"] < built["size_bytes"] == 16 * 32 * 63 * 4
+    with h5py.File(cube) as source, h5py.File(built["path"]) as replica:
+        assert replica["d"].chunks == (16, 8, 8)
+        assert np.array_equal(replica["d"][:], source["d"][4:20, :, 1:].transpose(2, 0, 1))
+    said = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", *kind).out
+    for part in ("chunked", "16,8,8", "shuffle,gzip:3", "[4:20, 0:32, 1:64]"):
+        assert part in said
+    listed = sds("replicas").out
+    assert "16x8x8 shuffle,gzip:3" in listed
+    assert "[4:20, 0:32, 1:64]" in listed
+    shown = sds("replicas", "show", "1").out
+    for part in ("filters   shuffle,gzip:3", "decoding", "every byte verified", str(cube)):
+        assert part in shown
+    assert sds("replicas", "show", "1", "--json").json["replicas"][0]["id"] == 1
+    (candidate,) = sds("table", "show", cube).json["datasets"][0]["candidates"]
+    assert candidate["chunk"] == [16, 8, 8]
+    assert "replica 1 removed" in sds("replicas", "remove", "1").out
+    assert "replica 1 was gone already (removed by request)" in sds("replicas", "remove", "1").out
+
+
+def test_a_whole_replica_is_listed_as_such(sds, cube):
+    sds("reorganize", f"{cube}:/d", "--order", "2,0,1")
+    listed = sds("replicas").out
+    assert "contiguous" in listed
+    assert " all " in listed
+
+
 def test_replicas_are_built_listed_verified_shown_and_removed(sds, cube, tmp_path):
     first = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", "--memory", "8M", "--json").json
     assert (first["state"], first["order"]) == ("active", [2, 0, 1])

@@ -20,18 +20,33 @@ from sds.organizer.journal import journal_directory
 from tests.organizer.sources import make_cube
 
 MEMORY = (4 << 20) + (1 << 19)
+KINDS = {
+    "contiguous": {},
+    "chunked": {
+        "chunks": [16, 32, 32],
+        "filters": "shuffle,gzip:1",
+        "region": "[3:, :, 5:250]",
+    },
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
 ORDER = (2, 0, 1)
 BUILD = """
-import sys
+import json, sys
 from pathlib import Path
 import sds.organizer.transposer
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
 
 sds.organizer.transposer._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
+sds.organizer.transposer._NOTES_SHARE = 0
 home = Home(Path(sys.argv[2]))
 plan = plan_reorganization(
-    sys.argv[1], "/cube", order=(2, 0, 1), home=home, memory_bytes=int(sys.argv[3])
+    sys.argv[1],
+    "/cube",
+    order=(2, 0, 1),
+    home=home,
+    memory_bytes=int(sys.argv[3]),
+    **json.loads(sys.argv[4]),
 )
 print("ready", flush=True)
 reorganize(plan, home=home, rebuild=True)
@@ -50,9 +65,31 @@ def cube(tmp_path):
     return path
 
 
-def start(cube, home):
+def planned(cube, home, kind):
+    return plan_reorganization(
+        cube, "/cube", order=ORDER, home=home, memory_bytes=MEMORY, **KINDS[kind]
+    )
+
+
+def wanted(cube, plan):
+    """Return the elements that a replica is to hold."""
+    box = zip(plan.region.start, plan.region.extent, strict=True)
+    with h5py.File(cube) as original:
+        elements = original["cube"][tuple(slice(a, a + n) for a, n in box)]
+    return elements.transpose(ORDER)
+
+
+def start(cube, home, kind):
     process = subprocess.Popen(
-        [sys.executable, "-c", BUILD, str(cube), str(home.root), str(MEMORY)],
+        [
+            sys.executable,
+            "-c",
+            BUILD,
+            str(cube),
+            str(home.root),
+            str(MEMORY),
+            json.dumps(KINDS[kind]),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -61,19 +98,20 @@ def start(cube, home):
     return process
 
 
-def test_kill_at_twenty_random_times(cube, tmp_path):
+@every_kind
+def test_kill_at_many_random_times(cube, tmp_path, kind):
     home = Home(tmp_path / "home")
     before = (sha256(cube), identity_of(cube))
-    plan = plan_reorganization(cube, "/cube", order=ORDER, home=home, memory_bytes=MEMORY)
-    process = start(cube, home)
+    plan = planned(cube, home, kind)
+    process = start(cube, home, kind)
     ready = time.monotonic()
     process.communicate()
     build_s = time.monotonic() - ready
     plan.output.unlink()
     rng = np.random.default_rng(20261121)
     outcomes = set()
-    for _ in range(20):
-        process = start(cube, home)
+    for _ in range(20 if kind == "contiguous" else 12):
+        process = start(cube, home, kind)
         time.sleep(rng.uniform(0, build_s))
         process.send_signal(signal.SIGKILL)
         process.communicate()
@@ -82,10 +120,8 @@ def test_kill_at_twenty_random_times(cube, tmp_path):
         if plan.output.exists():
             report = verify_replica(plan.output)
             assert report.ok, report.problems
-            with h5py.File(plan.output) as copy, h5py.File(cube) as original:
-                np.testing.assert_array_equal(
-                    copy["cube"][...], original["cube"][...].transpose(ORDER)
-                )
+            with h5py.File(plan.output) as copy:
+                np.testing.assert_array_equal(copy["cube"][...], wanted(cube, plan))
             if rng.random() < 0.7:
                 plan.output.unlink()
         assert sha256(cube) == before[0]
@@ -98,10 +134,11 @@ def test_kill_at_twenty_random_times(cube, tmp_path):
     assert identity_of(cube) == before[1]
 
 
-def interrupted(cube, home, monkeypatch, at=0.5):
+def interrupted(cube, home, monkeypatch, at=0.5, kind="contiguous"):
     """Interrupt a build as a terminal does, at a share of its copy."""
     monkeypatch.setattr("sds.organizer.transposer._CHECKPOINT_S", 0.0)
-    plan = plan_reorganization(cube, "/cube", order=ORDER, home=home, memory_bytes=MEMORY)
+    monkeypatch.setattr("sds.organizer.transposer._NOTES_SHARE", 0)
+    plan = planned(cube, home, kind)
 
     def interrupt(phase, done_bytes, total_bytes):
         if phase == "copy" and done_bytes > at * total_bytes:
@@ -112,9 +149,10 @@ def interrupted(cube, home, monkeypatch, at=0.5):
     return plan
 
 
-def test_the_next_build_goes_on_where_the_last_was_interrupted(cube, tmp_path, monkeypatch):
+@every_kind
+def test_the_next_build_goes_on_where_the_last_was_interrupted(cube, tmp_path, monkeypatch, kind):
     home = Home(tmp_path / "home")
-    plan = interrupted(cube, home, monkeypatch)
+    plan = interrupted(cube, home, monkeypatch, kind=kind)
     assert not plan.output.exists()
     calls = []
     replica = reorganize(plan, home=home, progress=lambda *call: calls.append(call))
@@ -124,13 +162,59 @@ def test_the_next_build_goes_on_where_the_last_was_interrupted(cube, tmp_path, m
     assert not list(journal_directory(home).iterdir())
 
 
-def test_recover_leaves_what_can_be_continued_and_removes_the_rest(cube, tmp_path, monkeypatch):
+def test_a_build_goes_on_from_the_bytes_of_the_last_checkpoint(cube, tmp_path, monkeypatch):
+    """HDF5 changes what leads to the chunks with every chunk; a kill may leave any of it behind."""
     home = Home(tmp_path / "home")
-    interrupted(cube, home, monkeypatch)
+    plan = interrupted(cube, home, monkeypatch, kind="chunked")
+    (staged,) = home.replicas.rglob("*.partial")
+    (journal,) = journal_directory(home).glob("*.json")
+    undo = [json.loads(line) for line in journal.read_bytes().splitlines()][-1]["undo"]
+    with staged.open("r+b") as stream:
+        for first, length in undo["ranges"]:
+            stream.seek(first)
+            stream.write(b"\xa5" * length)
+        stream.seek(undo["size_bytes"])
+        stream.write(b"\xa5" * 100_000)
+    calls = []
+    replica = reorganize(plan, home=home, progress=lambda *call: calls.append(call))
+    assert next(done for phase, done, _ in calls if phase == "copy") > 0.4 * plan.size_bytes
+    assert verify_replica(replica.path).ok
+    with h5py.File(replica.path) as copy:
+        np.testing.assert_array_equal(copy["cube"][...], wanted(cube, plan))
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "gone"])
+def test_notes_of_overwritten_bytes_that_are_damaged_mean_a_new_beginning(
+    cube, tmp_path, monkeypatch, damage
+):
+    home = Home(tmp_path / "home")
+    plan = interrupted(cube, home, monkeypatch, kind="chunked")
+    (undo,) = journal_directory(home).glob("*.undo")
+    content = undo.read_bytes()
+    if damage == "flipped":
+        undo.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "short":
+        undo.write_bytes(content[:-1])
+    else:
+        undo.unlink()
+    calls = []
+    replica = reorganize(plan, home=home, progress=lambda *call: calls.append(call))
+    assert next(done for phase, done, _ in calls if phase == "copy") == 0
+    assert verify_replica(replica.path).ok
+    assert not list(journal_directory(home).iterdir())
+
+
+@every_kind
+def test_recover_leaves_what_can_be_continued_and_removes_the_rest(
+    cube, tmp_path, monkeypatch, kind
+):
+    expected = {".partial", ".json"} | ({".undo"} if kind == "chunked" else set())
+    home = Home(tmp_path / "home")
+    interrupted(cube, home, monkeypatch, kind=kind)
     assert recover(home) == ()
     os.utime(cube)
     removed = recover(home)
-    assert {path.suffix for path in removed} == {".partial", ".json"}
+    assert {path.suffix for path in removed} == expected
     assert not list(home.replicas.rglob("*.partial"))
 
 
@@ -171,16 +255,17 @@ def test_a_staged_file_that_was_replaced_is_not_continued(cube, tmp_path, monkey
     assert verify_replica(reorganize(plan, home=home).path).ok
 
 
-def test_a_staged_file_that_loses_bytes_is_not_published(cube, tmp_path):
+@every_kind
+def test_a_staged_file_that_loses_bytes_is_not_published(cube, tmp_path, kind):
     home = Home(tmp_path / "home")
-    plan = plan_reorganization(cube, "/cube", order=ORDER, home=home, memory_bytes=MEMORY)
+    plan = planned(cube, home, kind)
 
     def cut(phase, *_):
         if phase == "verify":
             for staged in home.replicas.rglob("*.partial"):
-                os.truncate(staged, 1 << 20)
+                os.truncate(staged, 100_000)
 
-    with pytest.raises(VerificationError, match="before its data does"):
+    with pytest.raises(VerificationError, match=r"before its data does|cannot be read back"):
         reorganize(plan, home=home, progress=cut)
     assert not plan.output.exists()
     assert not list(home.replicas.rglob("*.partial"))

@@ -4,19 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sds.dataset import DatasetDescription, Storage
 from sds.errors import LayoutError
+from sds.geometry import Box
 from sds.identity import FileIdentity
 from sds.organizer import ReorganizationRequest, Source
 from sds.organizer.plan import (
     _FIXED_BYTES,
     check_order,
     plan_transposition,
-    slab_shape,
 )
+from sds.organizer.shapes import slab_shape
 
 
 def source_of(extent, *, element=8, chunks=None):
@@ -40,40 +41,90 @@ def source_of(extent, *, element=8, chunks=None):
     )
 
 
-def plan_of(extent, order, *, memory=_FIXED_BYTES + 4096, **options):
-    request = ReorganizationRequest(order=order, output=Path("/out/r.h5"), memory_bytes=memory)
+def plan_of(extent, order, *, memory=_FIXED_BYTES + 4096, to_chunks=None, region=None, **options):
+    request = ReorganizationRequest(
+        order=order,
+        output=Path("/out/r.h5"),
+        memory_bytes=memory,
+        chunks=to_chunks,
+        region=region,
+    )
     return plan_transposition(source_of(extent, **options), request, organizer="transposer")
 
 
 @st.composite
 def plans(draw):
     rank = draw(st.integers(1, 4))
-    extent = tuple(draw(st.integers(1, 12)) for _ in range(rank))
+    extent = tuple(draw(st.integers(1, 8)) for _ in range(rank))
     chunks = tuple(draw(st.integers(1, n)) for n in extent) if draw(st.booleans()) else None
     order = tuple(draw(st.permutations(range(rank))))
+    start = tuple(draw(st.integers(0, n - 1)) for n in extent)
+    held = tuple(draw(st.integers(1, n - a)) for a, n in zip(start, extent, strict=True))
+    region = draw(st.sampled_from([None, Box(start=start, extent=held)]))
+    held = extent if region is None else held
+    shape = tuple(draw(st.integers(1, held[axis])) for axis in order)
+    to_chunks = shape if draw(st.booleans()) else None
     element = draw(st.sampled_from([1, 2, 8, 24]))
-    unit = math.prod(chunks) * element if chunks else element
-    memory = _FIXED_BYTES + 4 * unit + draw(st.integers(0, 40_000))
-    return plan_of(extent, order, memory=memory, element=element, chunks=chunks), memory
+    needed = 2 * element * sum(math.prod(shape) for shape in (chunks, to_chunks) if shape)
+    unit = max((math.prod(shape) for shape in (chunks, to_chunks) if shape), default=1)
+    memory = _FIXED_BYTES + needed + 2 * unit * element + draw(st.integers(0, 40_000))
+    plan = plan_of(
+        extent,
+        order,
+        memory=memory,
+        element=element,
+        chunks=chunks,
+        to_chunks=to_chunks,
+        region=region,
+    )
+    return plan, memory
 
 
 @given(plans())
-def test_slabs_tile_the_source_and_fit_the_memory(drawn):
+@settings(max_examples=300, deadline=None)
+def test_slabs_tile_the_region_and_fit_the_memory(drawn):
     plan, memory = drawn
     times_read = np.zeros(plan.extent, int)
+    times_written = np.zeros(plan.replica_extent, int)
     for slab in plan.slabs():
         times_read[slab.slices] += 1
-    assert (times_read == 1).all()
-    assert plan.memory_bytes <= memory
-    if plan.chunk_shape:
-        for size, chunk, n in zip(plan.slab_shape, plan.chunk_shape, plan.extent, strict=True):
-            assert size % chunk == 0 or size == n
+        target = plan.in_replica(slab)
+        times_written[target.slices] += 1
+        assert math.prod(slab.shape) <= plan.slab_elements
+        if plan.layout.chunk_shape:
+            for first, size, chunk, n in zip(
+                target.start,
+                target.shape,
+                plan.layout.chunk_shape,
+                plan.replica_extent,
+                strict=True,
+            ):
+                assert first % chunk == 0
+                assert size % chunk == 0 or first + size == n
+        elif plan.source_chunk_shape:
+            for first, size, chunk, begin, n in zip(
+                slab.start,
+                slab.shape,
+                plan.source_chunk_shape,
+                plan.region.start,
+                plan.region.extent,
+                strict=True,
+            ):
+                assert first % chunk == 0 or first == begin
+                assert (first + size) % chunk == 0 or first + size == begin + n
+    inside = np.zeros(plan.extent, int)
+    box = zip(plan.region.start, plan.region.extent, strict=True)
+    inside[tuple(slice(first, first + n) for first, n in box)] = 1
+    np.testing.assert_array_equal(times_read, inside)
+    assert (times_written == 1).all()
+    held = 2 * plan.slab_elements * plan.element_size_bytes
+    assert held < plan.memory_bytes <= memory
 
 
 @given(plans())
 def test_a_plan_is_json(drawn):
     plan, _ = drawn
-    assert json.loads(json.dumps(plan.to_json()))["order"] == list(plan.order)
+    assert json.loads(json.dumps(plan.to_json()))["layout"]["order"] == list(plan.order)
 
 
 @pytest.mark.parametrize(

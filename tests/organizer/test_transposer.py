@@ -2,9 +2,12 @@ import h5py
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from sds.geometry import Box
 from sds.home import Home
-from sds.organizer import plan_reorganization, reorganize
+from sds.organizer import describe_replica, plan_reorganization, reorganize, verify_replica
+from sds.organizer.filters import FLETCHER32
 from sds.organizer.plan import _FIXED_BYTES
 from tests.organizer.sources import cases, make_cube, make_source, stored_bytes
 
@@ -18,7 +21,7 @@ def build(source, dataset, home, order, memory_bytes=16 << 20, **options):
 
 @given(case=cases())
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_the_replica_is_the_transposed_source_byte_for_byte(case, tmp_path_factory):
     directory = tmp_path_factory.mktemp("case")
@@ -39,6 +42,66 @@ def test_the_replica_is_the_transposed_source_byte_for_byte(case, tmp_path_facto
             stored = stream.read(replica.size_bytes)
     assert stored == elements.transpose(case.order).tobytes()
     assert replica.data_offset_bytes % 4096 == 0
+    assert replica.extent == case.shape
+
+
+@st.composite
+def kinds(draw):
+    """Draw a source, and a box of it to keep, contiguous or in chunks of some shape, filtered."""
+    case = draw(cases())
+    start = tuple(draw(st.integers(0, n - 1)) for n in case.shape)
+    extent = tuple(draw(st.integers(1, n - a)) for a, n in zip(start, case.shape, strict=True))
+    region = draw(st.sampled_from([None, Box(start=start, extent=extent)]))
+    held = case.shape if region is None else region.extent
+    shape = tuple(draw(st.integers(1, held[axis])) for axis in case.order)
+    chunks = draw(st.sampled_from([None, "auto", shape]))
+    filters = "none"
+    if chunks is not None:
+        filters = draw(st.sampled_from(["none", "gzip:1", "shuffle,gzip:4", "lzf", "source"]))
+    return case, region, chunks, filters
+
+
+@given(kind=kinds())
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_replica_of_any_kind_is_the_transposed_box(kind, tmp_path_factory):
+    case, region, chunks, filters = kind
+    directory = tmp_path_factory.mktemp("kind")
+    source = directory / "source.h5"
+    elements = make_source(source, case)
+    plan, replica = build(
+        source,
+        "/group/d",
+        Home(directory / "home"),
+        case.order,
+        chunks=chunks,
+        filters=filters,
+        region=region,
+    )
+    box = elements
+    if region is not None:
+        ends = (a + n for a, n in zip(region.start, region.extent, strict=True))
+        box = elements[tuple(slice(a, b) for a, b in zip(region.start, ends, strict=True))]
+    with h5py.File(replica.path, "r") as copy, h5py.File(source, "r") as original:
+        dataset = copy["/group/d"]
+        assert dataset.id.get_type() == original["/group/d"].id.get_type()
+        assert dataset.chunks == plan.layout.chunk_shape
+        np.testing.assert_array_equal(stored_bytes(dataset), box.transpose(case.order))
+        assert dataset.maxshape == dataset.shape
+        properties = dataset.id.get_create_plist()
+        steps = [properties.get_filter(index)[0] for index in range(properties.get_nfilters())]
+    if chunks is None:
+        assert steps == []
+        assert replica.data_offset_bytes % 4096 == 0
+    else:
+        assert steps == [*(step.code for step in plan.layout.filters), FLETCHER32]
+        with replica.path.open("rb") as stream:
+            assert stream.read(9)[8] == 3  # the version of the superblock
+    assert replica.path.stat().st_size <= plan.space_needed_bytes
+    assert verify_replica(replica.path).ok
+    assert describe_replica(replica.path) == replica
+    assert replica.layout == plan.layout
     assert replica.extent == case.shape
 
 

@@ -17,6 +17,7 @@ from sds.catalog.records import (
 )
 from sds.errors import (
     BusyError,
+    ConfigurationError,
     DatasetNotFoundError,
     FileMissingError,
     LayoutError,
@@ -72,6 +73,87 @@ def test_a_second_order_adds_and_the_same_order_stays(service, source):
     assert [r.id for r in service.replicas(str(source))] == [first.id, second.id]
     (dataset,) = read_table(service.home, source).datasets
     assert {c.order for c in dataset.candidates} == {(2, 0, 1), (1, 2, 0)}
+
+
+KINDS = {
+    "chunked": {"chunks": (4, 12, 10), "compress": "shuffle,gzip:1"},
+    "partial": {"region": "[2:20, :, 5]"},
+    "both": {"chunks": "auto", "compress": "gzip", "region": "[2:20, 3:, :]"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replicas_of_every_kind_are_built_and_published(service, source, kind):
+    record = service.reorganize(request(source, **KINDS[kind]))
+    assert record.state is ReplicaState.ACTIVE
+    assert service.replica(record.id) == record
+    region = record.region
+    box = zip(region.start, region.extent, strict=True)
+    with h5py.File(source) as original, h5py.File(record.path) as replica:
+        expected = original["cube"][tuple(slice(a, a + n) for a, n in box)]
+        assert np.array_equal(replica["cube"][...], expected.transpose(2, 0, 1))
+    (dataset,) = read_table(service.home, source).datasets
+    (candidate,) = dataset.candidates
+    assert dataset.extent == EXTENT
+    assert candidate.region_in(EXTENT) == region
+    assert candidate.chunk_shape == record.chunk_shape
+    assert candidate.decode_s_per_byte == record.replica.decode_s_per_byte
+    if record.storage == "chunked":
+        assert (candidate.data_offset_bytes, candidate.metadata_crc32c) == (0, 0)
+        assert candidate.stored_bytes == record.stored_bytes > 0
+    else:
+        assert candidate.data_offset_bytes > 0
+        assert candidate.decode_s_per_byte == 0
+
+
+def test_each_kind_of_one_order_is_a_replica_of_its_own(service, source):
+    made = [service.reorganize(request(source))]
+    made += [service.reorganize(request(source, **kind)) for kind in KINDS.values()]
+    assert len({record.path for record in made}) == len({record.id for record in made}) == 4
+    again = [service.reorganize(request(source, **kind)) for kind in KINDS.values()]
+    assert [record.id for record in again] == [record.id for record in made[1:]]
+    (dataset,) = read_table(service.home, source).datasets
+    assert [c.replica_id for c in dataset.candidates] == [record.id for record in made]
+
+
+def test_a_chunked_source_is_published_with_what_its_chunks_cost(service, tmp_path):
+    path = tmp_path / "chunked.h5"
+    cube = np.arange(np.prod(EXTENT), dtype="<f4").reshape(EXTENT)
+    with h5py.File(path, "w") as handle:
+        handle.create_dataset("cube", data=cube, chunks=(8, 8, 8), compression="gzip")
+        stored_bytes = handle["cube"].id.get_storage_size()
+    record = service.reorganize(request(path))
+    (dataset,) = read_table(service.home, path).datasets
+    assert (dataset.chunk_shape, dataset.stored_bytes) == ((8, 8, 8), stored_bytes)
+    assert dataset.decode_s_per_byte == record.replica.source_decode_s_per_byte > 0
+    before = table_path(service.home, path).read_bytes()
+    service.recover()
+    assert table_path(service.home, path).read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_replica_of_any_kind_is_found(service, source, kind):
+    record = service.reorganize(request(source, **KINDS[kind]))
+    assert service.verify().ok
+    flip(Path(record.path), Path(record.path).stat().st_size // 2)
+    assert not service.verify().ok
+    assert service.replica(record.id).state is ReplicaState.DAMAGED
+    assert not table_path(service.home, source).exists()
+
+
+def test_advice_counts_whole_contiguous_replicas_alone_as_there(service, source):
+    def orders():
+        (given,) = service.advise(
+            str(source), "/cube", selection="[:, :, 3]", n_reads=10**6
+        ).recommendations
+        return [candidate.order for candidate in given.recommendation.candidates]
+
+    assert (2, 0, 1) in orders()
+    for kind in KINDS.values():
+        service.reorganize(request(source, **kind))
+    assert (2, 0, 1) in orders()
+    service.reorganize(request(source))
+    assert (2, 0, 1) not in orders()
 
 
 def test_an_output_is_registered_too(service, source, tmp_path):
@@ -136,8 +218,11 @@ def test_a_changed_source_retires_its_replicas(service, own_source):
     assert not table_path(service.home, own_source).exists()
 
 
-def test_a_source_that_was_only_touched_is_compared_again_and_served_again(service, own_source):
-    record = service.reorganize(request(own_source))
+@pytest.mark.parametrize("kind", [{}, *KINDS.values()])
+def test_a_source_that_was_only_touched_is_compared_again_and_served_again(
+    service, own_source, kind
+):
+    record = service.reorganize(request(own_source, **kind))
     own_source.chmod(0o640)
     assert service.collect_garbage().replicas_retired == ()
     again = service.replica(record.id)
@@ -147,8 +232,9 @@ def test_a_source_that_was_only_touched_is_compared_again_and_served_again(servi
     assert read_table(service.home, own_source).source_identity == identity_of(own_source)
 
 
-def test_a_source_with_other_bytes_under_the_same_mtime_is_found_out(service, own_source):
-    record = service.reorganize(request(own_source))
+@pytest.mark.parametrize("kind", [{}, KINDS["chunked"]])
+def test_a_source_with_other_bytes_under_the_same_mtime_is_found_out(service, own_source, kind):
+    record = service.reorganize(request(own_source, **kind))
     before = own_source.stat()
     flip(own_source, service.datasets()[0].data_offset_bytes + 100)
     os.utime(own_source, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -182,6 +268,10 @@ def test_a_source_that_is_gone_retires_its_replicas_but_not_the_user_s_files(
         ({"file": "/nowhere/run.h5"}, FileMissingError, "/nowhere/run.h5"),
         ({"dataset": "/nothing"}, DatasetNotFoundError, "/cube"),
         ({"order": (1, 0)}, LayoutError, "3 axes"),
+        ({"chunks": (5, 5)}, LayoutError, "'5,5' have 2 axes"),
+        ({"chunks": (99, 5, 5)}, LayoutError, "length 99"),
+        ({"compress": "rle"}, ConfigurationError, "'rle'"),
+        ({"region": "[::2]"}, SelectionError, "step 2"),
     ],
 )
 def test_bad_requests_leave_nothing_behind(service, source, fault, error, message):
@@ -288,8 +378,9 @@ def test_every_operation_can_be_a_job(service, source):
     assert [job.state for job in service.jobs()] == [JobState.CANCELLED] * 3
 
 
-def test_a_whole_replica_whose_builder_was_killed_is_adopted(service, source):
-    record = service.reorganize(request(source))
+@pytest.mark.parametrize("kind", [{}, *KINDS.values()])
+def test_a_whole_replica_whose_builder_was_killed_is_adopted(service, source, kind):
+    record = service.reorganize(request(source, **kind))
     with service._store.writing() as session:
         from sqlalchemy import text
 

@@ -1,0 +1,238 @@
+"""What a replica holds of its source, and in which shape it is stored.
+
+Everything here is a value or arithmetic on values: no file is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sds.dataset import Filter
+from sds.errors import LayoutError, SelectionError, UnsupportedError
+from sds.geometry import Box, parse_selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AUTO_CHUNK_BYTES = 1 << 20
+"""Elements of a chunk whose shape was left to SDS: what HDF5 caches whole by default."""
+
+# A chunk's size is a number of 32 bits in the files that every HDF5 since 1.10 reads.
+_MAX_CHUNK_BYTES = (1 << 32) - 1
+_MAX_CHUNKS = 1 << 24
+CHECKSUM_BYTES = 4
+"""What the Fletcher-32 filter adds to each chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLayout:
+    """What tells two replicas of a dataset apart.
+
+    Attributes
+    ----------
+    order
+        Replica axis i is source axis ``order[i]``, as in :func:`numpy.transpose`.
+    chunk_shape
+        In the axes of the replica; None where it is contiguous.
+    filters
+        In the order in which writing applies them, without the checksum that is always the last.
+    region
+        The box of the source that it holds, in the axes of the source.
+    """
+
+    order: tuple[int, ...]
+    chunk_shape: tuple[int, ...] | None
+    filters: tuple[Filter, ...]
+    region: Box
+
+    @property
+    def storage(self) -> Literal["contiguous", "chunked"]:
+        """How HDF5 keeps the elements."""
+        return "contiguous" if self.chunk_shape is None else "chunked"
+
+    @property
+    def replica_extent(self) -> tuple[int, ...]:
+        """Elements per axis of the replica."""
+        return tuple(self.region.extent[axis] for axis in self.order)
+
+    @property
+    def chunk_in_source_axes(self) -> tuple[int, ...] | None:
+        """The shape of a chunk with its axes in the order of the source."""
+        if self.chunk_shape is None:
+            return None
+        shape = [0] * len(self.order)
+        for axis, length in zip(self.order, self.chunk_shape, strict=True):
+            shape[axis] = length
+        return tuple(shape)
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks in all; 0 where contiguous."""
+        if self.chunk_shape is None:
+            return 0
+        return math.prod(
+            -(-n // c) for n, c in zip(self.replica_extent, self.chunk_shape, strict=True)
+        )
+
+
+def parse_region(text: str, extent: tuple[int, ...]) -> Box:
+    """Return the box that a selection such as ``[0:100, :, 7]`` names.
+
+    Raises
+    ------
+    SelectionError
+        If it is no selection, reaches outside, has gaps or is empty.
+    """
+    slab = parse_selection(text, extent)
+    for axis, (stride, count) in enumerate(zip(slab.stride, slab.count, strict=True)):
+        if count > 1 and stride != 1:
+            message = (
+                f"region {text!r}: axis {axis} has step {stride}, and a replica holds a box "
+                "without gaps: leave the step out"
+            )
+            raise SelectionError(message)
+    region = Box(start=slab.start, extent=slab.count)
+    check_region(region, extent)
+    return region
+
+
+def format_region(region: Box) -> str:
+    """Return a region as a selection."""
+    pairs = zip(region.start, region.extent, strict=True)
+    return f"[{', '.join(f'{first}:{first + length}' for first, length in pairs)}]"
+
+
+def check_region(region: Box, extent: Sequence[int]) -> None:
+    """Raise SelectionError unless a region is a box of a dataset of that extent, not empty."""
+    if len(region.start) != len(extent) or len(region.extent) != len(extent):
+        message = (
+            f"a region of {len(region.start)} axes does not fit a dataset of {len(extent)}: "
+            f"its extent is {'x'.join(map(str, extent))}"
+        )
+        raise SelectionError(message)
+    for axis, (first, length, n) in enumerate(
+        zip(region.start, region.extent, extent, strict=True)
+    ):
+        if length < 1:
+            message = (
+                f"the region is empty: it holds no index of axis {axis}, which has 0 to {n - 1}; "
+                "name at least one"
+            )
+            raise SelectionError(message)
+        if first < 0 or first + length > n:
+            message = (
+                f"the region {format_region(region)} reaches outside axis {axis}, which has {n} "
+                f"elements: stay within 0:{n}"
+            )
+            raise SelectionError(message)
+
+
+def automatic_chunk_shape(
+    replica_extent: Sequence[int], element_size_bytes: int
+) -> tuple[int, ...]:
+    """Return chunks of at most 1 MiB whose elements are consecutive in the replica's order.
+
+    The axis order was chosen for reads that run along the last axes, so those stay whole and the
+    first ones are cut: such a read touches as few chunks as a contiguous replica has pieces of
+    1 MiB. An axis that is cut is cut evenly.
+
+    >>> automatic_chunk_shape((4096, 256, 256), 4)
+    (4, 256, 256)
+    >>> automatic_chunk_shape((3, 1_000_000), 8)
+    (1, 125000)
+    """
+    budget = max(1, AUTO_CHUNK_BYTES // element_size_bytes)
+    shape = list(replica_extent)
+    for axis, length in enumerate(replica_extent):
+        behind = math.prod(shape[axis + 1 :])
+        if length * behind <= budget:
+            break
+        most = max(1, budget // behind)
+        n_pieces = -(-length // most)
+        shape[axis] = -(-length // n_pieces)
+        if most > 1:
+            break
+    return tuple(shape)
+
+
+def check_chunk_shape(
+    chunk_shape: Sequence[int], replica_extent: Sequence[int], element_size_bytes: int
+) -> tuple[int, ...]:
+    """Return a chunk shape as a tuple.
+
+    Raises
+    ------
+    LayoutError
+        If HDF5 could not store a dataset of that extent in such chunks.
+    """
+    shown = ",".join(map(str, chunk_shape))
+    if len(chunk_shape) != len(replica_extent):
+        message = (
+            f"chunks {shown!r} have {len(chunk_shape)} axes, the replica has "
+            f"{len(replica_extent)}: name one length for each, in the axis order of the replica"
+        )
+        raise LayoutError(message)
+    for axis, (length, n) in enumerate(zip(chunk_shape, replica_extent, strict=True)):
+        if not 1 <= length <= n:
+            message = (
+                f"chunks {shown!r}: length {length} on replica axis {axis}, which has {n} "
+                f"elements: give 1 to {n}"
+            )
+            raise LayoutError(message)
+    chunk_bytes = math.prod(chunk_shape) * element_size_bytes
+    if chunk_bytes + CHECKSUM_BYTES > _MAX_CHUNK_BYTES:
+        message = (
+            f"chunks {shown!r} of {chunk_bytes} bytes each are larger than HDF5 stores (4 GiB): "
+            "make them smaller; about 1 MiB reads well"
+        )
+        raise LayoutError(message)
+    n_chunks = math.prod(-(-n // c) for n, c in zip(replica_extent, chunk_shape, strict=True))
+    if n_chunks > _MAX_CHUNKS:
+        message = (
+            f"chunks {shown!r} would be {n_chunks} in number, and SDS handles {_MAX_CHUNKS}: "
+            "make them larger; about 1 MiB reads well"
+        )
+        raise LayoutError(message)
+    return tuple(int(length) for length in chunk_shape)
+
+
+def choose_chunk_shape(
+    chunks: Sequence[int] | Literal["auto", "contiguous"] | None,
+    filters: Sequence[Filter],
+    replica_extent: Sequence[int],
+    element_size_bytes: int,
+) -> tuple[int, ...] | None:
+    """Return the chunk shape that a request comes to; None: contiguous.
+
+    Parameters
+    ----------
+    chunks
+        None: contiguous, or "auto" where there are filters.
+
+    Raises
+    ------
+    LayoutError
+        If the shape does not fit, or filters are asked for without chunks.
+    UnsupportedError
+        If one element is larger than a chunk may be.
+    """
+    if chunks == "contiguous" and filters:
+        names = ",".join(step.name for step in filters)
+        message = (
+            f"filters ({names}) work on chunks, and the replica was asked to be contiguous: "
+            "leave one of the two out"
+        )
+        raise LayoutError(message)
+    if chunks == "contiguous" or (chunks is None and not filters):
+        return None
+    if element_size_bytes + CHECKSUM_BYTES > _MAX_CHUNK_BYTES:
+        message = f"one element of {element_size_bytes} bytes is larger than a chunk may be"
+        raise UnsupportedError(message)
+    if chunks is None or isinstance(chunks, str):
+        if chunks not in {None, "auto"}:
+            message = f"chunks {chunks!r}: write lengths such as 64,64,64, auto, or contiguous"
+            raise LayoutError(message)
+        chunks = automatic_chunk_shape(replica_extent, element_size_bytes)
+    return check_chunk_shape(chunks, replica_extent, element_size_bytes)

@@ -1,0 +1,183 @@
+"""Where the slabs of a replica go: to their places in a contiguous dataset, or into chunks."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Protocol, Self
+
+import h5py
+
+from sds.chunks import decode_seconds_per_byte
+from sds.organizer.blocks import block_checksums, block_size_bytes
+from sds.organizer.container import (
+    find_container,
+    finish_chunked,
+    finish_container,
+    open_for_chunks,
+)
+from sds.organizer.slabs import slab_runs, write_slab, write_slab_through_hdf5
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sds.organizer.plan import ReorganizationPlan, Slab
+    from sds.organizer.protocol import Checkpoint
+
+
+class Target(Protocol):
+    """The staged file of a replica, open; it was made by `create_container`."""
+
+    def __enter__(self) -> Self:
+        """Open it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+
+    def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
+        """Write the elements of a box of the replica."""
+
+    def note(self, checkpoint: Checkpoint, steps_done: int) -> None:
+        """Have what is written on disk, and note that so many slabs are."""
+
+    def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
+        """Write what is known after the elements, the checksums last, all of it on disk.
+
+        Parameters
+        ----------
+        began_s
+            When the copy began, by :func:`time.monotonic`.
+        """
+
+
+class ContiguousTarget:
+    """Slabs go straight to their places in the file, past HDF5."""
+
+    def __init__(self, staged: Path, plan: ReorganizationPlan) -> None:
+        self._staged = staged
+        self._plan = plan
+        self._container = find_container(staged, plan)
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        self._descriptor = os.open(self._staged, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # Takes the space now: a full disk is found before the work, not after it.
+            os.posix_fallocate(
+                self._descriptor, self._container.data_offset_bytes, self._plan.size_bytes
+            )
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
+        """Write the elements of a box of the replica."""
+        plan = self._plan
+        runs = slab_runs(plan.replica_extent, slab, plan.element_size_bytes)
+        write_slab(self._descriptor, self._container.data_offset_bytes, runs, elements)
+
+    def note(self, checkpoint: Checkpoint, steps_done: int) -> None:
+        """Have what is written on disk, and note that so many slabs are."""
+        os.fdatasync(self._descriptor)
+        checkpoint.reached(steps_done)
+
+    def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
+        """Write the checksums and times, all of it on disk."""
+        os.fdatasync(self._descriptor)
+        checksums = block_checksums(
+            self._descriptor,
+            self._container.data_offset_bytes,
+            self._plan.size_bytes,
+            block_size_bytes(self._plan.size_bytes),
+        )
+        finish_container(
+            self._staged,
+            self._container,
+            self._plan,
+            checksums,
+            build_s=time.monotonic() - began_s,
+            source_decode_s_per_byte=source_decode_s_per_byte,
+        )
+        os.fsync(self._descriptor)
+
+
+class ChunkedTarget:
+    """Slabs go through HDF5, which filters them; each holds whole chunks, written once."""
+
+    def __init__(self, staged: Path, plan: ReorganizationPlan) -> None:
+        self._staged = staged
+        self._plan = plan
+        self._file: h5py.File | None = None
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> h5py.File:
+        self._file = open_for_chunks(self._staged)
+        return self._file
+
+    def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
+        """Write the elements of a box of the replica."""
+        file = self._file or self._open()
+        write_slab_through_hdf5(file[self._plan.dataset_path], slab, elements)
+
+    def note(self, checkpoint: Checkpoint, steps_done: int) -> None:
+        """Have what is written on disk, and note that so many slabs are.
+
+        The file is closed, so that what is on disk is a whole HDF5 file. What HDF5 may overwrite
+        later, everything but the chunks, is noted with it: a build that is killed goes on from the
+        very bytes of this moment.
+        """
+        file = self._file or self._open()
+        ranges = _outside_chunks(file[self._plan.dataset_path])
+        file.close()
+        self._file = None
+        with self._staged.open("rb") as stream:
+            os.fsync(stream.fileno())
+        checkpoint.reached(steps_done, overwritable=ranges)
+
+    def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
+        """Write the checksums and times, all of it on disk."""
+        self.__exit__()
+        with h5py.File(self._staged, "r", locking=False) as file:
+            decode_s_per_byte = decode_seconds_per_byte(file[self._plan.dataset_path])
+        finish_chunked(
+            self._staged,
+            self._plan,
+            build_s=time.monotonic() - began_s,
+            decode_s_per_byte=decode_s_per_byte,
+            source_decode_s_per_byte=source_decode_s_per_byte,
+        )
+        with self._staged.open("rb") as stream:
+            os.fsync(stream.fileno())
+
+
+def _outside_chunks(dataset: h5py.Dataset) -> tuple[tuple[int, int | None], ...]:
+    """Return first byte and end of the parts of a file that hold no chunk; None: the file's end."""
+    chunks: list[tuple[int, int]] = []
+
+    def collect(info: h5py.h5d.StoreInfo) -> None:
+        chunks.append((info.byte_offset, info.byte_offset + info.size))
+
+    dataset.id.chunk_iter(collect)
+    ranges: list[tuple[int, int | None]] = []
+    at = 0
+    for first, end in sorted(chunks):
+        if first > at:
+            ranges.append((at, first))
+        at = max(at, end)
+    ranges.append((at, None))
+    return tuple(ranges)

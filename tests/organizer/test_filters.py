@@ -1,0 +1,153 @@
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.dataset import Filter, describe_dataset
+from sds.errors import ConfigurationError, UnsupportedError
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize, verify_replica
+from sds.organizer.filters import format_filters, parse_filters, require_filters
+from tests.organizer.sources import settle
+from tests.under_connector import native_environment, run_python
+
+SHUFFLE = Filter(code=2, name="shuffle")
+
+
+def gzip(level):
+    return Filter(code=1, name="gzip", options=(level,))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("none", ()),
+        ("gzip", (gzip(4),)),
+        ("GZIP:9", (gzip(9),)),
+        ("shuffle", (SHUFFLE,)),
+        ("shuffle, gzip:1", (SHUFFLE, gzip(1))),
+        ("gzip:1,shuffle", (SHUFFLE, gzip(1))),  # after compression it would do nothing
+        ("zstd:7", (Filter(code=32015, name="zstd", options=(7,)),)),
+        ("bitshuffle:zstd", (Filter(code=32008, name="bitshuffle", options=(0, 3, 3)),)),
+    ],
+)
+def test_filters_are_named(text, expected):
+    assert parse_filters(text, ()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' in filters ''"),
+        ("rle", "'rle' .* is no filter that SDS writes .*gzip"),
+        ("gzip:10", "gzip:10: its levels are 0 to 9"),
+        ("gzip:fast", "give one level"),
+        ("gzip:1:2", "give one level"),
+        ("shuffle:4", "shuffle has no options"),
+        ("gzip,gzip:2", "twice"),
+        ("gzip,zstd", "gzip and zstd both compress"),
+        ("none,gzip", "'none'"),
+        ("blosc:rar", "codecs are blosclz, lz4"),
+        ("blosc2:snappy", "codecs are blosclz, lz4, lz4hc, zlib, zstd"),
+        ("bitshuffle:lz4:3", "write bitshuffle:none"),
+    ],
+)
+def test_filters_that_cannot_be_are_refused_by_name(text, message):
+    with pytest.raises(ConfigurationError, match=message):
+        parse_filters(text, ())
+
+
+def test_a_plugin_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hdf5plugin", None)
+    with pytest.raises(ConfigurationError, match="pip install hdf5plugin"):
+        parse_filters("zstd", ())
+
+
+def test_a_filter_that_nobody_has_is_named():
+    with pytest.raises(UnsupportedError, match=r"the replica is stored with filter 32999 \(odd\)"):
+        require_filters([Filter(code=32999, name="odd")], "the replica", encode=True)
+
+
+def test_filters_are_written_as_they_are_asked_for():
+    for text in ("none", "gzip:4", "shuffle,zstd:3", "lzf", "bzip2:9"):
+        assert format_filters(parse_filters(text, ())) == text
+
+
+def test_filters_that_lose_information_are_not_taken_over():
+    with pytest.raises(UnsupportedError, match=r"32013 \(zfp\) loses information"):
+        parse_filters("source", [Filter(code=32013, name="zfp")])
+    of_floats = Filter(code=6, name="scaleoffset", options=(0, 3))
+    with pytest.raises(UnsupportedError, match="scaleoffset"):
+        parse_filters("source", [of_floats])
+
+
+def build_with_filters_of_the_source(directory, options):
+    """Build a replica of a source with some filters, and check all that is known of them."""
+    values = (np.arange(40 * 60 * 20) % 251).astype("<i4").reshape(40, 60, 20)
+    source = directory / "a.h5"
+    with h5py.File(source, "w") as handle:
+        handle.create_dataset("d", data=values, chunks=(16, 16, 16), **options)
+    settle(source)
+    home = Home(directory / "home")
+    plan = plan_reorganization(
+        source, "/d", order=(2, 0, 1), home=home, filters="source", chunks=(20, 15, 17)
+    )
+    replica = reorganize(plan, home=home, rebuild=True)
+    assert verify_replica(replica.path).ok
+    original = [step.code for step in describe_dataset(source, "/d").filters]
+    stored = [step.code for step in describe_dataset(replica.path, "/d").filters]
+    assert stored == [*(code for code in original if code != 3), 3]
+    with h5py.File(replica.path) as copy:
+        assert np.array_equal(copy["d"][...], values.transpose(2, 0, 1))
+    assert replica.decode_s_per_byte >= 0
+    assert replica.source_chunk_shape == (16, 16, 16)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "gzip", "compression_opts": 7, "shuffle": True},
+        {"compression": "lzf", "fletcher32": True},
+        {"compression": "szip", "compression_opts": ("nn", 8)},
+        {"scaleoffset": 0},
+    ],
+    ids=str,
+)
+def test_the_filters_of_the_source_are_taken_over(options, tmp_path):
+    build_with_filters_of_the_source(tmp_path, options)
+
+
+def test_plugins_of_the_source_are_taken_over(tmp_path):
+    """In a process of its own: Blosc's plugin fails where netCDF4 was imported before it."""
+    program = """
+        import sys
+        import hdf5plugin
+        from pathlib import Path
+        from tests.organizer.test_filters import build_with_filters_of_the_source
+        for name in ("Bitshuffle", "Blosc", "Blosc2", "LZ4", "Zstd", "BZip2"):
+            options = dict(getattr(hdf5plugin, name)())
+            build_with_filters_of_the_source(Path(sys.argv[1]), options)
+            print(name)
+    """
+    root = Path(__file__).parents[2]
+    result = run_python(program, tmp_path, env=native_environment(), cwd=root)
+    assert result.stdout.split() == ["Bitshuffle", "Blosc", "Blosc2", "LZ4", "Zstd", "BZip2"]
+
+
+def test_filters_that_turn_out_lossy_are_found_when_the_bytes_are_compared(tmp_path):
+    """Of a plugin that SDS does not know it cannot know; comparing finds it."""
+    from sds.errors import VerificationError
+
+    with h5py.File(tmp_path / "a.h5", "w") as handle:
+        handle["d"] = np.random.default_rng(1).random((30, 40))
+    settle(tmp_path / "a.h5")
+    home = Home(tmp_path / "home")
+    rounds = Filter(code=6, name="scaleoffset", options=(0, 2))  # two decimals
+    plan = plan_reorganization(
+        tmp_path / "a.h5", "/d", order=(1, 0), home=home, filters=[rounds], chunks=(40, 30)
+    )
+    with pytest.raises(VerificationError, match=r"element \[.*is one of scaleoffset lossy"):
+        reorganize(plan, home=home)
+    assert not plan.output.exists()
