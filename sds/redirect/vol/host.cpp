@@ -190,6 +190,8 @@ bool bind_host(Host &host, const void *address, const Dl_info &where, const link
 
 } // namespace
 
+const H5VL_class_t Host::no_class = {};
+
 Host &host_at(int slot)
 {
     return hosts[slot];

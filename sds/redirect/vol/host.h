@@ -40,12 +40,20 @@ struct Host {
     const hid_t *ieee_floats[n_ieee_floats]; // F32LE, F32BE, F64LE, F64BE
     const void *base;                        // where the library is mapped: tells hosts apart
     hid_t native; // the native connector's id between initialize and terminate, else -1
+    const H5VL_class_t *native_class; // then its callbacks, where they are to be called directly
     int slot;
     char version[16];    // "2.0.0"
     char library[512];   // path of the library
     const char *binding; // how its functions were found
     H5VL_class_t connector_class;
     WrapContext native_wrap_context; // one for all objects: spares an allocation per call
+
+    // The callbacks of a connector below; without any where HDF5 is to call them.
+    const H5VL_class_t &class_of(hid_t connector) const
+    {
+        return connector == native && native_class ? *native_class : no_class;
+    }
+    static const H5VL_class_t no_class;
 };
 
 constexpr int max_hosts = 8;

@@ -19,6 +19,7 @@ Object *wrap(Host &host, hid_t connector, void *under)
     *object = {};
     object->under = under;
     object->connector = connector;
+    object->below = &host.class_of(connector);
     object->host = &host;
     // The native connector is held once by its host; counting it per object costs more than a read.
     if (connector != host.native) host.hdf5.H5Iinc_ref(connector);

@@ -10,8 +10,9 @@ struct OpenDataset; // open_dataset.h
 struct OpenFile;    // open_file.h
 
 struct Object {
-    void *under;     // the object of the connector below
-    hid_t connector; // that connector
+    void *under;               // the object of the connector below
+    hid_t connector;           // that connector
+    const H5VL_class_t *below; // its callbacks, as far as they are to be called directly
     Host *host;
     OpenFile *file;       // through which it was reached, counted; nullptr where not known
     bool file_holds_it;   // file is known to be the one that it lies in

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "error_stack.h"
 #include "open_file.h"
+#include "pass_on.h"
 #include "queries.h"
 #include "redirect.h"
 
@@ -33,8 +34,8 @@ bool read_path(const Object &object, hid_t dxpl, char *path)
     request.args.args.get_name.buf_size = PATH_MAX;
     request.args.args.get_name.buf = path;
     request.args.args.get_name.name_len = &length;
-    return object.hdf5().H5VLobject_get(object.under, &self, object.connector, &request.args, dxpl,
-                                        nullptr) >= 0 &&
+    return pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
+                      &request.args, dxpl, nullptr) >= 0 &&
            length < PATH_MAX;
 }
 
@@ -53,8 +54,8 @@ bool read_fileno(const Object &object, hid_t dxpl, unsigned long &fileno)
     Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_INFO);
     request.args.args.get_info.fields = basic_fields;
     request.args.args.get_info.oinfo = &info;
-    if (object.hdf5().H5VLobject_get(object.under, &self, object.connector, &request.args, dxpl,
-                                     nullptr) < 0)
+    if (pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
+                   &request.args, dxpl, nullptr) < 0)
         return false;
     fileno = info.fileno;
     return true;
@@ -71,8 +72,8 @@ OpenFile *file_of(const Object &object, hid_t dxpl)
 
 bool get(const Object &object, hid_t dxpl, Request<H5VL_dataset_get_args_t> &request)
 {
-    return object.hdf5().H5VLdataset_get(object.under, object.connector, &request.args, dxpl,
-                                         nullptr) >= 0;
+    return pass_on(object, object.below->dataset_cls.get, object.hdf5().H5VLdataset_get,
+                   &request.args, dxpl, nullptr) >= 0;
 }
 
 void read_extent(const Object &object, hid_t dxpl, sds_trace_dataset &out)
@@ -112,8 +113,8 @@ int64_t data_offset(const Object &object, hid_t dxpl)
     memset(&operation, 0, sizeof operation);
     operation.offset = &offset;
     H5VL_optional_args_t args = {H5VL_NATIVE_DATASET_GET_OFFSET, &operation};
-    if (object.hdf5().H5VLdataset_optional(object.under, object.connector, &args, dxpl, nullptr) <
-            0 ||
+    if (pass_on(object, object.below->dataset_cls.optional, object.hdf5().H5VLdataset_optional,
+                &args, dxpl, nullptr) < 0 ||
         offset > INT64_MAX)
         return -1;
     return static_cast<int64_t>(offset);

@@ -11,6 +11,7 @@
 #include "config.h"
 #include "decision_log.h"
 #include "error_stack.h"
+#include "pass_on.h"
 #include "queries.h"
 #include "replica.h"
 #include "shared_state.h"
@@ -104,8 +105,8 @@ bool read_fileno(const Object &file, unsigned long &fileno)
     memset(static_cast<void *>(&args), 0, sizeof args);
     args.op_type = H5VL_FILE_GET_FILENO;
     args.args.get_fileno.fileno = &fileno;
-    return file.hdf5().H5VLfile_get(file.under, file.connector, &args, *file.host->default_dxpl,
-                                    nullptr) >= 0;
+    return pass_on(file, file.below->file_cls.get, file.hdf5().H5VLfile_get, &args,
+                   *file.host->default_dxpl, nullptr) >= 0;
 }
 
 // True where HDF5 has the file open for writing, though it may have been asked to open it for
@@ -117,8 +118,8 @@ bool is_open_for_writing(const Object &file)
     memset(static_cast<void *>(&args), 0, sizeof args);
     args.op_type = H5VL_FILE_GET_INTENT;
     args.args.get_intent.flags = &flags;
-    return file.hdf5().H5VLfile_get(file.under, file.connector, &args, *file.host->default_dxpl,
-                                    nullptr) < 0 ||
+    return pass_on(file, file.below->file_cls.get, file.hdf5().H5VLfile_get, &args,
+                   *file.host->default_dxpl, nullptr) < 0 ||
            (flags & H5F_ACC_RDWR);
 }
 

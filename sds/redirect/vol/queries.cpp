@@ -1,5 +1,7 @@
 #include "queries.h"
 
+#include "pass_on.h"
+
 namespace sds::vol
 {
 
@@ -11,8 +13,8 @@ bool read_file_name(const Object &object, H5I_type_t type, hid_t dxpl, char *nam
     request.args.args.get_name.buf_size = PATH_MAX;
     request.args.args.get_name.buf = name;
     request.args.args.get_name.file_name_len = &length;
-    return object.hdf5().H5VLfile_get(object.under, object.connector, &request.args, dxpl,
-                                      nullptr) >= 0 &&
+    return pass_on(object, object.below->file_cls.get, object.hdf5().H5VLfile_get, &request.args,
+                   dxpl, nullptr) >= 0 &&
            length < PATH_MAX;
 }
 

@@ -2,6 +2,7 @@
 #include "object.h"
 #include "open_file.h"
 #include "operation.h"
+#include "pass_on.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -18,37 +19,38 @@ void *create(void *object, const H5VL_loc_params_t *location, const char *name, 
 {
     Object &self = *as_object(object);
     before_write(self, location->obj_type);
-    return wrap_beside(self, self.hdf5().H5VLattr_create(self.under, location, self.connector, name,
-                                                         type, space, acpl, aapl, dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->attr_cls.create,
+                                        self.hdf5().H5VLattr_create, name, type, space, acpl, aapl,
+                                        dxpl, nullptr));
 }
 
 void *open(void *object, const H5VL_loc_params_t *location, const char *name, hid_t aapl,
            hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return wrap_beside(self, self.hdf5().H5VLattr_open(self.under, location, self.connector, name,
-                                                       aapl, dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->attr_cls.open,
+                                        self.hdf5().H5VLattr_open, name, aapl, dxpl, nullptr));
 }
 
 herr_t read(void *attr, hid_t memory_type, void *buffer, hid_t dxpl, void **)
 {
     const Object &self = *as_object(attr);
-    return self.hdf5().H5VLattr_read(self.under, self.connector, memory_type, buffer, dxpl,
-                                     nullptr);
+    return pass_on(self, self.below->attr_cls.read, self.hdf5().H5VLattr_read, memory_type, buffer,
+                   dxpl, nullptr);
 }
 
 herr_t write(void *attr, hid_t memory_type, const void *buffer, hid_t dxpl, void **)
 {
     Object &self = *as_object(attr);
     before_write(self, H5I_ATTR);
-    return self.hdf5().H5VLattr_write(self.under, self.connector, memory_type, buffer, dxpl,
-                                      nullptr);
+    return pass_on(self, self.below->attr_cls.write, self.hdf5().H5VLattr_write, memory_type,
+                   buffer, dxpl, nullptr);
 }
 
 herr_t get(void *object, H5VL_attr_get_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLattr_get(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->attr_cls.get, self.hdf5().H5VLattr_get, args, dxpl, nullptr);
 }
 
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_attr_specific_args_t *args,
@@ -58,19 +60,22 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_attr_speci
     const int operation = operation_of(args);
     if (operation != attr_exists && operation != attr_iterate)
         before_write(self, location->obj_type);
-    return self.hdf5().H5VLattr_specific(self.under, location, self.connector, args, dxpl, nullptr);
+    return pass_on_at(self, location, self.below->attr_cls.specific, self.hdf5().H5VLattr_specific,
+                      args, dxpl, nullptr);
 }
 
 herr_t optional(void *object, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLattr_optional(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->attr_cls.optional, self.hdf5().H5VLattr_optional, args, dxpl,
+                   nullptr);
 }
 
 herr_t close(void *attr, hid_t dxpl, void **)
 {
     Object *self = as_object(attr);
-    const herr_t result = self->hdf5().H5VLattr_close(self->under, self->connector, dxpl, nullptr);
+    const herr_t result =
+        pass_on(*self, self->below->attr_cls.close, self->hdf5().H5VLattr_close, dxpl, nullptr);
     if (result >= 0) release(self);
     return result;
 }

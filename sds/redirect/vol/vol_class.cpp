@@ -23,12 +23,27 @@ constexpr uint64_t capabilities()
     return flags & ~(map_basic | map_more);
 }
 
+// The native connector's callbacks; nullptr where HDF5 is to call them itself.
+const H5VL_class_t *native_class(const Host &host)
+{
+    // A build that runs callbacks concurrently lets go of its locks around them.
+    if (host.hdf5.H5TS_user_cb_prepare) return nullptr;
+    const H5VL_class_t *found = nullptr;
+    // It wants an object, and does not look at it.
+    void *any = const_cast<Host *>(&host);
+    const herr_t status =
+        host.hdf5.H5VLintrospect_get_conn_cls(any, host.native, H5VL_GET_CONN_LVL_CURR, &found);
+    return status >= 0 && found && found->version == vol_version ? found : nullptr;
+}
+
 herr_t initialize(Host &host)
 {
     ErrorStackKeeper keep(host);
     host.native = host.hdf5.H5VLregister_connector_by_value(native_connector_value, 0);
     host.native_wrap_context = {&host, host.native, nullptr};
-    return host.native < 0 ? -1 : 0;
+    if (host.native < 0) return -1;
+    host.native_class = native_class(host);
+    return 0;
 }
 
 herr_t terminate(Host &host)
@@ -37,6 +52,7 @@ herr_t terminate(Host &host)
     flush_trace();
     if (host.native >= 0) host.hdf5.H5VLclose(host.native);
     host.native = -1;
+    host.native_class = nullptr;
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "pass_on.h"
 #include "redirect.h"
 #include "tracing.h"
 #include "vol_class.h"
@@ -43,25 +44,34 @@ void *create(void *object, const H5VL_loc_params_t *location, const char *name, 
 {
     Object &self = *as_object(object);
     before_write(self, location->obj_type);
-    return wrap_beside(self, self.hdf5().H5VLdataset_create(self.under, location, self.connector,
-                                                            name, lcpl, type, space, dcpl, dapl,
-                                                            dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->dataset_cls.create,
+                                        self.hdf5().H5VLdataset_create, name, lcpl, type, space,
+                                        dcpl, dapl, dxpl, nullptr));
 }
 
 void *open(void *object, const H5VL_loc_params_t *location, const char *name, hid_t dapl,
            hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return wrap_beside(self, self.hdf5().H5VLdataset_open(self.under, location, self.connector,
-                                                          name, dapl, dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->dataset_cls.open,
+                                        self.hdf5().H5VLdataset_open, name, dapl, dxpl, nullptr));
+}
+
+herr_t read_below(const Object &first, size_t n, void *under[], hid_t memory_types[],
+                  hid_t memory_spaces[], hid_t file_spaces[], hid_t dxpl, void *buffers[])
+{
+    const auto direct = first.below->dataset_cls.read;
+    return direct
+               ? direct(n, under, memory_types, memory_spaces, file_spaces, dxpl, buffers, nullptr)
+               : first.hdf5().H5VLdataset_read(n, under, first.connector, memory_types,
+                                               memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
 
 herr_t read_original(Object &object, const ReadRequest &request)
 {
     ReadRequest asked = request; // HDF5 takes arrays, of one each
-    return object.hdf5().H5VLdataset_read(1, &object.under, object.connector, &asked.memory_type,
-                                          &asked.memory_space, &asked.file_space, asked.dxpl,
-                                          &asked.buffer, nullptr);
+    return read_below(object, 1, &object.under, &asked.memory_type, &asked.memory_space,
+                      &asked.file_space, asked.dxpl, &asked.buffer);
 }
 
 // Read one dataset, from a replica where one serves it, and trace the read by the clock.
@@ -92,9 +102,8 @@ herr_t read_many(size_t n, void *datasets[], const sds_tick_clock *clock, hid_t 
     if (!below.ok()) return -1;
     sds_tick_span span;
     if (clock) span = sds_tick_span_begin(clock);
-    const herr_t result =
-        first.hdf5().H5VLdataset_read(n, below.array(), first.connector, memory_types,
-                                      memory_spaces, file_spaces, dxpl, buffers, nullptr);
+    const herr_t result = read_below(first, n, below.array(), memory_types, memory_spaces,
+                                     file_spaces, dxpl, buffers);
     if (result < 0 || !clock) return result;
     sds_tick_span_end(&span);
     for (size_t i = 0; i < n; i++) {
@@ -119,8 +128,8 @@ herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_space
     if (clock || any_redirects())
         return read_one(
             object, {memory_types[0], memory_spaces[0], file_spaces[0], dxpl, buffers[0]}, clock);
-    return object.hdf5().H5VLdataset_read(1, &object.under, object.connector, memory_types,
-                                          memory_spaces, file_spaces, dxpl, buffers, nullptr);
+    return read_below(object, 1, &object.under, memory_types, memory_spaces, file_spaces, dxpl,
+                      buffers);
 }
 
 herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
@@ -131,14 +140,19 @@ herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spac
     if (!below.ok()) return -1;
     for (size_t i = 0; i < n; i++)
         before_write(*as_object(datasets[i]), H5I_DATASET);
-    return self.hdf5().H5VLdataset_write(n, below.array(), self.connector, memory_types,
-                                         memory_spaces, file_spaces, dxpl, buffers, nullptr);
+    const auto direct = self.below->dataset_cls.write;
+    return direct
+               ? direct(n, below.array(), memory_types, memory_spaces, file_spaces, dxpl, buffers,
+                        nullptr)
+               : self.hdf5().H5VLdataset_write(n, below.array(), self.connector, memory_types,
+                                               memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
 
 herr_t get(void *dataset, H5VL_dataset_get_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(dataset);
-    return self.hdf5().H5VLdataset_get(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->dataset_cls.get, self.hdf5().H5VLdataset_get, args, dxpl,
+                   nullptr);
 }
 
 herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, void **)
@@ -147,21 +161,23 @@ herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, v
     if (args->op_type == H5VL_DATASET_SET_EXTENT) before_write(self, H5I_DATASET);
     // Before the call: a refresh reopens the object, and the wrapper is another one afterwards.
     if (args->op_type != H5VL_DATASET_FLUSH) forget_dataset(self);
-    return self.hdf5().H5VLdataset_specific(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->dataset_cls.specific, self.hdf5().H5VLdataset_specific, args,
+                   dxpl, nullptr);
 }
 
 herr_t optional(void *dataset, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
     Object &self = *as_object(dataset);
     if (args->op_type == H5VL_NATIVE_DATASET_CHUNK_WRITE) before_write(self, H5I_DATASET);
-    return self.hdf5().H5VLdataset_optional(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->dataset_cls.optional, self.hdf5().H5VLdataset_optional, args,
+                   dxpl, nullptr);
 }
 
 herr_t close(void *dataset, hid_t dxpl, void **)
 {
     Object *self = as_object(dataset);
-    const herr_t result =
-        self->hdf5().H5VLdataset_close(self->under, self->connector, dxpl, nullptr);
+    const herr_t result = pass_on(*self, self->below->dataset_cls.close,
+                                  self->hdf5().H5VLdataset_close, dxpl, nullptr);
     if (result >= 0) release(self);
     return result;
 }

@@ -1,6 +1,7 @@
 // Committed datatypes: passed on.
 #include "object.h"
 #include "open_file.h"
+#include "pass_on.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -13,42 +14,45 @@ void *commit(void *object, const H5VL_loc_params_t *location, const char *name, 
 {
     Object &self = *as_object(object);
     before_write(self, location->obj_type);
-    return wrap_beside(self,
-                       self.hdf5().H5VLdatatype_commit(self.under, location, self.connector, name,
-                                                       type, lcpl, tcpl, tapl, dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->datatype_cls.commit,
+                                        self.hdf5().H5VLdatatype_commit, name, type, lcpl, tcpl,
+                                        tapl, dxpl, nullptr));
 }
 
 void *open(void *object, const H5VL_loc_params_t *location, const char *name, hid_t tapl,
            hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return wrap_beside(self, self.hdf5().H5VLdatatype_open(self.under, location, self.connector,
-                                                           name, tapl, dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->datatype_cls.open,
+                                        self.hdf5().H5VLdatatype_open, name, tapl, dxpl, nullptr));
 }
 
 herr_t get(void *datatype, H5VL_datatype_get_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(datatype);
-    return self.hdf5().H5VLdatatype_get(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->datatype_cls.get, self.hdf5().H5VLdatatype_get, args, dxpl,
+                   nullptr);
 }
 
 herr_t specific(void *datatype, H5VL_datatype_specific_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(datatype);
-    return self.hdf5().H5VLdatatype_specific(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->datatype_cls.specific, self.hdf5().H5VLdatatype_specific, args,
+                   dxpl, nullptr);
 }
 
 herr_t optional(void *datatype, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(datatype);
-    return self.hdf5().H5VLdatatype_optional(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->datatype_cls.optional, self.hdf5().H5VLdatatype_optional, args,
+                   dxpl, nullptr);
 }
 
 herr_t close(void *datatype, hid_t dxpl, void **)
 {
     Object *self = as_object(datatype);
-    const herr_t result =
-        self->hdf5().H5VLdatatype_close(self->under, self->connector, dxpl, nullptr);
+    const herr_t result = pass_on(*self, self->below->datatype_cls.close,
+                                  self->hdf5().H5VLdatatype_close, dxpl, nullptr);
     if (result >= 0) release(self);
     return result;
 }

@@ -3,6 +3,7 @@
 #include "error_stack.h"
 #include "object.h"
 #include "open_file.h"
+#include "pass_on.h"
 #include "tracing.h"
 #include "vol_class.h"
 
@@ -14,19 +15,21 @@ namespace
 herr_t get(void *file, H5VL_file_get_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(file);
-    return self.hdf5().H5VLfile_get(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->file_cls.get, self.hdf5().H5VLfile_get, args, dxpl, nullptr);
 }
 
 herr_t optional(void *file, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
     const Object &self = *as_object(file);
-    return self.hdf5().H5VLfile_optional(self.under, self.connector, args, dxpl, nullptr);
+    return pass_on(self, self.below->file_cls.optional, self.hdf5().H5VLfile_optional, args, dxpl,
+                   nullptr);
 }
 
 herr_t close(void *file, hid_t dxpl, void **)
 {
     Object *self = as_object(file);
-    const herr_t result = self->hdf5().H5VLfile_close(self->under, self->connector, dxpl, nullptr);
+    const herr_t result =
+        pass_on(*self, self->below->file_cls.close, self->hdf5().H5VLfile_close, dxpl, nullptr);
     if (result >= 0) {
         release(self);
         flush_trace_at_close();
@@ -47,8 +50,10 @@ herr_t specific_by_name(Host &host, H5VL_file_specific_args_t *args, hid_t dxpl)
     if (!access.ok()) return -1;
     fapl = access.fapl();
     if (args->op_type == H5VL_FILE_DELETE) drop_table_of(args->args.del.filename);
-    const herr_t result =
-        host.hdf5.H5VLfile_specific(nullptr, access.connector(), &passed_on, dxpl, nullptr);
+    const auto direct = host.class_of(access.connector()).file_cls.specific;
+    const herr_t result = direct ? direct(nullptr, &passed_on, dxpl, nullptr)
+                                 : host.hdf5.H5VLfile_specific(nullptr, access.connector(),
+                                                               &passed_on, dxpl, nullptr);
     if (result < 0 && !had_errors) keep.discard();
     return result;
 }
@@ -60,8 +65,10 @@ void *file_create(Host &host, const char *name, unsigned flags, hid_t fcpl, hid_
     UnderAccess access(host, fapl);
     if (!access.ok()) return nullptr;
     FileOpening opening(host, name, flags, access.fapl());
-    Object *file = wrap(host, access.connector(),
-                        host.hdf5.H5VLfile_create(name, flags, fcpl, access.fapl(), dxpl, nullptr));
+    const auto direct = host.class_of(access.connector()).file_cls.create;
+    const auto create = direct ? direct : host.hdf5.H5VLfile_create;
+    Object *file =
+        wrap(host, access.connector(), create(name, flags, fcpl, access.fapl(), dxpl, nullptr));
     if (file) file->file = opening.created(*file);
     return file;
 }
@@ -71,8 +78,9 @@ void *file_open(Host &host, const char *name, unsigned flags, hid_t fapl, hid_t 
     UnderAccess access(host, fapl);
     if (!access.ok()) return nullptr;
     FileOpening opening(host, name, flags, access.fapl());
-    Object *file = wrap(host, access.connector(),
-                        host.hdf5.H5VLfile_open(name, flags, access.fapl(), dxpl, nullptr));
+    const auto direct = host.class_of(access.connector()).file_cls.open;
+    const auto open = direct ? direct : host.hdf5.H5VLfile_open;
+    Object *file = wrap(host, access.connector(), open(name, flags, access.fapl(), dxpl, nullptr));
     if (file) file->file = opening.opened(*file);
     return file;
 }
@@ -85,8 +93,8 @@ herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hi
     H5VL_file_specific_args_t passed_on = *args;
     if (args->op_type == H5VL_FILE_IS_EQUAL)
         passed_on.args.is_equal.obj2 = under(args->args.is_equal.obj2);
-    const herr_t result =
-        host.hdf5.H5VLfile_specific(self.under, self.connector, &passed_on, dxpl, nullptr);
+    const herr_t result = pass_on(self, self.below->file_cls.specific,
+                                  self.hdf5().H5VLfile_specific, &passed_on, dxpl, nullptr);
     if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file)
         *args->args.reopen.file = wrap_beside(self, *args->args.reopen.file);
     return result;

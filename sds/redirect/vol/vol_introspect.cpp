@@ -1,6 +1,7 @@
 // What the connector is and can do.
 #include "connector_info.h"
 #include "object.h"
+#include "pass_on.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -16,7 +17,8 @@ herr_t get_connector_class(Host &host, void *object, H5VL_get_conn_lvl_t level,
         return 0;
     }
     const Object &self = *as_object(object);
-    return host.hdf5.H5VLintrospect_get_conn_cls(self.under, self.connector, level, found);
+    return pass_on(self, self.below->introspect_cls.get_conn_cls,
+                   host.hdf5.H5VLintrospect_get_conn_cls, level, found);
 }
 
 herr_t get_capabilities(Host &host, const void *info, uint64_t *flags)

@@ -2,6 +2,7 @@
 #include "object.h"
 #include "open_file.h"
 #include "operation.h"
+#include "pass_on.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -27,8 +28,12 @@ herr_t copy(void *source, const H5VL_loc_params_t *source_location, void *target
 {
     const Object &self = *as_object(source ? source : target); // one of them may be H5L_SAME_LOC
     before_write_at(target, target_location, source, source_location);
-    return self.hdf5().H5VLlink_copy(under(source), source_location, under(target), target_location,
-                                     self.connector, lcpl, lapl, dxpl, nullptr);
+    const auto direct = self.below->link_cls.copy;
+    return direct ? direct(under(source), source_location, under(target), target_location, lcpl,
+                           lapl, dxpl, nullptr)
+                  : self.hdf5().H5VLlink_copy(under(source), source_location, under(target),
+                                              target_location, self.connector, lcpl, lapl, dxpl,
+                                              nullptr);
 }
 
 herr_t move(void *source, const H5VL_loc_params_t *source_location, void *target,
@@ -37,15 +42,20 @@ herr_t move(void *source, const H5VL_loc_params_t *source_location, void *target
     const Object &self = *as_object(source ? source : target);
     before_write_at(source, source_location, target, target_location);
     before_write_at(target, target_location, source, source_location);
-    return self.hdf5().H5VLlink_move(under(source), source_location, under(target), target_location,
-                                     self.connector, lcpl, lapl, dxpl, nullptr);
+    const auto direct = self.below->link_cls.move;
+    return direct ? direct(under(source), source_location, under(target), target_location, lcpl,
+                           lapl, dxpl, nullptr)
+                  : self.hdf5().H5VLlink_move(under(source), source_location, under(target),
+                                              target_location, self.connector, lcpl, lapl, dxpl,
+                                              nullptr);
 }
 
 herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_link_get_args_t *args, hid_t dxpl,
            void **)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLlink_get(self.under, location, self.connector, args, dxpl, nullptr);
+    return pass_on_at(self, location, self.below->link_cls.get, self.hdf5().H5VLlink_get, args,
+                      dxpl, nullptr);
 }
 
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_link_specific_args_t *args,
@@ -53,14 +63,16 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_link_speci
 {
     Object &self = *as_object(object);
     if (operation_of(args) == link_delete) before_write(self, location->obj_type);
-    return self.hdf5().H5VLlink_specific(self.under, location, self.connector, args, dxpl, nullptr);
+    return pass_on_at(self, location, self.below->link_cls.specific, self.hdf5().H5VLlink_specific,
+                      args, dxpl, nullptr);
 }
 
 herr_t optional(void *object, const H5VL_loc_params_t *location, H5VL_optional_args_t *args,
                 hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLlink_optional(self.under, location, self.connector, args, dxpl, nullptr);
+    return pass_on_at(self, location, self.below->link_cls.optional, self.hdf5().H5VLlink_optional,
+                      args, dxpl, nullptr);
 }
 
 } // namespace
@@ -81,8 +93,10 @@ herr_t link_create(Host &host, H5VL_link_create_args_t *args, void *object,
     }
     if (self) before_write(*self, type);
     const hid_t connector = self ? self->connector : host.native;
-    return host.hdf5.H5VLlink_create(&passed_on, under(object), location, connector, lcpl, lapl,
-                                     dxpl, nullptr);
+    const auto direct = host.class_of(connector).link_cls.create;
+    return direct ? direct(&passed_on, under(object), location, lcpl, lapl, dxpl, nullptr)
+                  : host.hdf5.H5VLlink_create(&passed_on, under(object), location, connector, lcpl,
+                                              lapl, dxpl, nullptr);
 }
 
 void fill_link_class(H5VL_link_class_t &link_class)

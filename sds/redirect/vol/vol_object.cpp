@@ -2,6 +2,7 @@
 #include "object.h"
 #include "open_file.h"
 #include "operation.h"
+#include "pass_on.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -15,8 +16,8 @@ void *open(void *object, const H5VL_loc_params_t *location, H5I_type_t *opened_t
            void **)
 {
     const Object &self = *as_object(object);
-    return wrap_beside(self, self.hdf5().H5VLobject_open(self.under, location, self.connector,
-                                                         opened_type, dxpl, nullptr));
+    return wrap_beside(self, pass_on_at(self, location, self.below->object_cls.open,
+                                        self.hdf5().H5VLobject_open, opened_type, dxpl, nullptr));
 }
 
 herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *source_name,
@@ -25,9 +26,12 @@ herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *
 {
     const Object &self = *as_object(source ? source : target);
     if (target) before_write(*as_object(target), target_location->obj_type);
-    return self.hdf5().H5VLobject_copy(under(source), source_location, source_name, under(target),
-                                       target_location, target_name, self.connector, ocpypl, lcpl,
-                                       dxpl, nullptr);
+    const auto direct = self.below->object_cls.copy;
+    return direct ? direct(under(source), source_location, source_name, under(target),
+                           target_location, target_name, ocpypl, lcpl, dxpl, nullptr)
+                  : self.hdf5().H5VLobject_copy(under(source), source_location, source_name,
+                                                under(target), target_location, target_name,
+                                                self.connector, ocpypl, lcpl, dxpl, nullptr);
 }
 
 // H5VL_OBJECT_GET_FILE included: HDF5 itself wraps the file that it returns.
@@ -35,7 +39,8 @@ herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_object_get_args
            hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLobject_get(self.under, location, self.connector, args, dxpl, nullptr);
+    return pass_on_at(self, location, self.below->object_cls.get, self.hdf5().H5VLobject_get, args,
+                      dxpl, nullptr);
 }
 
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_specific_args_t *args,
@@ -43,16 +48,16 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_spe
 {
     Object &self = *as_object(object);
     if (operation_of(args) == change_reference_count) before_write(self, location->obj_type);
-    return self.hdf5().H5VLobject_specific(self.under, location, self.connector, args, dxpl,
-                                           nullptr);
+    return pass_on_at(self, location, self.below->object_cls.specific,
+                      self.hdf5().H5VLobject_specific, args, dxpl, nullptr);
 }
 
 herr_t optional(void *object, const H5VL_loc_params_t *location, H5VL_optional_args_t *args,
                 hid_t dxpl, void **)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLobject_optional(self.under, location, self.connector, args, dxpl,
-                                           nullptr);
+    return pass_on_at(self, location, self.below->object_cls.optional,
+                      self.hdf5().H5VLobject_optional, args, dxpl, nullptr);
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // Object tokens: passed on. Without these, HDF5 compares tokens byte by byte, which native files
 // happen to allow, so that no suite of HDF5's own notices; tests/vol/test_pass_through.py does.
 #include "object.h"
+#include "pass_on.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -11,19 +12,23 @@ namespace
 herr_t compare(void *object, const H5O_token_t *left, const H5O_token_t *right, int *order)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLtoken_cmp(self.under, self.connector, left, right, order);
+    return pass_on(self, self.below->token_cls.cmp, self.hdf5().H5VLtoken_cmp, left, right, order);
 }
 
 herr_t to_text(void *object, H5I_type_t type, const H5O_token_t *token, char **text)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLtoken_to_str(self.under, type, self.connector, token, text);
+    const auto direct = self.below->token_cls.to_str;
+    return direct ? direct(self.under, type, token, text)
+                  : self.hdf5().H5VLtoken_to_str(self.under, type, self.connector, token, text);
 }
 
 herr_t from_text(void *object, H5I_type_t type, const char *text, H5O_token_t *token)
 {
     const Object &self = *as_object(object);
-    return self.hdf5().H5VLtoken_from_str(self.under, type, self.connector, text, token);
+    const auto direct = self.below->token_cls.from_str;
+    return direct ? direct(self.under, type, text, token)
+                  : self.hdf5().H5VLtoken_from_str(self.under, type, self.connector, text, token);
 }
 
 } // namespace

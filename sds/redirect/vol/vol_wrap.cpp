@@ -11,9 +11,16 @@ namespace sds::vol
 namespace
 {
 
+// The native connector wraps nothing.
+template <typename Of> bool is_native(const Of &object)
+{
+    return object.connector == object.host->native;
+}
+
 void *get_object(const void *object)
 {
     const Object &self = *as_object(object);
+    if (is_native(self)) return self.under;
     return self.hdf5().H5VLget_object(self.under, self.connector);
 }
 
@@ -22,7 +29,7 @@ herr_t get_wrap_context(const void *object, void **context)
     const Object &self = *as_object(object);
     // HDF5 asks for a context at nearly every call. The native connector needs none of its own, so
     // one per host serves all: allocating it anew triples the cost of a small call.
-    if (self.connector == self.host->native) {
+    if (is_native(self)) {
         *context = &self.host->native_wrap_context;
         return 0;
     }
@@ -41,14 +48,17 @@ herr_t get_wrap_context(const void *object, void **context)
 void *wrap_object(void *object, H5I_type_t type, void *context)
 {
     const auto &self = *static_cast<const WrapContext *>(context);
-    void *under = self.host->hdf5.H5VLwrap_object(object, type, self.connector, self.under_context);
+    void *under = is_native(self) ? object
+                                  : self.host->hdf5.H5VLwrap_object(object, type, self.connector,
+                                                                    self.under_context);
     return wrap(*self.host, self.connector, under);
 }
 
 void *unwrap_object(void *object)
 {
     Object *self = as_object(object);
-    void *under = self->hdf5().H5VLunwrap_object(self->under, self->connector);
+    void *under = is_native(*self) ? self->under
+                                   : self->hdf5().H5VLunwrap_object(self->under, self->connector);
     if (under) release(self);
     return under;
 }
