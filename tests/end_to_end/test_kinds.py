@@ -1,0 +1,73 @@
+"""Replicas in chunks, with filters, and of a part: made by command, served to a program."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import ENERGIES, native, settle
+
+INSIDE = (500, 512, 577, 599)
+OUTSIDE = (3, 499, 600, 1000)
+KINDS = {
+    "chunked": ("--chunks", "8,64,64"),
+    "compressed": ("--chunks", "auto", "--compress", "shuffle,gzip:1"),
+    "partial": ("--region", "[:, :, 500:600]"),
+    "both": ("--chunks", "4,64,64", "--compress", "gzip:1", "--region", "[:, :, 500:600]"),
+}
+
+
+@pytest.fixture
+def compressed_cube(tmp_path):
+    """Write a cube in chunks of spectra: a plane needs them all."""
+    path = tmp_path / "compressed.h5"
+    values = np.random.default_rng(5).integers(0, 99, (64, 64, ENERGIES)).astype("<i2")
+    with h5py.File(path, "w") as file:
+        file.create_dataset(
+            "image/cube", data=values, chunks=(8, 8, ENERGIES), compression="gzip", shuffle=True
+        )
+    settle(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_is_served_by_a_replica_of_any_kind(sds, cube, program, kind):
+    built = sds("reorganize", f"{cube}:/image/cube", "--order", "2,0,1", *KINDS[kind], "--json")
+    assert built.code == 0, built.err
+    printed, decisions = sds.read(program, cube, *INSIDE)
+    assert printed == native(program, cube, *INSIDE)
+    assert "served" in decisions, decisions
+
+    printed, decisions = sds.read(program, cube, *OUTSIDE)
+    assert printed == native(program, cube, *OUTSIDE)
+    partial = "--region" in KINDS[kind]
+    assert ("served" in decisions) == (not partial), decisions
+
+    verified = sds("replicas", "verify", "--json")
+    assert verified.json["ok"], verified.out
+    sds("replicas", "remove", f"{cube}:/image/cube")
+    printed, decisions = sds.read(program, cube, *INSIDE)
+    assert printed == native(program, cube, *INSIDE)
+    assert "served" not in decisions
+
+
+def test_a_compressed_source_is_served_from_chunks_of_another_shape(sds, compressed_cube, program):
+    name = f"{compressed_cube}:/image/cube"
+    kind = ("--chunks", "16,64,64", "--compress", "source")
+    built = sds("reorganize", name, "--order", "2,0,1", *kind, "--json").json
+    assert [step["name"] for step in built["filters"]] == ["shuffle", "gzip"]
+    printed, decisions = sds.read(program, compressed_cube, *INSIDE)
+    assert printed == native(program, compressed_cube, *INSIDE)
+    assert "served" in decisions, decisions
+
+
+def test_a_server_makes_the_same(sds_both, cube, program):
+    kind = KINDS["both"]
+    built = sds_both("reorganize", f"{cube}:/image/cube", "--order", "2,0,1", *kind, "--json").json
+    assert built["region"] == {"start": [0, 0, 500], "extent": [64, 64, 100]}
+    shown = sds_both("replicas", "show", built["path"], "--json").json["replicas"]
+    assert shown == [built]
+    printed, decisions = sds_both.read(program, cube, *INSIDE)
+    assert printed == native(program, cube, *INSIDE)
+    assert "served" in decisions, decisions
