@@ -1,5 +1,6 @@
 """Selections, and what reading them from striped storage touches."""
 
+from sds.geometry.chunk_grid import chunk_features, chunks_touched
 from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
 from sds.geometry.layout import (
@@ -39,6 +40,8 @@ __all__ = [
     "StripeLayout",
     "block_features",
     "check_order",
+    "chunk_features",
+    "chunks_touched",
     "extent_features",
     "is_basic_index",
     "parse_index",

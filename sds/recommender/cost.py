@@ -16,6 +16,7 @@ from sds.geometry import (
     RaidLayout,
     StripeLayout,
     block_features,
+    chunk_features,
 )
 
 if TYPE_CHECKING:
@@ -87,45 +88,15 @@ def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
         return block_features(
             array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S
         )
-    grid = tuple(-(-n // c) for n, c in zip(array.extent, array.chunks, strict=True))
-    layout = ContiguousLayout(
-        element_size_bytes=math.prod(array.chunks) * array.element_size_bytes,
-        data_offset_bytes=0,
-        order=None,
+    return chunk_features(
+        array.extent,
+        array.chunks,
+        slab,
+        array.stripes,
+        array.raid,
+        chunk_bytes=math.prod(array.chunks) * array.element_size_bytes,
+        budget_s=_BUDGET_S,
     )
-    touched = chunks_touched(slab, array.chunks)
-    return block_features(grid, touched, layout, array.stripes, array.raid, budget_s=_BUDGET_S)
-
-
-def chunks_touched(slab: Hyperslab, chunks: tuple[int, ...]) -> Hyperslab:
-    """Return the chunks that a selection touches, as a selection of the chunk grid.
-
-    Exact in number. Where steps are longer than a chunk and no multiple of it, the chunks are
-    evenly spaced here and only nearly so in truth.
-    """
-    start, stride, count = [], [], []
-    for axis, length in enumerate(chunks):
-        s, step = int(slab.start[axis]), int(slab.stride[axis])
-        n, block = int(slab.count[axis]), int(slab.block[axis])
-        first = s // length
-        last = (s + (n - 1) * step + block - 1) // length if n and block else first - 1
-        if n <= 1 or step - block < length:
-            # Holes are shorter than a chunk: no chunk in between is left out.
-            start.append(first)
-            stride.append(1)
-            count.append(last - first + 1)
-        else:
-            per_block = (s % length + block - 1) // length + 1
-            if per_block > 1:
-                start.append(first)
-                stride.append(1)
-                count.append(min(last - first + 1, n * per_block))
-            else:
-                start.append(first)
-                stride.append(max(1, (last - first) // (n - 1)))
-                count.append(n)
-    ones = (1,) * len(chunks)
-    return Hyperslab(start=tuple(start), stride=tuple(stride), count=tuple(count), block=ones)
 
 
 def features_in_replica(

@@ -49,13 +49,26 @@ def serving_margin(original: CostModel, replica: CostModel) -> float:
     return max(UNCALIBRATED_MARGIN, math.exp(error))
 
 
-def models_for_table(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
+def models_for_table(
+    calibration: Calibration | None, *, chunked: bool = False
+) -> tuple[CostModel, CostModel]:
     """Return the models that a redirect table carries for the original and for each replica.
 
+    Parameters
+    ----------
+    calibration
+        Of the file system that holds both; None where there is none.
+    chunked
+        Whether the replica is stored in chunks: HDF5 reads it, not the engine.
+
+    Notes
+    -----
     They are those of `models_for_advice`, with every cost of the replica raised by the
     `serving_margin`: among layouts that the models cannot tell apart the original serves.
     """
     original, replica = models_for_advice(calibration)
+    if chunked:
+        replica = original
     margin = serving_margin(original, replica)
     return original, replace(
         replica,

@@ -7,6 +7,7 @@ original: `serve_from_replica` then returns False and says why in the log.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import stat
 from dataclasses import astuple
@@ -18,7 +19,13 @@ from sds import _native
 from sds.chunks import chunk_extents
 from sds.dataset import Storage
 from sds.errors import NotFoundError, SdsError
-from sds.geometry import ContiguousLayout, block_features, extent_features
+from sds.geometry import (
+    ContiguousLayout,
+    block_features,
+    chunk_features,
+    chunks_touched,
+    extent_features,
+)
 from sds.home import default_home
 from sds.identity import identity_of
 from sds.redirect.tables import RedirectTable, read_table, table_path
@@ -154,32 +161,64 @@ def _cheapest(
 ) -> TableCandidate | None:
     """Return the candidate predicted cheapest, None where that is the original."""
     original = _original_features(known, dataset, described, slab)
-    if original.runs <= 1:
+    if described.storage is Storage.CONTIGUOUS and original.runs <= 1:
         return None
     best: TableCandidate | None = None
     best_s = _seconds(known.model, original)
+    if known.chunk_shape is not None:
+        best_s += _decode_seconds(known, known, original.runs)
     for candidate in known.candidates:
         if candidate.shadow_permille < _ACTIVE_PERMILLE:
             continue
+        region = candidate.region_in(known.extent)
+        if not region.holds(slab):
+            continue
+        seconds = _candidate_seconds(candidate, known, region.extent, region.relative(slab))
+        # The table's model of the original is that of HDF5; the engine may do better than that.
+        by_engine = _seconds(candidate.model, original) if engine_serves_original else best_s
+        if seconds < min(best_s, by_engine):
+            best, best_s = candidate, seconds
+    return best
+
+
+def _candidate_seconds(
+    candidate: TableCandidate, known: TableDataset, extent: tuple[int, ...], slab: Hyperslab
+) -> float:
+    """Return the predicted time of reading a selection of what a candidate holds."""
+    if candidate.chunk_shape is None:
         layout = ContiguousLayout(
             element_size_bytes=known.element_size_bytes,
             data_offset_bytes=candidate.data_offset_bytes,
             order=candidate.order,
         )
         features = block_features(
-            known.extent,
-            slab,
-            layout,
-            candidate.stripes,
-            candidate.raid,
-            budget_s=FEATURES_BUDGET_S,
+            extent, slab, layout, candidate.stripes, candidate.raid, budget_s=FEATURES_BUDGET_S
         )
-        seconds = _seconds(candidate.model, features)
-        # The table's model of the original is that of HDF5; the engine may do better than that.
-        by_engine = _seconds(candidate.model, original) if engine_serves_original else best_s
-        if seconds < min(best_s, by_engine):
-            best, best_s = candidate, seconds
-    return best
+        return _seconds(candidate.model, features)
+    stored = slab.permuted(candidate.order)
+    stored_extent = tuple(extent[axis] for axis in candidate.order)
+    n_stored = math.prod(
+        -(-n // c) for n, c in zip(stored_extent, candidate.chunk_shape, strict=True)
+    )
+    features = chunk_features(
+        stored_extent,
+        candidate.chunk_shape,
+        stored,
+        candidate.stripes,
+        candidate.raid,
+        chunk_bytes=max(1, -(-candidate.stored_bytes // n_stored)),
+        budget_s=FEATURES_BUDGET_S,
+    )
+    n_chunks = chunks_touched(stored, candidate.chunk_shape).n_elements
+    return _seconds(candidate.model, features) + _decode_seconds(candidate, known, n_chunks)
+
+
+def _decode_seconds(
+    stored: TableCandidate | TableDataset, known: TableDataset, n_chunks: int
+) -> float:
+    """Return the predicted time of undoing the filters of some chunks."""
+    chunk_bytes = math.prod(stored.chunk_shape or ()) * known.element_size_bytes
+    return stored.decode_s_per_byte * chunk_bytes * n_chunks
 
 
 def _original_features(
@@ -216,25 +255,71 @@ def _read_candidate(
     source_owner: int,
 ) -> None:
     """Fill an array from a replica; raises whatever stands against that."""
-    stored = slab.permuted(candidate.order)
-    runs = _native.runs(
-        tuple(known.extent[axis] for axis in candidate.order),
-        known.element_size_bytes,
-        candidate.data_offset_bytes,
-        *astuple(stored),
-    )
+    stored = candidate.region_in(known.extent).relative(slab).permuted(candidate.order)
+    values = np.empty(stored.shape, result.dtype)
     descriptor = os.open(candidate.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         _check_trusted(descriptor, source_owner)
-        _check_intact(descriptor, candidate, known)
-        values = np.empty(stored.shape, result.dtype)
-        _native.read_runs(descriptor, *runs, values.reshape(-1).view(np.uint8).data)
+        _check_unchanged(descriptor, candidate)
+        if candidate.chunk_shape is None:
+            _read_contiguous(descriptor, candidate, known, stored, values)
+        else:
+            _read_chunked(candidate, known, stored, values)
         _check_unchanged(descriptor, candidate)
     finally:
         os.close(descriptor)
     back = np.argsort(candidate.order).tolist()
     into = result.reshape(slab.shape)
     _native.permute(_as_words(values), [*back, len(back)], _as_words(into))
+
+
+def _read_contiguous(
+    descriptor: int,
+    candidate: TableCandidate,
+    known: TableDataset,
+    stored: Hyperslab,
+    values: NDArray[Any],
+) -> None:
+    """Fill an array from a contiguous replica, whose metadata are checked first."""
+    region = candidate.region_in(known.extent)
+    _check_intact(descriptor, candidate, known.element_size_bytes * math.prod(region.extent))
+    runs = _native.runs(
+        tuple(region.extent[axis] for axis in candidate.order),
+        known.element_size_bytes,
+        candidate.data_offset_bytes,
+        *astuple(stored),
+    )
+    _native.read_runs(descriptor, *runs, values.reshape(-1).view(np.uint8).data)
+
+
+def _read_chunked(
+    candidate: TableCandidate, known: TableDataset, stored: Hyperslab, values: NDArray[Any]
+) -> None:
+    """Fill an array from a replica in chunks, which h5py's HDF5 reads and checks."""
+    import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
+
+    region = candidate.region_in(known.extent)
+    extent = tuple(region.extent[axis] for axis in candidate.order)
+    try:
+        with h5py.File(candidate.path, "r", locking=False) as handle:
+            _check_unchanged(handle.id.get_vfd_handle(), candidate)
+            dataset = handle[known.path]
+            file_type = dataset.id.get_type()
+            if (
+                (dataset.shape, dataset.chunks) != (extent, candidate.chunk_shape)
+                or type_crc32c(file_type) != known.type_crc32c
+                or not dataset.fletcher32
+            ):
+                message = f"replica {candidate.path} is not what its table says; verify it"
+                raise OSError(message)
+            selected = dataset.id.get_space()
+            selected.select_hyperslab(stored.start, stored.count, stored.stride, stored.block)
+            packed = h5py.h5s.create_simple(values.shape)
+            dataset.id.read(packed, selected, values, file_type)
+    # What h5py raises besides OSError for files that are damaged.
+    except (AttributeError, KeyError, RuntimeError, ValueError) as error:
+        message = f"replica {candidate.path} cannot be read: {error}; verify the replicas"
+        raise OSError(message) from error
 
 
 def _as_words(array: NDArray[Any]) -> NDArray[Any]:
@@ -251,13 +336,11 @@ def _check_unchanged(descriptor: int, candidate: TableCandidate) -> None:
         raise OSError(message)
 
 
-def _check_intact(descriptor: int, candidate: TableCandidate, known: TableDataset) -> None:
-    """Raise OSError unless a replica is the published one, its metadata bytes unchanged."""
-    _check_unchanged(descriptor, candidate)
+def _check_intact(descriptor: int, candidate: TableCandidate, n_bytes: int) -> None:
+    """Raise OSError unless a replica is intact outside the bytes of its dataset, `n_bytes`."""
     key = (candidate.identity, candidate.metadata_crc32c)
     if key in _checked:
         return
-    n_bytes = known.element_size_bytes * int(np.prod(known.extent, dtype=np.int64))
     end = candidate.data_offset_bytes + n_bytes
     tail = candidate.identity.size_bytes - end
     if candidate.data_offset_bytes + tail > _MAX_METADATA_BYTES:

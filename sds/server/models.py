@@ -53,19 +53,26 @@ class Models:
         return models_for_advice(self.calibration(path))
 
     def for_table(
-        self, source: str | os.PathLike[str], replica: str | os.PathLike[str]
+        self,
+        source: str | os.PathLike[str],
+        replica: str | os.PathLike[str],
+        *,
+        chunked: bool = False,
     ) -> tuple[CostModel, CostModel]:
         """Return the same as a redirect table carries them: the replica's on the safe side.
 
-        Where source and replica lie on different file systems, each has the model of its own, if
-        both were calibrated; else both have the built-in one, for two predictions are compared.
+        A replica in chunks is read through HDF5 like the original. Where source and replica lie on
+        different file systems, each has the model of its own, if both were calibrated; else both
+        have the built-in one, for two predictions are compared.
         """
         calibrations = self.calibration(source), self.calibration(replica)
         if None in calibrations:
-            return models_for_table(None)
-        of_source, of_replica = (models_for_table(calibration) for calibration in calibrations)
+            return models_for_table(None, chunked=chunked)
+        of_source, of_replica = (
+            models_for_table(calibration, chunked=chunked) for calibration in calibrations
+        )
         if of_source[0].calibrated != of_replica[1].calibrated:
-            return models_for_table(None)
+            return models_for_table(None, chunked=chunked)
         return of_source[0], of_replica[1]
 
     def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float:

@@ -294,6 +294,19 @@ def test_strided_rows_stay_where_they_are_dense():
     assert replica.via is Via.ENGINE
 
 
+def test_replicas_in_chunks_are_read_through_hdf5():
+    original, contiguous = models_for_table(None)
+    original_again, chunked = models_for_table(None, chunked=True)
+    assert (original_again, chunked.via) == (original, Via.HDF5)
+    assert chunked.coefficients == contiguous.coefficients
+    array = StoredArray(extent=(64, 64, 64), element_size_bytes=8, chunks=(8, 8, 8))
+    touched = features_as_stored(array, stated(array, "[:, 3]").call)
+    assert (
+        predict_read(chunked, array, touched).seconds
+        > predict_read(original, array, touched).seconds
+    )
+
+
 def test_chunk_features_count_whole_chunks():
     array = StoredArray(extent=(100, 100), element_size_bytes=8, chunks=(10, 10))
     slab = stated(array, "[5:25, ::40]").call

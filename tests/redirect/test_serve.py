@@ -9,7 +9,7 @@ import pytest
 
 import sds
 from sds.dataset import describe_open_dataset
-from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, selection_from_index
+from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, Box, selection_from_index
 from sds.home import Home
 from sds.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
@@ -25,6 +25,7 @@ from sds.redirect.tables import (
 )
 from sds.redirect.type_digest import type_crc32c
 from tests.organizer.sources import settle
+from tests.redirected import publish_candidates, write_replica
 
 SHAPE = (24, 30, 40)
 ORDERS = {"plain": (2, 0, 1), "packed": (2, 1, 0), "pairs": (1, 2, 0)}
@@ -219,3 +220,93 @@ def test_a_source_that_changed_means_the_original(published):
     assert served(source, "plain", np.s_[:, :, 7]) is None
     os.utime(source, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     assert served(source, "plain", np.s_[:, :, 7]) is None  # ctime differs
+
+
+# ---- replicas in chunks, and of a part
+
+
+@pytest.fixture
+def cube(tmp_path, monkeypatch):
+    home = Home(tmp_path / "other home")
+    home.create()
+    source = tmp_path / "cube.h5"
+    with h5py.File(source, "w") as handle:
+        values = np.arange(np.prod(SHAPE), dtype=">i4").reshape(SHAPE)
+        handle.create_dataset("cube", data=values, chunks=(4, 5, 40))
+    settle(source)
+    monkeypatch.setenv("SDS_HOME", str(home.root))
+    for name in ("SDS_DISABLE", "SDS_REDIRECT", "SDS_SERVICE_UID"):
+        monkeypatch.delenv(name, raising=False)
+    return source, home
+
+
+def same_as_hdf5(source, index):
+    """Return whether a replica served, once its bytes have been compared."""
+    with h5py.File(source) as handle:
+        expected = handle["cube"][index]
+    result = served(source, "cube", index)
+    if result is not None:
+        assert result.tobytes() == expected.tobytes()
+    assert sds.read(source, "cube", index).tobytes() == expected.tobytes()
+    return result is not None
+
+
+@pytest.mark.parametrize("storage", [{}, {"compression": "gzip", "shuffle": True}])
+@pytest.mark.parametrize("order", [(2, 0, 1), (2, 1, 0), (1, 0, 2), (0, 1, 2)])
+def test_chunks_of_any_order(cube, order, storage):
+    source, home = cube
+    replica = write_replica(source, "/cube", order, home, chunks=(7, 8, 9), **storage)
+    publish_candidates(source, {"/cube": [replica]}, home)
+    for index in (np.s_[:, :, 7], np.s_[::5, 3:, 1:30:7], np.s_[2:9, 4], np.s_[:, 5:9, 4:8]):
+        assert same_as_hdf5(source, index), index
+
+
+@pytest.mark.parametrize("storage", [{}, {"chunks": (7, 8, 9)}])
+def test_a_part_serves_what_lies_in_it(cube, storage):
+    source, home = cube
+    box = Box(start=(3, 0, 10), extent=(20, 30, 29))
+    replica = write_replica(source, "/cube", (2, 0, 1), home, region=box, **storage)
+    publish_candidates(source, {"/cube": [replica]}, home)
+    for index in (np.s_[3:23, :, 10], np.s_[4:20:3, 2:9, 38], np.s_[3:, 5, 10:39][:2]):
+        inside = index[0].stop is not None
+        assert same_as_hdf5(source, index) == inside, index
+    for index in (np.s_[2:23, :, 10], np.s_[3:24, :, 10], np.s_[3:23, :, 9], np.s_[4:9, :, 39]):
+        assert not same_as_hdf5(source, index), index
+
+
+def test_filters_cost(cube):
+    source, home = cube
+    replica = write_replica(source, "/cube", (2, 0, 1), home, chunks=(1, 24, 30))
+    publish_candidates(source, {"/cube": [replica]}, home, always=False)
+    assert same_as_hdf5(source, np.s_[:, :, 7])
+    slow = replace(replica, decode_s_per_byte=1e-3)
+    publish_candidates(source, {"/cube": [slow]}, home, always=False)
+    assert not same_as_hdf5(source, np.s_[:, :, 7])
+    # The original's filters cost as well, and a plane takes all of its chunks.
+    table = publish_candidates(source, {"/cube": [slow]}, home, always=False)
+    (dataset,) = table.datasets
+    dataset = replace(dataset, decode_s_per_byte=1e-3)
+    publish_table(home, replace(table, datasets=(dataset,)))
+    assert same_as_hdf5(source, np.s_[:, :, 7])
+
+
+@pytest.mark.parametrize("at", range(0, 100, 7))
+def test_damage_of_chunks_means_the_original(cube, at, caplog):
+    source, home = cube
+    replica = write_replica(source, "/cube", (2, 0, 1), home, chunks=(40, 24, 30))
+    with h5py.File(replica.path) as handle:
+        chunk = handle["cube"].id.get_chunk_info(0)
+    size = replica.path.stat().st_size
+    # Half of them in the chunk, the others around it.
+    place = chunk.byte_offset + at * 1009 if at % 2 else at * size // 3000 % chunk.byte_offset
+    with replica.path.open("r+b") as file:
+        file.seek(place)
+        byte = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte[0] ^ 0x55]))
+    changed = replace(replica, identity=identity_of(replica.path))
+    publish_candidates(source, {"/cube": [changed]}, home)
+    if not same_as_hdf5(source, np.s_[:, :, 7]):
+        assert "from the original" in caplog.text
+    else:
+        assert not at % 2, "damage of the chunk was not seen"
