@@ -2,6 +2,7 @@
 # make test    set up, and run all tests
 # make check   set up, and run what reads the code: formats, lints, types, layers
 # make bench   set up, and print the benchmarks' tables
+# make conformance   set up, and run peers' test suites natively and under the connector
 # make clean   remove what make made
 #
 # Everything goes into .venv; nothing but PyPI is needed. Another Python: make PYTHON=python3.12 demo
@@ -19,7 +20,7 @@ PIP := $(PY) -m pip --disable-pip-version-check $(if $(MAKE_TERMOUT),,-q)
 NATIVE := $(shell find native sds/redirect/vol -type f 2>/dev/null)
 PATHS := sds tests benchmarks
 
-.PHONY: demo test check bench build clean
+.PHONY: demo test check bench conformance build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/built
@@ -37,6 +38,9 @@ check: $(VENV)/built $(VENV)/test-tools $(VENV)/check-tools
 
 bench: $(VENV)/built $(VENV)/test-tools
 	$(PY) -m benchmarks
+
+conformance: $(VENV)/built $(VENV)/test-tools
+	$(PY) -m benchmarks.conformance
 
 build: $(VENV)/built
 

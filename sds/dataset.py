@@ -256,7 +256,7 @@ def describe_open_dataset(
 
     try:
         dtype = dataset.dtype
-    except TypeError as error:
+    except (TypeError, ValueError, KeyError) as error:  # h5py: unknown, too wide, VAX byte order
         message = f"NumPy has no type for the elements of {dataset.name} in {file}: {error}"
         raise UnsupportedError(message) from error
     file_type = dataset.id.get_type()

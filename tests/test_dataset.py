@@ -6,13 +6,20 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.dataset import Storage, describe_dataset, open_hdf5, parse_dataset_name
+from sds.dataset import (
+    Storage,
+    describe_dataset,
+    describe_open_dataset,
+    open_hdf5,
+    parse_dataset_name,
+)
 from sds.errors import (
     DatasetNotFoundError,
     FileMissingError,
     NotHdf5Error,
     SdsValueError,
     TruncatedFileError,
+    UnsupportedError,
 )
 
 
@@ -132,3 +139,20 @@ def test_an_external_link_leads_to_the_file_that_holds_the_data(tmp_path, run_h5
     found = describe_dataset(linking, "there")
     assert found.file.samefile(run_h5)
     assert found.path == "/grid/time"
+
+
+@pytest.mark.parametrize("kind", ["quadruple", "VAX"])
+def test_numbers_that_numpy_has_not_are_refused_by_name(kind, tmp_path):
+    path = tmp_path / "numbers.h5"
+    number = h5py.h5t.IEEE_F64LE.copy()
+    if kind == "quadruple":
+        number.set_size(16)
+        number.set_precision(128)
+        number.set_fields(127, 112, 15, 0, 112)
+        number.set_ebias(16383)
+    else:
+        number.set_order(h5py.h5t.ORDER_VAX)
+    with h5py.File(path, "w") as file:
+        h5py.h5d.create(file.id, b"numbers", number, h5py.h5s.create_simple((3, 4)))
+        with pytest.raises(UnsupportedError, match=r"NumPy has no type .* /numbers"):
+            describe_open_dataset(file["numbers"], path)

@@ -1,0 +1,98 @@
+"""Results of suites: kept as JSON, told in words, written as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from benchmarks.conformance.outcomes import Comparison, Outcome
+from benchmarks.conformance.running import SuiteResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BEGIN = "<!-- written by `python -m benchmarks.conformance --update` -->"
+END = "<!-- end of what is written -->"
+
+
+def save_result(result: SuiteResult, directory: Path) -> None:
+    """Keep a result under the name of its suite."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{result.suite}.json").write_text(
+        json.dumps(dataclasses.asdict(result), indent=1) + "\n"
+    )
+
+
+def load_results(directory: Path) -> list[SuiteResult]:
+    """Return all results that were kept."""
+    results = []
+    for path in sorted(directory.glob("*.json")):
+        kept = json.loads(path.read_text())
+        counts = kept.pop("comparison")
+        for side in ("native", "connector"):
+            counts[side] = {Outcome(outcome): n for outcome, n in counts[side].items()}
+        results.append(SuiteResult(comparison=Comparison(**counts), **kept))
+    return results
+
+
+def counted(outcomes: dict[Outcome, int]) -> str:
+    """Return how many passed, failed and so on.
+
+    >>> counted({Outcome.PASSED: 3, Outcome.FAILED: 1})
+    '3 passed, 1 failed'
+    """
+    return ", ".join(f"{outcomes[kind]:,} {kind}" for kind in Outcome if kind in outcomes)
+
+
+def summary(result: SuiteResult) -> str:
+    """Return a result in words."""
+    seen = result.comparison
+    timing = (
+        f"time ratio {seen.wall_ratio:.2f} (CPU {seen.cpu_ratio:.2f}), {result.rounds} runs of each"
+    )
+    lines = [
+        f"{result.suite}: {result.versions}",
+        f"  native     {counted(seen.native)}; {seen.native_wall_s:.1f} s",
+        f"  connector  {counted(seen.connector)}; {timing}",
+        f"  reads traced: {result.reads_traced:,}; served by replicas: {result.reads_served:,}",
+        f"  new failures: {len(seen.new_failures)}",
+        *(f"    {test}" for test in seen.new_failures),
+    ]
+    if seen.native_failures:
+        lines += ["  failures of the native library:", *(f"    {t}" for t in seen.native_failures)]
+    if seen.differences:
+        lines += ["  other differences:", *(f"    {test}" for test in seen.differences)]
+    return "\n".join(lines)
+
+
+def table(results: Sequence[SuiteResult]) -> str:
+    """Return the results as a Markdown table."""
+    rows = [
+        "| Suite | Versions | Native | Under SDS | New failures | Time (CPU), ratio |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| {result.title} | {result.versions} | {counted(result.comparison.native)} "
+        f"| {counted(result.comparison.connector)} | {len(result.comparison.new_failures)} "
+        f"| {result.comparison.wall_ratio:.2f} ({result.comparison.cpu_ratio:.2f}) |"
+        for result in results
+    ]
+    return "\n".join(rows)
+
+
+def update_document(path: Path, results: Sequence[SuiteResult]) -> None:
+    """Replace the table in a document.
+
+    Raises
+    ------
+    ValueError
+        If the document does not hold the two marks between which the table stands.
+    """
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{path} lacks {BEGIN!r} and {END!r}, between which the table is written")
+    path.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}")
