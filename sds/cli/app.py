@@ -66,6 +66,7 @@ for function, name, panel in _COMMANDS:
         name,
         rich_help_panel=panel,
         context_settings=_PASS_ON if name == "run" else None,
+        cls=doctor.WithCommandBehind if name == "doctor" else None,
     )(function)
 app.add_typer(replicas.app, name="replicas", rich_help_panel=_BUILD)
 app.add_typer(trace.app, name="trace", rich_help_panel=_LOOK)

@@ -1,9 +1,10 @@
 """``sds doctor``: what is loaded, by which HDF5, and why a read is not redirected."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from sds.cli.exit_codes import ExitCode
 from sds.cli.options import AsJson, split_name
@@ -12,11 +13,37 @@ if TYPE_CHECKING:
     from sds.redirect.doctor import Diagnosis
 
 
+_COMMAND = "sds.cli.doctor.command"
+
+
+class WithCommandBehind(TyperCommand):
+    """A command whose line may end in ``-- COMMAND [ARGUMENT]...``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (typer's own)
+        """Take the words behind ``--`` as they are; none of them is an argument of this one."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401  (typer's own)
+        """Name the words behind ``--`` too."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND [ARGUMENT]...]"]
+
+
 def doctor(
+    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="FILE[:/DATASET]", help="Say why reads of it are redirected, or not."
+        ),
+    ] = None,
+    selection: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SELECTION", help="Of the dataset: read this, for example '[:, 3, ::2]'."
         ),
     ] = None,
     *,
@@ -24,26 +51,51 @@ def doctor(
         Path | None,
         typer.Option(metavar="PATH", help="Interpreter whose packages to try; the one of sds."),
     ] = None,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help="Run COMMAND, and report what was decided on what it read."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Load the connector into each HDF5 that is installed, and say what keeps SDS from working.
 
     With a file, reads a little of each dataset that has replicas, and says why they serve it or
-    not. Ends with status 1 where there is a problem.
+    not. With a command behind --, looks at the HDF5 of that program; --run runs it. Ends with
+    status 1 where there is a problem.
+
+    Example: sds doctor run.h5:/entry/cube '[:, 3, :]' -- ./analysis
     """
     from sds.cli.output import print_json
     from sds.errors import FileMissingError
     from sds.home import default_home
     from sds.redirect.doctor import diagnose
 
+    command: list[str] | None = context.meta.get(_COMMAND)
     file, dataset = (None, None) if name is None else split_name(name)
     for path in (file, python):
         if path is not None and not Path(path).is_file():
             message = f"no such file: {path}; check the name and the directory"
             raise FileMissingError(message)
+    if selection is not None and dataset is None:
+        message = f"the selection {selection} needs a dataset: FILE:/DATASET SELECTION"
+        raise typer.BadParameter(message)
+    if run and not command:
+        message = "--run needs a command: sds doctor --run -- COMMAND"
+        raise typer.BadParameter(message)
+    if python is not None and command:
+        message = "--python and a command are two things to look at; give one of them"
+        raise typer.BadParameter(message)
     home = default_home()
     home.create()
-    found = diagnose(file=file, dataset=dataset, python=python, home=home)
+    found = diagnose(
+        file=file,
+        dataset=dataset,
+        selection=selection,
+        python=python,
+        command=command,
+        runs_command=run,
+        home=home,
+    )
     if as_json:
         print_json({"ok": found.is_healthy, **_as_keys(found)})
     else:
@@ -64,26 +116,26 @@ def _print_diagnosis(found: "Diagnosis") -> None:
     from sds.cli.output import print_fields, print_lines
     from sds.cli.quantities import format_order
 
+    examined = (
+        ("command", " ".join(found.command)) if found.command else ("python", found.python or "")
+    )
     print_fields(
         (
             ("connector", found.plugin or "not installed"),
-            ("python", found.python),
+            examined,
             ("home", found.home + (" (switched off)" if found.disabled else "")),
-            *((host.package, f"{_verdict(ok=host.loads)}: {host.detail}") for host in found.hosts),
         )
     )
+    for host in found.hosts:
+        verdict = f"loads, by {host.binding}" if host.loads else "does not load"
+        print_lines(f"{host.package}: {verdict}: {host.detail}", f"  {host.library}")
     for dataset in found.datasets:
-        orders = "; ".join(map(format_order, dataset.orders)) or "no replica"
+        orders = f" ({'; '.join(map(format_order, dataset.orders))})" if dataset.orders else ""
         served = "served by a replica" if dataset.served else "read from the original"
-        print_lines(f"{dataset.path} ({orders}): {served}: {dataset.reason}")
+        print_lines(f"{dataset.path}{orders}: {served}: {dataset.reason}")
         if dataset.remedy:
             print_lines(f"  {dataset.remedy}")
     for problem in found.problems:
         print_lines(f"problem: {problem.what}", f"  remedy: {problem.remedy}")
     if found.is_healthy:
         print_lines("no problem found")
-
-
-def _verdict(*, ok: bool) -> str:
-    """Return whether the connector loads, in words."""
-    return "loads" if ok else "does not load"

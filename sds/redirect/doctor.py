@@ -1,118 +1,35 @@
 """Says what is loaded, by which HDF5, and why reads of a file are or are not redirected.
 
-The connector itself is asked: it is loaded into the HDF5 of a Python, with its log of decisions
-switched on, and what it decides is reported with a remedy.
+The connector itself is asked: it is loaded into the HDF5 of a Python or program, with its log of
+decisions switched on, and what it decides is reported with a remedy.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.errors import ConfigurationError, FormatError, NotFoundError
+from sds.errors import ConfigurationError
 from sds.home import default_home
 from sds.redirect import connector
 from sds.redirect.activate import environment
-from sds.redirect.probe import PACKAGES, probe_python
-from sds.redirect.tables import read_table
+from sds.redirect.dataset_checks import DatasetReport, check_file, datasets_of_run
+from sds.redirect.host_checks import (
+    HostReport,
+    check_program,
+    check_python,
+    hosts_of_run,
+    run_logged,
+)
+from sds.redirect.probe import PACKAGES, ProgramKind, probe_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sds.home import Home
-    from sds.redirect.tables import TableDataset
-
-LOAD_TIMEOUT_S = 60.0
-MOST_ELEMENTS_READ = 1 << 22
-
-# Each package opens a file of its own: HDF5 loads the connector at the first one.
-_LOAD = {
-    "h5py": "import h5py; h5py.File(path, 'w').close()",
-    "netCDF4": "import netCDF4; netCDF4.Dataset(path, 'w').close()",
-    "tables": "import tables; tables.open_file(path, 'w').close()",
-}
-_READ = """
-import json, sys
-import h5py
-with h5py.File(sys.argv[1], "r") as file:
-    for path, shape in json.loads(sys.argv[2]):
-        if path in file:
-            file[path][tuple(slice(0, length) for length in shape)]
-"""
-_REMEDIES = {
-    "there is none": "build a replica with `sds reorganize`, or let `sds advise` say which",
-    "changed": "build its replicas anew with `sds reorganize`",
-    "written": "open it again once its writer has closed it",
-    "missing": "build it anew with `sds reorganize`",
-    "damaged": "run `sds replicas verify`, then build it anew with `sds reorganize`",
-    "belongs": "give it to the source's owner, or name its owner in SDS_SERVICE_UID",
-    "writable": "take write permission from group and others (chmod go-w)",
-    "does not name": "build a replica with `sds reorganize`",
-    "not that of the table": "build its replicas anew with `sds reorganize`",
-    "lie in other files": "nothing to do: such datasets are read through HDF5",
-    "data transform": "nothing to do: HDF5 computes such reads itself",
-    "in the transfer's properties": "nothing to do: such reads are left to HDF5",
-    "of another extent": "select in the dataset's own extent",
-    "reach outside": "nothing to do: HDF5 says what is wrong with such a read",
-    "name a point twice": "name each point of the memory selection once",
-    "memory type": "read the dataset's own type, or another integer or float",
-    "share of the reads": "nothing to do: the replica is being measured",
-    "cannot be": "run `sds replicas verify`, then build it anew with `sds reorganize`",
-    "could not be read": "run `sds replicas verify`, then build it anew with `sds reorganize`",
-    "lacks a filter": "install the filter where HDF5_PLUGIN_PATH names it, or compress the replica "
-    "with gzip (`sds reorganize --compress`)",
-    "no checksums": "build it anew with `sds reorganize`",
-    "is not what the table says": "run `sds replicas verify`",
-    "original is predicted": "nothing is wrong: such reads are faster from the original",
-    "format version": "use one version of SDS for programs and server; `sds replicas verify` "
-    "writes the table anew",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostReport:
-    """One package's HDF5, and whether the connector loads into it.
-
-    Attributes
-    ----------
-    loads
-        What was seen when it was tried.
-    detail
-        Why not, or the version that bound.
-    """
-
-    package: str
-    library: str
-    version: str
-    loads: bool
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetReport:
-    """Whether reads of a dataset are redirected.
-
-    Attributes
-    ----------
-    orders
-        Axis orders of the replicas that the table names.
-    served
-        Whether a read across the grain was served by a replica.
-    reason, remedy
-        Of the connector's decision; the remedy is empty where there is nothing to do.
-    """
-
-    path: str
-    orders: tuple[tuple[int, ...], ...]
-    served: bool
-    reason: str
-    remedy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +49,16 @@ class Diagnosis:
     plugin
         The connector; empty where it is not installed.
     python
-        The interpreter whose packages were tried.
+        The interpreter whose packages were tried; None where a program was.
+    command
+        The program that was tried; None where a Python was.
     disabled
         Whether the environment or a file in the home switches SDS off.
     """
 
     plugin: str
-    python: str
+    python: str | None
+    command: tuple[str, ...] | None
     home: str
     disabled: bool
     hosts: tuple[HostReport, ...]
@@ -152,21 +72,14 @@ class Diagnosis:
         return not self.problems
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A line of the connector's log."""
-
-    event: str
-    file: str
-    dataset: str
-    reason: str
-
-
 def diagnose(
     *,
     file: str | os.PathLike[str] | None = None,
     dataset: str | None = None,
+    selection: str | None = None,
     python: str | os.PathLike[str] | None = None,
+    command: Sequence[str] | None = None,
+    runs_command: bool = False,
     home: Home | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Diagnosis:
@@ -174,41 +87,61 @@ def diagnose(
 
     Parameters
     ----------
-    file, dataset
-        What to look at; all datasets of its table where none is named.
+    file, dataset, selection
+        What to look at; all datasets of its table where none is named, and a plane across the
+        grain of the original where nothing is selected.
     python
         Interpreter to load the connector into; this one where left out.
+    command
+        A program to look at instead. It is not run, unless ``runs_command``: then it is, to its
+        end, and what was decided on the files that it read is reported.
     home, environ
         Those of this process where left out.
+
+    Raises
+    ------
+    SelectionError
+        If the selection does not fit the dataset.
     """
     home = home or default_home()
     environ = os.environ if environ is None else environ
     interpreter = Path(python) if python else Path(sys.executable)
     problems = _home_problems(home, environ)
+    hosts: tuple[HostReport, ...] = ()
+    datasets: tuple[DatasetReport, ...] = ()
+    plugin = ""
     try:
         plugin = str(connector.plugin_path())
         # A doctor asks what the connector would do, whatever switches it off at present.
         plain = {name: value for name, value in environ.items() if not name.startswith("HDF5_VOL")}
         variables = environment(home, plain, trace=False) | {"SDS_DISABLE": ""}
-        hosts = _try_hosts(interpreter, variables)
     except ConfigurationError as error:
-        plugin, variables, hosts = "", {}, ()
-        problems.append(Problem(what=str(error), remedy="install SDS for this Python with pip"))
-    problems += [
-        Problem(
-            what=f"{host.package}: {host.detail}",
-            remedy=f"install a {host.package} that brings HDF5 1.14 or newer",
-        )
-        for host in hosts
-        if not host.loads
-    ]
-    datasets: tuple[DatasetReport, ...] = ()
-    if file is not None and plugin:
-        datasets, more = _examine_file(Path(file), dataset, home, interpreter, variables)
+        problems.append(Problem(what=str(error), remedy=_remedy_of(plugin)))
+    else:
+        if command and runs_command:
+            hosts, datasets, more = _run_command(command, variables)
+        elif command:
+            hosts, more = _look_at_command(command, variables)
+        else:
+            hosts, more = _look_at_python(interpreter, variables)
+        problems += [
+            Problem(what=f"{host.package}: {host.detail}", remedy=host.remedy)
+            for host in hosts
+            if not host.loads
+        ]
         problems += more
+        if file is not None:
+            report = check_file(
+                Path(file), dataset, selection, home=home,
+                interpreter=Path(sys.executable) if command else interpreter, variables=variables,
+            )  # fmt: skip
+            datasets += report.datasets
+            if report.problem:
+                problems.append(Problem(what=report.problem, remedy=report.remedy))
     return Diagnosis(
         plugin=plugin,
-        python=str(interpreter),
+        python=None if command else str(interpreter),
+        command=tuple(command) if command else None,
         home=str(home.root),
         disabled=_is_disabled(home, environ),
         hosts=hosts,
@@ -218,20 +151,58 @@ def diagnose(
     )
 
 
-def read_decisions(log: Path) -> tuple[Decision, ...]:
-    """Return what the connector wrote into the log that SDS_DEBUG names."""
-    if not log.exists():
-        return ()
-    lines = (line.split("\t") for line in log.read_text().splitlines())
-    return tuple(
-        Decision(event=event, file=file, dataset=dataset, reason=reason)
-        for _, event, file, dataset, reason in lines
-    )
+def _remedy_of(plugin: str) -> str:
+    """Return what to do where the connector cannot be switched on."""
+    if plugin:
+        return "unset the variable, in this shell and in its profile"
+    return "install SDS for this Python with pip"
 
 
-def remedy_for(reason: str) -> str:
-    """Return what to do about a reason of the connector's; empty where there is nothing to do."""
-    return next((remedy for part, remedy in _REMEDIES.items() if part in reason), "")
+def _look_at_python(
+    interpreter: Path, variables: Mapping[str, str]
+) -> tuple[tuple[HostReport, ...], list[Problem]]:
+    """Return the HDF5 libraries of a Python's packages, or that it has none."""
+    hosts = check_python(interpreter, variables)
+    if hosts:
+        return hosts, []
+    what = f"{interpreter} has none of {', '.join(PACKAGES)}"
+    return (), [Problem(what=what, remedy="install one of them, or name another Python")]
+
+
+def _look_at_command(
+    command: Sequence[str], variables: Mapping[str, str]
+) -> tuple[tuple[HostReport, ...], list[Problem]]:
+    """Return the HDF5 libraries of a program, and why nothing is known of them."""
+    hosts = check_program(command, variables)
+    if hosts:
+        return hosts, []
+    kind = probe_program(command, variables).kind
+    if kind is ProgramKind.MISSING:
+        return (), [
+            Problem(what=f"no such program: {command[0]}", remedy="check the name and PATH")
+        ]
+    what = f"{command[0]}: which HDF5 it uses cannot be told without running it"
+    remedy = "`sds doctor --run -- COMMAND` runs it; or name the program that it starts"
+    return (), [Problem(what=what, remedy=remedy)]
+
+
+def _run_command(
+    command: Sequence[str], variables: Mapping[str, str]
+) -> tuple[tuple[HostReport, ...], tuple[DatasetReport, ...], list[Problem]]:
+    """Run a program to its end, and return what the connector noted meanwhile."""
+    run = run_logged(command, variables, timeout_s=None, is_shown=True)
+    hosts = hosts_of_run(command[0], run.decisions)
+    problems = []
+    if run.failure:
+        problems.append(Problem(what=f"{command[0]}: {run.failure}", remedy="see what it printed"))
+    if not hosts:
+        problems.append(
+            Problem(
+                what=f"{command[0]}: no HDF5 loaded the connector while it ran",
+                remedy="check that it opens HDF5 files, with HDF5 1.14 or newer",
+            )
+        )
+    return hosts, datasets_of_run(run.decisions), problems
 
 
 def _is_disabled(home: Home, environ: Mapping[str, str]) -> bool:
@@ -261,141 +232,3 @@ def _home_problems(home: Home, environ: Mapping[str, str]) -> list[Problem]:
             )
         )
     return problems
-
-
-def _try_hosts(interpreter: Path, variables: Mapping[str, str]) -> tuple[HostReport, ...]:
-    """Load the connector into each package's HDF5, one process each."""
-    found = {library.used_by: library for library in probe_python(interpreter, variables).libraries}
-    reports = []
-    for package in PACKAGES:
-        library = found.get(package)
-        if library is None:
-            continue
-        loads, detail = False, "its HDF5 is older than 1.14, or hides its symbols"
-        if library.can_bind:  # else trying would crash
-            loads, detail = _try_host(package, interpreter, variables)
-        reports.append(
-            HostReport(
-                package=package,
-                library=str(library.path),
-                version=library.version,
-                loads=loads,
-                detail=detail,
-            )
-        )
-    return tuple(reports)
-
-
-def _try_host(package: str, interpreter: Path, variables: Mapping[str, str]) -> tuple[bool, str]:
-    with tempfile.TemporaryDirectory(prefix="sds-doctor-") as directory:
-        log = Path(directory) / "log"
-        program = f"path = {str(Path(directory) / 'empty.h5')!r}; {_LOAD[package]}"
-        failure = _run(interpreter, program, (), {**variables, "SDS_DEBUG": str(log)})
-        bound = [entry for entry in read_decisions(log) if entry.event == "bound"]
-    if failure:
-        return False, failure
-    if not bound:
-        return False, "HDF5 did not load the connector"
-    return True, f"HDF5 {bound[0].reason}"
-
-
-def _run(
-    interpreter: Path, program: str, arguments: Sequence[str], variables: Mapping[str, str]
-) -> str:
-    """Run a program and return how it failed; empty where it did not."""
-    try:
-        answer = subprocess.run(  # noqa: S603  (the interpreter that is to be examined)
-            [interpreter, "-c", program, *arguments],
-            env=dict(variables),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=LOAD_TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        return f"it did not finish within {LOAD_TIMEOUT_S:.0f} s"
-    except OSError as error:
-        return f"it cannot be started: {error}"
-    if answer.returncode == 0:
-        return ""
-    last = answer.stderr.strip().splitlines()[-1:] or [f"exit status {answer.returncode}"]
-    return last[0]
-
-
-def _examine_file(
-    file: Path,
-    dataset: str | None,
-    home: Home,
-    interpreter: Path,
-    variables: Mapping[str, str],
-) -> tuple[tuple[DatasetReport, ...], list[Problem]]:
-    """Read a plane of every dataset across its grain, and report what the connector decided."""
-    if not file.is_file():
-        return (), [Problem(what=f"no such file: {file}", remedy="check the name")]
-    try:
-        table = read_table(home, file)
-    except NotFoundError as error:
-        return _without_table(dataset, str(error), "build a replica with `sds reorganize`")
-    except FormatError as error:
-        return _without_table(dataset, str(error), "write it again with `sds replicas verify`")
-    wanted = [entry for entry in table.datasets if dataset in (None, entry.path)]
-    if not wanted:
-        without, _ = _without_table(
-            dataset, "the table does not name it", "build a replica with `sds reorganize`"
-        )
-        return without, []
-    with tempfile.TemporaryDirectory(prefix="sds-doctor-") as directory:
-        log = Path(directory) / "log"
-        shapes = [(entry.path, _across_the_grain(entry)) for entry in wanted]
-        failure = _run(
-            interpreter,
-            _READ,
-            (str(file), json.dumps(shapes)),
-            {**variables, "SDS_DEBUG": str(log)},
-        )
-        decisions = read_decisions(log)
-    problems = []
-    if failure:
-        problems.append(Problem(what=f"{file} cannot be read: {failure}", remedy="check the file"))
-    refused = [entry.reason for entry in decisions if entry.event == "no-table"]
-    reports = []
-    for entry in wanted:
-        own = [found for found in decisions if found.dataset == entry.path]
-        served = any(found.event == "served" for found in own)
-        reasons = [found.reason for found in own] or refused or ["it was not read"]
-        reports.append(
-            DatasetReport(
-                path=entry.path,
-                orders=tuple(candidate.order for candidate in entry.candidates),
-                served=served,
-                reason=reasons[-1],
-                remedy="" if served else remedy_for(reasons[-1]),
-            )
-        )
-    return tuple(reports), problems
-
-
-def _across_the_grain(entry: TableDataset) -> list[int]:
-    """Return the shape of a read that a replica serves well: one index of its slowest axis.
-
-    Clipped on the other axes, so that a diagnosis stays quick on large data.
-    """
-    shape = list(entry.extent)
-    n_elements = 1
-    for axis in reversed(entry.candidates[0].order):
-        slowest = axis == entry.candidates[0].order[0]
-        shape[axis] = 1 if slowest else min(shape[axis], max(1, MOST_ELEMENTS_READ // n_elements))
-        n_elements *= max(1, shape[axis])
-    return shape
-
-
-def _without_table(
-    dataset: str | None, reason: str, remedy: str
-) -> tuple[tuple[DatasetReport, ...], list[Problem]]:
-    """Return what is reported of a file, and of a dataset where one is named, without a table."""
-    named = () if dataset is None else (dataset,)
-    reports = tuple(
-        DatasetReport(path=path, orders=(), served=False, reason=reason, remedy=remedy)
-        for path in named
-    )
-    return reports, [Problem(what=reason, remedy=remedy)]

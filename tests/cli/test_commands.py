@@ -176,6 +176,30 @@ def test_the_doctor_finds_the_connector_loadable(sds):
     assert all(host["loads"] for host in found.json["hosts"])
 
 
+def test_the_doctor_looks_at_a_command(sds):
+    found = sds("doctor", "--json", "--", sys.executable, "-x", "--json")
+    assert found.json["command"] == [sys.executable, "-x", "--json"]
+    assert found.json["ok"] is True
+    run = sds("doctor", "--run", "--json", "--", sys.executable, "-c", "import h5py; print(1)")
+    assert [host["version"] for host in run.json["hosts"]] == ["2.0.0"]
+    assert run.code == 0
+
+
+def test_the_doctor_judges_a_selection(sds, cube):
+    sds("reorganize", f"{cube}:/d", "--order", "2,0,1")
+    found = sds("doctor", f"{cube}:/d", "[0]", "--json")
+    assert found.json["datasets"][0]["served"] is False
+    assert "predicted" in found.json["datasets"][0]["reason"]
+    assert sds("doctor", f"{cube}:/d", "[0, 9999999]").code == 2
+
+
+def test_the_doctor_refuses_what_makes_no_sense(sds, cube):
+    for words in (("--run",), (cube, "[0]"), ("--python", sys.executable, "--", "true")):
+        refused = sds("doctor", *words)
+        assert refused.code == 2
+        assert "sds: error: " in refused.err
+
+
 def test_the_doctor_says_why_a_file_is_not_served_and_when_it_is(sds, cube, home):
     before = sds("doctor", f"{cube}:/d", "--json")
     assert before.code == 1

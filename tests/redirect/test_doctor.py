@@ -1,14 +1,18 @@
 import dataclasses
 import json
 import os
+import sys
 
 import h5py
 import numpy as np
 import pytest
 
+from sds.errors import SelectionError
 from sds.home import Home
-from sds.redirect.doctor import diagnose, remedy_for
+from sds.redirect.decisions import remedy_for
+from sds.redirect.doctor import diagnose
 from sds.redirect.tables import publish_table, table_path
+from tests.hdf5_builds import hdf5_build
 from tests.redirected import redirect, settle
 from tests.under_connector import ROOT, native_environment
 
@@ -132,6 +136,120 @@ def test_problems_have_remedies(tmp_path):
     assert not diagnosis.is_healthy
     assert all(problem.remedy for problem in diagnosis.problems)
     assert any("no such file" in problem.what for problem in diagnosis.problems)
+
+
+def test_what_is_selected_is_what_is_judged(home, cube):
+    redirect(cube, [("/cube", (2, 0, 1))], home, always=False)
+
+    def report(selection):
+        environ = native_environment()
+        found = diagnose(
+            file=cube, dataset="/cube", selection=selection, home=home, environ=environ
+        )
+        return found.datasets[0]
+
+    assert report("[:, :, 7]").served
+    along = report("[3, ::2, :]")
+    assert (along.served, along.reason) == (False, "the original is predicted to be cheaper")
+    with pytest.raises(SelectionError, match="99"):
+        report("[99]")
+
+
+def test_a_python_without_hdf5(home, tmp_path):
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    diagnosis = diagnose(python=python, home=home, environ=native_environment())
+    assert diagnosis.hosts == ()
+    assert "has none of h5py, netCDF4, tables" in diagnosis.problems[0].what
+
+
+def test_another_connector_in_the_environment_is_seen_through(home):
+    environ = native_environment(HDF5_VOL_CONNECTOR="async under_vol=0")
+    assert diagnose(home=home, environ=environ).is_healthy
+
+
+def test_forbidden_plugins_are_told(home):
+    environ = native_environment(HDF5_PLUGIN_PRELOAD="::")
+    (problem,) = diagnose(home=home, environ=environ).problems
+    assert "HDF5_PLUGIN_PRELOAD" in problem.what
+    assert "unset" in problem.remedy
+
+
+def test_a_command_of_python_is_judged_by_its_packages(home):
+    command = ["nice", sys.executable, "program.py"]
+    diagnosis = diagnose(command=command, home=home, environ=native_environment())
+    assert {host.package for host in diagnosis.hosts} == {"h5py", "netCDF4", "tables"}
+    assert (diagnosis.python, diagnosis.command) == (None, tuple(command))
+
+
+def test_a_command_is_run_only_when_asked(home, cube, tmp_path):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    text = (
+        "import sys, h5py; open(sys.argv[2], 'w').close(); f = h5py.File(sys.argv[1]); "
+        "f['cube'][:, :, 3]; f['other'][0]"
+    )
+    command = [sys.executable, "-c", text, str(cube), str(tmp_path / "ran")]
+    diagnose(command=command, home=home, environ=native_environment())
+    assert not (tmp_path / "ran").exists()
+    diagnosis = diagnose(
+        command=command, runs_command=True, home=home, environ=native_environment()
+    )
+    assert (tmp_path / "ran").exists()
+    (host,) = diagnosis.hosts
+    assert (host.binding, host.version, host.loads) == ("exported symbols", "2.0.0", True)
+    assert {(report.path, report.served) for report in diagnosis.datasets} == {
+        (f"{cube}:/cube", True), (f"{cube}:/other", False),
+    }  # fmt: skip
+    assert list(home.spool.iterdir()) == []
+
+
+def test_a_command_that_fails_is_told(home):
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    diagnosis = diagnose(
+        command=command, runs_command=True, home=home, environ=native_environment()
+    )
+    assert ["status 3" in problem.what for problem in diagnosis.problems] == [True, False]
+    assert "no HDF5 loaded the connector" in diagnosis.problems[1].what
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("no-such-program", "no such program"), ("/bin/sh", "without running")]
+)
+def test_commands_of_which_nothing_is_known(command, told, home):
+    diagnosis = diagnose(command=[command], home=home, environ=native_environment())
+    assert told in diagnosis.problems[0].what
+
+
+COMPILED = """
+#include <hdf5.h>
+int main(void) { return H5Fopen("/none", H5F_ACC_RDONLY, H5P_DEFAULT) < 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "static", "binding"),
+    [
+        ((), False, "exported symbols"), ((), True, "symbol table"), (("-s",), True, "native"),
+        (("-static",), True, "native"),
+    ],
+)  # fmt: skip
+def test_a_compiled_program(options, static, binding, home, tmp_path):
+    source = tmp_path / "program.c"
+    source.write_text(COMPILED)
+    program = str(
+        hdf5_build("2.2.0").compile(
+            source, tmp_path / "program", *options, static=static, export_dynamic=False
+        )
+    )
+    told = diagnose(command=[program], home=home, environ=native_environment()).hosts[0]
+    assert (told.binding, told.loads) == (binding, binding != "native")
+    assert bool(told.remedy) == (binding == "native")
+    seen = diagnose(
+        command=[program], runs_command=True, home=home, environ=native_environment()
+    ).hosts[0]
+    assert (seen.binding, seen.loads) == (told.binding, told.loads)
+    assert seen.library.endswith("libhdf5.so.320" if not static else "program")
 
 
 def test_every_reason_of_the_connector_has_a_remedy_or_needs_none():

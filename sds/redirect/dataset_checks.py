@@ -1,0 +1,197 @@
+"""Why the datasets of a file are redirected or not: a little of each is read, and the log asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sds.errors import FormatError, NotFoundError
+from sds.geometry import parse_selection
+from sds.redirect.decisions import remedy_for
+from sds.redirect.host_checks import run_logged
+from sds.redirect.tables import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from sds.home import Home
+    from sds.redirect.decisions import Decision
+    from sds.redirect.tables import TableDataset
+
+MOST_ELEMENTS_READ = 1 << 22
+
+_READ = """
+import json, sys
+import h5py
+with h5py.File(sys.argv[1], "r") as file:
+    for path, slices in json.loads(sys.argv[2]):
+        if path in file:
+            file[path][tuple(slice(*each) for each in slices)]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetReport:
+    """Whether reads of a dataset are redirected.
+
+    Attributes
+    ----------
+    orders
+        Axis orders of the replicas that the table names.
+    served
+        Whether a read was served by a replica.
+    reason, remedy
+        Of the connector's decision; the remedy is empty where there is nothing to do.
+    """
+
+    path: str
+    orders: tuple[tuple[int, ...], ...]
+    served: bool
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """What was found out about a file: of its datasets, and what keeps all of them from replicas.
+
+    Attributes
+    ----------
+    problem, remedy
+        Empty where its table can be used.
+    """
+
+    datasets: tuple[DatasetReport, ...]
+    problem: str = ""
+    remedy: str = ""
+
+
+def check_file(
+    file: Path,
+    dataset: str | None,
+    selection: str | None,
+    *,
+    home: Home,
+    interpreter: Path,
+    variables: Mapping[str, str],
+) -> FileReport:
+    """Read a little of each dataset in a file's table, and report what the connector decided.
+
+    Parameters
+    ----------
+    dataset
+        Look at this one alone.
+    selection
+        Of that dataset: read this; else a plane across the grain of the original.
+    """
+    if not file.is_file():
+        return FileReport(datasets=(), problem=f"no such file: {file}", remedy="check the name")
+    try:
+        table = read_table(home, file)
+    except NotFoundError as error:
+        return _without_table(dataset, str(error), "build a replica with `sds reorganize`")
+    except FormatError as error:
+        return _without_table(dataset, str(error), "write it again with `sds replicas verify`")
+    wanted = [entry for entry in table.datasets if dataset in (None, entry.path)]
+    if not wanted:
+        reason = "the table does not name it"
+        return FileReport(
+            datasets=_without_table(
+                dataset, reason, "build a replica with `sds reorganize`"
+            ).datasets
+        )
+    reads = [(entry.path, _slices(entry, selection)) for entry in wanted]
+    run = run_logged([str(interpreter), "-c", _READ, str(file), json.dumps(reads)], variables)
+    reports = tuple(_report(entry, run.decisions) for entry in wanted)
+    if run.failure:
+        return FileReport(
+            datasets=reports,
+            problem=f"{file} cannot be read: {run.failure}",
+            remedy="check the file",
+        )
+    return FileReport(datasets=reports)
+
+
+def datasets_of_run(decisions: Iterable[Decision]) -> tuple[DatasetReport, ...]:
+    """Return what the connector decided on each dataset that a program read.
+
+    The connector notes each reason once for a dataset that is open.
+    """
+    reads: dict[str, list[Decision]] = {}
+    for entry in decisions:
+        if entry.event in ("served", "original"):
+            reads.setdefault(f"{entry.file}:{entry.dataset}", []).append(entry)
+        elif entry.event == "no-table":
+            reads.setdefault(entry.file, []).append(entry)
+    reports = []
+    for name, entries in reads.items():
+        reasons = tuple(dict.fromkeys(entry.reason for entry in entries if entry.event != "served"))
+        served = any(entry.event == "served" for entry in entries)
+        reports.append(
+            DatasetReport(
+                path=name,
+                orders=(),
+                served=served,
+                reason="; ".join(reasons) or entries[0].reason,
+                remedy="; ".join(filter(None, map(remedy_for, reasons))),
+            )
+        )
+    return tuple(reports)
+
+
+def _report(entry: TableDataset, decisions: Iterable[Decision]) -> DatasetReport:
+    own = [found for found in decisions if found.dataset == entry.path]
+    refused = [found for found in decisions if found.event == "no-table"]
+    served = any(found.event == "served" for found in own)
+    reasons = [found.reason for found in own or refused] or ["it was not read"]
+    return DatasetReport(
+        path=entry.path,
+        orders=tuple(candidate.order for candidate in entry.candidates),
+        served=served,
+        reason=reasons[-1],
+        remedy="" if served else remedy_for(reasons[-1]),
+    )
+
+
+def _slices(entry: TableDataset, selection: str | None) -> list[tuple[int, int, int]]:
+    """Return start, stop and step of what is read on each axis."""
+    if selection is None:
+        return _across_the_grain(entry)
+    chosen = parse_selection(selection, entry.extent)
+    return [
+        (
+            start,
+            start + (count - 1) * stride + block if count else start,
+            stride if count > 1 else 1,
+        )
+        for start, stride, count, block in chosen.axes()
+    ]
+
+
+def _across_the_grain(entry: TableDataset) -> list[tuple[int, int, int]]:
+    """Return a read that the first replica serves well: one index of its slowest axis.
+
+    Inside of what the replica holds, and clipped on the other axes, so that a diagnosis stays quick
+    on large data.
+    """
+    replica = entry.candidates[0]
+    box = replica.region_in(entry.extent)
+    shape = list(box.extent)
+    n_elements = 1
+    for axis in reversed(replica.order):
+        slowest = axis == replica.order[0]
+        shape[axis] = 1 if slowest else min(shape[axis], max(1, MOST_ELEMENTS_READ // n_elements))
+        n_elements *= max(1, shape[axis])
+    return [(start, start + n, 1) for start, n in zip(box.start, shape, strict=True)]
+
+
+def _without_table(dataset: str | None, reason: str, remedy: str) -> FileReport:
+    """Return what is reported of a file, and of a dataset where one is named, without a table."""
+    named = () if dataset is None else (dataset,)
+    reports = tuple(
+        DatasetReport(path=path, orders=(), served=False, reason=reason, remedy=remedy)
+        for path in named
+    )
+    return FileReport(datasets=reports, problem=reason, remedy=remedy)
