@@ -157,6 +157,7 @@ const char *open_in(const Host &host, hid_t file, const sds_table_dataset &datas
     Object object = {};
     object.under = out.object;
     object.connector = host.native;
+    object.below = &host.class_of(host.native);
     object.host = const_cast<Host *>(&host); // of which nothing is changed
     const char *problem = find_difference(object, dataset, candidate);
     if (!problem) return nullptr;
