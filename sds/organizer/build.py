@@ -13,7 +13,6 @@ import errno
 import hashlib
 import json
 import os
-import resource
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,7 +31,7 @@ from sds.errors import (
 )
 from sds.geometry import Box
 from sds.identity import identity_of, settled_identity
-from sds.organizer.filters import filter_name, format_filters, parse_filters
+from sds.organizer.filters import compresses, filter_name, format_filters, parse_filters
 from sds.organizer.journal import (
     Journal,
     journal_directory,
@@ -53,6 +52,7 @@ from sds.organizer.plan import (
 )
 from sds.organizer.protocol import load_organizer
 from sds.organizer.replica import describe_replica, stored_plan
+from sds.organizer.space import free_space_bytes
 from sds.organizer.verify import verify_replica
 
 if TYPE_CHECKING:
@@ -178,6 +178,10 @@ def plan_reorganization(
         filters = parse_filters(filters, described.filters)
     if isinstance(region, str):
         region = parse_region(region, described.extent)
+    stored_share = 1.0
+    if compresses(filters) and compresses(described.filters):
+        # The best that is known: another compressor in another order does about as well.
+        stored_share = min(1.0, described.stored_bytes / described.size_bytes)
     request = ReorganizationRequest(
         order=axes,
         output=Path() if output is None else Path(os.path.realpath(output.parent)) / output.name,
@@ -185,6 +189,7 @@ def plan_reorganization(
         chunks=chunks if chunks is None or isinstance(chunks, str) else tuple(chunks),
         filters=tuple(filters),
         region=region,
+        stored_share=stored_share,
     )
     plan = chosen.plan(Source(description=described, identity=identity), request)
     if output is None:
@@ -360,18 +365,16 @@ def _stage(plan: ReorganizationPlan, staged: Path, journal: Journal) -> None:
 
 
 def _check_space(plan: ReorganizationPlan) -> None:
-    """Raise InsufficientSpaceError where the disk cannot hold the replica."""
-    free_bytes = _free_bytes(plan.output.parent)
+    """Raise InsufficientSpaceError where the disk cannot hold the replica.
+
+    Of chunks that are compressed for the first time nobody knows how large they will be: the copy
+    looks at the space as it goes.
+    """
+    if compresses(plan.layout.filters) and not compresses(plan.source_filters):
+        return
+    free_bytes = free_space_bytes(plan.output.parent)
     if free_bytes < plan.space_needed_bytes:
         raise _no_space(plan, free_bytes)
-
-
-def _free_bytes(directory: Path) -> int:
-    """Return how many bytes one file of this account may have there, quotas not considered."""
-    found = os.statvfs(directory)
-    free_bytes = found.f_bavail * found.f_frsize
-    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    return free_bytes if limit_bytes == resource.RLIM_INFINITY else min(free_bytes, limit_bytes)
 
 
 def _no_space(plan: ReorganizationPlan, free_bytes: int) -> InsufficientSpaceError:
@@ -433,5 +436,5 @@ def _explained(error: Exception, plan: ReorganizationPlan) -> SdsError | None:
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return _not_writable(plan.output.parent)
     if error.errno in _NO_SPACE:
-        return _no_space(plan, _free_bytes(plan.output.parent))
+        return _no_space(plan, free_space_bytes(plan.output.parent))
     return None

@@ -207,6 +207,11 @@ def _again(step: Filter) -> Filter:
     return replace(step, name=filter_name(step), options=step.options[skipped:])
 
 
+def compresses(filters: Sequence[Filter]) -> bool:
+    """Return whether filters make most data smaller."""
+    return any(step.code not in {SHUFFLE, FLETCHER32} for step in filters)
+
+
 def filter_name(step: Filter) -> str:
     """Return the name of a filter as it is written in a request; HDF5's own for an unknown one."""
     return _NAMES.get(step.code) or step.name or str(step.code)

@@ -17,6 +17,7 @@ from sds.organizer.container import (
     open_for_chunks,
 )
 from sds.organizer.slabs import slab_runs, write_slab, write_slab_through_hdf5
+from sds.organizer.space import foresee_space
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +41,14 @@ class Target(Protocol):
     def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
         """Write the elements of a box of the replica."""
 
-    def note(self, checkpoint: Checkpoint, steps_done: int) -> None:
-        """Have what is written on disk, and note that so many slabs are."""
+    def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:
+        """Have what is written on disk, and note that so many slabs are.
+
+        Raises
+        ------
+        InsufficientSpaceError
+            If the rest will find no room.
+        """
 
     def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
         """Write what is known after the elements, the checksums last, all of it on disk.
@@ -83,7 +90,7 @@ class ContiguousTarget:
         runs = slab_runs(plan.replica_extent, slab, plan.element_size_bytes)
         write_slab(self._descriptor, self._container.data_offset_bytes, runs, elements)
 
-    def note(self, checkpoint: Checkpoint, steps_done: int) -> None:
+    def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:  # noqa: ARG002  (all of its space is taken)
         """Have what is written on disk, and note that so many slabs are."""
         os.fdatasync(self._descriptor)
         checkpoint.reached(steps_done)
@@ -134,7 +141,7 @@ class ChunkedTarget:
         file = self._file or self._open()
         write_slab_through_hdf5(file[self._plan.dataset_path], slab, elements)
 
-    def note(self, checkpoint: Checkpoint, steps_done: int) -> None:
+    def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:
         """Have what is written on disk, and note that so many slabs are.
 
         The file is closed, so that what is on disk is a whole HDF5 file. What HDF5 may overwrite
@@ -147,6 +154,7 @@ class ChunkedTarget:
         self._file = None
         with self._staged.open("rb") as stream:
             os.fsync(stream.fileno())
+        foresee_space(self._staged, share_done)
         checkpoint.reached(steps_done, overwritable=ranges)
 
     def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:

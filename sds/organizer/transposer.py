@@ -158,7 +158,7 @@ def _copy_slabs(
                 writing.result()
             if time.monotonic() - noted_s > pause_s:
                 begun_s = time.monotonic()
-                target.note(checkpoint, index)
+                target.note(checkpoint, index, share_done=done_bytes / plan.size_bytes)
                 noted_s = time.monotonic()
                 pause_s = max(_CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
             if progress is not None:

@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 
+import h5py
+import numpy as np
 import pytest
 
 from sds.errors import InsufficientSpaceError
 from sds.home import Home
-from sds.organizer import plan_reorganization, reorganize
-from tests.organizer.sources import make_cube
+from sds.organizer import plan_reorganization, reorganize, verify_replica
+from tests.organizer.sources import make_cube, settle
 
 
 @pytest.fixture
@@ -38,6 +40,48 @@ def test_a_disk_too_small_is_refused_before_anything_is_written(tmp_path, small_
     with pytest.raises(InsufficientSpaceError, match=r"needs 9437184 bytes .* has \d+ "):
         reorganize(plan, home=home)
     assert not [path for path in small_disk.rglob("*") if path.is_file()]
+
+
+def test_compressed_chunks_may_fit_where_their_elements_do_not(tmp_path, small_disk):
+    make_cube(tmp_path / "cube.h5", (128, 128, 128), "<i4")  # 8 MiB, in order
+    home = Home(small_disk / "home")
+    plan = plan_reorganization(
+        tmp_path / "cube.h5", "/cube", order=(2, 0, 1), home=home, filters="shuffle,gzip:6"
+    )
+    replica = reorganize(plan, home=home)
+    assert replica.identity.size_bytes < 4 << 20 < replica.size_bytes
+    assert verify_replica(replica.path).ok
+
+
+@pytest.mark.parametrize("noted", ["often", "never"])
+def test_compressed_chunks_that_do_not_fit_leave_nothing(tmp_path, small_disk, monkeypatch, noted):
+    """Foreseen where progress is noted; else found when the disk is full."""
+    monkeypatch.setattr("sds.organizer.transposer._CHECKPOINT_S", 0.0 if noted == "often" else 1e9)
+    monkeypatch.setattr("sds.organizer.transposer._NOTES_SHARE", 0)
+    source = tmp_path / "noise.h5"
+    with h5py.File(source, "w") as handle:
+        handle["cube"] = np.random.default_rng(4).random((64, 128, 128))  # 8 MiB of noise
+    settle(source)
+    home = Home(small_disk / "home")
+    plan = plan_reorganization(
+        source,
+        "/cube",
+        order=(2, 0, 1),
+        home=home,
+        filters="gzip:1",
+        chunks=(16, 32, 32),
+        memory_bytes=6 << 20,
+    )
+    expected = r"would need \d+ more bytes" if noted == "often" else r"the replica needs \d+ bytes"
+    done = []
+    with pytest.raises(InsufficientSpaceError, match=expected):
+        reorganize(plan, home=home, progress=lambda _, n, total: done.append(n / total))
+    assert max(done) < 0.6
+    assert noted == "never" or max(done) < 0.2
+    assert not [path for path in small_disk.rglob("*") if path.is_file()]
+    monkeypatch.undo()
+    plan = plan_reorganization(source, "/cube", order=(2, 0, 1), home=home, region="[:20]")
+    assert verify_replica(reorganize(plan, home=home).path).ok
 
 
 def test_a_limit_of_file_sizes_counts_as_a_small_disk(tmp_path):

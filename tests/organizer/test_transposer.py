@@ -125,11 +125,23 @@ def test_progress_counts_every_byte_once_for_each_phase(tmp_path):
     assert plan.n_slabs > 4
 
 
-def test_memory_stays_within_the_plan(tmp_path):
+@pytest.mark.parametrize(
+    ("stored", "kind"),
+    [
+        ({}, {}),
+        ({}, {"chunks": (64, 64, 64), "filters": "shuffle,gzip:1"}),
+        (
+            {"chunks": (16, 16, 1024), "compression": "lzf"},
+            {"chunks": (256, 64, 64), "filters": "lzf"},
+        ),
+    ],
+    ids=["contiguous", "chunked", "from chunks to chunks"],
+)
+def test_memory_stays_within_the_plan(tmp_path, stored, kind):
     import subprocess
     import sys
 
-    make_cube(tmp_path / "a.h5", (64, 256, 1024), "<f4")  # 64 MiB
+    make_cube(tmp_path / "a.h5", (64, 256, 1024), "<f4", **stored)  # 64 MiB
     program = f"""
 import resource, sys, threading
 import h5py, numpy
@@ -138,7 +150,7 @@ from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
 home = Home(Path({str(tmp_path / "home")!r}))
 plan = plan_reorganization({str(tmp_path / "a.h5")!r}, "/cube", order=(2, 0, 1), home=home,
-                           memory_bytes=24 << 20)
+                           memory_bytes=24 << 20, **{kind!r})
 import sds.organizer.transposer
 def anonymous():
     for line in open("/proc/self/status"):
