@@ -53,8 +53,11 @@ class Container:
 
 
 def open_source(path: Path) -> h5py.File:
-    """Open an original for reading, without a lock: the program that owns it may want to write."""
-    return h5py.File(path, "r", locking=False)
+    """Open an original for reading, without a lock: the program that owns it may want to write.
+
+    Chunks are not kept in memory: slabs that are read one after the other share none.
+    """
+    return h5py.File(path, "r", locking=False, rdcc_nbytes=0)
 
 
 def create_container(staged: Path, plan: ReorganizationPlan) -> None:
