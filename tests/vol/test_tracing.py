@@ -121,6 +121,58 @@ def test_every_kind_of_selection(home, source):
     assert (chunked.chunk, chunked.n_filters, chunked.data_offset_bytes) == ((10,), 1, -1)
 
 
+def test_what_follows_a_box_is_not_taken_for_one(home, source):
+    # Boxes are told by their bounds and number of elements alone, from the second one on.
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            data = file["entry/cube"].id
+            def read(select):
+                space = data.get_space()
+                select(space)
+                n = space.get_select_npoints()
+                data.read(h5py.h5s.create_simple((n,)), space, np.empty(n, "f4"))
+            box = lambda space: space.select_hyperslab((1, 2, 3), (2, 3, 4))
+            def moved(space):
+                space.select_hyperslab((1, 2, 3), (2, 3, 4))
+                space.offset_simple((5, 0, 0))
+            def union(space):
+                space.select_hyperslab((0, 0, 0), (1, 1, 1))
+                space.select_hyperslab((1, 2, 3), (1, 1, 1), op=h5py.h5s.SELECT_OR)
+            for select in (
+                box, box, moved,
+                lambda space: space.select_hyperslab((1, 2, 3), (2, 2, 4), (1, 2, 1)), box,
+                lambda space: space.select_elements([(0, 0, 0), (0, 0, 2)]), box,
+                union, box,
+                lambda space: space.select_all(), box,
+                lambda space: space.select_hyperslab((1, 2, 3), (1, 1, 1), block=(2, 3, 4)),
+                lambda space: space.select_none(), box,
+            ):
+                read(select)
+    """
+    run_python(program, source, env=connector_environment(home))
+    (spool,) = spools(home)
+    records = spool.records
+    found = sorted(
+        (kind, start[:3].tolist(), stride[:3].tolist(), count[:3].tolist(), n, reads)
+        for kind, start, stride, count, n, reads in zip(
+            records.selection_kind.tolist(), records.start, records.stride, records.count,
+            records.n_elements.tolist(), records.n_reads.tolist(), strict=True,
+        )
+    )  # fmt: skip
+    none, everything, hyperslab, irregular, points = range(5)
+    boxes = [record for record in found if record[0] == hyperslab and record[4] == 24]
+    assert sum(record[5] for record in boxes) == 9
+    assert {tuple(record[3]) for record in boxes} == {(2, 3, 4)}
+    assert [record[1] for record in boxes if record[1] != [1, 2, 3]] == [[6, 2, 3]]
+    others = [record[:5] for record in found if record not in boxes]
+    assert (none, [0, 0, 0], [1, 1, 1], [0, 0, 0], 0) in others
+    assert (everything, [0, 0, 0], [1, 1, 1], [N, N, N], N**3) in others
+    assert (hyperslab, [1, 2, 3], [1, 2, 1], [2, 2, 4], 16) in others
+    assert (irregular, [0, 0, 0], [1, 1, 1], [2, 3, 4], 2) in others
+    assert (points, [0, 0, 0], [1, 1, 1], [1, 1, 3], 2) in others
+
+
 def test_ranks_and_jobs_come_from_the_launcher(home, source):
     program = "import sys, h5py; h5py.File(sys.argv[1])['chunked'][:]"
     env = connector_environment(home, PMI_RANK=3, PMI_SIZE=8, SLURM_JOB_ID="4711", SLURM_PROCID="0")

@@ -18,6 +18,7 @@ struct OpenDataset {
     char *path;
     Redirection *redirection; // nullptr: read from the original
     bool is_traced;
+    bool reads_boxes;  // the last read that was traced selected a box
     uint32_t trace_id; // 0: not in the trace yet
 };
 

@@ -14,6 +14,8 @@ constexpr int select_points = 1;
 constexpr int select_hyperslabs = 2;
 constexpr int select_all = 3;
 
+constexpr int64_t unwritten = -1;
+
 // A selection that lies in the transfer property list (H5S_BLOCK, H5S_PLIST) is not known.
 int type_of(const Functions &hdf5, hid_t space)
 {
@@ -28,20 +30,73 @@ int64_t n_selected(const sds_hyperslab &slab)
     return n;
 }
 
-// A regular hyperslab of the slab's rank. HDF5 writes as many axes as the space has: one mark is
-// overwritten, the other is not.
+// HDF5 writes as many axes as a space has: into what these mark, unless it has another rank.
+void mark_rank(int64_t axes[], int32_t rank)
+{
+    if (rank > 0) axes[rank - 1] = unwritten;
+    if (rank < SDS_MAX_RANK) axes[rank] = unwritten;
+}
+bool is_of_rank(const int64_t axes[], int32_t rank)
+{
+    return (rank == 0 || axes[rank - 1] != unwritten) &&
+           (rank == SDS_MAX_RANK || axes[rank] == unwritten);
+}
+
+hsize_t *out(int64_t axes[])
+{
+    return reinterpret_cast<hsize_t *>(axes);
+}
+
+// Blocks that touch, and a single one, are many of one element: one selection has one description.
+void merge_blocks(sds_hyperslab &slab)
+{
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        if (slab.count[axis] != 1 && slab.stride[axis] != slab.block[axis]) continue;
+        slab.count[axis] *= slab.block[axis];
+        slab.stride[axis] = slab.block[axis] = 1;
+    }
+}
+
+bool is_box(const sds_hyperslab &slab)
+{
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        if (slab.stride[axis] != 1) return false;
+    return true;
+}
+
+// A regular hyperslab of the slab's rank.
 bool read_regular(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 {
-    constexpr int64_t unwritten = -1;
-    const int32_t rank = slab.rank;
-    if (rank > 0) slab.start[rank - 1] = unwritten;
-    if (rank < SDS_MAX_RANK) slab.start[rank] = unwritten;
-    const auto out = [](int64_t *axes) { return reinterpret_cast<hsize_t *>(axes); };
-    return hdf5.H5Sis_regular_hyperslab(space) > 0 &&
-           hdf5.H5Sget_regular_hyperslab(space, out(slab.start), out(slab.stride), out(slab.count),
-                                         out(slab.block)) >= 0 &&
-           (rank == 0 || slab.start[rank - 1] != unwritten) &&
-           (rank == SDS_MAX_RANK || slab.start[rank] == unwritten);
+    mark_rank(slab.start, slab.rank);
+    if (hdf5.H5Sis_regular_hyperslab(space) <= 0 ||
+        hdf5.H5Sget_regular_hyperslab(space, out(slab.start), out(slab.stride), out(slab.count),
+                                      out(slab.block)) < 0 ||
+        !is_of_rank(slab.start, slab.rank))
+        return false;
+    merge_blocks(slab);
+    return true;
+}
+
+// A selection of as many elements as lie within its bounds; not of all: that has a kind of its own.
+bool read_box(const Functions &hdf5, hid_t space, const int64_t extent[], Selection &selection)
+{
+    sds_hyperslab &slab = selection.slab;
+    selection.n_elements = hdf5.H5Sget_select_npoints(space);
+    if (selection.n_elements <= 0) return false; // nothing has no bounds
+    mark_rank(slab.start, slab.rank);
+    if (hdf5.H5Sget_select_bounds(space, out(slab.start), out(slab.count)) < 0 ||
+        !is_of_rank(slab.start, slab.rank))
+        return false;
+    int64_t n = 1;
+    bool is_all = true;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        slab.count[axis] -= slab.start[axis] - 1;
+        slab.stride[axis] = slab.block[axis] = 1;
+        n *= slab.count[axis];
+        is_all = is_all && slab.count[axis] == extent[axis];
+    }
+    selection.kind = SDS_SELECT_HYPERSLAB;
+    return n == selection.n_elements && !is_all;
 }
 
 void select_whole(int32_t rank, const int64_t extent[], Selection &selection)
@@ -77,36 +132,54 @@ Selection whole(int32_t rank, const int64_t extent[])
 
 Selection selection_of(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[])
 {
+    Selection selection;
+    select(host, file_space, rank, extent, selection);
+    return selection;
+}
+
+void select(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
+            Selection &selection)
+{
     const Functions &hdf5 = host.hdf5;
-    Selection selection; // large: made where the caller wants it, never copied
-    selection.slab.rank = rank;
-    // Every question costs a twentieth of a small read: the usual answer takes the fewest.
     const int type = type_of(hdf5, file_space);
+    selection.slab.rank = rank;
     if (type == select_hyperslabs && read_regular(hdf5, file_space, selection.slab)) {
         selection.kind = SDS_SELECT_HYPERSLAB;
         selection.n_elements = n_selected(selection.slab);
-        return selection;
+        return;
     }
     select_whole(rank, extent, selection);
-    if (file_space == H5S_ALL) return selection;
+    if (file_space == H5S_ALL) return;
     if (type == select_unknown || hdf5.H5Sget_simple_extent_ndims(file_space) != rank) {
         selection.kind = SDS_SELECT_IRREGULAR;
-        return selection;
+        return;
     }
     switch (type) {
     case select_all:
-        return selection;
+        return;
     case select_none:
         selection.kind = SDS_SELECT_NONE;
         memset(selection.slab.count, 0, sizeof selection.slab.count);
         selection.n_elements = 0;
-        return selection;
+        return;
     default:
         selection.kind = type == select_points ? SDS_SELECT_POINTS : SDS_SELECT_IRREGULAR;
         read_bounds(hdf5, file_space, selection.slab);
         selection.n_elements = static_cast<int64_t>(hdf5.H5Sget_select_npoints(file_space));
-        return selection;
+        return;
     }
+}
+
+void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
+                 bool &box, Selection &selection)
+{
+    // A question costs a twentieth of a small read.
+    if (box && file_space > last_special_space) {
+        selection.slab.rank = rank;
+        if (read_box(host.hdf5, file_space, extent, selection)) return;
+    }
+    select(host, file_space, rank, extent, selection);
+    box = selection.kind == SDS_SELECT_HYPERSLAB && is_box(selection.slab);
 }
 
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection)

@@ -25,6 +25,14 @@ Selection whole(int32_t rank, const int64_t extent[]);
 // What file_space (or H5S_ALL) selects of a dataset of this extent. Its rank is the dataset's.
 Selection selection_of(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[]);
 
+// The same, written to where it is wanted: it is large.
+void select(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
+            Selection &out);
+// The same for a read that HDF5 has carried out. It takes fewer questions where box is set, which
+// says that the read before it selected a box, and is brought up to date.
+void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
+                 bool &box, Selection &out);
+
 // False where the space moves the selection by an offset (H5Soffset_simple), of which the
 // description of a hyperslab says nothing.
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection);

@@ -79,17 +79,23 @@ herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock
 {
     OpenDataset *dataset = dataset_of(object, request.dxpl);
     if (!dataset || (!clock && !dataset->redirection)) return read_original(object, request);
+    const Host &host = *object.host;
+    const sds_trace_dataset &stored = dataset->description;
     sds_tick_span span;
     if (clock) span = sds_tick_span_begin(clock);
-    const Selection selection = selection_of(
-        *object.host, request.file_space, dataset->description.rank, dataset->description.extent);
+    Selection selection;
     int64_t served_by = 0;
-    if (dataset->redirection) served_by = serve_read(object, *dataset, selection, request);
-    const herr_t result = served_by == 0 ? read_original(object, request) : 0;
-    if (result >= 0 && clock) {
-        sds_tick_span_end(&span);
-        trace_read(*dataset, selection, span, served_by, is_collective(*object.host, request.dxpl));
+    if (dataset->redirection) {
+        select(host, request.file_space, stored.rank, stored.extent, selection);
+        served_by = serve_read(object, *dataset, selection, request);
     }
+    const herr_t result = served_by == 0 ? read_original(object, request) : 0;
+    if (result < 0 || !clock) return result;
+    sds_tick_span_end(&span);
+    if (!dataset->redirection)
+        select_done(host, request.file_space, stored.rank, stored.extent, dataset->reads_boxes,
+                    selection);
+    trace_read(*dataset, selection, span, served_by, is_collective(host, request.dxpl));
     return result;
 }
 
