@@ -1,0 +1,362 @@
+"""What the connector costs a program: ratios to native HDF5, beside HDF5's own pass_through.
+
+``python -m benchmarks.connector_cost [ROUNDS]``
+
+Programs that do the same work natively, under the connector and under pass_through take turns, so
+that a machine that slows down slows down for all. Everything read is in the page cache and nothing
+waits for a device; ratios are of processor time, which other programs on the machine disturb less,
+and those of elapsed time stand beside them. A ratio is the median of its pairs, with the 95 %
+bootstrap bound that a target has to meet.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+
+from sds.home import Home
+from sds.redirect.activate import environment
+from tests.hdf5_builds import CRATES, CannotBuildError, cached_build
+from tests.redirected import redirect, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MIB = 1 << 20
+GENERATIONS = 4  # of processes: where one lies in memory makes a percent of difference
+N_READS = 100_000
+N_DATASETS = 1000
+
+H5PY_WORKER = """
+import sys, time, h5py
+file = h5py.File(sys.argv[1])
+rows = file["rows"]
+for line in sys.stdin:
+    n = int(line.split()[1])
+    processor_ns, begun_ns = time.process_time_ns(), time.perf_counter_ns()
+    for i in range(n):
+        rows[i % 1000, 8:16]
+    elapsed_ns = time.perf_counter_ns() - begun_ns
+    print(elapsed_ns, time.process_time_ns() - processor_ns, flush=True)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to run a program."""
+
+    name: str
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The most that a way may cost in one kind of work."""
+
+    way: str
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is timed: a command of the worker, done n times a round."""
+
+    title: str
+    command: str
+    n: int
+    targets: tuple[Target, ...]
+
+
+NATIVE = "native"
+UNTRACED = "SDS, no trace"
+TRACED = "SDS, trace"
+PASS_THROUGH = "pass_through"  # noqa: S105  (a connector's name)
+
+WORKS = (
+    Work(
+        title="read 8 elements",
+        command="read",
+        n=N_READS,
+        targets=(Target(way=UNTRACED, ratio=1.10), Target(way=TRACED, ratio=1.30)),
+    ),
+    Work(
+        title="open and close a dataset",
+        command="open",
+        n=N_DATASETS,
+        targets=(Target(way=UNTRACED, ratio=1.05), Target(way=TRACED, ratio=1.05)),
+    ),
+    Work(
+        title="H5Aexists",
+        command="exists",
+        n=N_READS,
+        targets=(Target(way=UNTRACED, ratio=1.25), Target(way=TRACED, ratio=1.25)),
+    ),
+)
+H5PY_WORK = Work(
+    title="h5py: d[i, 8:16]",
+    command="read",
+    n=20_000,
+    targets=(Target(way=TRACED, ratio=1.05),),
+)
+FILE_WORK = Work(title="open and close a file", command="file", n=200, targets=())
+MOST_FILE_NS = 100_000
+MOST_READ_NS = 1000
+MOST_PRIVATE_BYTES = 8 * MIB
+
+
+class Worker:
+    """A process that does work at command."""
+
+    def __init__(self, command: list[str | Path], variables: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            list(map(str, command)),
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, work: str, n: int) -> tuple[int, int]:
+        """Return elapsed and processor time, ns."""
+        assert self._process.stdin  # noqa: S101  (it is a pipe)
+        assert self._process.stdout  # noqa: S101
+        self._process.stdin.write(f"{work} {n}\n")
+        self._process.stdin.flush()
+        elapsed_ns, processor_ns = map(int, self._process.stdout.readline().split())
+        return elapsed_ns, processor_ns
+
+    def private_bytes(self) -> int:
+        """Return the private memory that it has written to."""
+        rollup = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text()
+        fields = dict(line.split(":") for line in rollup.splitlines()[1:])
+        return int(fields["Private_Dirty"].split()[0]) * 1024
+
+    def peak_bytes(self) -> int:
+        """Return the most memory that it has had resident, shared memory included."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+
+    def close(self) -> None:
+        """End it as a program ends by itself."""
+        self._process.communicate()
+        if self._process.returncode != 0:
+            message = f"a worker ended with status {self._process.returncode}"
+            raise RuntimeError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """Of one way: a round's elapsed and processor time, ns per time that the work was done."""
+
+    elapsed_ns: np.ndarray
+    processor_ns: np.ndarray
+
+
+def take_turns(
+    command: list[str | Path], ways: Iterable[Way], work: Work, rounds: int
+) -> dict[str, Timings]:
+    """Return timings of the ways, of rounds that they ran in turn."""
+    ways = list(ways)
+    times: dict[str, list[tuple[int, int]]] = {way.name: [] for way in ways}
+    for _ in range(GENERATIONS):
+        workers = [Worker(command, way.variables) for way in ways]
+        for worker in workers:
+            worker.run(work.command, work.n)
+        for turn in range(max(1, rounds // GENERATIONS)):
+            for place in range(len(ways)):
+                one = (turn + place) % len(ways)
+                times[ways[one].name].append(workers[one].run(work.command, work.n))
+        for worker in workers:
+            worker.close()
+    return {
+        name: Timings(
+            elapsed_ns=np.array(pairs)[:, 0] / work.n, processor_ns=np.array(pairs)[:, 1] / work.n
+        )
+        for name, pairs in times.items()
+    }
+
+
+def high_bound(values: np.ndarray) -> float:
+    """Return the upper 95 % bootstrap bound of the median."""
+    draws = np.random.default_rng(0).choice(values, (2000, len(values)))
+    return float(np.quantile(np.median(draws, axis=1), 0.95))
+
+
+def verdict(found: float, most: float) -> str:
+    """Return the word for a figure that may be at most so much."""
+    return "met" if found <= most else "missed"
+
+
+def print_ratios(work: Work, timings: dict[str, Timings]) -> None:
+    """Print one row per way."""
+    native = timings[NATIVE]
+    for name, timing in timings.items():
+        ratios = timing.processor_ns / native.processor_ns
+        elapsed = timing.elapsed_ns / native.elapsed_ns
+        bound = high_bound(ratios)
+        spread = np.quantile(ratios, [0.25, 0.75])
+        most = [target.ratio for target in work.targets if target.way == name]
+        target = f"{most[0]:.2f} {verdict(bound, most[0])}" if most else ""
+        print(
+            f"| {work.title} | {name} | {np.median(timing.processor_ns):,.0f} "
+            f"| {np.median(ratios):.3f} (< {bound:.3f}; {spread[0]:.3f} to {spread[1]:.3f}) "
+            f"| {np.median(elapsed):.3f} | {target} |",
+            flush=True,
+        )
+
+
+def print_head() -> None:
+    """Print the head of a table of ratios."""
+    print(
+        "| work | way | ns each | processor time / native (bound; quartiles) | elapsed | target |"
+    )
+    print("|---|---|---|---|---|---|")
+
+
+def make_source(path: Path) -> None:
+    """Write what the workers read."""
+    with h5py.File(path, "w") as file:
+        file["rows"] = np.arange(64_000, dtype="f8").reshape(1000, 64)
+        file["rows"].attrs["units"] = "m"
+        file["cube"] = np.arange(128 * 128 * 512, dtype="f4").reshape(128, 128, 512)
+        group = file.create_group("many")
+        for i in range(N_DATASETS):
+            group[f"{i:04d}"] = np.arange(4.0)
+    settle(path)
+
+
+def ways_under(home: Home) -> list[Way]:
+    """Return the ways of a program in C; reads are redirected where the home has a table."""
+    kept = {n: v for n, v in os.environ.items() if not n.startswith(("SDS_", "HDF5_"))}
+    pass_through = {"HDF5_VOL_CONNECTOR": "pass_through under_vol=0;under_info={}"}
+    return [
+        Way(name=NATIVE, variables=kept),
+        Way(name=UNTRACED, variables=environment(home, kept, trace=False)),
+        Way(name=TRACED, variables=environment(home, kept)),
+        Way(name=PASS_THROUGH, variables=kept | pass_through),
+    ]
+
+
+def measure_files(command: list[str | Path], with_table: list[Way], rounds: int) -> None:
+    """Print what opening a file costs that has a table."""
+    timings = take_turns(command, with_table, FILE_WORK, rounds)
+    native = timings[NATIVE]
+    for name, timing in timings.items():
+        more = timing.processor_ns - native.processor_ns
+        target = f"at most {MOST_FILE_NS // 1000}: {verdict(high_bound(more), MOST_FILE_NS)}"
+        print(
+            f"{FILE_WORK.title} with a table, {name}: {np.median(timing.processor_ns) / 1e3:.1f} us"
+            + ("" if name in (NATIVE, PASS_THROUGH) else f", {np.median(more) / 1e3:.1f} us more")
+            + ("" if name in (NATIVE, PASS_THROUGH) else f" ({target})")
+        )
+
+
+def measure_memory(command: list[str | Path], ways: list[Way]) -> None:
+    """Print how much more private memory a process has that reads and is served."""
+    private: dict[str, tuple[int, int]] = {}
+    for way in ways:
+        worker = Worker(command, way.variables)
+        worker.run("read", N_READS)
+        worker.run("slab", 3)
+        private[way.name] = worker.private_bytes(), worker.peak_bytes()
+        worker.close()
+    for name in (UNTRACED, TRACED):
+        now, peak = (a - b for a, b in zip(private[name], private[NATIVE], strict=True))
+        print(
+            f"private memory, {name}: {now / MIB:.1f} MiB more than native after reads, at most"
+            f" {peak / MIB:.1f} MiB while slabs of 16 MiB are served (at most"
+            f" {MOST_PRIVATE_BYTES // MIB}: {verdict(peak, MOST_PRIVATE_BYTES)})"
+        )
+
+
+def measure_versions(directory: Path, source: Path, rounds: int) -> None:
+    """Print the tables of programs in C."""
+    plain, tabled = Home(directory / "plain"), Home(directory / "tabled")
+    for home in (plain, tabled):
+        home.create()
+    redirect(source, [("cube", (2, 0, 1))], tabled)
+    for version in CRATES:
+        try:
+            build = cached_build(version, "serial")
+        except CannotBuildError as error:
+            print(f"HDF5 {version}: left out: {error}")
+            continue
+        program = Path(__file__).with_suffix(".c")
+        worker = build.compile(program, directory / f"worker-{version}", "-O2")
+        command: list[str | Path] = [worker, source]
+        print(f"\nHDF5 {version}, program in C\n")
+        print_head()
+        for work in WORKS:
+            timings = take_turns(command, ways_under(plain), work, rounds)
+            print_ratios(work, timings)
+            if work.command == "read":
+                more = timings[TRACED].processor_ns - timings[UNTRACED].processor_ns
+        print()
+        print(
+            f"trace: {np.median(more):.0f} ns a read (at most {MOST_READ_NS}:"
+            f" {verdict(high_bound(more), MOST_READ_NS)})"
+        )
+        measure_files(command, ways_under(tabled), rounds)
+        measure_memory(command, ways_under(tabled))
+
+
+def measure_h5py(directory: Path, source: Path, rounds: int) -> None:
+    """Print the table of h5py."""
+    home = Home(directory / "h5py")
+    home.create()
+    print(f"\nh5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}\n")
+    print_head()
+    command: list[str | Path] = [sys.executable, "-c", H5PY_WORKER, source]
+    print_ratios(H5PY_WORK, take_turns(command, ways_under(home), H5PY_WORK, rounds))
+
+
+def measure_start(directory: Path, rounds: int) -> None:
+    """Print what a program pays that uses no HDF5."""
+    home = Home(directory / "plain")
+    ways = [way for way in ways_under(home) if way.name in (NATIVE, TRACED)]
+    elapsed: dict[str, list[float]] = {way.name: [] for way in ways}
+    for _ in range(rounds):
+        for way in ways:
+            elapsed[way.name].append(processor_seconds([sys.executable, "-c", ""], way))
+    native, traced = np.array(elapsed[NATIVE]), np.array(elapsed[TRACED])
+    print(
+        f"\npython -c '' in the environment of sds run: {1e3 * np.median(traced):.1f} ms,"
+        f" {np.median(traced / native):.3f} times native (< {high_bound(traced / native):.3f})"
+    )
+
+
+def processor_seconds(command: list[str], way: Way) -> float:
+    """Return what a program costs from start to end."""
+    process = subprocess.Popen(command, env=way.variables)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        message = f"{command} ended with status {process.returncode}"
+        raise RuntimeError(message)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main(rounds: int = 40) -> None:
+    """Print the tables."""
+    load = os.getloadavg()[0]
+    print(f"{rounds} rounds, {os.cpu_count()} processors, load {load:.1f} at the start")
+    with tempfile.TemporaryDirectory(prefix="sds-bench-") as name:
+        directory = Path(name)
+        source = directory / "source.h5"
+        make_source(source)
+        measure_versions(directory, source, rounds)
+        measure_h5py(directory, source, rounds)
+        measure_start(directory, rounds)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

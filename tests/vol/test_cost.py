@@ -1,0 +1,71 @@
+"""What the connector costs in memory and trace; in time: benchmarks/connector_cost.py."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.home import Home
+from sds.trace import read_spool
+from tests.hdf5_builds import CRATES, hdf5_build
+from tests.redirected import reads_by_replica, redirect, settle
+from tests.under_connector import connector_environment, native_environment
+
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    return home
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.h5"
+    with h5py.File(path, "w") as file:
+        file["rows"] = np.arange(64_000, dtype="f8").reshape(1000, 64)
+        file["cube"] = np.arange(128 * 128 * 512, dtype="f4").reshape(128, 128, 512)
+    settle(path)
+    return path
+
+
+@pytest.fixture(scope="module", params=CRATES)
+def program(request, tmp_path_factory):
+    output = tmp_path_factory.mktemp("program") / "program"
+    return hdf5_build(request.param).compile(PROGRAM, output)
+
+
+def run(program, source, work, env):
+    """Do the work, and return the most memory that the process had at a time."""
+    process = subprocess.Popen(
+        [program, source], env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    process.stdin.write(work)
+    process.stdin.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * 1024
+
+
+def test_no_read_is_lost_and_the_trace_stays_small(home, source, program):
+    run(program, source, "read 1000000\n", connector_environment(home.root))
+    (path,) = home.spool.iterdir()
+    assert int(read_spool(path).records.n_reads.sum()) == 1_000_000
+    assert path.stat().st_size < 64 * 1024
+
+
+def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, program):
+    redirect(source, [("cube", (2, 0, 1))], home)
+    work = "read 1000\nslab 3\n"
+    native = run(program, source, work, native_environment())
+    connected = run(program, source, work, connector_environment(home.root))
+    assert reads_by_replica(home) == {0: 1000, 1: 3}
+    # Of what is resident, some is shared with other processes: private memory is less.
+    assert connected - native <= 8 * MIB
