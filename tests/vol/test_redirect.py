@@ -575,31 +575,6 @@ def test_open_for_writing_and_swmr_are_not_redirected(home, tmp_path):
     assert reads_by_replica(home) == {0: 2}
 
 
-def test_several_datasets_in_one_call_come_from_the_originals(source, home):
-    redirect(source, [("/f4", (2, 0, 1)), ("/i2", (2, 1, 0))], home)
-    program = """
-        import ctypes, sys
-        import h5py, numpy as np
-        with open("/proc/self/maps") as maps:
-            path = next(line[line.index("/") :].rstrip() for line in maps if "/libhdf5-" in line)
-        hdf5 = ctypes.CDLL(path)
-        with h5py.File(sys.argv[1]) as file:
-            data = [file["f4"], file["i2"]]
-            out = [np.empty(d.shape, d.dtype) for d in data]
-            types = [h5py.h5t.py_create(d.dtype) for d in data]
-            hids = lambda values: (ctypes.c_int64 * 2)(*values)
-            status = hdf5.H5Dread_multi(
-                ctypes.c_size_t(2), hids(d.id.id for d in data), hids(t.id for t in types),
-                hids((0, 0)), hids((0, 0)), ctypes.c_int64(0),
-                (ctypes.c_void_p * 2)(*(o.ctypes.data for o in out)),
-            )
-            assert status >= 0
-            assert all(np.array_equal(o, d[:]) for o, d in zip(out, data))
-    """
-    run_python(program, source, env=connector_environment(home.root))
-    assert reads_by_replica(home) == {0: 4}
-
-
 def test_only_ordinary_files_are_redirected(cube, home):
     # A driver may show another content than lies at the path.
     redirect(cube, [("/cube", (2, 0, 1))], home)

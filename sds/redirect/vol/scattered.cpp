@@ -20,8 +20,12 @@ constexpr int64_t max_segments = 1 << 16;
 // A selection of points that spans more places than this, in no order, is not checked.
 constexpr int64_t max_places = 1 << 25;
 
-constexpr int points = 1;         // H5S_SEL_POINTS
 constexpr hid_t packed = H5S_ALL; // a memory space of all the elements one after the other
+
+// H5S_sel_type
+constexpr int points = 1;
+constexpr int hyperslabs = 2;
+constexpr int all = 3;
 
 bool is_increasing(const Host &host, hid_t space, int64_t n_elements)
 {
@@ -242,11 +246,37 @@ bool find_box(const Host &host, hid_t space, int64_t low[], int64_t high[])
     return true;
 }
 
-bool fits(const Host &host, hid_t memory_space, int64_t n_elements)
+// Whether the space is known to select what it describes, not moved by an offset.
+bool is_unmoved(const Host &host, hid_t space, int64_t rank, const int64_t low[])
+{
+    hsize_t start[SDS_MAX_RANK], stride[SDS_MAX_RANK], count[SDS_MAX_RANK], block[SDS_MAX_RANK];
+    const int type = host.hdf5.H5Sget_select_type(space);
+    if (type == all) return true;
+    if (type != hyperslabs || host.hdf5.H5Sis_regular_hyperslab(space) <= 0 ||
+        host.hdf5.H5Sget_regular_hyperslab(space, start, stride, count, block) < 0)
+        return false;
+    for (int axis = 0; axis < rank; axis++)
+        if (static_cast<int64_t>(start[axis]) != low[axis]) return false;
+    return true;
+}
+
+// HDF5 does without the axes of a memory space that has more or fewer than the file, where both
+// selections have the same shape, and forgets (2.0) how far those axes are moved.
+bool is_where_hdf5_writes(const Host &host, hid_t file_space, int32_t file_rank, hid_t memory_space,
+                          const int64_t low[])
+{
+    const int rank = host.hdf5.H5Sget_simple_extent_ndims(memory_space);
+    if (rank == file_rank || is_unmoved(host, memory_space, rank, low)) return true;
+    return file_space != H5S_ALL && host.hdf5.H5Sselect_shape_same &&
+           host.hdf5.H5Sselect_shape_same(memory_space, file_space) == 0;
+}
+
+bool fits(const Host &host, hid_t file_space, const Selection &selection, hid_t memory_space)
 {
     int64_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
     return memory_space > last_special_space && find_box(host, memory_space, low, high) &&
-           host.hdf5.H5Sget_select_npoints(memory_space) == n_elements;
+           host.hdf5.H5Sget_select_npoints(memory_space) == selection.n_elements &&
+           is_where_hdf5_writes(host, file_space, selection.slab.rank, memory_space, low);
 }
 
 } // namespace
@@ -273,7 +303,7 @@ bool describe_scattered(const Host &host, hid_t file_space, hid_t memory_space,
         return true;
     }
     if (memory_space == H5S_ALL) out.memory_space = file_space; // each has its place as there
-    return memory_space == H5S_ALL || fits(host, memory_space, selection.n_elements);
+    return memory_space == H5S_ALL || fits(host, file_space, selection, memory_space);
 }
 
 bool writes_once(const Host &host, const ScatteredRead &read)

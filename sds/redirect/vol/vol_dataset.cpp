@@ -1,43 +1,19 @@
 // Datasets.
-#include <stdlib.h>
-
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
 #include "pass_on.h"
+#include "read_below.h"
+#include "read_many.h"
 #include "redirect.h"
 #include "tracing.h"
+#include "under_objects.h"
 #include "vol_class.h"
 
 namespace sds::vol
 {
 namespace
 {
-
-// The objects below those of a multi-dataset call; on the stack for the usual one.
-class UnderObjects
-{
-  public:
-    UnderObjects(size_t n, void *objects[])
-        : many_(n == 1 ? nullptr : static_cast<void **>(malloc(n * sizeof(void *)))), one_(nullptr)
-    {
-        void **out = array();
-        ok_ = n == 1 || many_;
-        for (size_t i = 0; ok_ && i < n; i++)
-            out[i] = under(objects[i]);
-    }
-    ~UnderObjects() { free(many_); }
-    UnderObjects(const UnderObjects &) = delete;
-    UnderObjects &operator=(const UnderObjects &) = delete;
-
-    bool ok() const { return ok_; }
-    void **array() { return many_ ? many_ : &one_; }
-
-  private:
-    void **many_;
-    void *one_;
-    bool ok_;
-};
 
 void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t lcpl,
              hid_t type, hid_t space, hid_t dcpl, hid_t dapl, hid_t dxpl, void **)
@@ -55,16 +31,6 @@ void *open(void *object, const H5VL_loc_params_t *location, const char *name, hi
     const Object &self = *as_object(object);
     return wrap_beside(self, pass_on_at(self, location, self.below->dataset_cls.open,
                                         self.hdf5().H5VLdataset_open, name, dapl, dxpl, nullptr));
-}
-
-herr_t read_below(const Object &first, size_t n, void *under[], hid_t memory_types[],
-                  hid_t memory_spaces[], hid_t file_spaces[], hid_t dxpl, void *buffers[])
-{
-    const auto direct = first.below->dataset_cls.read;
-    return direct
-               ? direct(n, under, memory_types, memory_spaces, file_spaces, dxpl, buffers, nullptr)
-               : first.hdf5().H5VLdataset_read(n, under, first.connector, memory_types,
-                                               memory_spaces, file_spaces, dxpl, buffers, nullptr);
 }
 
 herr_t read_original(Object &object, const ReadRequest &request)
@@ -99,37 +65,13 @@ herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock
     return result;
 }
 
-// Several datasets in one call always come from the originals; each is traced with the time of all.
-herr_t read_many(size_t n, void *datasets[], const sds_tick_clock *clock, hid_t memory_types[],
-                 hid_t memory_spaces[], hid_t file_spaces[], hid_t dxpl, void *buffers[])
-{
-    const Object &first = *as_object(datasets[0]);
-    UnderObjects below(n, datasets);
-    if (!below.ok()) return -1;
-    sds_tick_span span;
-    if (clock) span = sds_tick_span_begin(clock);
-    const herr_t result = read_below(first, n, below.array(), memory_types, memory_spaces,
-                                     file_spaces, dxpl, buffers);
-    if (result < 0 || !clock) return result;
-    sds_tick_span_end(&span);
-    for (size_t i = 0; i < n; i++) {
-        Object &object = *as_object(datasets[i]);
-        OpenDataset *dataset = dataset_of(object, dxpl);
-        if (!dataset) continue;
-        const Selection selection = selection_of(
-            *object.host, file_spaces[i], dataset->description.rank, dataset->description.extent);
-        trace_read(*dataset, selection, span, 0, is_collective(*object.host, dxpl));
-    }
-    return result;
-}
-
 herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
             hid_t file_spaces[], hid_t dxpl, void *buffers[], void **)
 {
     const sds_tick_clock *clock = trace_clock();
     if (n > 1)
-        return read_many(n, datasets, clock, memory_types, memory_spaces, file_spaces, dxpl,
-                         buffers);
+        return read_many({n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers},
+                         clock);
     Object &object = *as_object(datasets[0]);
     if (clock || any_redirects())
         return read_one(

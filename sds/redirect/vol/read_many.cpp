@@ -1,0 +1,201 @@
+#include "read_many.h"
+
+#include <stdlib.h>
+
+#include "error_stack.h"
+#include "object.h"
+#include "open_dataset.h"
+#include "open_file.h"
+#include "read_below.h"
+#include "redirect.h"
+#include "tracing.h"
+#include "under_objects.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+Selection selection_in(const Object &object, const OpenDataset &dataset, hid_t file_space)
+{
+    return selection_of(*object.host, file_space, dataset.description.rank,
+                        dataset.description.extent);
+}
+
+// Memory that a read may write to.
+struct Range {
+    const char *begin;
+    const char *end;
+};
+
+int compare(const void *a, const void *b)
+{
+    const char *first = static_cast<const Range *>(a)->begin;
+    const char *second = static_cast<const Range *>(b)->begin;
+    return first < second ? -1 : first > second;
+}
+
+// Elements of the array in memory into which the dataset is read; negative where it is not known.
+int64_t elements_in_memory(const Object &object, const OpenDataset &dataset, hid_t file_space,
+                           hid_t memory_space)
+{
+    if (memory_space == space_block) return selection_in(object, dataset, file_space).n_elements;
+    int64_t n = 1;
+    const hid_t space = memory_space == H5S_ALL ? file_space : memory_space;
+    if (space == H5S_ALL) {
+        for (int32_t axis = 0; axis < dataset.description.rank; axis++)
+            n *= dataset.description.extent[axis];
+        return n;
+    }
+    if (space <= last_special_space) return -1;
+    hsize_t extent[SDS_MAX_RANK];
+    const int rank = object.hdf5().H5Sget_simple_extent_dims(space, extent, nullptr);
+    for (int axis = 0; axis < rank; axis++)
+        if (__builtin_mul_overflow(n, extent[axis], &n)) return -1;
+    return rank < 0 ? -1 : n;
+}
+
+bool find_range(const ManyReads &reads, size_t i, const OpenDataset &dataset, Range &out)
+{
+    const Object &object = *as_object(reads.datasets[i]);
+    const int64_t n =
+        elements_in_memory(object, dataset, reads.file_spaces[i], reads.memory_spaces[i]);
+    const size_t bytes = object.hdf5().H5Tget_size(reads.memory_types[i]);
+    size_t total = 0;
+    if (n < 0 || bytes == 0 || __builtin_mul_overflow(static_cast<size_t>(n), bytes, &total))
+        return false;
+    out.begin = static_cast<const char *>(reads.buffers[i]);
+    out.end = out.begin + total;
+    return true;
+}
+
+// Whether each read has memory of its own, so that it does not matter which comes first.
+bool are_apart(Range ranges[], size_t n)
+{
+    qsort(ranges, n, sizeof(Range), compare);
+    for (size_t i = 1; i < n; i++)
+        if (ranges[i].begin < ranges[i - 1].end) return false;
+    return true;
+}
+
+// HDF5 refuses a call on several files as a whole: then no part of it is to succeed.
+bool may_be_split(const ManyReads &reads)
+{
+    const Host &host = *as_object(reads.datasets[0])->host;
+    if (!any_redirects() || is_collective(host, reads.dxpl)) return false;
+    SilenceKeeper silence(host); // what is wrong with the arguments is HDF5's to say
+    ErrorStackKeeper keep(host);
+    auto *ranges = static_cast<Range *>(malloc(reads.n * sizeof(Range)));
+    if (!ranges) return false;
+    const OpenFile *file = nullptr;
+    bool redirects = false, may = true;
+    for (size_t i = 0; may && i < reads.n; i++) {
+        const OpenDataset *dataset = dataset_of(*as_object(reads.datasets[i]), reads.dxpl);
+        may = dataset && dataset->file && (i == 0 || dataset->file == file) &&
+              find_range(reads, i, *dataset, ranges[i]);
+        if (!may) break;
+        file = dataset->file;
+        redirects = redirects || dataset->redirection;
+    }
+    may = may && redirects && are_apart(ranges, reads.n);
+    free(ranges);
+    return may;
+}
+
+// Arguments of a call on some of the datasets, the objects those below.
+class Remainder
+{
+  public:
+    explicit Remainder(size_t most)
+        : parts_(malloc(most * (2 * sizeof(void *) + 3 * sizeof(hid_t)))), most_(most), n_(0)
+    {
+    }
+    ~Remainder() { free(parts_); }
+    Remainder(const Remainder &) = delete;
+    Remainder &operator=(const Remainder &) = delete;
+
+    bool ok() const { return parts_; }
+    void add(const ManyReads &reads, size_t i)
+    {
+        objects()[n_] = under(reads.datasets[i]);
+        buffers()[n_] = reads.buffers[i];
+        ids(0)[n_] = reads.memory_types[i];
+        ids(1)[n_] = reads.memory_spaces[i];
+        ids(2)[n_] = reads.file_spaces[i];
+        n_++;
+    }
+    herr_t read(const Object &first, hid_t dxpl)
+    {
+        if (n_ == 0) return 0;
+        return read_below(first, n_, objects(), ids(0), ids(1), ids(2), dxpl, buffers());
+    }
+
+  private:
+    void **objects() { return static_cast<void **>(parts_); }
+    void **buffers() { return objects() + most_; }
+    hid_t *ids(size_t which)
+    {
+        return reinterpret_cast<hid_t *>(buffers() + most_) + which * most_;
+    }
+
+    void *parts_;
+    const size_t most_;
+    size_t n_;
+};
+
+herr_t read_all(const ManyReads &reads)
+{
+    const Object &first = *as_object(reads.datasets[0]);
+    UnderObjects below(reads.n, reads.datasets);
+    if (!below.ok()) return -1;
+    return read_below(first, reads.n, below.array(), reads.memory_types, reads.memory_spaces,
+                      reads.file_spaces, reads.dxpl, reads.buffers);
+}
+
+// served_by: which replica has served each dataset, 0 for the original.
+herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
+{
+    for (size_t i = 0; i < reads.n; i++) {
+        Object &object = *as_object(reads.datasets[i]);
+        OpenDataset *dataset = dataset_of(object, reads.dxpl);
+        served_by[i] = 0;
+        if (dataset && dataset->redirection)
+            served_by[i] =
+                serve_read(object, *dataset, selection_in(object, *dataset, reads.file_spaces[i]),
+                           {reads.memory_types[i], reads.memory_spaces[i], reads.file_spaces[i],
+                            reads.dxpl, reads.buffers[i]});
+        if (served_by[i] == 0) rest.add(reads, i);
+    }
+    return rest.read(*as_object(reads.datasets[0]), reads.dxpl);
+}
+
+void trace_all(const ManyReads &reads, const sds_tick_span &span, const int64_t served_by[])
+{
+    for (size_t i = 0; i < reads.n; i++) {
+        Object &object = *as_object(reads.datasets[i]);
+        OpenDataset *dataset = dataset_of(object, reads.dxpl);
+        if (!dataset) continue;
+        trace_read(*dataset, selection_in(object, *dataset, reads.file_spaces[i]), span,
+                   served_by ? served_by[i] : 0, is_collective(*object.host, reads.dxpl));
+    }
+}
+
+} // namespace
+
+herr_t read_many(const ManyReads &reads, const sds_tick_clock *clock)
+{
+    sds_tick_span span;
+    if (clock) span = sds_tick_span_begin(clock);
+    Remainder rest(reads.n);
+    auto *served_by = static_cast<int64_t *>(calloc(reads.n, sizeof(int64_t)));
+    const bool splits = served_by && rest.ok() && may_be_split(reads);
+    const herr_t result = splits ? read_parts(reads, rest, served_by) : read_all(reads);
+    if (result >= 0 && clock) {
+        sds_tick_span_end(&span);
+        trace_all(reads, span, served_by);
+    }
+    free(served_by);
+    return result;
+}
+
+} // namespace sds::vol
