@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState
-from sds.catalog.store import OPEN_STATES
+from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
 from sds.server import stages
 from sds.server.publisher import current_identity, outdated, touched

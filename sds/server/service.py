@@ -23,7 +23,8 @@ from sds.catalog.records import (
     ReplicaState,
     VerifyRequest,
 )
-from sds.catalog.store import GONE_STATES, Store
+from sds.catalog.replicas import GONE_STATES
+from sds.catalog.store import Store
 from sds.errors import FileMissingError
 from sds.home import default_home
 from sds.server import stages

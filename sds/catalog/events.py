@@ -1,0 +1,71 @@
+"""What happened, why, and the numbers behind it; only ever appended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from sds.catalog import records
+from sds.catalog.engine import Database
+from sds.catalog.rows import EventRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy.orm import Session
+
+
+class Events(Database):
+    """Queries of events."""
+
+    def add_event(
+        self,
+        subject: str,
+        subject_id: int | None,
+        kind: str,
+        reason: str,
+        numbers: Mapping[str, float] | None = None,
+    ) -> None:
+        """Append what happened."""
+        with self.writing() as session:
+            add_event_row(session, subject, subject_id, kind, reason, numbers or {})
+
+    def events(self, limit: int) -> tuple[records.EventRecord, ...]:
+        """Return the newest events, newest first."""
+        query = select(EventRow).order_by(EventRow.id.desc()).limit(limit)
+        with self.reading() as session:
+            return tuple(
+                records.EventRecord(
+                    id=row.id,
+                    time_ns=row.time_ns,
+                    subject=row.subject,
+                    subject_id=row.subject_id,
+                    kind=row.kind,
+                    reason=row.reason,
+                    numbers=row.numbers,
+                )
+                for row in session.scalars(query)
+            )
+
+
+def add_event_row(  # noqa: PLR0917  (in the order of the columns)
+    session: Session,
+    subject: str,
+    subject_id: int | None,
+    kind: str,
+    reason: str,
+    numbers: Mapping[str, float],
+) -> None:
+    """Append an event within a transaction."""
+    session.add(
+        EventRow(
+            time_ns=time.time_ns(),
+            subject=subject,
+            subject_id=subject_id,
+            kind=kind,
+            reason=reason,
+            numbers=dict(numbers),
+        )
+    )

@@ -1,0 +1,96 @@
+"""Advice as it was given, and the measured models behind it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from sds.catalog import records
+from sds.catalog.datasets import dataset_row, of_dataset
+from sds.catalog.engine import Database
+from sds.catalog.events import add_event_row
+from sds.catalog.rows import CalibrationRow, DatasetRow, RecommendationRow
+
+if TYPE_CHECKING:
+    from sds.recommender import Recommendation
+    from sds.recommender.calibration import Calibration
+
+
+class Predictions(Database):
+    """Queries of recommendations and calibrations."""
+
+    def add_recommendation(
+        self, facts: records.DatasetFacts, recommendation: Recommendation
+    ) -> records.RecommendationRecord:
+        """Keep advice that was given."""
+        with self.writing() as session:
+            row = RecommendationRow(
+                dataset=dataset_row(session, facts),
+                created_ns=time.time_ns(),
+                recommendation=recommendation,
+            )
+            session.add(row)
+            session.flush()
+            return _recommendation_record(row)
+
+    def recommendations(
+        self, file: str | None = None, dataset: str | None = None
+    ) -> tuple[records.RecommendationRecord, ...]:
+        """Return the newest advice for each dataset."""
+        newest = select(func.max(RecommendationRow.id)).group_by(RecommendationRow.dataset_id)
+        query = of_dataset(
+            select(RecommendationRow).join(RecommendationRow.dataset).join(DatasetRow.source),
+            file,
+            dataset,
+        ).where(RecommendationRow.id.in_(newest))
+        with self.reading() as session:
+            rows = session.scalars(query.order_by(RecommendationRow.id.desc()))
+            return tuple(_recommendation_record(row) for row in rows)
+
+    def add_calibration(
+        self, *, mount_point: str, device: int, calibration: Calibration
+    ) -> records.CalibrationRecord:
+        """Keep the measured models of a file system."""
+        with self.writing() as session:
+            row = CalibrationRow(
+                mount_point=mount_point,
+                device=device,
+                created_ns=time.time_ns(),
+                calibration=calibration,
+            )
+            session.add(row)
+            session.flush()
+            add_event_row(session, "calibration", row.id, "stored", f"{mount_point} measured", {})
+            return _calibration_record(row)
+
+    def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
+        """Return the newest calibration of each file system."""
+        newest = select(func.max(CalibrationRow.id)).group_by(
+            CalibrationRow.mount_point, CalibrationRow.device
+        )
+        query = select(CalibrationRow).where(CalibrationRow.id.in_(newest))
+        with self.reading() as session:
+            rows = session.scalars(query.order_by(CalibrationRow.id.desc()))
+            return tuple(_calibration_record(row) for row in rows)
+
+
+def _recommendation_record(row: RecommendationRow) -> records.RecommendationRecord:
+    return records.RecommendationRecord(
+        id=row.id,
+        file=row.dataset.source.path,
+        dataset=row.dataset.path,
+        created_ns=row.created_ns,
+        recommendation=row.recommendation,
+    )
+
+
+def _calibration_record(row: CalibrationRow) -> records.CalibrationRecord:
+    return records.CalibrationRecord(
+        id=row.id,
+        mount_point=row.mount_point,
+        device=row.device,
+        created_ns=row.created_ns,
+        calibration=row.calibration,
+    )
