@@ -521,6 +521,28 @@ def test_descriptors_of_replicas_go_with_their_source(cube, home):
     assert run_and_tell(program, cube, home=home)[1] == 3
 
 
+@pytest.mark.parametrize("how", ["closed", "reused"])
+def test_a_descriptor_that_the_program_closed(how, cube, home):
+    replica = write_replica(cube, "/cube", (2, 0, 1), home, chunks=(7, 8, 9))
+    publish_candidates(cube, {"/cube": [replica]}, home)
+    program = """
+        import os, sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            data = file["cube"]
+            before = data[:, :, 3].tolist()
+            replica = next(int(fd) for fd in os.listdir("/proc/self/fd")
+                           if "/replicas/" in os.path.realpath(f"/proc/self/fd/{fd}"))
+            os.close(replica)
+            if sys.argv[2] == "reused":
+                os.dup2(os.open(sys.executable, os.O_RDONLY), replica)
+            assert data[:, :, 3].tolist() == before
+        if sys.argv[2] == "reused":
+            os.fstat(replica)   # it is the program's, and closed by nobody else
+        print("done")
+    """
+    assert run_and_tell(program, cube, how, home=home)[:2] == ("done\n", 1)
+
+
 def test_the_program_may_open_the_replica_itself(cube, home):
     replica = write_replica(cube, "/cube", (2, 0, 1), home, chunks=(7, 8, 9))
     publish_candidates(cube, {"/cube": [replica]}, home)

@@ -308,6 +308,22 @@ void release_file(OpenFile *file)
     free_file(file);
 }
 
+void close_replica_datasets(const Host &host)
+{
+    for (;;) {
+        OpenReplica *found = nullptr;
+        ReplicaDataset dataset = {};
+        {
+            SharedStateLock lock;
+            for (OpenFile *file = open_files; file && !found; file = file->next)
+                if (file->host == &host) found = find_open_dataset(file->replicas);
+            if (!found) return;
+            dataset = take_dataset(*found);
+        }
+        close_replica_dataset(dataset);
+    }
+}
+
 bool is_fresh(OpenFile &file)
 {
     // Nearly every read ends here, without the lock.

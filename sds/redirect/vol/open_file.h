@@ -62,6 +62,9 @@ OpenFile *find_file(const Host &host, unsigned long fileno);
 OpenFile *hold_file(OpenFile *file);
 void release_file(OpenFile *file);
 
+// Close all replicas that HDF5 has open for files of this host; their reads go to the originals.
+void close_replica_datasets(const Host &host);
+
 // True while the file is the one that the table describes. Looks at most every two seconds.
 bool is_fresh(OpenFile &file);
 

@@ -258,11 +258,27 @@ void count_failure(OpenReplica &replica)
         __atomic_store_n(&replica.problem, &problem[0], __ATOMIC_RELEASE);
 }
 
+OpenReplica *find_open_dataset(OpenReplica *first)
+{
+    while (first && !first->dataset.host)
+        first = first->next;
+    return first;
+}
+
+ReplicaDataset take_dataset(OpenReplica &replica)
+{
+    static const char closing[] = "HDF5 is being closed";
+    __atomic_store_n(&replica.problem, &closing[0], __ATOMIC_RELEASE);
+    const ReplicaDataset taken = replica.dataset;
+    replica.dataset = {};
+    return taken;
+}
+
 void close_replicas(OpenReplica *first)
 {
     while (first) {
         OpenReplica *next = first->next;
-        close_replica_dataset(first->dataset, first->identity);
+        close_replica_dataset(first->dataset);
         if (first->fd >= 0) {
             if (is_own(*first)) close(first->fd);
             __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);

@@ -57,6 +57,11 @@ void count_failure(OpenReplica &replica);
 
 void close_replicas(OpenReplica *first);
 
+// The first that HDF5 has open; nullptr where there is none.
+OpenReplica *find_open_dataset(OpenReplica *first);
+// Take from a replica what HDF5 has open of it, for good.
+ReplicaDataset take_dataset(OpenReplica &replica);
+
 // True for whom the connector trusts with tables and replicas: the source's owner, this user, and
 // the service account that is configured.
 bool is_trusted_owner(uid_t owner, uid_t source_owner);

@@ -10,6 +10,7 @@
 #include "library_context.h"
 #include "object.h"
 #include "open_dataset.h"
+#include "open_file.h"
 #include "type_digest.h"
 
 namespace sds::vol
@@ -25,6 +26,21 @@ constexpr size_t min_cache_bytes = 1 << 20;
 constexpr size_t max_cache_bytes = 4 << 20;
 constexpr size_t cache_slots = 521;
 constexpr double cache_policy = 0.75; // HDF5's own
+
+void close_all(void *host)
+{
+    close_replica_datasets(*static_cast<const Host *>(host));
+}
+
+// When HDF5 ends, it closes what has identifiers first, datatypes among them, which open datasets
+// need to be closed. What has no identifier must be closed before.
+bool will_close_in_time(const Host &host)
+{
+    Host &slot = host_at(host.slot);
+    if (!slot.closes_replicas && host.hdf5.H5atclose)
+        slot.closes_replicas = host.hdf5.H5atclose(close_all, &slot) >= 0;
+    return slot.closes_replicas;
+}
 
 // A property list that is closed at the end.
 class PropertyList
@@ -133,7 +149,7 @@ const char *open_in(const Host &host, hid_t file, const sds_table_dataset &datas
     void *handle = nullptr;
     if (hdf5.H5Fget_vfd_handle(file, 0, &handle) < 0 || !handle)
         return "the replica's descriptor cannot be had";
-    out.fd = static_cast<const int *>(handle);
+    out.fd = static_cast<int *>(handle);
     // A program that has closed its standard output may still print.
     if (*out.fd <= STDERR_FILENO) return "the replica would take the place of a standard stream";
     fcntl(*out.fd, F_SETFD, FD_CLOEXEC);
@@ -158,7 +174,7 @@ const char *open_in(const Host &host, hid_t file, const sds_table_dataset &datas
     object.under = out.object;
     object.connector = host.native;
     object.below = &host.class_of(host.native);
-    object.host = const_cast<Host *>(&host); // of which nothing is changed
+    object.host = &host_at(host.slot);
     const char *problem = find_difference(object, dataset, candidate);
     if (!problem) return nullptr;
     hdf5.H5VLdataset_close(out.object, host.native, *host.default_dxpl, nullptr);
@@ -173,6 +189,7 @@ const char *open_replica_dataset(const Host &host, const sds_table_dataset &data
     SilenceKeeper silence(host);
     ErrorStackKeeper keep(host);
     out = {};
+    if (!will_close_in_time(host)) return "the program's HDF5 does not tell when it ends";
     const PropertyList access(host, *host.file_access);
     if (!prepare_access(host, access.id())) return "the program's HDF5 cannot open replicas";
     const hid_t file = host.hdf5.H5Fopen(candidate.path, 0, access.id());
@@ -180,28 +197,30 @@ const char *open_replica_dataset(const Host &host, const sds_table_dataset &data
     const char *problem = open_in(host, file, dataset, candidate, out);
     // The dataset keeps the file open.
     host.hdf5.H5Fclose(file);
-    if (problem)
+    if (problem) {
         out = {};
-    else
+    } else {
         out.host = &host;
+        out.inode = candidate.identity.inode;
+    }
     return problem;
 }
 
-void close_replica_dataset(ReplicaDataset &replica, const sds_identity &identity)
+void close_replica_dataset(ReplicaDataset &replica)
 {
     if (!replica.host) return;
     const Host &host = *replica.host;
+    // Where the program has closed the descriptor, its number may be another file's by now: HDF5
+    // is given one of ours to close.
     sds_identity now;
-    // Where the program has closed the descriptor, its number may be another file's by now: then
-    // HDF5 must not close it, and what is open stays.
-    if (sds_identity_of_fd(*replica.fd, &now, nullptr, nullptr) == SDS_OK &&
-        now.inode == identity.inode) {
-        SilenceKeeper silence(host);
-        ErrorStackKeeper keep(host);
-        const LibraryContext context(host);
-        if (context.ok())
-            host.hdf5.H5VLdataset_close(replica.object, host.native, *host.default_dxpl, nullptr);
-    }
+    if (sds_identity_of_fd(*replica.fd, &now, nullptr, nullptr) != SDS_OK ||
+        now.inode != replica.inode)
+        *replica.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
+    const LibraryContext context(host);
+    if (context.ok())
+        host.hdf5.H5VLdataset_close(replica.object, host.native, *host.default_dxpl, nullptr);
     replica = {};
 }
 

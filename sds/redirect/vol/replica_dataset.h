@@ -13,7 +13,8 @@ namespace sds::vol
 struct ReplicaDataset {
     const Host *host; // nullptr: not open
     void *object;     // the native connector's dataset; it keeps its file open
-    const int *fd;    // HDF5's descriptor of that file
+    int *fd;          // HDF5's descriptor of that file
+    uint64_t inode;   // of that file
 };
 
 // Open the dataset of a candidate that is a regular file, owned and writable as it should be, and
@@ -21,7 +22,7 @@ struct ReplicaDataset {
 const char *open_replica_dataset(const Host &host, const sds_table_dataset &dataset,
                                  const sds_candidate &candidate, ReplicaDataset &out);
 // Nothing where it is not open.
-void close_replica_dataset(ReplicaDataset &replica, const sds_identity &identity);
+void close_replica_dataset(ReplicaDataset &replica);
 
 // True while the file that HDF5 reads is the one that the table names.
 bool is_unchanged(const ReplicaDataset &replica, const sds_identity &identity);

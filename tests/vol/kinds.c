@@ -1,0 +1,87 @@
+/* Reads planes of /cube, (18, 28, 22) doubles counting up, and ends in one of several ways.
+ *
+ *     kinds SOURCE close | left-open | library-close | twice | threads
+ *
+ * Prints what is wrong, and what is open of files, datasets and groups before and after. */
+#include <hdf5.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { n_rows = 18, n_columns = 28, n_planes = 22 };
+
+static hid_t dataset_of(const char *path, hid_t *file)
+{
+    *file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    return H5Dopen2(*file, "/cube", H5P_DEFAULT);
+}
+
+static int read_plane(hid_t dataset, hsize_t k)
+{
+    static _Thread_local double plane[n_rows * n_columns];
+    const hsize_t start[3] = {0, 0, k}, count[3] = {n_rows, n_columns, 1};
+    const hsize_t flat[1] = {n_rows * n_columns};
+    const hid_t selected = H5Dget_space(dataset), memory = H5Screate_simple(1, flat, NULL);
+    H5Sselect_hyperslab(selected, H5S_SELECT_SET, start, NULL, count, NULL);
+    memset(plane, 0, sizeof plane);
+    int wrong = H5Dread(dataset, H5T_NATIVE_DOUBLE, memory, selected, H5P_DEFAULT, plane) < 0;
+    for (int i = 0; i < n_rows * n_columns; i++)
+        wrong += plane[i] != (double)(i * n_planes) + (double)k;
+    H5Sclose(memory);
+    H5Sclose(selected);
+    return wrong;
+}
+
+static void print_open(void)
+{
+    const unsigned kinds = H5F_OBJ_FILE | H5F_OBJ_DATASET | H5F_OBJ_GROUP | H5F_OBJ_ATTR;
+    printf("open: %d\n", (int)H5Fget_obj_count((hid_t)H5F_OBJ_ALL, kinds));
+}
+
+static void *read_planes(void *argument)
+{
+    long wrong = 0;
+    for (hsize_t turn = 0; turn < 200; turn++)
+        wrong += read_plane(*(hid_t *)argument, turn * 7 % n_planes);
+    return (void *)wrong;
+}
+
+static int read_in_threads(hid_t dataset)
+{
+    pthread_t thread[4];
+    long wrong = 0;
+    for (int i = 0; i < 4; i++)
+        pthread_create(&thread[i], NULL, read_planes, &dataset);
+    for (int i = 0; i < 4; i++) {
+        void *result;
+        pthread_join(thread[i], &result);
+        wrong += (long)result;
+    }
+    return (int)wrong;
+}
+
+static void read_and_end(const char *path, const char *how)
+{
+    hid_t file, dataset = dataset_of(path, &file);
+    int wrong = 0;
+    for (hsize_t k = 0; k < n_planes; k++)
+        wrong += read_plane(dataset, k);
+    if (strcmp(how, "threads") == 0) wrong += read_in_threads(dataset);
+    printf("wrong: %d\n", wrong);
+    print_open();
+    if (strcmp(how, "left-open") == 0) return;
+    if (strcmp(how, "close") == 0 || strcmp(how, "threads") == 0) {
+        printf("close: %d %d\n", H5Dclose(dataset), H5Fclose(file));
+        print_open();
+    }
+    printf("library: %d\n", H5close());
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) return 2;
+    read_and_end(argv[1], argv[2]);
+    if (strcmp(argv[2], "twice") == 0) read_and_end(argv[1], "close");
+    return 0;
+}
