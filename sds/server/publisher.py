@@ -130,6 +130,8 @@ class Publisher:
         )
 
     def _candidate(self, file: str, replica_id: int, replica: Replica) -> TableCandidate:
+        chunked = replica.chunk_shape is not None
+        _, model = self._models.for_table(file, replica.path, chunked=chunked)
         return TableCandidate(
             replica_id=replica_id,
             path=replica.path,
@@ -139,9 +141,9 @@ class Publisher:
             order=replica.order,
             stripes=self._models.stripes,
             raid=self._models.raid,
-            model=_table_model(self._models.for_table(file, replica.path)[1]),
+            model=_table_model(model),
             chunk_shape=replica.chunk_shape,
-            stored_bytes=0 if replica.chunk_shape is None else replica.stored_bytes,
+            stored_bytes=replica.stored_bytes if chunked else 0,
             decode_s_per_byte=replica.decode_s_per_byte,
             region=replica.region,
         )
