@@ -19,6 +19,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +216,11 @@ def _save_ranges(
     """
     crc32c = 0
     saved = []
-    with staged.open("rb", buffering=0) as source, undo.open("wb", buffering=0) as target:
+    private = partial(os.open, mode=0o600)
+    with (
+        staged.open("rb", buffering=0) as source,
+        open(undo, "wb", buffering=0, opener=private) as target,
+    ):
         size_bytes = os.fstat(source.fileno()).st_size
         for first, end in ranges:
             length = (size_bytes if end is None else end) - first

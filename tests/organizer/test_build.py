@@ -38,17 +38,34 @@ def cube(tmp_path):
     return path
 
 
+@pytest.fixture(params=["contiguous", "chunked"])
+def kind(request):
+    if request.param == "contiguous":
+        return {}
+    return {"chunks": (2, 3, 2), "filters": "shuffle,gzip:1", "region": "[1:, :, 1:]"}
+
+
+def planned(cube, home, kind, **options):
+    return plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home, **kind, **options)
+
+
+def wanted(cube, kind):
+    with h5py.File(cube) as original:
+        elements = original["cube"][...]
+    return (elements[1:, :, 1:] if kind else elements).transpose(2, 0, 1)
+
+
 def leftovers(*directories):
     return [
         path
         for directory in directories
-        for pattern in ("*.partial", "*.json")
+        for pattern in ("*.partial", "*.json", "*.undo")
         for path in directory.rglob(pattern)
     ]
 
 
-def test_the_replica_and_its_directories_are_private(cube, home):
-    replica = reorganize(plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home), home=home)
+def test_the_replica_and_its_directories_are_private(cube, home, kind):
+    replica = reorganize(planned(cube, home, kind), home=home)
     assert stat.S_IMODE(replica.path.stat().st_mode) == 0o600
     for directory in (home.root, home.replicas, replica.path.parent):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -63,27 +80,25 @@ def test_a_second_order_adds_a_replica(cube, home):
     assert describe_replica(first.path) == first
 
 
-def test_a_good_replica_is_not_built_again(cube, home):
-    plan = plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home)
+def test_a_good_replica_is_not_built_again(cube, home, kind):
+    plan = planned(cube, home, kind)
     first = reorganize(plan, home=home)
     assert reorganize(plan, home=home).identity == first.identity
     assert reorganize(plan, home=home, rebuild=True).identity != first.identity
 
 
-def test_a_damaged_or_outdated_replica_is_built_again(cube, home):
-    plan = plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home)
+def test_a_damaged_or_outdated_replica_is_built_again(cube, home, kind):
+    plan = planned(cube, home, kind)
     path = reorganize(plan, home=home).path
-    for position in (-1, 0, 5000):
+    for position in (-1, 0, 1000):
         with path.open("r+b") as stream:
             stream.seek(position, os.SEEK_END if position < 0 else os.SEEK_SET)
             stream.write(b"\xa5")
         again = reorganize(plan, home=home)
-        with h5py.File(again.path) as copy, h5py.File(cube) as original:
-            np.testing.assert_array_equal(
-                copy["cube"][...], original["cube"][...].transpose(2, 0, 1)
-            )
+        with h5py.File(again.path) as copy:
+            np.testing.assert_array_equal(copy["cube"][...], wanted(cube, kind))
     make_cube(cube, dtype="<f8")
-    again = reorganize(plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home), home=home)
+    again = reorganize(planned(cube, home, kind), home=home)
     assert again.element_size_bytes == 8
 
 
@@ -104,6 +119,38 @@ def test_output_may_be_chosen_and_is_never_someone_elses_file(cube, home, tmp_pa
         with pytest.raises(SdsValueError, match="exists and is no replica"):
             plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home, output=other)
     assert (tmp_path / "text").read_text() == "keep me"
+
+
+def test_an_output_holds_one_kind(cube, home, tmp_path, kind):
+    output = tmp_path / "mine.h5"
+    reorganize(planned(cube, home, kind, output=output), home=home)
+    other = {} if kind else {"region": "[1:, :, 1:]"}
+    said = r"/cube \[1:6, 0:5, 1:4\], chunked, in order 2,0,1" if kind else "/cube in order 2,0,1"
+    with pytest.raises(SdsValueError, match=f"is the replica of .*{said}: name another file"):
+        planned(cube, home, other, output=output)
+    again = planned(cube, home, kind, output=output)
+    assert reorganize(again, home=home).path == output
+
+
+def test_the_name_of_each_kind_is_its_own(cube, home):
+    kinds = [
+        {},
+        {"chunks": (2, 3, 2)},
+        {"chunks": (2, 3, 2), "filters": "gzip:1"},
+        {"chunks": (2, 3, 2), "filters": "gzip:2"},
+        {"chunks": (2, 2, 3)},
+        {"region": "[1:]"},
+        {"region": "[2:]"},
+        {"region": "[1:]", "chunks": (2, 3, 2)},
+    ]
+    outputs = [planned(cube, home, kind).output for kind in kinds]
+    assert len(set(outputs)) == len(kinds)
+    assert outputs[0].name.endswith("-2_0_1.h5")
+    assert "-2x3x2-gzip-" in outputs[2].name
+    # Asked for otherwise, but the same.
+    assert planned(cube, home, {"region": "[:, ...]"}).output == outputs[0]
+    assert planned(cube, home, {"chunks": "contiguous", "filters": "none"}).output == outputs[0]
+    assert planned(cube, home, {"region": "[1:6, 0:5, :99]"}).output == outputs[5]
 
 
 def test_a_file_that_appears_during_the_build_is_kept(cube, home, tmp_path):
@@ -202,12 +249,13 @@ def test_datasets_that_cannot_be_reorganized_are_refused_by_name(home, tmp_path)
             plan_reorganization(path, f"/{name}", order=(0, 1), home=home)
 
 
-def test_a_source_that_changes_during_the_build_abandons_it(cube, home):
-    plan = plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home)
+def test_a_source_that_changes_during_the_build_abandons_it(cube, home, kind):
+    plan = planned(cube, home, kind)
 
-    def touch(*_):
-        with h5py.File(cube, "r+") as handle:
-            handle["cube"][0, 0, 0] = 99
+    def touch(phase, *_):
+        if phase == "copy":
+            with h5py.File(cube, "r+") as handle:
+                handle["cube"][0, 0, 0] = 99
 
     with pytest.raises(SourceChangedError, match="is abandoned"):
         reorganize(plan, home=home, progress=touch)
@@ -260,24 +308,24 @@ def test_a_source_that_is_being_written_is_refused(cube, home):
         writer.join()
 
 
-def test_cancelling_from_progress_leaves_nothing_behind(cube, home):
+def test_cancelling_from_progress_leaves_nothing_behind(cube, home, kind):
     class CancelledError(Exception):
         pass
 
     def cancel(*_):
         raise CancelledError
 
-    plan = plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home)
+    plan = planned(cube, home, kind)
     with pytest.raises(CancelledError):
         reorganize(plan, home=home, progress=cancel)
     assert not leftovers(home.root)
     assert not plan.output.exists()
 
 
-def test_two_builds_of_one_replica_do_not_meet(cube, home):
+def test_two_builds_of_one_replica_do_not_meet(cube, home, kind):
     home.create()
     journal_directory(home).mkdir()
-    plan = plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home)
+    plan = planned(cube, home, kind)
     with (
         open_journal(journal_directory(home) / f"{plan_digest(plan)}.json"),
         pytest.raises(BusyError, match="building this replica now"),
