@@ -9,8 +9,9 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.geometry import Box
 from sds.home import Home
-from tests.redirected import redirect, settle
+from tests.redirected import publish_candidates, redirect, settle, write_replica
 
 HERE = Path(__file__).parent
 SHAPE = (9, 14, 11)
@@ -39,6 +40,37 @@ def cube(tmp_path, home):
     """Return a file whose dataset ``cube`` is served from a replica."""
     path = write_cube(tmp_path / "cube.h5")
     redirect(path, [("/cube", (2, 0, 1))], home)
+    return path
+
+
+KINDS = {
+    "contiguous": {},
+    "chunked": {"chunks": (4, 3, 5)},
+    "filtered": {"chunks": (4, 3, 5), "compression": "gzip", "shuffle": True},
+    "partial": {"region": Box(start=(0, 0, 0), extent=(9, 14, 9))},
+    "partial, chunked": {"region": Box(start=(0, 0, 0), extent=(9, 14, 9)), "chunks": (4, 3, 5)},
+}
+
+
+def redirect_to(kind, source, home):
+    """Serve the cube from a replica of this kind."""
+    candidate = write_replica(source, "/cube", (2, 0, 1), home, **KINDS[kind])
+    return publish_candidates(source, {"/cube": [candidate]}, home)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def cube_of_kind(kind, tmp_path, home):
+    """Return a file whose dataset ``cube`` is served from a replica of each kind in turn.
+
+    A partial one holds all but the last planes.
+    """
+    path = write_cube(tmp_path / "cube.h5")
+    redirect_to(kind, path, home)
     return path
 
 

@@ -42,15 +42,18 @@ def program(tmp_path_factory):
 
 
 @pytest.mark.parametrize("of", [("1.14.6",), ("2.0.0",), VERSIONS], ids="+".join)
-def test_threads_read_while_others_open_and_close(of, program, cube, home):
-    run_threads(program, cube, env=connector_environment(home.root), rounds=400, of=of)
-    assert reads_by_replica(home) == {1: 2 * 8 * 400}
+@pytest.mark.parametrize("kind", ["contiguous", "filtered"], indirect=True)
+def test_threads_read_while_others_open_and_close(of, program, cube_of_kind, home):
+    run_threads(program, cube_of_kind, env=connector_environment(home.root), rounds=300, of=of)
+    assert reads_by_replica(home) == {1: 2 * 8 * 300}
 
 
 @pytest.mark.parametrize("variables", [{}, {"SDS_REDIRECT": "0"}, {"SDS_TRACE": "0"}])
-def test_threads_with_small_stacks(variables, program, cube, home, tmp_path):
+@pytest.mark.parametrize("kind", ["contiguous", "filtered"], indirect=True)
+def test_threads_with_small_stacks(variables, program, cube_of_kind, home):
     """What is enough for HDF5 with something to spare is enough."""
-    env = connector_environment(home.root, SDS_DEBUG=tmp_path / "log", **variables)
+    cube = cube_of_kind
+    env = connector_environment(home.root, SDS_DEBUG=home.root / "log", **variables)
     run_threads(program, cube, env=native_environment(), rounds=30, stack=SMALL_STACK_BYTES // 2)
     run_threads(program, cube, env=env, rounds=30, stack=SMALL_STACK_BYTES)
     served = reads_by_replica(home)
@@ -84,12 +87,13 @@ def sanitized(tmp_path_factory):
     return folder / "build", build_program(folder / "threads", *checked)
 
 
-def test_the_sanitizer_sees_no_race_between_libraries(sanitized, cube, home, tmp_path):
+@pytest.mark.parametrize("kind", ["contiguous", "filtered"], indirect=True)
+def test_the_sanitizer_sees_no_race_between_libraries(sanitized, cube_of_kind, home):
     """Each library locks out its own threads; what two of them share, the connector locks."""
     plugins, threads = sanitized
-    env = connector_environment(home.root, SDS_DEBUG=tmp_path / "log")
+    env = connector_environment(home.root, SDS_DEBUG=home.root / "log")
     env |= {"HDF5_PLUGIN_PATH": str(plugins), "TSAN_OPTIONS": "halt_on_error=1"}
-    run_threads(threads, cube, env=env, rounds=60)
+    run_threads(threads, cube_of_kind, env=env, rounds=60)
     assert reads_by_replica(home) == {1: 2 * 8 * 60}
 
 

@@ -92,8 +92,14 @@ bool has_checksums(int fd)
 {
     constexpr unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
     unsigned char begin[9];
-    return pread(fd, begin, sizeof begin, 0) == static_cast<ssize_t>(sizeof begin) &&
-           memcmp(begin, signature, sizeof signature) == 0 && begin[8] >= 2;
+    size_t have = 0;
+    while (have < sizeof begin) {
+        const ssize_t got = pread(fd, begin + have, sizeof begin - have, static_cast<off_t>(have));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        have += static_cast<size_t>(got);
+    }
+    return memcmp(begin, signature, sizeof signature) == 0 && begin[8] >= 2;
 }
 
 // What is wrong with the filters; nullptr where nothing is.
