@@ -128,13 +128,20 @@ void fill_info_class(H5VL_info_class_t &info_class)
 }
 
 UnderAccess::UnderAccess(Host &host, hid_t fapl)
-    : host_(host), info_(nullptr), connector_(host.native), fapl_(-1)
+    : host_(host), info_(nullptr), connector_(host.native), fapl_(-1), is_copy_(false)
 {
     const Functions &hdf5 = host.hdf5;
     void *info = nullptr;
     if (hdf5.H5Pget_vol_info(fapl, &info) < 0) return;
     info_ = static_cast<ConnectorInfo *>(info);
     if (info_) connector_ = info_->under_connector;
+    // Called directly, the native connector does not look for who is to open the file. Copying the
+    // list would copy MPI's communicator, which all processes of it have to do together.
+    if (host.class_of(connector_).file_cls.open) {
+        fapl_ = fapl;
+        return;
+    }
+    is_copy_ = true;
     fapl_ = hdf5.H5Pcopy(fapl);
     if (fapl_ >= 0 && hdf5.H5Pset_vol(fapl_, connector_, info_ ? info_->under_info : nullptr) < 0) {
         hdf5.H5Pclose(fapl_);
@@ -145,7 +152,7 @@ UnderAccess::UnderAccess(Host &host, hid_t fapl)
 UnderAccess::~UnderAccess()
 {
     ErrorStackKeeper keep(host_);
-    if (fapl_ >= 0) host_.hdf5.H5Pclose(fapl_);
+    if (is_copy_ && fapl_ >= 0) host_.hdf5.H5Pclose(fapl_);
     if (info_) free_info(info_);
 }
 

@@ -16,7 +16,8 @@ void fill_info_class(H5VL_info_class_t &info_class);
 herr_t info_from_text(Host &host, const char *text, void **info);
 herr_t free_info(void *info);
 
-// A file access list for the connector below, made from the one that the program passed.
+// A file access list for the connector below: the one that the program passed, or a copy that
+// names the connector.
 class UnderAccess
 {
   public:
@@ -34,6 +35,7 @@ class UnderAccess
     ConnectorInfo *info_;
     hid_t connector_;
     hid_t fapl_;
+    bool is_copy_;
 };
 
 } // namespace sds::vol

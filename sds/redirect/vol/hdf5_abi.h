@@ -423,6 +423,7 @@ struct H5VL_class_t {
 constexpr hid_t H5S_ALL = 0;
 constexpr unsigned H5F_ACC_RDWR = 0x1;
 constexpr unsigned H5F_ACC_SWMR_READ = 0x40;
+constexpr int H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE = 1;
 constexpr int H5VL_NATIVE_DATASET_CHUNK_WRITE = 7;
 constexpr int H5VL_NATIVE_DATASET_GET_OFFSET = 9;
 #endif

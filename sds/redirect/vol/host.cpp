@@ -106,6 +106,8 @@ const char *bind_functions(Host &host, const Lookup &lookup)
     host.dataset_access = lookup.variable("H5P_CLS_DATASET_ACCESS_ID_g");
     host.sec2_driver = lookup.variable("H5FD_SEC2_id_g");
     host.sec2_driver_init = reinterpret_cast<hid_t (*)(void)>(lookup("H5FD_sec2_init"));
+    host.mpio_driver = lookup.variable("H5FD_MPIO_id_g");
+    host.mpio_driver_init = reinterpret_cast<hid_t (*)(void)>(lookup("H5FD_mpio_init"));
     for (int i = 0; i < n_ieee_floats; i++)
         host.ieee_floats[i] = lookup.variable(ieee_float_names[i]);
     if (!missing && !host.default_dxpl) missing = "H5P_LST_DATASET_XFER_ID_g";

@@ -37,6 +37,8 @@ struct Host {
     const hid_t *dataset_access;
     const hid_t *sec2_driver; // 2.x; nullptr in 1.14
     hid_t (*sec2_driver_init)(void);
+    const hid_t *mpio_driver; // the same of parallel builds
+    hid_t (*mpio_driver_init)(void);
     const hid_t *ieee_floats[n_ieee_floats]; // F32LE, F32BE, F64LE, F64BE
     const void *base;                        // where the library is mapped: tells hosts apart
     hid_t native; // the native connector's id between initialize and terminate, else -1

@@ -29,7 +29,9 @@ Object *wrap(Host &host, hid_t connector, void *under)
 Object *wrap_beside(const Object &neighbour, void *under)
 {
     Object *object = wrap(*neighbour.host, neighbour.connector, under);
-    if (object && neighbour.file) object->file = hold_file(neighbour.file);
+    if (!object) return nullptr;
+    if (neighbour.file) object->file = hold_file(neighbour.file);
+    object->may_lack_path = neighbour.may_lack_path;
     return object;
 }
 

@@ -16,6 +16,7 @@ struct Object {
     Host *host;
     OpenFile *file;       // through which it was reached, counted; nullptr where not known
     bool file_holds_it;   // file is known to be the one that it lies in
+    bool may_lack_path;   // reached by its address: HDF5 would search the file for a name
     OpenDataset *dataset; // of a dataset's wrapper, from its first read on
 
     const Functions &hdf5() const { return host->hdf5; }

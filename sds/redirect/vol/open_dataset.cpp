@@ -102,20 +102,26 @@ hid_t read_type(const Object &object, hid_t dxpl, sds_trace_dataset &out)
     return type;
 }
 
+// Ask the native connector for one value; false where the dataset has none.
+template <typename Value>
+bool get_native(const Object &object, hid_t dxpl, int operation, Value *value)
+{
+    struct {
+        Value *value;
+        char room[120]; // the native connector's union of all optional operations
+    } request;
+    memset(&request, 0, sizeof request);
+    request.value = value;
+    H5VL_optional_args_t args = {operation, &request};
+    return pass_on(object, object.below->dataset_cls.optional, object.hdf5().H5VLdataset_optional,
+                   &args, dxpl, nullptr) >= 0;
+}
+
 // Of a contiguous dataset whose space is allocated.
 int64_t data_offset(const Object &object, hid_t dxpl)
 {
     haddr_t offset = UINT64_MAX;
-    struct {
-        haddr_t *offset;
-        char room[120]; // the native connector's union of all optional operations
-    } operation;
-    memset(&operation, 0, sizeof operation);
-    operation.offset = &offset;
-    H5VL_optional_args_t args = {H5VL_NATIVE_DATASET_GET_OFFSET, &operation};
-    if (pass_on(object, object.below->dataset_cls.optional, object.hdf5().H5VLdataset_optional,
-                &args, dxpl, nullptr) < 0 ||
-        offset > INT64_MAX)
+    if (!get_native(object, dxpl, H5VL_NATIVE_DATASET_GET_OFFSET, &offset) || offset > INT64_MAX)
         return -1;
     return static_cast<int64_t>(offset);
 }
@@ -141,9 +147,8 @@ void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
         break;
     case layout_chunked:
         out.storage = SDS_STORAGE_CHUNKED;
-        if (hdf5.H5Pget_chunk(dcpl, SDS_MAX_RANK, chunk) == out.rank)
-            for (int32_t axis = 0; axis < out.rank; axis++)
-                out.chunk[axis] = static_cast<int64_t>(chunk[axis]);
+        for (int axis = hdf5.H5Pget_chunk(dcpl, SDS_MAX_RANK, chunk) - 1; axis >= 0; axis--)
+            out.chunk[axis] = static_cast<int64_t>(chunk[axis]);
         break;
     case layout_virtual:
         out.storage = SDS_STORAGE_VIRTUAL;
@@ -163,33 +168,57 @@ bool is_replica(const char *file_path)
     return n > 0 && strncmp(file_path, config().replicas, n) == 0;
 }
 
+// The same as describe_stored without a look into the file, as far as that goes.
+hid_t describe_from_memory(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+{
+    int index_type = 0;
+    out.storage = SDS_STORAGE_UNKNOWN;
+    out.data_offset_bytes = data_offset(object, dxpl);
+    if (out.data_offset_bytes >= 0)
+        out.storage = SDS_STORAGE_CONTIGUOUS;
+    else if (!get_native(object, dxpl, H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE, &index_type))
+        return -1;
+    read_extent(object, dxpl, out);
+    return read_type(object, dxpl, out);
+}
+
+// Where HDF5 reads the metadata of a file collectively, a process that looks into it alone waits
+// for others that never come. Then only what HDF5 holds in memory is asked for.
 OpenDataset *describe(const Object &object, hid_t dxpl)
 {
+    const Host &host = *object.host;
     // Asking for what does not exist (an offset not allocated yet) leaves errors on the stack.
-    SilenceKeeper silence(*object.host);
-    ErrorStackKeeper keep(*object.host);
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
     PathBuffer name, path;
     if (!name.text() || !path.text()) return nullptr;
     auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
     if (!dataset) return nullptr;
     sds_trace_dataset &description = dataset->description;
-    snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", object.host->version);
-    dataset->file = file_of(object, dxpl);
-    if (dataset->file)
-        description.identity = dataset->file->identity;
-    else if (!read_file_name(object, H5I_DATASET, dxpl, name.text()))
-        name.text()[0] = '\0';
+    snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", host.version);
+    if (!read_file_name(object, H5I_DATASET, dxpl, name.text())) name.text()[0] = '\0';
+    const bool from_memory = may_read_collectively(host, name.text());
+    dataset->file = from_memory ? find_named(host, name.text()) : file_of(object, dxpl);
+    if (dataset->file) description.identity = dataset->file->identity;
+    // HDF5 may have lost a path where objects are renamed.
+    const bool has_path =
+        !from_memory || (!object.may_lack_path && !(dataset->file && dataset->file->writable));
     dataset->file_path = strdup(dataset->file ? dataset->file->path : name.text());
-    dataset->path = strdup(read_path(object, dxpl, path.text()) ? path.text() : "");
+    dataset->path = strdup(has_path && read_path(object, dxpl, path.text()) ? path.text() : "");
     if (!dataset->file_path || !dataset->path) {
         release_dataset(dataset);
         return nullptr;
     }
     description.file = dataset->file_path;
     description.path = dataset->path;
-    const hid_t type = describe_stored(object, dxpl, description);
+    if (from_memory && !has_path) return dataset; // neither traced nor redirected
+    const hid_t type = from_memory ? describe_from_memory(object, dxpl, description)
+                                   : describe_stored(object, dxpl, description);
+    if (from_memory && type < 0) return dataset;
     if (type >= 0) {
-        dataset->redirection = find_redirection(*object.host, *dataset, type);
+        // Of a chunked dataset, processes that read it open its index together.
+        if (!from_memory || description.storage == SDS_STORAGE_CONTIGUOUS)
+            dataset->redirection = find_redirection(host, *dataset, type);
         object.hdf5().H5Tclose(type);
     }
     dataset->is_traced = !is_replica(dataset->file_path);
@@ -202,8 +231,11 @@ hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 {
     out.storage = SDS_STORAGE_UNKNOWN;
     out.data_offset_bytes = -1;
-    read_extent(object, dxpl, out);
     read_storage(object, dxpl, out);
+    // The extent of a virtual dataset may be that of its sources, which HDF5 then opens: through
+    // MPI-IO together with the other processes.
+    if (out.storage != SDS_STORAGE_VIRTUAL || !object.file || !object.file->mpio)
+        read_extent(object, dxpl, out);
     return read_type(object, dxpl, out);
 }
 

@@ -26,12 +26,39 @@ constexpr int64_t freshness_interval_ns = int64_t{2} * 1000000000;
 OpenFile *open_files = nullptr;
 int n_tables = 0; // open files with a table; read without the lock
 
-bool is_ordinary_file(const Host &host, hid_t fapl)
+bool is_sec2(const Host &host, hid_t driver)
 {
-    const hid_t driver = host.hdf5.H5Pget_driver(fapl);
     if (driver < 0) return false;
     if (host.sec2_driver) return driver == *host.sec2_driver;
     return host.sec2_driver_init && driver == host.sec2_driver_init();
+}
+
+bool is_mpio(const Host &host, hid_t driver)
+{
+    if (driver < 0) return false;
+    if (host.mpio_driver) return driver == *host.mpio_driver;
+    return host.mpio_driver_init && driver == host.mpio_driver_init();
+}
+
+// The path in a name that is given to MPI-IO, which takes what stands before a colon for the kind
+// of file system. nullptr where it may be understood in another way.
+const char *path_for_mpio(const char *name)
+{
+    constexpr const char *kinds[] = {"ufs", "nfs", "xfs", "lustre", "gpfs", "panfs"};
+    const char *colon = strchr(name, ':');
+    if (!colon) return name;
+    if (access(name, F_OK) == 0) return nullptr;
+    const size_t n = static_cast<size_t>(colon - name);
+    for (const char *kind : kinds)
+        if (strlen(kind) == n && strncmp(kind, name, n) == 0) return colon + 1;
+    return nullptr;
+}
+
+bool asks_for_collective_metadata(const Host &host, hid_t fapl)
+{
+    bool collective = true;
+    return !host.hdf5.H5Pget_all_coll_metadata_ops ||
+           host.hdf5.H5Pget_all_coll_metadata_ops(fapl, &collective) < 0 || collective;
 }
 
 // A driver that holds the file in memory, the only one that takes an image of it from there.
@@ -165,6 +192,8 @@ void add_to_list(OpenFile *file)
         if (!file->is_path || !other->is_path || !is_same_file(*file, *other)) continue;
         if (file->writable) __atomic_store_n(&other->is_stale, true, __ATOMIC_RELEASE);
         if (other->writable) file->is_stale = true;
+        // HDF5 opens a file once, in the way of the first time.
+        if (other->collective_metadata) file->collective_metadata = true;
     }
     if (file->table) __atomic_add_fetch(&n_tables, 1, __ATOMIC_RELAXED);
     file->next = open_files;
@@ -181,17 +210,6 @@ void invalidate(OpenFile &file)
     __atomic_store_n(&file.invalidated_ns, now_ns, __ATOMIC_RELAXED);
     if (file.is_path && file.writable)
         unlink_table(file.path, "the file is being written through the connector");
-}
-
-// The open file of this name, counted: of several, one that is writable.
-OpenFile *find_named(const Host &host, const char *name)
-{
-    SharedStateLock lock;
-    OpenFile *found = nullptr;
-    for (OpenFile *file = open_files; file; file = file->next)
-        if (file->host == &host && strcmp(file->name, name) == 0 && (!found || file->writable))
-            found = file;
-    return found ? hold_file(found) : nullptr;
 }
 
 // A file that HDF5 has opened by itself, at the first write to it. Its name may be relative to
@@ -227,13 +245,23 @@ void find_holder(Object &object, H5I_type_t type)
 } // namespace
 
 FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl)
-    : host_(host), name_(name), flags_(flags), plain_(false), image_(false), found_(false)
+    : host_(host), name_(name), flags_(flags), path_(name), plain_(false), mpio_(false),
+      collective_metadata_(false), image_(false), found_(false)
 {
     memset(&before_, 0, sizeof before_);
     if (!config().trace && !config().redirect) return;
-    plain_ = is_ordinary_file(host, under_fapl);
-    image_ = !plain_ && is_image_driver(host, under_fapl);
-    found_ = plain_ && sds_identity_of_path(name, &before_, nullptr, nullptr) == SDS_OK;
+    const int saved_errno = errno;
+    const hid_t driver = host.hdf5.H5Pget_driver(under_fapl);
+    plain_ = is_sec2(host, driver);
+    mpio_ = !plain_ && is_mpio(host, driver);
+    if (mpio_) {
+        path_ = path_for_mpio(name);
+        plain_ = path_ != nullptr;
+        collective_metadata_ = asks_for_collective_metadata(host, under_fapl);
+    }
+    image_ = !plain_ && !mpio_ && is_image_driver(host, under_fapl);
+    found_ = plain_ && sds_identity_of_path(path_, &before_, nullptr, nullptr) == SDS_OK;
+    errno = saved_errno;
 }
 
 OpenFile *FileOpening::enter(const Object &opened, bool writable)
@@ -242,9 +270,11 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
     if ((!config().trace && !config().redirect) || !read_fileno(opened, fileno)) return nullptr;
     const int saved_errno = errno;
     // Through whichever driver it is written: readers of the same file are to know.
-    const bool may_be_path = plain_ || (writable && !image_);
-    OpenFile *file = make_file(host_, name_, may_be_path ? realpath(name_, nullptr) : nullptr);
+    const bool may_be_path = path_ && (plain_ || (writable && !image_));
+    OpenFile *file = make_file(host_, name_, may_be_path ? realpath(path_, nullptr) : nullptr);
     if (file) {
+        file->mpio = mpio_;
+        file->collective_metadata = collective_metadata_;
         file->fileno = fileno;
         file->writable = writable;
         file->checked_ns = coarse_monotonic_ns();
@@ -280,6 +310,29 @@ OpenFile *find_file(const Host &host, unsigned long fileno)
         found = file;
     }
     return found ? hold_file(found) : nullptr;
+}
+
+OpenFile *find_named(const Host &host, const char *name)
+{
+    SharedStateLock lock;
+    OpenFile *found = nullptr;
+    for (OpenFile *file = open_files; file; file = file->next)
+        if (file->host == &host && strcmp(file->name, name) == 0 && (!found || file->writable))
+            found = file;
+    return found ? hold_file(found) : nullptr;
+}
+
+bool may_read_collectively(const Host &host, const char *name)
+{
+    if (!host.hdf5.H5Pget_all_coll_metadata_ops) return false; // not a parallel build
+    SharedStateLock lock;
+    bool is_known = false;
+    for (const OpenFile *file = open_files; file; file = file->next) {
+        if (file->host != &host || strcmp(file->name, name) != 0) continue;
+        if (file->collective_metadata) return true;
+        is_known = true;
+    }
+    return !is_known;
 }
 
 OpenFile *hold_file(OpenFile *file)

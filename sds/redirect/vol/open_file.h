@@ -27,11 +27,13 @@ struct OpenFile {
     uid_t owner;
     sds_identity identity; // when it was opened; zeros where the name is no path
     bool writable;
-    sds_table *table;       // nullptr: reads are not redirected
-    bool is_stale;          // changed since, or being written: never redirected again
-    int64_t checked_ns;     // when its identity was last compared, monotonic
-    int64_t invalidated_ns; // when its table was last removed before a write; 0: never
-    OpenReplica *replicas;  // opened so far
+    bool mpio;                // opened by several processes together, through MPI-IO
+    bool collective_metadata; // whoever reads its metadata waits for the others to do so, too
+    sds_table *table;         // nullptr: reads are not redirected
+    bool is_stale;            // changed since, or being written: never redirected again
+    int64_t checked_ns;       // when its identity was last compared, monotonic
+    int64_t invalidated_ns;   // when its table was last removed before a write; 0: never
+    OpenReplica *replicas;    // opened so far
 };
 
 // Watches one H5Fopen or H5Fcreate, begun before it and ended once it has succeeded.
@@ -50,7 +52,10 @@ class FileOpening
     Host &host_;
     const char *name_;
     unsigned flags_;
-    bool plain_; // an ordinary file, read with pread: what lies at the path is what HDF5 sees
+    const char *path_; // within the name
+    bool plain_;       // an ordinary file: what lies at the path is what HDF5 sees
+    bool mpio_;
+    bool collective_metadata_;
     bool image_; // in memory: written back when it is closed, if at all
     bool found_;
     sds_identity before_;
@@ -64,6 +69,11 @@ void release_file(OpenFile *file);
 
 // Close all replicas that HDF5 has open for files of this host; their reads go to the originals.
 void close_replica_datasets(const Host &host);
+
+// The open file of this name, counted: of several, one that is writable.
+OpenFile *find_named(const Host &host, const char *name);
+// True where no file of this name is known, or where its metadata is read collectively.
+bool may_read_collectively(const Host &host, const char *name);
 
 // True while the file is the one that the table describes. Looks at most every two seconds.
 bool is_fresh(OpenFile &file);

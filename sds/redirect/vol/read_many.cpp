@@ -1,6 +1,7 @@
 #include "read_many.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "error_stack.h"
 #include "object.h"
@@ -9,6 +10,7 @@
 #include "read_below.h"
 #include "redirect.h"
 #include "tracing.h"
+#include "transfer_word.h"
 #include "under_objects.h"
 
 namespace sds::vol
@@ -115,6 +117,7 @@ class Remainder
     Remainder &operator=(const Remainder &) = delete;
 
     bool ok() const { return parts_; }
+    bool is_empty() const { return n_ == 0; }
     void add(const ManyReads &reads, size_t i)
     {
         objects()[n_] = under(reads.datasets[i]);
@@ -126,7 +129,6 @@ class Remainder
     }
     herr_t read(const Object &first, hid_t dxpl)
     {
-        if (n_ == 0) return 0;
         return read_below(first, n_, objects(), ids(0), ids(1), ids(2), dxpl, buffers());
     }
 
@@ -166,7 +168,14 @@ herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
                             reads.dxpl, reads.buffers[i]});
         if (served_by[i] == 0) rest.add(reads, i);
     }
-    return rest.read(*as_object(reads.datasets[0]), reads.dxpl);
+    const Object &first = *as_object(reads.datasets[0]);
+    if (!rest.is_empty()) return rest.read(first, reads.dxpl);
+    const bool left =
+        leave_word(first, first.dataset->description,
+                   {reads.memory_types[0], H5S_ALL, H5S_ALL, reads.dxpl, reads.buffers[0]});
+    if (left) return 0;
+    memset(served_by, 0, reads.n * sizeof *served_by);
+    return read_all(reads);
 }
 
 void trace_all(const ManyReads &reads, const sds_tick_span &span, const int64_t served_by[])

@@ -7,6 +7,7 @@
 #include "read_many.h"
 #include "redirect.h"
 #include "tracing.h"
+#include "transfer_word.h"
 #include "under_objects.h"
 #include "vol_class.h"
 
@@ -54,6 +55,7 @@ herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock
     if (dataset->redirection) {
         select(host, request.file_space, stored.rank, stored.extent, selection);
         served_by = serve_read(object, *dataset, selection, request);
+        if (served_by != 0 && !leave_word(object, stored, request)) served_by = 0;
     }
     const herr_t result = served_by == 0 ? read_original(object, request) : 0;
     if (result < 0 || !clock) return result;

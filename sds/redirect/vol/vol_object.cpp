@@ -16,8 +16,11 @@ void *open(void *object, const H5VL_loc_params_t *location, H5I_type_t *opened_t
            void **)
 {
     const Object &self = *as_object(object);
-    return wrap_beside(self, pass_on_at(self, location, self.below->object_cls.open,
-                                        self.hdf5().H5VLobject_open, opened_type, dxpl, nullptr));
+    Object *opened =
+        wrap_beside(self, pass_on_at(self, location, self.below->object_cls.open,
+                                     self.hdf5().H5VLobject_open, opened_type, dxpl, nullptr));
+    if (opened && location->type == H5VL_OBJECT_BY_TOKEN) opened->may_lack_path = true;
+    return opened;
 }
 
 herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *source_name,

@@ -1,0 +1,323 @@
+"""MPI programs: independent reads come from replicas, and no process ever waits in vain.
+
+Each program runs natively and under the connector; what each of its processes has got, and how
+HDF5 says that it was read, is the same. What does not end in time counts as a deadlock.
+"""
+
+import dataclasses
+import functools
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.home import Home
+from sds.redirect.tables import publish_table, read_table, table_path
+from sds.trace import read_spool
+from tests.hdf5_builds import hdf5_build, mpich_program
+from tests.redirected import redirect, settle
+from tests.under_connector import connector_environment, native_environment
+
+VERSIONS = ("1.14.6", "2.2.0")
+SHAPE = (6, 20, 16)
+TIMEOUT_S = 100
+
+both_versions = pytest.mark.parametrize("version", VERSIONS)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """Return the program that reads, for a version of HDF5."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    @functools.cache
+    def built(version):
+        build = hdf5_build(version, "parallel")
+        return build.compile(Path(__file__).with_name("reads.c"), folder / f"reads-{version}")
+
+    return built
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Return a file with redirected datasets, its home, and what the tests need to know of it."""
+    folder = tmp_path_factory.mktemp("source")
+    path, home = folder / "source.h5", Home(folder / "home")
+    write_source(path)
+    redirect(path, [("/a", (1, 2, 0)), ("/b", (2, 0, 1)), ("/tiles", (1, 2, 0))], home)
+    return path, home
+
+
+def write_source(path):
+    random = np.random.default_rng(7)
+    with h5py.File(path, "w", libver=("v110", "v114")) as file:
+        file["a"] = random.random(SHAPE)
+        file["b"] = random.integers(-1000, 1000, SHAPE).astype("i4")
+        file["plain"] = random.random(SHAPE)
+        file.create_dataset("chunked", data=random.random(SHAPE), chunks=(2, 5, 8), shuffle=True)
+        file.create_dataset("tiles", data=random.random(SHAPE), chunks=(2, 5, 8))
+        file["group/deep"] = random.random(5)
+    settle(path)
+
+
+def mpiexec(ranks, timeout_s=TIMEOUT_S):
+    """Run one command per rank, each with its environment, as one MPI program."""
+    native = native_environment()
+    command = [mpich_program("mpiexec")]
+    for environment, arguments in ranks:
+        changes = [f"{name}={value}" for name, value in environment.items() if name not in native]
+        command += [":"] * (len(command) > 1) + ["-n", "1", "env", *changes, *arguments]
+    running = subprocess.Popen(
+        [str(part) for part in command], env=native, cwd="/",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, _ = running.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGTERM)  # mpiexec ends the ranks that it has started
+        printed, _ = running.communicate(timeout=30)
+        pytest.fail(f"no end after {timeout_s} s: a deadlock\n{printed}")
+    assert running.returncode == 0, printed
+    return printed
+
+
+def run(program, environments, folder, *arguments):
+    """Run the program under one environment per rank; what each rank has got."""
+    folder.mkdir()
+    options = [argument for argument in arguments if str(argument).startswith("-")]
+    path, *steps = arguments[len(options) :]
+    command = [program, *options, path, folder / "kept", *steps]
+    printed = mpiexec([(environment, command) for environment in environments])
+    assert printed == ""
+    return [(folder / f"kept.{rank}").read_bytes() for rank in range(len(environments))]
+
+
+def served(home):
+    """Return the reads of each rank by the replica that served them."""
+    found = {}
+    for path in home.spool.iterdir():
+        spool = read_spool(path)
+        counts = found.setdefault(spool.process.rank, {})
+        for replica, n in zip(spool.records.served_by, spool.records.n_reads, strict=True):
+            counts[int(replica)] = counts.get(int(replica), 0) + int(n)
+    return found
+
+
+def home_beside(home, path, source, change):
+    """Return another home, whose table of the source is changed."""
+    other = Home(path)
+    other.tables.mkdir(parents=True)
+    other.spool.mkdir()
+    table = read_table(home, source)
+    change(other, table)
+    return other
+
+
+def compare(program, source, tmp_path, n_ranks, *arguments, homes=None):
+    """Run natively and under the connector; what the ranks' reads were served by."""
+    path, home = source
+    if homes is None:
+        homes = [Home(tmp_path / "home")] * n_ranks
+        publish(home, homes[0], path)
+    options = [argument for argument in arguments if argument.startswith("-")]
+    steps = arguments[len(options) :]
+    native = run(
+        program, [native_environment()] * n_ranks, tmp_path / "native", *options, path, *steps
+    )
+    under = [
+        native_environment() if home is None else connector_environment(home.root) for home in homes
+    ]
+    connected = run(program, under, tmp_path / "connected", *options, path, *steps)
+    assert connected == native
+    assert all(native), "nothing was read"
+    return served(homes[0])
+
+
+def publish(home, other, path):
+    other.spool.mkdir(parents=True, exist_ok=True)
+    publish_table(other, read_table(home, path))
+
+
+@both_versions
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_independent_reads_come_from_replicas(program, source, tmp_path, version, n_ranks):
+    counts = compare(
+        program(version), source, tmp_path, n_ranks,
+        "* i /a 0,r,0 6,1,16", "* d /a 0,0,r 6,20,1", "* i /b 0,0,r 6,20,2",
+        "* i /plain 0,0,0 6,20,1",
+    )  # fmt: skip
+    assert counts == {rank: {1: 2, 2: 1, 0: 1} for rank in range(n_ranks)}
+
+
+@both_versions
+def test_values_are_those_of_the_file(program, source, tmp_path, version):
+    path, home = source
+    got = run(
+        program(version), [connector_environment(home.root)] * 2, tmp_path / "kept", path,
+        "* i /a 0,r,0 6,1,16",
+    )  # fmt: skip
+    with h5py.File(path) as file:
+        for rank, kept in enumerate(got):
+            expected = file["a"][:, rank].tobytes()
+            assert kept.split(b"\n", 1)[1] == expected
+
+
+@both_versions
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_collective_reads_pass_through(program, source, tmp_path, version, n_ranks):
+    counts = compare(
+        program(version), source, tmp_path, n_ranks,
+        "* c /a 0,r,0 6,1,16", "0 c /a 0,0,1 6,20,1", "123 z /a 0,0,1 6,20,1",
+        "* c /chunked 0,0,r 6,20,1", "* c /b 0,0,3 6,20,1",
+    )  # fmt: skip
+    assert counts == {rank: {0: 4} for rank in range(n_ranks)}
+
+
+@both_versions
+@pytest.mark.parametrize("metadata", [[], ["-m"]])
+def test_independent_and_collective_reads_mix(program, source, tmp_path, version, metadata):
+    counts = compare(
+        program(version), source, tmp_path, 4, *metadata,
+        "0 i /b 0,0,r 6,20,1", "* c /a 0,r,0 6,1,16", "1 i /a 0,r,0 6,1,16",
+        "3 d /b 0,0,r 6,20,1", "* i /a 0,0,r 6,20,1", "* i /a 0,0,r 6,20,1",
+        "* c /chunked 0,0,r 6,20,1", "23 i /chunked 0,0,r 6,20,1", "* c /b 0,0,r 6,20,1",
+        "0 d /a 0,0,r 6,20,1",
+    )  # fmt: skip
+    assert counts == {
+        0: {0: 3, 1: 3, 2: 1},
+        1: {0: 3, 1: 3},
+        2: {0: 4, 1: 2},
+        3: {0: 4, 1: 2, 2: 1},
+    }
+
+
+@both_versions
+@pytest.mark.parametrize("memory", [[], ["-t"]])
+def test_one_rank_alone_reads_under_collective_metadata(program, source, tmp_path, version, memory):
+    counts = compare(
+        program(version), source, tmp_path, 2, "-m", *memory,
+        "0 i /a 0,0,r 6,20,1", "0 d /b 0,0,r 6,20,1", "0 i /plain 0,0,0 6,20,1",
+        "0 i /group/deep 1 3", "1 i /b 0,3,0 6,1,16", "* c /chunked 0,0,r 6,20,1",
+    )  # fmt: skip
+    assert counts == {0: {1: 1, 2: 1, 0: 3}, 1: {2: 1, 0: 1}}
+
+
+@both_versions
+def test_datasets_reached_by_address(program, source, tmp_path, version):
+    counts = compare(program(version), source, tmp_path, 2, "* i @/a 0,r,0 6,1,16")
+    assert counts == {rank: {1: 1} for rank in range(2)}
+
+
+@both_versions
+def test_one_rank_alone_reads_what_it_reached_by_address(program, source, tmp_path, version):
+    # HDF5 would search the file for the name, together with the other rank.
+    counts = compare(
+        program(version), source, tmp_path, 2, "-m", "0 i @/a 0,r,0 6,1,16", "* c /b 0,r,0 6,1,16"
+    )
+    assert counts == {rank: {0: 1} for rank in range(2)}
+
+
+@both_versions
+def test_every_rank_may_open_the_file_by_itself(program, source, tmp_path, version):
+    for option in ("-s", "-u"):
+        folder = tmp_path / option
+        folder.mkdir()
+        counts = compare(
+            program(version),
+            source,
+            folder,
+            2,
+            option,
+            "* i /a 0,r,0 6,1,16",
+            "0 i /b 0,0,r 6,20,1",
+        )
+        assert counts == {0: {1: 1, 2: 1}, 1: {1: 1}}
+
+
+def missing(_home, _table):
+    pass
+
+
+def damaged(home, table):
+    path = publish_table(home, table)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def stale(home, table):
+    identity = dataclasses.replace(
+        table.source_identity, mtime_ns=table.source_identity.mtime_ns - 1
+    )
+    publish_table(home, dataclasses.replace(table, source_identity=identity))
+
+
+@both_versions
+@pytest.mark.parametrize(
+    "how",
+    [([], missing), (["-m"], missing), (["-m"], damaged), ([], stale)],
+    ids=["missing", "missing under collective metadata", "damaged", "stale"],
+)
+def test_one_rank_without_the_table(program, source, tmp_path, version, how):
+    metadata, change = how
+    path, home = source
+    with_table = Home(tmp_path / "home")
+    publish(home, with_table, path)
+    without = home_beside(home, tmp_path / "other", path, change)
+    counts = compare(
+        program(version), source, tmp_path, 2, *metadata,
+        "* d /tiles 0,r,0 6,1,16", "* i /a 0,r,0 6,1,16", "* c /a 0,r,0 6,1,16",
+        "0 i /b 0,0,r 6,20,1", "* c /b 0,0,r 6,20,1", "* c /tiles 0,0,r 6,20,1",
+        homes=[with_table, without],
+    )  # fmt: skip
+    # The first to read a chunked dataset opens its index, together with the others.
+    tiles = {0: 4} if metadata else {0: 3, 3: 1}
+    assert counts[0] == {1: 1, 2: 1} | tiles
+    assert served(without) == {1: {0: 5}}
+
+
+@both_versions
+@pytest.mark.parametrize("metadata", [[], ["-m"]])
+def test_one_rank_without_the_connector(program, source, tmp_path, version, metadata):
+    path, home = source
+    with_table = Home(tmp_path / "home")
+    publish(home, with_table, path)
+    counts = compare(
+        program(version), source, tmp_path, 2, *metadata,
+        "* i /a 0,r,0 6,1,16", "* c /a 0,r,0 6,1,16", "* i /a 0,r,0 6,1,16",
+        homes=[with_table, None],
+    )  # fmt: skip
+    assert counts == {0: {1: 2, 0: 1}}
+
+
+@both_versions
+def test_files_open_for_writing_lose_their_table(program, tmp_path, version):
+    path, home = tmp_path / "source.h5", Home(tmp_path / "home")
+    write_source(path)
+    redirect(path, [("/a", (1, 2, 0))], home)
+    under = [connector_environment(home.root)] * 2
+    steps = ["* i /a 0,r,0 6,1,16", "* w /a 0,r,0 6,1,16", "* i /a 0,r,0 6,1,16"]
+    read = run(program(version), under, tmp_path / "read", "-w", path, steps[0])
+    assert table_path(home, path).exists()
+    assert all(len(kept.split(b"\n", 1)[1]) == 6 * 16 * 8 for kept in read)
+    run(program(version), under, tmp_path / "written", "-w", "-m", path, *steps)
+    assert not table_path(home, path).exists()
+    assert all(counts.keys() == {0} for counts in served(home).values())
+    with h5py.File(path) as file:
+        assert not file["a"][:, :2].any()
+
+
+@both_versions
+def test_prefixes_of_names_are_understood(program, source, tmp_path, version):
+    path, home = source
+    named = Home(tmp_path / "home")
+    publish(home, named, path)
+    under = [connector_environment(named.root)] * 2
+    step = "* i /a 0,r,0 6,1,16"
+    plain = run(program(version), under, tmp_path / "plain", path, step)
+    assert run(program(version), under, tmp_path / "ufs", f"ufs:{path}", step) == plain
+    assert served(named) == {rank: {1: 2} for rank in range(2)}
