@@ -90,8 +90,9 @@ def check_python(interpreter: Path, variables: Mapping[str, str]) -> tuple[HostR
         for library in (found for found in libraries if found.used_by == package):
             with tempfile.TemporaryDirectory(prefix="sds-doctor-") as directory:
                 path = str(Path(directory) / "empty.h5")
-                program = f"path = {path!r}; {_LOAD[package]}"
-                run = run_logged([str(interpreter), "-c", program], variables)
+                program = f"path = {path!r}; {_LOAD.get(package, _LOAD_LIBRARY)}"
+                words = [str(interpreter), "-c", program, str(library.path)]
+                run = run_logged(words, variables)
             remedy = f"install {package} with HDF5 1.14, 2.0, 2.1 or 2.2"
             reports.append(_report(library, run, remedy))
     return tuple(reports)

@@ -25,8 +25,12 @@ from sds.redirect.wrappers import behind_wrappers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PACKAGES = ("h5py", "netCDF4", "tables")
+PACKAGES = ("h5py", "netCDF4", "tables", "vtkmodules")
 PROBE_TIMEOUT_S = 20.0
+# They hand their environment on to programs that see other files than those here.
+CONTAINERS = frozenset(
+    ("apptainer", "ch-run", "docker", "enroot", "nerdctl", "podman", "shifter", "singularity")
+)
 
 # Newer than any function of HDF5 1.12: what lacks it has another interface for connectors.
 _NEEDED_SYMBOL = "H5VLintrospect_get_cap_flags"
@@ -44,6 +48,7 @@ class ProgramKind(StrEnum):
 
     PYTHON = "python"
     ELF = "elf"
+    CONTAINER = "container"
     OTHER = "other"
     MISSING = "missing"
 
@@ -107,11 +112,15 @@ class ProgramProbe:
     @property
     def can_bind(self) -> bool | None:
         """Whether every HDF5 that was found loads the connector; None where none was found."""
+        if self.kind is ProgramKind.CONTAINER:
+            return False
         return all(library.can_bind for library in self.libraries) if self.libraries else None
 
     @property
     def problem(self) -> str:
         """Say which library cannot load the connector; empty where all can."""
+        if self.kind is ProgramKind.CONTAINER:
+            return "what runs in a container need not see the connector; install SDS in its image"
         return "; ".join(
             f"{library.path} (used by {library.used_by}) cannot load the connector: "
             f"{library.problem}"
@@ -134,6 +143,8 @@ def probe_program(command: Sequence[str], environ: Mapping[str, str]) -> Program
     if found is None:
         return ProgramProbe(program=None, kind=ProgramKind.MISSING)
     program = Path(found)
+    if program.name in CONTAINERS:
+        return ProgramProbe(program=program, kind=ProgramKind.CONTAINER)
     try:
         if program.is_file():
             return _probe_file(program, environ)
@@ -203,15 +214,16 @@ def _find_packages(interpreter: Path, environ: Mapping[str, str]) -> dict[str, s
 
 def _libraries_of(package: Path, environ: Mapping[str, str]) -> list[Path]:
     """Return the HDF5 libraries of an installed package: bundled in its wheel, or linked."""
-    bundled = [
-        path
-        for directory in (package.parent, package)
-        for path in directory.glob(f"{package.name}*.libs/*")
-        if _is_hdf5_name(path)
+    folders = [
+        package,
+        *(
+            folder
+            for around in (package.parent, package)
+            for name in dict.fromkeys((package.name, package.name.lower()))
+            for folder in around.glob(f"{name}*.libs")
+        ),
     ]
-    lower = package.parent / f"{package.name.lower()}.libs"
-    if lower.is_dir():
-        bundled += [path for path in lower.iterdir() if _is_hdf5_name(path)]
+    bundled = [path for folder in folders for path in folder.glob("*") if _is_hdf5_name(path)]
     if bundled:
         return list(dict.fromkeys(bundled))
     linked: dict[Path, None] = {}
@@ -224,10 +236,7 @@ def _libraries_of(package: Path, environ: Mapping[str, str]) -> list[Path]:
 
 def _is_hdf5_name(path: Path) -> bool:
     """Return whether a file is HDF5's main library, not its high-level or C++ one."""
-    name = path.name
-    return name.startswith("libhdf5") and ".so" in name and not re.match(
-        r"libhdf5_(?!serial|openmpi|mpich)", name
-    )  # fmt: skip
+    return re.match(r"lib(vtk)?hdf5(_serial|_openmpi|_mpich)?[^_]*\.so", path.name) is not None
 
 
 def _interpreter_of(program: Path, environ: Mapping[str, str]) -> Path | None:

@@ -58,6 +58,8 @@ def test_loading_switches_the_connector_on_and_keeps_every_filter(tool, prefix):
         str(packages / "netCDF4" / "plugins"),
         "/site/filters",
         str(HDF5_DEFAULT_PLUGIN_DIRECTORY),
+        "/usr/local/lib/hdf5/plugin",
+        "/usr/local/lib/plugin",
     ]
     assert after["PATH"].split(":")[0] == str(prefix / "bin")
     assert "SDS_HOME" not in after

@@ -161,7 +161,7 @@ def test_a_python_without_hdf5(home, tmp_path):
     python.chmod(0o755)
     diagnosis = diagnose(python=python, home=home, environ=native_environment())
     assert diagnosis.hosts == ()
-    assert "has none of h5py, netCDF4, tables" in diagnosis.problems[0].what
+    assert "has none of h5py, netCDF4, tables, vtkmodules" in diagnosis.problems[0].what
 
 
 def test_another_connector_in_the_environment_is_seen_through(home):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sds.redirect.probe import Binding, ProgramKind, probe_program
+from sds.redirect.probe import Binding, ProgramKind, _is_hdf5_name, probe_program
 from tests.under_connector import native_environment
 
 OLD = 'const char text[] = "HDF5 library version: 1.12.2"; int H5open(void) { return 0; }'
@@ -132,6 +132,43 @@ def test_the_first_lines_of_pip_for_long_names(tmp_path):
     script.write_text(f'#!/bin/sh\n{quotes}exec\' "{python}" "$0" "$@"\n\' {quotes}\n')
     script.chmod(0o755)
     assert probe(script).program == python
+
+
+def test_a_container_is_left_alone(tmp_path):
+    tool = tmp_path / "apptainer"
+    tool.symlink_to("/bin/true")
+    found = probe("nice", tool, "exec", "image", "python3")
+    assert (found.kind, found.can_bind) == (ProgramKind.CONTAINER, False)
+    assert "container" in found.problem
+
+
+def test_a_library_inside_of_a_package(build, tmp_path):
+    package = tmp_path / "vtkmodules"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    names = NEW.replace("H5", "vtkhdf5_H5")
+    build(names, "libvtkhdf5.so", "-shared", "-fPIC").rename(package / "libvtkhdf5.so")
+    build(names, "libvtkhdf5_hl.so", "-shared", "-fPIC").rename(package / "libvtkhdf5_hl.so")
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    found = {lib.used_by: lib for lib in probe(python, PYTHONPATH=tmp_path).libraries}
+    assert found["vtkmodules"].path == package / "libvtkhdf5.so"
+    assert found["vtkmodules"].binding is Binding.EXPORTED
+    assert set(found) == {"h5py", "netCDF4", "tables", "vtkmodules"}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_it"),
+    [
+        ("libhdf5.so", True), ("libhdf5.so.320.2.0", True), ("libhdf5-34cf00cd.so.320.2.0", True),
+        ("libhdf5_serial.so.103", True), ("libhdf5_openmpi.so.103.3.0", True),
+        ("libhdf5_hl-d4b518f2.so.320.0.3", False), ("libhdf5_serial_hl.so.100", False),
+        ("libhdf5_cpp.so.320", False), ("libhdf5.a", False), ("libvtkhdf5_hl.so", False),
+    ],
+)  # fmt: skip
+def test_names_of_the_library(name, is_it):
+    assert _is_hdf5_name(Path(name)) is is_it
 
 
 def test_a_missing_program():

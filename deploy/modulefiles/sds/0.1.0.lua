@@ -48,8 +48,11 @@ end
 
 if package_directory then
    prepend_path("PATH", pathJoin(prefix, "bin"))
-   -- Setting the variable replaces HDF5's default directory, and that which netCDF4 would set.
-   append_path("HDF5_PLUGIN_PATH", "/usr/local/hdf5/lib/plugin")
+   -- Setting the variable replaces HDF5's default directories (that of its sources, and those of the
+   -- netCDF4 and h5py wheels), and the one that netCDF4 would set.
+   for _, default in ipairs({"hdf5/lib/plugin", "lib/hdf5/plugin", "lib/plugin"}) do
+      append_path("HDF5_PLUGIN_PATH", pathJoin("/usr/local", default))
+   end
    local filters = pathJoin(package_directory, "netCDF4", "plugins")
    if isDir(filters) then
       prepend_path("HDF5_PLUGIN_PATH", filters)
