@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from sds.cli.app import main as main
+import sys
+from typing import NoReturn
 
-__all__ = ["main"]
+
+def main() -> NoReturn:
+    """Run the command line and end the process with its status."""
+    words = sys.argv[1:]
+    # Each program under SDS waits for this: without options, nothing has to be parsed.
+    if len(words) > 1 and words[0] == "run":
+        command = words[2:] if words[1] == "--" else words[1:]
+        if command and (words[1] == "--" or not command[0].startswith("-")):
+            from sds.cli.launch import launch
+
+            launch(command)
+    from sds.cli.app import main as run_any
+
+    run_any(words)

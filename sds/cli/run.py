@@ -1,13 +1,8 @@
 """``sds run``: start a program with the connector, and become it."""
 
-import os
-import sys
 from typing import Annotated
 
 import typer
-
-from sds.cli.exit_codes import ExitCode
-from sds.errors import SdsError
 
 
 def run(
@@ -45,34 +40,17 @@ def run(
     """
     import shlex
 
-    from sds.home import default_home
-    from sds.redirect.activate import log_native, program_environment, run_program
+    from sds.cli.launch import launch
 
-    words = [*command, *context.args]
-    home = default_home()
     try:
         probed = shlex.split(probe) if probe is not None else None
     except ValueError as error:
         message = f"--probe {probe!r} is not a command: {error}"
         raise typer.BadParameter(message) from None
-    try:
-        home.create()
-        chosen = program_environment(
-            words, home, os.environ, trace=trace, redirect=redirect, probed=probed
-        )
-        variables, problem = chosen.variables, chosen.problem
-    except (SdsError, OSError) as error:
-        variables, problem = dict(os.environ), str(error)
-    if problem:
-        log_native(os.environ, words[0], problem)
-    if verbose:
-        how = f"without SDS: {problem}" if problem else "under SDS"
-        sys.stderr.write(f"sds: running {words[0]} {how}\n")
-    try:
-        run_program(words, variables)
-    except FileNotFoundError:
-        sys.stderr.write(f"sds: error: {words[0]}: command not found\n")
-        raise typer.Exit(ExitCode.COMMAND_NOT_FOUND) from None
-    except OSError as error:
-        sys.stderr.write(f"sds: error: cannot run {words[0]}: {error.strerror}\n")
-        raise typer.Exit(ExitCode.NOT_EXECUTABLE) from None
+    launch(
+        [*command, *context.args],
+        trace=trace,
+        redirect=redirect,
+        probed=probed,
+        is_verbose=verbose,
+    )

@@ -128,6 +128,21 @@ def test_a_command_to_probe_is_no_part_of_the_program():
     assert "--probe" in result.stderr
 
 
+def test_nothing_is_parsed_where_there_are_no_options():
+    show = "import os; print(os.environ['HDF5_VOL_CONNECTOR'])"
+    for words in (["--"], [], ["--trace", "--"]):
+        python = [sys.executable, "-X", "importtime"]
+        result = subprocess.run(
+            [*python, *SDS[1:], "run", *words, sys.executable, "-c", show],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert result.stdout.startswith("sds ")
+        imported = {line.split("|")[-1].strip() for line in result.stderr.splitlines()}
+        assert ("typer" in imported) == (words == ["--trace", "--"])
+        assert "sds.redirect.probe" in imported
+        assert imported.isdisjoint({"numpy", "h5py", "sds._native"})
+
+
 def test_help_loads_nothing_heavy():
     heavy = ("sqlalchemy", "fastapi", "h5py", "statsmodels", "sklearn", "matplotlib", "numpy")
     program = (
