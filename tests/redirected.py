@@ -87,6 +87,10 @@ def table_of(source, replicas, *, paths=()):
                     metadata_crc32c=replica.metadata_crc32c,
                     order=replica.order,
                     model=from_replica,
+                    chunk_shape=replica.chunk_shape,
+                    stored_bytes=replica.stored_bytes if replica.chunk_shape else 0,
+                    decode_s_per_byte=replica.decode_s_per_byte,
+                    region=replica.region,
                     **layout,
                 )
                 for number, replica in replicas
@@ -180,13 +184,18 @@ def publish_candidates(source, candidates, home, *, always=True):
 def redirect(source, orders, home, *, always=True):
     """Build a replica per (dataset path, order), publish them, and return the table.
 
+    Parameters
+    ----------
+    orders
+        A third member may hold more for plan_reorganization: chunks, filters, region.
     always
         Let every read be predicted cheaper from the replica.
     """
-    replicas = [
-        (number, reorganize(plan_reorganization(source, path, order=order, home=home), home=home))
-        for number, (path, order) in enumerate(orders, start=1)
-    ]
+    replicas = []
+    for number, (path, order, *more) in enumerate(orders, start=1):
+        options = more[0] if more else {}
+        plan = plan_reorganization(source, path, order=order, home=home, **options)
+        replicas.append((number, reorganize(plan, home=home)))
     table = table_of(source, replicas)
     if always:
         table = with_models(table, original_s=1.0, replica_s=0.0)

@@ -17,11 +17,15 @@ class Worker:
     """A process that runs programs (worker.py)."""
 
     def __init__(self, env, log):
+        self._env = env | {"PYTHONPATH": str(ROOT)}
         self._log = log
-        with log.open("wb") as stderr:
-            self._process = subprocess.Popen(
+        self._process = self._spawn()
+
+    def _spawn(self):
+        with self._log.open("ab") as stderr:
+            return subprocess.Popen(
                 [sys.executable, "-m", "tests.differential.worker"],
-                cwd=ROOT, env=env | {"PYTHONPATH": str(ROOT)},
+                cwd=ROOT, env=self._env,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
             )  # fmt: skip
 
@@ -33,7 +37,9 @@ class Worker:
         try:
             return pickle.load(self._process.stdout)  # noqa: S301 - our own program
         except EOFError:
-            code = self._process.wait()
+            self._process.communicate()
+            code = self._process.returncode
+            self._process = self._spawn()  # hypothesis looks for a smaller program
             message = f"the program ended with {code}: {self._log.read_text(errors='replace')}"
             raise AssertionError(message) from None
 
@@ -70,7 +76,7 @@ class Oracle:
             source = Path(folder, "source.h5")
             make_file(source, program.sources)
             settle(source)
-            replicas = [(s.path, order) for s in program.sources for order in s.orders]
+            replicas = [(s.path, *made) for s in program.sources for made in s.replicas]
             table = redirect(source, replicas, self.home) if replicas else None
             try:
                 self._compare(source, program, table, sabotage_seed)

@@ -14,6 +14,8 @@ import numpy as np
 from h5py import h5s
 from hypothesis import strategies as st
 
+from sds.geometry import Box
+
 MAX_ELEMENTS = 4000
 MAX_POINTS = 60
 
@@ -47,7 +49,7 @@ class Source:
     extent: tuple[int, ...]
     dtype: object
     storage: Storage
-    orders: tuple[tuple[int, ...], ...]  # of its replicas
+    replicas: tuple[tuple, ...]  # (axis order, further options of plan_reorganization)
     seed: int
 
 
@@ -135,18 +137,32 @@ def storages(draw, extent):
 
 
 @st.composite
+def replicas(draw, extent):
+    """A replica of any kind, contiguous and whole ones first."""
+    order = tuple(draw(st.permutations(range(len(extent)))))
+    options = {}
+    held = extent
+    if draw(st.integers(0, 2)) == 0:
+        start = tuple(draw(st.integers(0, n // 2)) for n in extent)
+        left = [n - s for s, n in zip(start, extent, strict=True)]
+        held = tuple(draw(st.integers(-(-n // 2), n)) for n in left)
+        options["region"] = Box(start=start, extent=held)
+    if draw(st.integers(0, 2)) == 0:
+        options["chunks"] = tuple(draw(st.integers(-(-held[a] // 6), held[a])) for a in order)
+        options["filters"] = draw(st.sampled_from(["none", "gzip:1", "shuffle,gzip:4", "lzf"]))
+    return order, options
+
+
+@st.composite
 def sources(draw, path):
     extent = draw(extents())
-    axes = range(len(extent))
     replicated = extent and 0 not in extent  # others cannot be reorganised
     return Source(
         path=path,
         extent=extent,
         dtype=draw(st.sampled_from(NUMBERS + OTHERS)),
         storage=draw(storages(extent)),
-        orders=tuple(
-            draw(st.lists(st.permutations(axes).map(tuple), min_size=1, max_size=2, unique=True))
-        )
+        replicas=tuple(draw(st.lists(replicas(extent), min_size=1, max_size=2, unique_by=str)))
         if replicated
         else (),
         seed=draw(st.integers(0, 2**32 - 1)),
