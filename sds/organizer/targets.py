@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from typing import TYPE_CHECKING, Protocol, Self
 
 import h5py
+import numpy as np
 
 from sds.chunks import decode_seconds_per_byte
 from sds.organizer.blocks import block_checksums, block_size_bytes
@@ -22,7 +24,6 @@ from sds.organizer.space import foresee_space
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sds.organizer.plan import ReorganizationPlan, Slab
@@ -175,17 +176,25 @@ class ChunkedTarget:
 
 def _outside_chunks(dataset: h5py.Dataset) -> tuple[tuple[int, int | None], ...]:
     """Return first byte and end of the parts of a file that hold no chunk; None: the file's end."""
-    chunks: list[tuple[int, int]] = []
+    n_chunks = dataset.id.get_num_chunks()
+    firsts = np.empty(n_chunks, np.int64)
+    sizes = np.empty(n_chunks, np.int64)
+    index = itertools.count()
 
     def collect(info: h5py.h5d.StoreInfo) -> None:
-        chunks.append((info.byte_offset, info.byte_offset + info.size))
+        at = next(index)
+        firsts[at] = info.byte_offset
+        sizes[at] = info.size
 
     dataset.id.chunk_iter(collect)
-    ranges: list[tuple[int, int | None]] = []
-    at = 0
-    for first, end in sorted(chunks):
-        if first > at:
-            ranges.append((at, first))
-        at = max(at, end)
-    ranges.append((at, None))
+    by_place = np.argsort(firsts)
+    firsts = firsts[by_place]
+    ends = firsts + sizes[by_place]
+    # Between the end of each chunk, or the beginning of the file, and the next chunk.
+    begins = np.concatenate([np.zeros(1, np.int64), ends])
+    gaps = np.flatnonzero(begins[:-1] < firsts)
+    ranges: list[tuple[int, int | None]] = list(
+        zip(begins[gaps].tolist(), firsts[gaps].tolist(), strict=True)
+    )
+    ranges.append((int(begins[-1]), None))
     return tuple(ranges)
