@@ -196,7 +196,9 @@ def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
                 format_order(replica.order),
                 describe_storage(replica),
                 describe_region(replica),
-                format_size(replica.size_bytes),
+                format_size(
+                    replica.size_bytes if replica.stored_bytes is None else replica.stored_bytes
+                ),
                 replica.path,
             )
             for replica in found

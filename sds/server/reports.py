@@ -133,6 +133,8 @@ class Status:
         False where the file ``disabled`` turns the connector off.
     spool_pending_bytes
         Bytes of traces that are not counted yet.
+    replica_bytes
+        What the elements of all replicas take on the disk.
     """
 
     version: str

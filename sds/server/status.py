@@ -47,7 +47,10 @@ def status_of(home: Home, store: Store, queue: JobQueue) -> Status:
         replicas={
             state.value: sum(record.state is state for record in replicas) for state in ReplicaState
         },
-        replica_bytes=sum(record.size_bytes for record in replicas),
+        replica_bytes=sum(
+            record.size_bytes if record.stored_bytes is None else record.stored_bytes
+            for record in replicas
+        ),
         jobs=queue.counts(),
         calibrated=tuple(record.mount_point for record in store.calibrations()),
         problems=tuple(

@@ -101,6 +101,7 @@ def test_replicas_of_every_kind_are_built_and_published(service, source, kind):
     if record.storage == "chunked":
         assert (candidate.data_offset_bytes, candidate.metadata_crc32c) == (0, 0)
         assert candidate.stored_bytes == record.stored_bytes > 0
+        assert service.status().replica_bytes == record.stored_bytes
     else:
         assert candidate.data_offset_bytes > 0
         assert candidate.decode_s_per_byte == 0
