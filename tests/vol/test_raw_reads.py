@@ -37,7 +37,9 @@ C_PROGRAM = """
         "H5Sselect_hyperslab", hid, C.c_int, *[sizes] * 4, result=C.c_int)
     H5Soffset_simple = function(
         "H5Soffset_simple", hid, C.POINTER(C.c_int64), result=C.c_int)
-    double = variable("H5T_NATIVE_DOUBLE_g")
+    H5Sselect_elements = function(
+        "H5Sselect_elements", hid, C.c_int, C.c_size_t, sizes, result=C.c_int)
+    double, char = variable("H5T_NATIVE_DOUBLE_g"), variable("H5T_NATIVE_SCHAR_g")
     file = function("H5Fopen", C.c_char_p, C.c_uint, hid)(sys.argv[1].encode(), 0, 0)
     H5Dopen = function("H5Dopen2", hid, C.c_char_p, hid)
     cube, unwritten = H5Dopen(file, b"/cube", 0), H5Dopen(file, b"/unwritten", 0)
@@ -59,10 +61,34 @@ C_PROGRAM = """
         H5Sselect_hyperslab(made, 0, numbers(start), None, numbers(count), None)
         return made
 
+    def points(made, *places):
+        flat = numbers(*[index for place in places for index in place])
+        H5Sselect_elements(made, 0, len(places), flat)
+        return made
+
+    def two_planes(k, other):
+        made = plane(k)
+        H5Sselect_hyperslab(made, 1, numbers(0, 0, other), None, numbers(9, 14, 1), None)
+        return made
+
+    # Transfer properties.
+    calls = []
+
+    @C.CFUNCTYPE(C.c_int, C.c_int, hid, hid, C.c_void_p, C.c_void_p, C.c_void_p)
+    def exception(kind, source, target, from_, to, data):
+        calls.append(kind)
+        C.memset(to, 77, 1)
+        return 1   # H5T_CONV_HANDLED
+
+    def with_property(name, *values):
+        made = function("H5Pcreate", hid)(variable("H5P_CLS_DATASET_XFER_ID_g"))
+        assert lib[name](hid(made), *values) >= 0
+        return made
+
     packed, defaults = space(126), 0
     transfer = function("H5Pcreate", hid)(variable("H5P_CLS_DATASET_XFER_ID_g"))
     result = H5Dread(CALL)
-    print(result, hash(bytes(buffer)))
+    print(result, hash(bytes(buffer)), calls)
 """
 
 READS = {
@@ -74,6 +100,59 @@ READS = {
         "cube, double, moved(part(space(136), 0, 126), 5), plane(3), defaults, buffer"
     ),
     "memory like the dataset": "cube, double, 0, plane(3), defaults, buffer",
+    "two planes": "cube, double, space(252), two_planes(3, 7), defaults, buffer",
+    "points": "cube, double, space(2), points(space(9, 14, 11), (8, 2, 1), (0, 0, 5)), 0, buffer",
+    "one block of memory": "cube, double, 1, plane(3), defaults, buffer",
+    "one block of memory for points": (
+        "cube, double, 1, points(space(9, 14, 11), (8, 2, 1), (0, 0, 5)), defaults, buffer"
+    ),
+    "points in memory": (
+        "cube, double, points(space(20), (9,), (3,)), "
+        "points(space(9, 14, 11), (8, 2, 1), (0, 0, 5)), defaults, buffer"
+    ),
+    "a point in memory twice": (
+        "cube, double, points(space(20), (9,), (9,)), "
+        "points(space(9, 14, 11), (8, 2, 1), (0, 0, 5)), defaults, buffer"
+    ),
+    "points like the dataset": (
+        "cube, double, 0, points(space(9, 14, 11), (3, 2, 1), (0, 0, 5)), defaults, buffer"
+    ),
+    "nothing": "cube, double, space(0), part(space(9, 14, 11), 0, 0), defaults, buffer",
+    "memory that is too short": (
+        "cube, double, part(space(100), 0, 126), plane(3), defaults, buffer"
+    ),
+    "points outside": (
+        "cube, double, space(1), moved(points(space(9, 14, 11), (8, 2, 1)), 2, 0, 0), 0, buffer"
+    ),
+    "no memory space": "cube, double, 2, plane(3), defaults, buffer",
+    "a selection in the properties": (
+        "cube, double, packed, 2, with_property('H5Pset_dataset_io_hyperslab_selection', "
+        "C.c_uint(3), C.c_int(0), numbers(0, 0, 3), None, numbers(9, 14, 1), None), buffer"
+    ),
+    "values that do not fit": "cube, char, packed, plane(3), defaults, buffer",
+    "values that do not fit, watched": (
+        "cube, char, packed, plane(3), with_property('H5Pset_type_conv_cb', exception, None), "
+        "buffer"
+    ),
+    "points watched": (
+        "cube, char, space(2), points(space(9, 14, 11), (8, 2, 1), (0, 0, 5)), "
+        "with_property('H5Pset_type_conv_cb', exception, None), buffer"
+    ),
+    "a small buffer": (
+        "cube, char, packed, plane(3), "
+        "with_property('H5Pset_buffer', C.c_size_t(1024), None, None), buffer"
+    ),
+    "no checksums": (
+        "cube, char, packed, two_planes(3, 3), with_property('H5Pset_edc_check', C.c_int(0)), "
+        "buffer"
+    ),
+    "a transform": (
+        "cube, double, packed, plane(3), with_property('H5Pset_data_transform', b'2*x+1'), buffer"
+    ),
+    "a transform of points": (
+        "cube, double, space(1), points(space(9, 14, 11), (8, 2, 1)), "
+        "with_property('H5Pset_data_transform', b'2*x+1'), buffer"
+    ),
     "extent that is greater": "cube, double, packed, plane(3, (9, 14, 20)), defaults, buffer",
     "extent that is less": "cube, double, packed, plane(7, (9, 14, 5)), defaults, buffer",
     "outside of the dataset": "cube, double, packed, plane(15, (9, 14, 20)), defaults, buffer",
@@ -89,6 +168,15 @@ SERVED = {
     "offset in the file",
     "offset in memory",
     "memory like the dataset",
+    "two planes",
+    "points",
+    "one block of memory",
+    "one block of memory for points",
+    "points in memory",
+    "points like the dataset",
+    "values that do not fit",
+    "a small buffer",
+    "no checksums",
 }
 
 
