@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import h5py
 
 # H5T_class_t
-_INTEGER, _FLOAT, _STRING, _OPAQUE, _COMPOUND, _ENUM, _ARRAY = 0, 1, 3, 5, 6, 8, 10
+_INTEGER, _FLOAT, _STRING, _BITFIELD, _OPAQUE, _COMPOUND, _ENUM, _ARRAY = 0, 1, 3, 4, 5, 6, 8, 10
 # H5T_order_t: little-endian, big-endian, none (one byte)
 _ORDERS = {0: "<", 1: ">", 4: "<"}
 _SIGNS = {0: "u", 1: "s"}
@@ -44,13 +44,15 @@ def type_text(file_type: h5py.h5t.TypeID) -> bytes:
     ------
     UnsupportedError
         If the type is, or contains, one of variable length, a reference, a time, a complex number,
-        a bit field or one in VAX or mixed byte order: such datasets are never redirected.
+        a bit field narrower than its bytes or one in VAX or mixed byte order: such datasets are
+        never redirected.
     """
     write = _WRITERS.get(file_type.get_class())
     if write is None:
         raise UnsupportedError(
             f"elements of type class {file_type.get_class()} cannot be redirected: only integers, "
-            "floats, fixed strings, opaque bytes, enumerations, arrays and compounds of these can"
+            "floats, bit fields, fixed strings, opaque bytes, enumerations, and compounds and "
+            "arrays of these can"
         )
     return write(file_type)
 
@@ -89,6 +91,17 @@ def _float(file_type: h5py.h5t.TypeFloatID) -> bytes:
         f"{file_type.get_offset()}:{file_type.get_precision()}"
         f"{{{','.join(str(int(field)) for field in fields)}}}"
     ).encode()
+
+
+def _bitfield(file_type: h5py.h5t.TypeBitfieldID) -> bytes:
+    from h5py import h5t  # noqa: PLC0415
+
+    size, order = file_type.get_size(), _order(file_type)
+    # h5py tells neither offset nor precision: only the types that HDF5 names are known.
+    standard = getattr(h5t, f"STD_B{8 * size}{'LE' if order == '<' else 'BE'}", None)
+    if standard is None or not file_type.equal(standard):
+        raise UnsupportedError("bit fields narrower than their bytes cannot be redirected")
+    return f"b{size}{order}0:{8 * size}".encode()
 
 
 def _string(file_type: h5py.h5t.TypeStringID) -> bytes:
@@ -138,6 +151,7 @@ def _array(file_type: h5py.h5t.TypeArrayID) -> bytes:
 _WRITERS: dict[int, Callable[[h5py.h5t.TypeID], bytes]] = {
     _INTEGER: _integer,
     _FLOAT: _float,
+    _BITFIELD: _bitfield,
     _STRING: _string,
     _OPAQUE: _opaque,
     _COMPOUND: _compound,

@@ -19,6 +19,13 @@ def odd_integer():
     return odd
 
 
+def narrow_bitfield():
+    # h5py cannot make one, but read one.
+    encoded = bytearray(h5t.STD_B8LE.encode())
+    encoded[-2] = 5  # precision
+    return h5t.decode(bytes(encoded))
+
+
 def tagged():
     opaque = h5t.create(h5t.OPAQUE, 16)
     opaque.set_tag(b"a]b")
@@ -34,6 +41,8 @@ def tagged():
         (h5t.IEEE_F32LE, F4),
         (h5t.IEEE_F64BE, "f8>0:64{63,52,11,0,52,1023,0}"),
         (h5t.py_create(np.dtype("S12"), logical=True), "s12z0"),
+        (h5t.STD_B8LE, "b1<0:8"),
+        (h5t.STD_B32BE, "b4>0:32"),
         (tagged(), r"o16[a\]b]"),
         (h5t.py_create(np.dtype("?"), logical=True), "ei1<s0:8{FALSE=00;TRUE=01;}"),
         (
@@ -57,7 +66,7 @@ def test_texts_by_hand(file_type, text):
         h5t.py_create(h5py.string_dtype(), logical=True),
         h5t.py_create(h5py.vlen_dtype(np.int32), logical=True),
         h5t.STD_REF_OBJ,
-        h5t.STD_B8LE,
+        narrow_bitfield(),
         h5t.py_create(np.dtype([("a", h5py.string_dtype())]), logical=True),
     ],
 )

@@ -479,3 +479,192 @@ def test_random_reads_by_every_version_of_hdf5(package, source, home):
     assert (redirected.stderr, native.stderr) == ("", "")
     served = reads_by_replica(home)
     assert served.get(0, 0) < 0.3 * sum(served.values()), served
+
+
+# ---- what packages and programs ask for
+
+
+def test_packages_read_points_unions_and_members(tmp_path, home):
+    import tables
+
+    path, records = tmp_path / "cube.h5", tmp_path / "records.h5"
+    values = np.arange(40 * 30 * 20).reshape(40, 30, 20)
+    with h5py.File(path, "w") as file:
+        file["cube"] = values * 0.5
+        file["pairs"] = np.rec.fromarrays([values, values * 0.5], names="n,x")
+    with tables.open_file(records, "w") as file:
+        file.create_array("/", "flags", values % 3 == 0)  # a bit field
+        rows = np.rec.fromarrays([np.arange(2000), np.arange(2000) % 2 == 0], names="n,even")
+        file.create_table("/", "rows", rows)
+    settle(path)
+    settle(records)
+    redirect(path, [("/cube", (2, 0, 1)), ("/pairs", (2, 1, 0))], home)
+    redirect(records, [("/flags", (2, 0, 1)), ("/rows", (0,))], home)
+    program = """
+        import sys, h5py, tables
+        import numpy as np
+        import hashlib
+        def show(*values):
+            for value in values:
+                value = np.ascontiguousarray(value)
+                print(value.dtype, value.shape, hashlib.sha256(value.tobytes()).hexdigest())
+        with h5py.File(sys.argv[1]) as file:
+            cube, pairs = file["cube"], file["pairs"]
+            show(cube[[1, 5, 9], 3:20, 7], cube[:, [2, 3, 29], 1:], cube[cube[()] % 7 == 0],
+                 cube[2, np.arange(30) % 6 == 0, :5], cube[:, :, [0, 19]])
+            show(pairs["x", :, 3, 4], pairs.fields(["x", "n"])[:, 2], pairs["n"],
+                 pairs[[3, 8], 1, 1:])
+        with tables.open_file(sys.argv[2]) as file:
+            flags, rows = file.root.flags, file.root.rows
+            show(flags[:, :, 3], flags[:, 2:9:3, 5], flags[flags.read() & True])
+            show(rows.read_coordinates([900, 3, 3, 77]), rows.col("n"), rows[10:1000:7])
+            show(rows.read_where("(n % 100 == 0) & even"))
+    """
+    native = run_python(program, path, records, env=native_environment())
+    redirected = run_python(program, path, records, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    served = reads_by_replica(home)
+    assert served[1] + served[2] > 15, served
+    assert served.get(0, 0) <= 4, served
+
+
+def test_a_compound_is_read_on_top_of_what_memory_holds(tmp_path, home):
+    # Members that the file has not keep what the program put there, whatever way it is read.
+    path = tmp_path / "pairs.h5"
+    values = np.arange(30 * 20).reshape(30, 20)
+    with h5py.File(path, "w") as file:
+        file["pairs"] = np.rec.fromarrays([values, values * 0.5], names="n,x")
+    settle(path)
+    redirect(path, [("/pairs", (1, 0))], home)
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            out = np.zeros((30, 20), [("x", "f4"), ("kept", "i4")])
+            out["kept"] = 7
+            column = np.ascontiguousarray(out[:, 0])
+            file["pairs"].read_direct(column, np.s_[:, 4])
+            print(column.tolist())
+            file["pairs"].read_direct(out, np.s_[::2, 3], np.s_[1::2, 5])
+            print(out.tolist())
+    """
+    native = run_python(program, path, env=native_environment())
+    redirected = run_python(program, path, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert "(2.0, 7)" in native.stdout
+    assert reads_by_replica(home) == {1: 2}
+
+
+# ---- names and files that lead to a dataset, and datasets that change
+
+FINDING = """
+    import sys, h5py, numpy as np
+    from h5py import h5s
+
+    def points(data):
+        space = data.id.get_space()
+        chosen = np.array([[8, 2, 1], [0, 3, 10], [0, 0, 0], [0, 3, 10]], "u8")
+        space.select_elements(chosen)
+        out = np.zeros(4)
+        data.id.read(h5s.create_simple((4,)), space, out)
+        return out.tolist()
+"""
+
+
+@pytest.fixture
+def cube(tmp_path, home):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.arange(np.prod(SHAPE), dtype="f8").reshape(SHAPE)
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
+    return path
+
+
+def test_one_dataset_under_many_names(cube, home, tmp_path):
+    outer, renamed = tmp_path / "outer.h5", tmp_path / "renamed.h5"
+    with h5py.File(outer, "w") as file:
+        file["link"] = h5py.ExternalLink("cube.h5", "/cube")
+        file["other"] = h5py.ExternalLink("cube.h5", "/twice")
+    program = (
+        FINDING
+        + """
+    cube, outer = sys.argv[1:]
+    with h5py.File(cube) as file:
+        data, again = file["cube"], file["cube"]
+        print(points(data), points(again), points(file["twice"]), points(file["soft"]))
+        print(points(file["group/inside"]), points(file[file["cube"].ref]))
+        data.id.close()
+        print(points(again))
+    with h5py.File(outer) as file:
+        print(points(file["link"]), points(file["other"]))
+    """
+    )
+    with h5py.File(cube, "r+") as file:
+        file["twice"] = file["cube"]
+        file["soft"] = h5py.SoftLink("/cube")
+        file["group/inside"] = file["cube"]
+    settle(cube)
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    native = run_python(program, cube, outer, env=native_environment())
+    redirected = run_python(program, cube, outer, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    served = reads_by_replica(home)
+    assert served[1] == 4, served  # by the name in the table; by others, the original
+    cube.rename(renamed)
+    moved = run_python(
+        FINDING + "    print(points(h5py.File(sys.argv[1])['cube']))\n", renamed,
+        env=connector_environment(home.root),
+    )  # fmt: skip
+    assert moved.stdout.strip() in native.stdout
+
+
+def test_virtual_and_external_datasets_are_read_by_hdf5(cube, home, tmp_path):
+    path = tmp_path / "views.h5"
+    layout = h5py.VirtualLayout(SHAPE, "f8")
+    layout[...] = h5py.VirtualSource(cube, "cube", SHAPE)
+    raw = tmp_path / "raw.bin"
+    raw.write_bytes(np.arange(np.prod(SHAPE), dtype="f8").tobytes())
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("virtual", layout)
+        file.create_dataset("external", SHAPE, "f8", external=[(str(raw), 0, raw.stat().st_size)])
+    settle(path)
+    program = FINDING + (
+        "    with h5py.File(sys.argv[1]) as file:\n"
+        "        print(file['virtual'][[1, 3], 2:4, 5].tolist(), points(file['external']))\n"
+    )
+    native = run_python(program, path, env=native_environment())
+    redirected = run_python(program, path, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert reads_by_replica(home) == {0: 2}
+
+
+def test_a_dataset_that_grows_is_read_from_the_original(home, tmp_path):
+    path = tmp_path / "grows.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("cube", data=np.ones(SHAPE), chunks=(3, 7, 11), maxshape=(None, 14, 11))
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
+    program = (
+        FINDING
+        + """
+    path = sys.argv[1]
+    with h5py.File(path) as file:
+        print(points(file["cube"]))
+    with h5py.File(path, "r+") as file:
+        data = file["cube"]
+        data.resize(20, axis=0)
+        data[9:] = 5
+        print(points(data), data[[3, 15], 1, 1].tolist())
+    with h5py.File(path) as file:
+        print(points(file["cube"]), file["cube"][[3, 15], 1, 1].tolist())
+        file["cube"].refresh()
+        print(file["cube"].shape, file["cube"][[3, 15], 1, 1].tolist())
+    """
+    )
+    native_copy = tmp_path / "native.h5"
+    native_copy.write_bytes(path.read_bytes())
+    native = run_python(program, native_copy, env=native_environment())
+    redirected = run_python(program, path, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    served = reads_by_replica(home)
+    assert served[1] == 1, served
