@@ -554,6 +554,33 @@ def test_a_compound_is_read_on_top_of_what_memory_holds(tmp_path, home):
     assert reads_by_replica(home) == {1: 2}
 
 
+def test_a_thread_with_a_small_stack_reads_points_and_unions(source, home):
+    redirect(source, ORDERS, home)
+    program = """
+        import sys, threading, h5py, numpy as np
+        threading.stack_size(128 << 10)
+        found = []
+
+        def read():
+            with h5py.File(sys.argv[1]) as file:
+                found.append(file["i8"][[0, 4, 8], 1:9, 3].tolist())
+                found.append(file["i8"][file["u2"][()] % 5 == 0].tolist())
+                found.append(file["compound"]["x"].tolist())
+                found.append(file["chunked"][:, [1, 3, 7], 2].tolist())
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+        print(found)
+    """
+    native = run_python(program, source, env=native_environment())
+    redirected = run_python(program, source, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert len(native.stdout) > 1000
+    served = reads_by_replica(home)
+    assert sum(served.values()) - served.get(0, 0) >= 4, served
+
+
 # ---- names and files that lead to a dataset, and datasets that change
 
 FINDING = """

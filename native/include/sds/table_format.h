@@ -70,7 +70,7 @@
  * of HDF5, unlike H5Tencode. "%d" and "%zu" are decimal without padding; no spaces, no NUL:
  *     integer    "i" size order sign offset precision     i4<s0:32      H5T_INTEGER
  *     float      "f" size order offset precision fields   f4<0:32{31,23,8,0,23,127,0}  H5T_FLOAT
- *     bit field  "b" size order offset precision          b1<0:8        H5T_BITFIELD, of whole bytes
+ *     bit field  "b" size order offset precision          b1<0:8        H5T_BITFIELD
  *     string     "s" size padding charset                 s12z0         H5T_STRING, fixed length
  *     opaque     "o" size "[" tag "]"                     o16[uuid]     H5T_OPAQUE
  *     enum       "e" base "{" name "=" value ";" ... "}"  ei1<s0:8{OFF=00;ON=01;}  H5T_ENUM
@@ -86,8 +86,8 @@
  * backslash (tags too); an enum's value as two lower-case hexadecimal digits per byte, in the
  * order in which they lie in the file. Extents of an array end each with a comma.
  * Variable-length, reference, time and complex types, and bit fields narrower than their bytes,
- * alone or inside another, have no such text: a dataset of such a type is not in a table. sds/redirect/type_digest.py computes the
- * same.
+ * alone or inside another, have no such text: a dataset of such a type is not in a table.
+ * sds/redirect/type_digest.py computes the same.
  */
 #ifndef SDS_TABLE_FORMAT_H
 #define SDS_TABLE_FORMAT_H
