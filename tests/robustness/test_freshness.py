@@ -1,0 +1,385 @@
+"""Whatever happens to a source, nobody reads what its replica remembers of it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.errors import SourceChangedError
+from sds.home import Home
+from sds.identity import SETTLED_S, identity_of, settled_identity
+from sds.redirect.tables import table_path
+from tests.redirected import reads_by_replica, redirect, settle
+from tests.robustness.conftest import values_of, write_cube
+from tests.under_connector import connector_environment, decisions, native_environment, run_python
+
+READ = """
+    import sys, h5py
+    try:
+        with h5py.File(sys.argv[1]) as file:
+            print(file["cube"][:, :, 3].tolist())
+    except (OSError, KeyError) as error:
+        print(type(error).__name__, getattr(error, "errno", None))
+"""
+
+
+def data_offset(path):
+    with h5py.File(path) as file:
+        return file["cube"].id.get_offset()
+
+
+def put(path, value, *, at=3):
+    """Change an element of the plane that is read, in place, by plain system calls."""
+    offset = data_offset(path) + 8 * at
+    with open(path, "r+b") as file:  # noqa: PTH123  (a change of the file's bytes, whatever it is)
+        file.seek(offset)
+        file.write(np.float64(value).tobytes())
+
+
+def with_times_of(change):
+    """Restore the times of the file after the change; its ctime cannot be."""
+
+    def changed(path):
+        before = path.stat()
+        change(path)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return changed
+
+
+def replace_by_rename(path):
+    other = path.with_suffix(".new")
+    shutil.copy2(path, other)
+    put(other, -1.0)
+    settle(other)
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    other.replace(path)
+
+
+def replace_by_other_kind(path):
+    path.unlink()
+    write_cube(path, chunks=(3, 7, 11))
+    with h5py.File(path, "r+") as file:
+        file["cube"][...] = -values_of()
+    settle(path)
+
+
+def truncate(path):
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 800)
+
+
+def append(path):
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def touch(path):
+    path.touch()
+
+
+def change_mode(path):
+    path.chmod(0o640)
+
+
+def add_link(path):
+    os.link(path, path.with_suffix(".hard"))
+
+
+def rename_away_and_back(path):
+    path.rename(path.with_suffix(".away"))
+    path.with_suffix(".away").rename(path)
+
+
+CHANGES = {
+    "replaced by rename": replace_by_rename,
+    "replaced by another layout": replace_by_other_kind,
+    "rewritten": lambda path: put(path, -1.0),
+    "rewritten, times restored": with_times_of(lambda path: put(path, -1.0)),
+    "truncated": truncate,
+    "truncated, times restored": with_times_of(truncate),
+    "emptied": lambda path: path.write_bytes(b""),
+    "appended to": append,
+    "appended to, times restored": with_times_of(append),
+    "touched": touch,
+    "mode changed": change_mode,
+    "hard link made": add_link,
+    "renamed away and back": rename_away_and_back,
+    "removed": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_before_it_is_opened(change, cube, home, tmp_path):
+    CHANGES[change](cube)
+    log = tmp_path / "log"
+    native = run_python(READ, cube, env=native_environment())
+    under = run_python(READ, cube, env=connector_environment(home.root, SDS_DEBUG=log))
+    assert (under.stdout, under.stderr) == (native.stdout, native.stderr)
+    assert not any(event == "served" for event, *_ in decisions(log))
+
+
+def test_not_changed(cube, home, tmp_path):
+    """The control of the test above: reading, copying and linking to it change nothing."""
+    shutil.copy2(cube, tmp_path / "copy.h5")
+    (tmp_path / "link.h5").symlink_to(cube)
+    cube.read_bytes()
+    run_python(READ, cube, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {1: 1}
+
+
+# ---- while it is open
+
+
+class Reader:
+    """A program that has the file open and reads on request."""
+
+    PROGRAM = """
+        import sys, h5py
+        file = h5py.File(sys.argv[1], "r", locking=False)
+        data = file["cube"]
+        print(data[:, :, 3].tolist(), flush=True)
+        for line in sys.stdin:
+            try:
+                print(data[:, :, 3].tolist(), flush=True)
+            except OSError as error:
+                print("OSError", flush=True)
+    """
+
+    def __init__(self, path, env):
+        self.running = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(self.PROGRAM), path], env=env, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def answer(self):
+        return self.running.stdout.readline()
+
+    def ask(self):
+        self.running.stdin.write("\n")
+        self.running.stdin.flush()
+        return self.answer()
+
+    def end(self):
+        self.running.stdin.close()
+        assert self.running.wait(30) == 0
+        self.running.stdout.close()
+
+
+def test_changed_while_it_is_open(tmp_path):
+    """Seen at the next look, two seconds later at most; all kinds of changes at once."""
+    home = Home(tmp_path / "home")
+    home.create()
+    readers = {}
+    for number, name in enumerate(CHANGES):
+        path = write_cube(tmp_path / f"{number}.h5")
+        redirect(path, [("/cube", (2, 0, 1))], home)
+        env = connector_environment(home.root, SDS_DEBUG=tmp_path / f"log{number}")
+        readers[name] = path, tmp_path / f"log{number}", Reader(path, env)
+    first = {reader.answer() for _, _, reader in readers.values()}
+    assert first == {f"{values_of()[:, :, 3].tolist()}\n"}
+    for name, (path, _, _) in readers.items():
+        CHANGES[name](path)
+    time.sleep(2.1)
+    changed = values_of()
+    changed[0, 0, 3] = -1.0
+    for name, (_, log, reader) in readers.items():
+        answer = reader.ask()
+        expected = changed if name.startswith("rewritten") else values_of()
+        # What was cut off is an error or what HDF5 has in memory, as natively.
+        assert answer == f"{expected[:, :, 3].tolist()}\n" or "emptied" in name or "trunc" in name
+        reader.end()
+        reasons = [reason for event, *_, reason in decisions(log) if event == "original"]
+        assert reasons == ["the source has changed, or is being written"], name
+
+
+def test_what_was_open_stays_what_it_was(cube, home, tmp_path):
+    """Removed or replaced, the file that is open is still the old one, natively too."""
+    answers = []
+    for env in (native_environment(), connector_environment(home.root)):
+        path = tmp_path / "again.h5"
+        shutil.copy2(cube, path)
+        redirect(path, [("/cube", (2, 0, 1))], home)
+        reader = Reader(path, env)
+        answers.append(reader.answer())
+        replace_by_rename(path)
+        answers.append(reader.ask())
+        path.unlink()
+        answers.append(reader.ask())
+        time.sleep(2.1)
+        answers.append(reader.ask())
+        reader.end()
+    assert len(set(answers)) == 1
+
+
+# ---- ways to a file
+
+
+def test_a_link_that_is_made_to_lead_elsewhere(cube, home, tmp_path):
+    """A table is of the file that is opened, not of the name by which it is."""
+    other = write_cube(tmp_path / "other.h5")
+    with h5py.File(other, "r+") as file:
+        file["cube"][...] = -values_of()
+    settle(other)
+    redirect(other, [("/cube", (1, 0, 2))], home)
+    link = tmp_path / "link.h5"
+    link.symlink_to(cube)
+    text = """
+        import os, sys, h5py
+        link, cube, other = sys.argv[1:]
+        with h5py.File(link) as file:
+            print(file["cube"][:, 2, 3].tolist())
+            os.remove(link)
+            os.symlink(other, link)
+            print(file["cube"][:, 2, 3].tolist())
+            with h5py.File(link) as again:
+                print(again["cube"][:, 2, 3].tolist(), file["cube"][:, 2, 4].tolist())
+    """
+    arguments = link, cube, other
+    native = run_python(text, *arguments, env=native_environment())
+    link.unlink()
+    link.symlink_to(cube)
+    under = run_python(text, *arguments, env=connector_environment(home.root))
+    assert under.stdout == native.stdout
+    assert reads_by_replica(home) == {1: 4}
+
+
+def test_a_hard_link_has_no_table_but_its_writers_are_seen(cube, home, tmp_path):
+    hard = tmp_path / "hard.h5"
+    os.link(cube, hard)  # changes ctime
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    text = """
+        import sys, h5py, netCDF4, tables
+        cube, hard = sys.argv[1:]
+        with h5py.File(hard) as file:
+            print(file["cube"][0, :, 3][1])
+        reader = tables.open_file(cube)
+        print(reader.root.cube[:, :, 3][0, 1])
+        with h5py.File(hard, "r+", locking=False) as file:
+            file["cube"][0, 1, 3] = 77
+            reader.root.cube[:, :, 3]       # what HDF5 gives: not from the replica
+        print(h5py.File(cube)["cube"][:, :, 3][0, 1])
+    """
+    env = connector_environment(home.root, HDF5_USE_FILE_LOCKING="FALSE")
+    assert run_python(text, cube, hard, env=env).stdout == "14.0\n14.0\n77.0\n"
+    assert reads_by_replica(home) == {0: 3, 1: 1}
+
+
+def test_an_unlinked_file_is_not_redirected(cube, home, tmp_path):
+    """Nor is another one redirected in its stead, that takes its name."""
+    text = """
+        import os, sys, h5py, numpy as np
+        path = sys.argv[1]
+        descriptor = os.open(path, os.O_RDONLY)
+        def read(name):
+            try:
+                with h5py.File(name) as file:
+                    print(file["cube"][:, :, 3][0].tolist())
+            except OSError as error:
+                print(type(error).__name__, error.errno)
+        def write(name, value):
+            with h5py.File(name, "w") as file:
+                file["cube"] = np.full((9, 14, 11), value)
+        way = f"/proc/self/fd/{descriptor}"
+        read(way)
+        os.unlink(path)
+        read(way)
+        write(path + " (deleted)", 1.0)    # what the descriptor now seems to lead to
+        read(way)
+        write(path, 2.0)
+        read(way)
+        read(path)
+    """
+    printed = []
+    for env in (native_environment(), connector_environment(home.root)):
+        path = tmp_path / "again.h5"
+        shutil.copy2(cube, path)
+        redirect(path, [("/cube", (2, 0, 1))], home)
+        printed.append(run_python(text, path, env=env).stdout)
+        (tmp_path / "again.h5 (deleted)").unlink()
+    assert printed[0] == printed[1]
+    assert len(printed[0].splitlines()) == 5
+    assert reads_by_replica(home)[1] == 1
+
+
+def test_a_file_that_is_open_for_writing_or_swmr(home, tmp_path):
+    path = tmp_path / "latest.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("cube", data=values_of(), chunks=(3, 7, 11), maxshape=(None, 14, 11))
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
+    kept = table_path(home, path).read_bytes()
+    text = """
+        import sys, time, h5py, numpy as np
+        path, table, kept = sys.argv[1:]
+        with h5py.File(path, "r", swmr=True) as file:
+            assert file["cube"][:, :, 3][0, 0] == 3
+        # A writer and a reader of SWMR in one process, and what is appended is seen.
+        with h5py.File(path, "r+", libver="latest") as writer:
+            writer.swmr_mode = True
+            with open(table, "wb") as again:
+                again.write(bytes.fromhex(kept))
+            with h5py.File(path, "r", swmr=True, libver="latest") as reader:
+                writer["cube"].resize((12, 14, 11))
+                writer["cube"][9:] = 5
+                writer["cube"][0, 0, 3] = 7
+                writer["cube"].flush()
+                reader["cube"].refresh()
+                assert reader["cube"].shape == (12, 14, 11)
+                assert reader["cube"][:, :, 3][0, 0] == 7 and reader["cube"][11, 3, 3] == 5
+        with h5py.File(path) as file:
+            assert file["cube"][:, :, 3][0, 0] == 7
+    """
+    arguments = path, table_path(home, path), kept.hex()
+    run_python(text, *arguments, env=connector_environment(home.root))
+    assert set(reads_by_replica(home)) == {0}
+
+
+# ---- coarse timestamps
+
+
+def test_an_identity_is_taken_only_once_it_is_settled(tmp_path):
+    """A write within the same tick of the clock would leave the same identity."""
+    path = write_cube(tmp_path / "cube.h5")
+    path.touch()
+    begun = time.monotonic()
+    identity = settled_identity(path)
+    waited = time.monotonic() - begun
+    assert SETTLED_S - 0.1 <= waited < SETTLED_S + 2
+    assert identity == identity_of(path)
+    begun = time.monotonic()
+    assert settled_identity(path) == identity
+    assert time.monotonic() - begun < 1
+
+
+def test_a_file_that_is_written_while_this_waits_is_refused(tmp_path):
+    path = write_cube(tmp_path / "cube.h5")
+    path.touch()
+    writer = subprocess.Popen(["sh", "-c", f"sleep 0.5; echo >> {path}"])
+    with pytest.raises(SourceChangedError, match=r"cube\.h5"):
+        settled_identity(path)
+    assert writer.wait() == 0
+
+
+def test_the_bound_between_two_looks(cube, home):
+    """Another process writes in place: for two seconds at most, the replica may still serve."""
+    reader = Reader(cube, connector_environment(home.root))
+    assert reader.answer() == f"{values_of()[:, :, 3].tolist()}\n"
+    put(cube, -1.0)
+    deadline = time.monotonic() + 2.2
+    changed = values_of()
+    changed[0, 0, 3] = -1.0
+    answers = {f"{values_of()[:, :, 3].tolist()}\n", f"{changed[:, :, 3].tolist()}\n"}
+    while (answer := reader.ask()) != f"{changed[:, :, 3].tolist()}\n":
+        assert answer in answers
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for _ in range(5):
+        assert reader.ask() == answer
+    reader.end()
