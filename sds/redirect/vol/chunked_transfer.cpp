@@ -14,7 +14,7 @@ namespace
 
 // Elements are read, converted and put in place in pieces of whole chunks, of at most this size
 // where what is selected of one chunk is not larger.
-constexpr int64_t piece_bytes = 4 << 20;
+constexpr int64_t piece_bytes = 2 << 20;
 
 constexpr int select_set = 0; // H5S_SELECT_SET
 
@@ -142,11 +142,13 @@ int64_t shape_of(const sds_hyperslab &slab, int64_t shape[])
     return n_elements;
 }
 
-bool read_slab(const ChunkedTransfer &self, const sds_hyperslab &slab, int64_t n_elements,
+// shape: of the slab. A memory space of the same shape spares HDF5 to match them element by
+// element.
+bool read_slab(const ChunkedTransfer &self, const sds_hyperslab &slab, const int64_t shape[],
                void *out)
 {
     const Host &host = *self.replica.host;
-    const Space packed(host.hdf5, 1, &n_elements);
+    const Space packed(host.hdf5, slab.rank, shape);
     void *object = self.replica.object;
     hid_t type = self.type, memory = packed.id(), file = self.space.id();
     return memory >= 0 && self.space.select(slab) &&
@@ -163,7 +165,7 @@ bool move_piece(const ChunkedTransfer &self, const sds_hyperslab &slab, char *de
         piece_stride[axis] = stride_bytes;
         stride_bytes *= shape[axis];
     }
-    return read_slab(self, slab, n_elements, self.piece) &&
+    return read_slab(self, slab, shape, self.piece) &&
            convert(*self.replica.host, self.conversion, n_elements, self.piece, nullptr) &&
            sds_copy_strided(slab.rank, shape, piece_stride, self.memory_stride,
                             static_cast<size_t>(self.conversion.to_bytes), self.piece,
@@ -202,10 +204,10 @@ bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table
     if (!slab_in_replica(candidate, slab, self.slab)) return false;
     normalize(self.slab);
     int64_t shape[SDS_MAX_RANK];
-    const int64_t n_elements = shape_of(self.slab, shape);
+    sds_hyperslab_shape(&self.slab, shape);
     char *destination = static_cast<char *>(buffer) + memory.offset_bytes;
     if (conversion.from == 0 && memory.is_packed && keeps_order(candidate, shape))
-        return read_slab(self, self.slab, n_elements, destination);
+        return read_slab(self, self.slab, shape, destination);
 
     for (int32_t axis = 0; axis < array.rank; axis++)
         self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
