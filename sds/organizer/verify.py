@@ -19,6 +19,7 @@ import numpy as np
 
 from sds.errors import SdsError, TruncatedFileError, VerificationError
 from sds.identity import identity_of
+from sds.organizer.filters import require_filters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -103,9 +104,13 @@ def compare_with_source(
     ------
     FileMissingError, PermissionDeniedError, OSError
         If the original cannot be read.
+    UnsupportedError
+        If a filter of the one or the other is not installed.
     VerificationError
-        If the replica cannot, though its checksums are right.
+        If the replica cannot be read, though its checksums are right.
     """
+    require_filters(plan.source_filters, f"{plan.dataset_path} in {plan.source_path}", encode=False)
+    require_filters(replica.filters, str(replica.path), encode=False)
     total = 2 * plan.size_bytes
 
     def of_both(_: str, done_bytes: int, __: int) -> None:

@@ -136,6 +136,47 @@ def test_plugins_of_the_source_are_taken_over(tmp_path):
     assert result.stdout.split() == ["Bitshuffle", "Blosc", "Blosc2", "LZ4", "Zstd", "BZip2"]
 
 
+def test_a_new_process_loads_the_plugins_that_it_needs_to_compare(tmp_path):
+    """Of the source and of the replica: a server compares again what another process built."""
+    build = """
+        import sys
+        import h5py, hdf5plugin, numpy
+        from pathlib import Path
+        from sds.home import Home
+        from sds.organizer import plan_reorganization, reorganize
+        from tests.organizer.sources import make_cube
+        place = Path(sys.argv[1])
+        make_cube(place / "a.h5", chunks=(3, 3, 3), **hdf5plugin.LZ4())
+        plan = plan_reorganization(
+            place / "a.h5", "/cube", order=(2, 0, 1), home=Home(place / "home"), filters="zstd:3"
+        )
+        print(reorganize(plan, home=Home(place / "home")).path)
+    """
+    compare = """
+        import sys
+        from pathlib import Path
+        from sds.home import Home
+        from sds.organizer import describe_replica, load_organizer, plan_reorganization
+        place, path = map(Path, sys.argv[1:])
+        replica = describe_replica(path)
+        plan = plan_reorganization(
+            place / "a.h5",
+            "/cube",
+            order=replica.order,
+            chunks=replica.chunk_shape,
+            filters=replica.filters,
+            home=Home(place / "home"),
+        )
+        assert "hdf5plugin" not in sys.modules
+        report = load_organizer().verify(replica, plan)
+        print(report.ok, report.problems)
+    """
+    root = Path(__file__).parents[2]
+    path = run_python(build, tmp_path, env=native_environment(), cwd=root).stdout.strip()
+    result = run_python(compare, tmp_path, path, env=native_environment(), cwd=root)
+    assert result.stdout == "True ()\n"
+
+
 def test_filters_that_turn_out_lossy_are_found_when_the_bytes_are_compared(tmp_path):
     """Of a plugin that SDS does not know it cannot know; comparing finds it."""
     from sds.errors import VerificationError
