@@ -22,6 +22,8 @@ AUTO_CHUNK_BYTES = 1 << 20
 # A chunk's size is a number of 32 bits in the files that every HDF5 since 1.10 reads.
 _MAX_CHUNK_BYTES = (1 << 32) - 1
 _MAX_CHUNKS = 1 << 24
+# Automatic chunks become larger rather than more.
+_AUTO_CHUNKS = 1 << 20
 CHECKSUM_BYTES = 4
 """What the Fletcher-32 filter adds to each chunk."""
 
@@ -129,21 +131,30 @@ def check_region(region: Box, extent: Sequence[int]) -> None:
             raise SelectionError(message)
 
 
+def automatic_chunk_bytes(replica_extent: Sequence[int], element_size_bytes: int) -> int:
+    """Return the size that automatic chunks have at most: 1 MiB, doubled beyond 1 TiB."""
+    size_bytes = math.prod(replica_extent) * element_size_bytes
+    chunk_bytes = AUTO_CHUNK_BYTES
+    while chunk_bytes * _AUTO_CHUNKS < size_bytes and 2 * chunk_bytes < _MAX_CHUNK_BYTES:
+        chunk_bytes *= 2
+    return chunk_bytes
+
+
 def automatic_chunk_shape(
     replica_extent: Sequence[int], element_size_bytes: int
 ) -> tuple[int, ...]:
-    """Return chunks of at most 1 MiB whose elements are consecutive in the replica's order.
+    """Return chunks of about 1 MiB whose elements are consecutive in the replica's order.
 
     The axis order was chosen for reads that run along the last axes, so those stay whole and the
     first ones are cut: such a read touches as few chunks as a contiguous replica has pieces of
-    1 MiB. An axis that is cut is cut evenly.
+    1 MiB. An axis that is cut is cut evenly. Beyond 1 TiB of elements the chunks grow with them.
 
     >>> automatic_chunk_shape((4096, 256, 256), 4)
     (4, 256, 256)
     >>> automatic_chunk_shape((3, 1_000_000), 8)
     (1, 125000)
     """
-    budget = max(1, AUTO_CHUNK_BYTES // element_size_bytes)
+    budget = max(1, automatic_chunk_bytes(replica_extent, element_size_bytes) // element_size_bytes)
     shape = list(replica_extent)
     for axis, length in enumerate(replica_extent):
         behind = math.prod(shape[axis + 1 :])

@@ -12,6 +12,7 @@ from sds.geometry import Box
 from sds.organizer.layout import (
     AUTO_CHUNK_BYTES,
     ReplicaLayout,
+    automatic_chunk_bytes,
     automatic_chunk_shape,
     check_chunk_shape,
     choose_chunk_shape,
@@ -30,7 +31,10 @@ GZIP = (Filter(code=1, name="gzip", options=(4,)),)
 def test_automatic_chunks_follow_the_order_and_are_about_a_mebibyte(extent, element):
     shape = automatic_chunk_shape(extent, element)
     n_bytes = math.prod(shape) * element
-    assert n_bytes <= max(AUTO_CHUNK_BYTES, element)
+    most_bytes = automatic_chunk_bytes(extent, element)
+    assert n_bytes <= max(most_bytes, element)
+    if math.prod(extent) * element <= 1 << 40:
+        assert most_bytes == AUTO_CHUNK_BYTES
     # One axis is cut at most; those before it have length 1, those behind it are whole.
     cut = [axis for axis, (c, n) in enumerate(zip(shape, extent, strict=True)) if c < n]
     if cut:
@@ -38,7 +42,7 @@ def test_automatic_chunks_follow_the_order_and_are_about_a_mebibyte(extent, elem
         last = cut[-1]
         larger = list(shape)
         larger[last] = min(extent[last], 2 * shape[last] + 1)
-        assert math.prod(larger) * element > AUTO_CHUNK_BYTES or last == 0 or shape[last] == 1
+        assert math.prod(larger) * element > most_bytes or last == 0 or shape[last] == 1
         assert shape[last] * -(-extent[last] // shape[last]) - extent[last] < shape[last]
 
 
@@ -63,6 +67,12 @@ def test_hdf5_accepts_what_passes(chunks, tmp_path):
     assert check_chunk_shape(chunks, (10, 10), 8) == chunks
     with h5py.File(tmp_path / "a.h5", "w") as handle:
         handle.create_dataset("d", (10, 10), "f8", chunks=chunks)
+
+
+@pytest.mark.parametrize("extent", [(1 << 22, 1 << 20), (1 << 45,), (1 << 30, 10, 1 << 12)])
+def test_automatic_chunks_of_enormous_datasets_stay_few(extent):
+    shape = choose_chunk_shape("auto", (), extent, 8)
+    assert math.prod(-(-n // c) for n, c in zip(extent, shape, strict=True)) <= 1 << 22
 
 
 def test_what_is_not_said_about_chunks():
