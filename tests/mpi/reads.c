@@ -15,6 +15,8 @@
 //     d   independently, without transfer properties
 //     c   collectively
 //     z   collectively, this process selecting nothing
+//     m   independently, two datasets in one call: "/x+/y"
+//     M   the same collectively
 //     w   write zeros, collectively
 // KEPT.<rank> gets, for each read, whether it succeeded, how it was made, and the bytes.
 
@@ -96,12 +98,46 @@ static void keep(const char *how, herr_t status, const void *bytes, size_t n)
     if (status >= 0) fwrite(bytes, 1, n, kept);
 }
 
+static int is_collective(const char *how)
+{
+    return strchr("czMw", *how) != NULL;
+}
+
+// Two datasets of the same extent, in one call.
+static void read_two(const char *how, const char *names, const hsize_t start[],
+                     const hsize_t count[], int n)
+{
+    char first[64];
+    snprintf(first, sizeof first, "%s", names);
+    char *second = strchr(first, '+');
+    require(second != NULL, "two datasets are to be named");
+    *second++ = '\0';
+    hid_t ids[2] = {dataset_of(first), dataset_of(second)};
+    hid_t types[2] = {H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE}, memories[2], selected[2];
+    memories[0] = memories[1] = H5Screate_simple(n, count, NULL);
+    selected[0] = selected[1] = H5Dget_space(ids[0]);
+    H5Sselect_hyperslab(selected[0], H5S_SELECT_SET, start, NULL, count, NULL);
+    const size_t n_bytes = (size_t)H5Sget_select_npoints(memories[0]) * sizeof(double);
+    char *buffer = calloc(2, n_bytes);
+    void *buffers[2] = {buffer, buffer + n_bytes};
+    const herr_t status = H5Dread_multi(2, ids, types, memories, selected, transfer, buffers);
+    keep(how, status, buffer, 2 * n_bytes);
+    free(buffer);
+    H5Sclose(memories[0]);
+    H5Sclose(selected[0]);
+}
+
 static void take_step(const char *how, const char *name, const char *start_text,
                       const char *count_text)
 {
     hsize_t start[max_rank], count[max_rank];
     const int n = parse(start_text, start);
     require(parse(count_text, count) == n, "start and count differ");
+    H5Pset_dxpl_mpio(transfer, is_collective(how) ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT);
+    if (*how == 'm' || *how == 'M') {
+        read_two(how, name, start, count, n);
+        return;
+    }
     const hid_t dataset = dataset_of(name);
     const hid_t stored = H5Dget_type(dataset), type = H5Tget_native_type(stored, H5T_DIR_ASCEND);
     const hid_t selected = H5Dget_space(dataset), memory = H5Screate_simple(n, count, NULL);
@@ -112,8 +148,6 @@ static void take_step(const char *how, const char *name, const char *start_text,
     }
     const size_t n_bytes = (size_t)H5Sget_select_npoints(memory) * H5Tget_size(type);
     char *buffer = calloc(1, n_bytes + 1);
-    const int collective = *how == 'c' || *how == 'z' || *how == 'w';
-    H5Pset_dxpl_mpio(transfer, collective ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT);
     herr_t status;
     if (*how == 'w')
         status = H5Dwrite(dataset, type, memory, selected, transfer, buffer);
@@ -174,7 +208,9 @@ int main(int argc, char *argv[])
     transfer = H5Pcreate(H5P_DATASET_XFER);
     char ranks[16], how[4], dataset[64], start[64], count[64];
     for (int i = next + 2; i < argc; i++)
-        if (parse_step(argv[i], ranks, how, dataset, start, count) == 5) dataset_of(dataset);
+        if (parse_step(argv[i], ranks, how, dataset, start, count) == 5)
+            for (char *name = strtok(dataset, "+"); name; name = strtok(NULL, "+"))
+                dataset_of(name);
     for (int i = next + 2; i < argc; i++) {
         const int n = parse_step(argv[i], ranks, how, dataset, start, count);
         require(n == 5, "a step is not understood");

@@ -6,9 +6,6 @@ HDF5 says that it was read, is the same. What does not end in time counts as a d
 
 import dataclasses
 import functools
-import os
-import signal
-import subprocess
 from pathlib import Path
 
 import h5py
@@ -17,14 +14,13 @@ import pytest
 
 from sds.home import Home
 from sds.redirect.tables import publish_table, read_table, table_path
-from sds.trace import read_spool
-from tests.hdf5_builds import hdf5_build, mpich_program
-from tests.redirected import redirect, settle
+from tests.hdf5_builds import hdf5_build
+from tests.mpi.launch import mpiexec, served
+from tests.redirected import publish_candidates, redirect, settle, write_replica
 from tests.under_connector import connector_environment, native_environment
 
 VERSIONS = ("1.14.6", "2.2.0")
 SHAPE = (6, 20, 16)
-TIMEOUT_S = 100
 
 both_versions = pytest.mark.parametrize("version", VERSIONS)
 
@@ -64,27 +60,6 @@ def write_source(path):
     settle(path)
 
 
-def mpiexec(ranks, timeout_s=TIMEOUT_S):
-    """Run one command per rank, each with its environment, as one MPI program."""
-    native = native_environment()
-    command = [mpich_program("mpiexec")]
-    for environment, arguments in ranks:
-        changes = [f"{name}={value}" for name, value in environment.items() if name not in native]
-        command += [":"] * (len(command) > 1) + ["-n", "1", "env", *changes, *arguments]
-    running = subprocess.Popen(
-        [str(part) for part in command], env=native, cwd="/",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        printed, _ = running.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(running.pid, signal.SIGTERM)  # mpiexec ends the ranks that it has started
-        printed, _ = running.communicate(timeout=30)
-        pytest.fail(f"no end after {timeout_s} s: a deadlock\n{printed}")
-    assert running.returncode == 0, printed
-    return printed
-
-
 def run(program, environments, folder, *arguments):
     """Run the program under one environment per rank; what each rank has got."""
     folder.mkdir()
@@ -94,17 +69,6 @@ def run(program, environments, folder, *arguments):
     printed = mpiexec([(environment, command) for environment in environments])
     assert printed == ""
     return [(folder / f"kept.{rank}").read_bytes() for rank in range(len(environments))]
-
-
-def served(home):
-    """Return the reads of each rank by the replica that served them."""
-    found = {}
-    for path in home.spool.iterdir():
-        spool = read_spool(path)
-        counts = found.setdefault(spool.process.rank, {})
-        for replica, n in zip(spool.records.served_by, spool.records.n_reads, strict=True):
-            counts[int(replica)] = counts.get(int(replica), 0) + int(n)
-    return found
 
 
 def home_beside(home, path, source, change):
@@ -134,7 +98,7 @@ def compare(program, source, tmp_path, n_ranks, *arguments, homes=None):
     connected = run(program, under, tmp_path / "connected", *options, path, *steps)
     assert connected == native
     assert all(native), "nothing was read"
-    return served(homes[0])
+    return served(homes[0], n_ranks)
 
 
 def publish(home, other, path):
@@ -222,6 +186,38 @@ def test_one_rank_alone_reads_what_it_reached_by_address(program, source, tmp_pa
 
 
 @both_versions
+@pytest.mark.parametrize("metadata", [[], ["-m"]])
+def test_replicas_in_chunks_serve(program, source, tmp_path, version, metadata):
+    path, _ = source
+    home = Home(tmp_path / "home")
+    home.create()
+    orders = {"/a": (1, 2, 0), "/tiles": (2, 0, 1)}
+    candidates = {
+        name: [write_replica(path, name, order, home, number=i, chunks=(5, 5, 2), shuffle=True)]
+        for i, (name, order) in enumerate(orders.items(), start=1)
+    }
+    publish_candidates(path, candidates, home)
+    counts = compare(
+        program(version), source, tmp_path, 2, *metadata,
+        "* i /a 0,r,0 6,1,16", "1 d /a 0,0,r 6,20,1", "* c /a 0,r,0 6,1,16", "* i /a 0,r,0 6,1,16",
+        "* d /tiles 0,r,0 6,1,16", homes=[home] * 2,
+    )  # fmt: skip
+    tiles = {0: 2} if metadata else {0: 1, 2: 1}
+    assert counts == {0: tiles | {1: 2}, 1: tiles | {1: 3}}
+
+
+@both_versions
+@pytest.mark.parametrize("metadata", [[], ["-m"]])
+def test_reads_of_several_datasets_in_one_call(program, source, tmp_path, version, metadata):
+    counts = compare(
+        program(version), source, tmp_path, 2, *metadata,
+        "* M /a+/b 0,r,0 6,1,16", "0 m /a+/b 0,r,0 6,1,16", "* m /a+/plain 0,r,0 6,1,16",
+        "* M /plain+/b 0,r,0 6,1,16", "1 m /b+/a 0,r,0 6,1,16",
+    )  # fmt: skip
+    assert counts == {rank: {0: 5, 1: 2, 2: 1} for rank in range(2)}
+
+
+@both_versions
 def test_every_rank_may_open_the_file_by_itself(program, source, tmp_path, version):
     for option in ("-s", "-u"):
         folder = tmp_path / option
@@ -277,7 +273,7 @@ def test_one_rank_without_the_table(program, source, tmp_path, version, how):
     # The first to read a chunked dataset opens its index, together with the others.
     tiles = {0: 4} if metadata else {0: 3, 3: 1}
     assert counts[0] == {1: 1, 2: 1} | tiles
-    assert served(without) == {1: {0: 5}}
+    assert served(without, 2) == {1: {0: 5}}
 
 
 @both_versions
@@ -306,7 +302,7 @@ def test_files_open_for_writing_lose_their_table(program, tmp_path, version):
     assert all(len(kept.split(b"\n", 1)[1]) == 6 * 16 * 8 for kept in read)
     run(program(version), under, tmp_path / "written", "-w", "-m", path, *steps)
     assert not table_path(home, path).exists()
-    assert all(counts.keys() == {0} for counts in served(home).values())
+    assert all(counts.keys() == {0} for counts in served(home, 2).values())
     with h5py.File(path) as file:
         assert not file["a"][:, :2].any()
 
@@ -320,4 +316,15 @@ def test_prefixes_of_names_are_understood(program, source, tmp_path, version):
     step = "* i /a 0,r,0 6,1,16"
     plain = run(program(version), under, tmp_path / "plain", path, step)
     assert run(program(version), under, tmp_path / "ufs", f"ufs:{path}", step) == plain
-    assert served(named) == {rank: {1: 2} for rank in range(2)}
+    assert served(named, 2) == {rank: {1: 2} for rank in range(2)}
+
+
+@both_versions
+def test_other_names_with_a_colon_are_left_alone(program, tmp_path, version):
+    # MPI-IO may take this for the file 1.h5.
+    path, home = tmp_path / "run:1.h5", Home(tmp_path / "source-home")
+    write_source(path)
+    write_source(tmp_path / "1.h5")
+    redirect(path, [("/a", (1, 2, 0))], home)
+    counts = compare(program(version), (path, home), tmp_path, 2, "* i /a 0,r,0 6,1,16")
+    assert counts == {rank: {0: 1} for rank in range(2)}
