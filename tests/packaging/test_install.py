@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.under_connector import decisions, native_environment
+
 ROOT = Path(__file__).parents[2]
 
 PROBE = """
@@ -40,11 +42,9 @@ def wheel(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="session")
-def wheel_python(wheel, tmp_path_factory):
+def install(wheel, directory):
     """Return the python of a venv that has the wheel, and the dependencies of this one."""
-    directory = tmp_path_factory.mktemp("venv")
-    made = run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory)
+    made = run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=ROOT)
     assert made.returncode == 0, made.stderr
     python = directory / "bin" / "python"
     site = Path(
@@ -63,13 +63,18 @@ def wheel_python(wheel, tmp_path_factory):
     return python
 
 
+@pytest.fixture(scope="session")
+def wheel_python(wheel, tmp_path_factory):
+    return install(wheel, tmp_path_factory.mktemp("venv"))
+
+
 @pytest.mark.parametrize("where", ["root", "elsewhere"])
-@pytest.mark.parametrize("install", ["wheel", "editable"])
-def test_native_parts_and_plugin_are_found(install, where, request, tmp_path):
-    python = request.getfixturevalue("wheel_python") if install == "wheel" else sys.executable
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_native_parts_and_plugin_are_found(kind, where, request, tmp_path):
+    python = request.getfixturevalue("wheel_python") if kind == "wheel" else sys.executable
     result = run(python, "-c", PROBE, cwd=ROOT if where == "root" else tmp_path)
     assert result.returncode == 0, result.stderr
-    if install == "wheel":
+    if kind == "wheel":
         assert str(Path(python).parents[1]) in result.stdout
 
 
@@ -97,3 +102,42 @@ def test_plugin_depends_on_libc_alone(wheel, tmp_path):
         line.split("[")[1].rstrip("]") for line in result.stdout.splitlines() if "NEEDED" in line
     }
     assert needed <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
+
+
+# A shell that switched SDS on, and lives on while SDS is removed. The program is another Python's.
+SHELL = """
+set -eu
+eval "$("$1/bin/sds" env)"
+test -n "$HDF5_VOL_CONNECTOR"
+"$2" -c "$3" before.h5
+case "$4" in
+    pip) "$2" -m pip --python "$1/bin/python" uninstall --yes --quiet sds-hdf5 ;;
+    venv) rm -r "$1" ;;
+esac
+"$2" -c "$3" after.h5
+"""
+PROGRAM = """
+import sys
+import h5py, netCDF4, tables
+with h5py.File(sys.argv[1], "w") as file:
+    file["x"] = range(10)
+with netCDF4.Dataset(sys.argv[1]) as two, tables.open_file(sys.argv[1]) as three:
+    print(two["x"][:].sum(), three.root.x[:].sum())
+"""
+
+
+@pytest.mark.parametrize("removal", ["pip", "venv"])
+def test_an_open_shell_outlives_the_removal(removal, wheel, tmp_path):
+    venv = tmp_path / "venv"
+    install(wheel, venv)
+    environ = native_environment(
+        SDS_HOME=tmp_path / "home", XDG_DATA_HOME=tmp_path / "data", SDS_DEBUG=tmp_path / "log"
+    )
+    result = subprocess.run(
+        ["sh", "-c", SHELL, "sh", venv, sys.executable, PROGRAM, removal],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stdout) == (0, "45 45\n45 45\n"), result.stderr
+    assert not list(venv.rglob("libh5sds_vol.so"))
+    versions = [entry[3] for entry in decisions(tmp_path / "log") if entry[0] == "bound"]
+    assert sorted(versions) == ["1.14.6", "1.14.6", "2.0.0", "2.0.0", "2.2.0", "2.2.0"]
