@@ -17,6 +17,7 @@ from sds.geometry import (
     StripeLayout,
     block_features,
     chunk_features,
+    chunks_touched,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class StoredArray:
         Chunk shape; None where contiguous.
     data_offset_bytes
         File offset of element 0 where contiguous; 0 where it is not known.
+    stored_bytes
+        Of all chunks, as filtered; None where they have no filters.
+    decode_s_per_byte
+        Time of undoing the filters, per byte that comes out.
     stripes, raid
         The file's. Default: one local disk.
     """
@@ -48,6 +53,8 @@ class StoredArray:
     element_size_bytes: int
     chunks: tuple[int, ...] | None = None
     data_offset_bytes: int = 0
+    stored_bytes: int | None = None
+    decode_s_per_byte: float = 0.0
     stripes: StripeLayout = LOCAL_DISK_STRIPES
     raid: RaidLayout = LOCAL_DISK_RAID
 
@@ -65,6 +72,19 @@ class StoredArray:
         """Bytes of all elements."""
         return math.prod(self.extent) * self.element_size_bytes
 
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk that comes out of the filters."""
+        return math.prod(self.chunks or ()) * self.element_size_bytes
+
+    @property
+    def stored_chunk_bytes(self) -> int:
+        """Bytes of a chunk in the file, on average."""
+        if self.chunks is None or self.stored_bytes is None:
+            return self.chunk_bytes
+        n = math.prod(-(-n // c) for n, c in zip(self.extent, self.chunks, strict=True))
+        return max(1, -(-self.stored_bytes // max(1, n)))
+
 
 # The replica's data begin at a multiple of this (the organizer aligns them).
 REPLICA_DATA_OFFSET_BYTES = 4096
@@ -76,8 +96,8 @@ def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
     Notes
     -----
     Of a chunked dataset every chunk touched is read whole; chunks are taken to lie in C order
-    of the chunk grid, one after the other, at their unfiltered size. HDF5 guarantees neither;
-    compressed chunks are smaller, and cost time to expand that no feature counts.
+    of the chunk grid, one after the other, all of the mean stored size. HDF5 guarantees neither.
+    What undoing their filters costs is no feature: `decode_seconds`.
     """
     if array.chunks is None or not array.extent:
         layout = ContiguousLayout(
@@ -94,9 +114,17 @@ def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
         slab,
         array.stripes,
         array.raid,
-        chunk_bytes=math.prod(array.chunks) * array.element_size_bytes,
+        chunk_bytes=array.stored_chunk_bytes,
         budget_s=_BUDGET_S,
     )
+
+
+def decode_seconds(array: StoredArray, slab: Hyperslab) -> float:
+    """Return how long undoing the filters of the chunks that a selection touches takes."""
+    if array.chunks is None or not array.extent:
+        return 0.0
+    n_chunks = chunks_touched(slab, array.chunks).n_elements
+    return array.decode_s_per_byte * array.chunk_bytes * n_chunks
 
 
 def features_in_replica(

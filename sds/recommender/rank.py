@@ -12,6 +12,7 @@ from sds.errors import SdsValueError
 from sds.geometry import BlockFeatures, check_order
 from sds.recommender.cost import (
     StoredArray,
+    decode_seconds,
     features_as_stored,
     features_in_replica,
     predict_read,
@@ -143,6 +144,7 @@ def _reads_now(
             now = pattern.elapsed_s / pattern.n_calls
         else:
             now = _seconds(models[0], array, features_as_stored(array, pattern.call), pattern)
+            now += decode_seconds(array, pattern.call)
             for order in existing:
                 features = features_in_replica(array, pattern.call, order)
                 now = min(now, _seconds(models[1], array, features, pattern))

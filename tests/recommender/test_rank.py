@@ -201,6 +201,22 @@ def test_chunks_along_the_read_leave_it_and_across_it_do_not():
         StoredArray(extent=(10, 10), element_size_bytes=4, chunks=(5,))
 
 
+def test_filters_of_the_original_speak_for_a_replica():
+    plain = StoredArray(extent=(64, 64, 4096), element_size_bytes=8, chunks=(8, 8, 4096))
+    filtered = replace(plain, stored_bytes=plain.size_bytes // 8, decode_s_per_byte=4e-9)
+    patterns = [stated(plain, "[:, :, 7]", 100)]
+    saved = {
+        array.decode_s_per_byte: rank_layouts(patterns, array=array).best.benefit_s
+        for array in (plain, filtered)
+    }
+    # A plane takes all of it: 128 MiB to undo, and an eighth of that to read.
+    decode_s = 100 * 4e-9 * plain.size_bytes
+    saved_bytes_s = 100 * 1e-9 * plain.size_bytes * 7 / 8
+    assert saved[4e-9] - saved[0.0] == pytest.approx(decode_s - saved_bytes_s, rel=0.01)
+    row = features_as_stored(filtered, stated(filtered, "[0, 0]").call)
+    assert row.bytes_touched == plain.chunk_bytes // 8
+
+
 def test_high_and_low_ranks():
     for extent, selection in (
         ((), "[...]"),
