@@ -270,8 +270,9 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
     if ((!config().trace && !config().redirect) || !read_fileno(opened, fileno)) return nullptr;
     const int saved_errno = errno;
     // Through whichever driver it is written: readers of the same file are to know.
-    const bool may_be_path = path_ && (plain_ || (writable && !image_));
-    OpenFile *file = make_file(host_, name_, may_be_path ? realpath(path_, nullptr) : nullptr);
+    const bool may_be_path = plain_ || (writable && !image_);
+    const char *path = path_ ? path_ : name_;
+    OpenFile *file = make_file(host_, name_, may_be_path ? realpath(path, nullptr) : nullptr);
     if (file) {
         file->mpio = mpio_;
         file->collective_metadata = collective_metadata_;
