@@ -2,12 +2,17 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from sds.home import Home
+from sds.redirect.activate import program_environment
+from sds.redirect.doctor import diagnose
 from tests.hdf5_builds import cache_directory, leave_out
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 
@@ -77,6 +82,12 @@ def unpack(h5py, python, platform, folder):
     work.rename(folder)
 
 
+@pytest.fixture(autouse=True)
+def _data(tmp_path, monkeypatch):
+    """Where the copy of the connector goes."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
 @pytest.mark.parametrize("h5py", WHEELS)
 def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
     library = library_of_wheel(h5py)
@@ -99,3 +110,31 @@ def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
     assert errors.count("HDF5-DIAG") == native[2].count("HDF5-DIAG") == 1
     events = [entry[0] for entry in decisions(log)]
     assert events[:1] == ([event] if event else [])
+
+
+@pytest.mark.parametrize("h5py", WHEELS)
+def test_the_doctor_and_the_launcher_say_what_becomes_of_it(h5py, tmp_path):
+    library = library_of_wheel(h5py)
+    _, _, version, event = WHEELS[h5py]
+    source = tmp_path / "program.c"
+    source.write_text("int H5open(void); int main(void) { return H5open() < 0; }")
+    program = tmp_path / "program"
+    # What the library needs in turn is found when it is run.
+    subprocess.run(
+        [shutil.which("cc"), source, library, "-Wl,--unresolved-symbols=ignore-all", "-o", program],
+        check=True,
+    )  # fmt: skip
+    home = Home(tmp_path / "home")
+    home.create()
+    environ = native_environment(LD_LIBRARY_PATH=library.parent)
+    (host,) = diagnose(command=[str(program)], home=home, environ=environ).hosts
+    assert Path(host.library).resolve() == library
+    assert host.version == version
+    assert host.loads is (event == "bound")
+    binding = {"bound": "exported symbols", "native": "native", None: "none"}[event]
+    assert host.binding == binding
+    chosen = program_environment([str(program)], home, environ)
+    assert ("HDF5_VOL_CONNECTOR" in chosen.variables) is (event == "bound")
+    if event != "bound":
+        assert "older than 1.14" in (chosen.problem if event else host.detail)
+        assert host.remedy
