@@ -36,6 +36,7 @@ static _Atomic long struck;
 EXPORT void fault_arm(const char *calls, const char *part, long after, long n, int error);
 EXPORT void fault_spare(long one, long other);
 EXPORT long fault_disarm(void);
+EXPORT long fault_count(void);
 
 void fault_arm(const char *calls, const char *part, long after, long n, int error)
 {
@@ -57,6 +58,12 @@ void fault_spare(long one, long other)
 long fault_disarm(void)
 {
     left = 0;
+    return struck;
+}
+
+/* The same, while it goes on. */
+long fault_count(void)
+{
     return struck;
 }
 
@@ -253,4 +260,16 @@ EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t o
     if (!STARVES(n)) return real(at, n, protection, flags, fd, offset);
     errno = ENOMEM;
     return MAP_FAILED;
+}
+/* A library looks up another one, and takes its time. */
+EXPORT void *dlopen(const char *name, int flags)
+{
+    void *(*real)(const char *, int) = next("dlopen");
+    Dl_info where;
+    if ((flags & RTLD_NOLOAD) && is_armed("dlopen") &&
+        dladdr(__builtin_return_address(0), &where) && is_path(where.dli_fname) && strikes()) {
+        const struct timespec pause = {1, 0};
+        nanosleep(&pause, NULL);
+    }
+    return real(name, flags);
 }

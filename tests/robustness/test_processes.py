@@ -10,8 +10,10 @@ import time
 import pytest
 
 from sds.trace import read_spool
+from tests.hdf5_builds import hdf5_build
 from tests.redirected import reads_by_replica
-from tests.under_connector import connector_environment, run_python
+from tests.robustness.conftest import compile_c
+from tests.under_connector import connector_environment, decisions, run_python
 
 N = 50
 
@@ -161,31 +163,154 @@ def test_forks_while_threads_read_and_write_the_trace(cube, home):
     assert children == [4] * 120
 
 
-def test_a_library_is_bound_while_another_thread_forks(cube, home):
+# One thread has the connector look up the functions of a library, which a preloaded library makes
+# last a second; meanwhile another forks, and its child uses another HDF5.
+BINDING = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void *symbol(void *handle, const char *name)
+{
+    return handle == NULL ? NULL : dlsym(handle, name);
+}
+
+static int open_file(const char *library, const char *path)
+{
+    void *hdf5 = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    int64_t (*open)(const char *, unsigned, int64_t) = symbol(hdf5, "H5Fopen");
+    int (*close)(int64_t) = symbol(hdf5, "H5Fclose");
+    return open == NULL || close == NULL || close(open(path, 0, 0)) < 0;
+}
+
+static char **names;
+
+static void *bind(void *unused)
+{
+    (void)unused;
+    static int failed;
+    failed = open_file(names[2], names[1]);
+    return &failed;
+}
+
+int main(int argc, char **argv)
+{
+    void (*arm)(const char *, const char *, long, long, int) = dlsym(RTLD_DEFAULT, "fault_arm");
+    long (*count)(void) = dlsym(RTLD_DEFAULT, "fault_count");
+    pthread_t thread;
+    void *failed;
+    int status;
+    if (argc < 4 || arm == NULL || count == NULL) return 2;
+    names = argv;
+    arm("dlopen ", "libh5sds_vol", 0, 1, 0);
+    pthread_create(&thread, NULL, bind, NULL);
+    while (count() == 0)
+        usleep(1000);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(open_file(argv[3], argv[1]));
+    }
+    waitpid(child, &status, 0);
+    pthread_join(thread, &failed);
+    printf("%d %d\n", status, *(int *)failed);
+    return 0;
+}
+"""
+
+
+def test_a_library_is_bound_while_another_thread_forks(cube, home, faults, tmp_path):
     """Looking up its functions holds a lock, of which the child knows nothing."""
-    text = """
-    import importlib
-    file = h5py.File(path)
-    def bind():
-        import netCDF4, tables
-        tables.open_file(path).close()
-    thread = threading.Thread(target=bind)
-    thread.start()
-    children = []
-    while thread.is_alive():
-        if (child := os.fork()) == 0:
-            check(h5py.File(path)["cube"], 1)
-            os._exit(0)
-        children.append(child)
-        time.sleep(0.005)
-    assert children and all(end(child) == 0 for child in children)
-    if (child := os.fork()) == 0:
-        import netCDF4
-        netCDF4.Dataset(path).close()
-        os._exit(0)
-    assert end(child) == 0
-    """
-    run(text, cube, env=connector_environment(home.root))
+    source = tmp_path / "binding.c"
+    source.write_text(BINDING)
+    program = compile_c(source, tmp_path / "binding", "-pthread", "-ldl")
+    libraries = [hdf5_build(version).lib / "libhdf5.so" for version in ("1.14.6", "2.0.0")]
+    env = connector_environment(home.root, SDS_DEBUG=tmp_path / "log", **faults)
+    done = subprocess.run(
+        [program, cube, *libraries], env=env, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("0 0\n", "")
+    bound = [reason for event, *_, reason in decisions(tmp_path / "log") if event == "bound"]
+    assert sorted(bound) == ["1.14.6", "2.0.0"]
+
+
+# Threads open and close files by one library, of which so many are open that their list is locked
+# most of the time; the children of a fork in the midst of that use another library.
+STORM = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct library {
+    int64_t (*open)(const char *, unsigned, int64_t);
+    int (*close)(int64_t);
+} library;
+
+static library first, second;
+static const char *path;
+static volatile int is_over;
+
+static library load(const char *name)
+{
+    void *hdf5 = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (hdf5 == NULL) _exit(3);
+    return (library){dlsym(hdf5, "H5Fopen"), dlsym(hdf5, "H5Fclose")};
+}
+
+static void *storm(void *unused)
+{
+    while (!is_over)
+        first.close(first.open(path, 0, 0));
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[2];
+    int status = 0;
+    if (argc < 4) return 2;
+    path = argv[1];
+    first = load(argv[2]);
+    second = load(argv[3]);
+    second.close(second.open(path, 0, 0));
+    for (int i = 0; i < 4000; i++)
+        first.open(path, 0, 0);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, storm, NULL);
+    for (int i = 0; i < 200 && status == 0; i++) {
+        usleep(200 + 37 * (i % 10));
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            _exit(second.close(second.open(path, 0, 0)) < 0);
+        }
+        waitpid(child, &status, 0);
+    }
+    is_over = 1;
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    _exit(status != 0);
+}
+"""
+
+
+def test_forks_while_the_list_of_open_files_is_locked(cube, home, tmp_path):
+    source = tmp_path / "storm.c"
+    source.write_text(STORM)
+    program = compile_c(source, tmp_path / "storm", "-pthread", "-ldl")
+    libraries = [
+        hdf5_build(version, "threadsafe").lib / "libhdf5.so" for version in ("1.14.6", "2.0.0")
+    ]
+    done = subprocess.run(
+        [program, cube, *libraries], env=connector_environment(home.root), capture_output=True,
+        text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
@@ -387,8 +512,6 @@ int main(int argc, char **argv)
 
 @pytest.mark.parametrize("how", ["exit", "fork"])
 def test_handlers_that_interrupt_the_connector_itself(how, cube, home, tmp_path):
-    from tests.hdf5_builds import hdf5_build
-
     build = hdf5_build("1.14.6")
     source = tmp_path / "interrupted.c"
     source.write_text(INTERRUPTED)
