@@ -23,7 +23,7 @@ from sds.errors import UnsupportedError
 from sds.organizer import replica as names
 from sds.organizer.attributes import carry_attributes
 from sds.organizer.blocks import block_size_bytes, file_checksums, metadata_checksum, n_blocks
-from sds.organizer.filters import format_filters, require_filters
+from sds.organizer.filters import format_filters
 from sds.organizer.scales import carry_scales
 
 if TYPE_CHECKING:
@@ -66,13 +66,12 @@ def create_container(staged: Path, plan: ReorganizationPlan) -> None:
     Raises
     ------
     UnsupportedError
-        If the path of the dataset is taken by what SDS stores in a replica, or a filter is not
-        installed.
+        If the path of the dataset is taken by what SDS stores in a replica, or HDF5 does not store
+        such elements with such filters.
     """
     if plan.dataset_path == names.CHECKSUMS_PATH:
         message = f"{plan.dataset_path} is the name of SDS's own checksums: rename the dataset"
         raise UnsupportedError(message)
-    require_filters(plan.layout.filters, "the replica", encode=True)
     chunked = plan.layout.chunk_shape is not None
     aligned = {
         "alignment_threshold": max(1, min(plan.size_bytes, 1 << 20)),

@@ -69,13 +69,15 @@ class Transposer:
         Raises
         ------
         UnsupportedError
-            If a filter of the source is not installed.
+            If a filter of the source or of the replica is not installed.
         TruncatedFileError
             If the source ends before its data.
         OSError
             If a file cannot be read or written.
         """
         began_s = time.monotonic()
+        # HDF5 would leave out a filter that is missing, and store the chunks as they are.
+        require_filters(plan.layout.filters, "the replica", encode=True)
         if not checkpoint.steps_done:
             create_container(staged, plan)
         with _SlabReader(plan) as reader:

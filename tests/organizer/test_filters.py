@@ -177,6 +177,55 @@ def test_a_new_process_loads_the_plugins_that_it_needs_to_compare(tmp_path):
     assert result.stdout == "True ()\n"
 
 
+def test_a_new_process_that_goes_on_with_a_build_loads_its_plugins(tmp_path):
+    """HDF5 stores chunks as they are where an optional filter is missing."""
+    begin = """
+        import sys
+        from pathlib import Path
+        import sds.organizer.transposer
+        from sds.home import Home
+        from sds.organizer import plan_reorganization, reorganize
+        from tests.organizer.sources import make_cube
+        sds.organizer.transposer._CHECKPOINT_S = 0.0
+        sds.organizer.transposer._NOTES_SHARE = 0
+        place = Path(sys.argv[1])
+        if not (place / "a.h5").exists():
+            make_cube(place / "a.h5", (64, 64, 64), "<i4")
+        plan = plan_reorganization(
+            place / "a.h5",
+            "/cube",
+            order=(2, 0, 1),
+            chunks=(16, 16, 16),
+            filters=sys.argv[2] if len(sys.argv) > 2 else FILTERS,
+            memory_bytes=(4 << 20) + (1 << 18),
+            home=Home(place / "home"),
+        )
+        done = []
+        def progress(phase, n, total):
+            done.append(n / total)
+            if len(sys.argv) > 2 and n > total / 2:
+                raise KeyboardInterrupt
+        try:
+            replica = reorganize(plan, home=Home(place / "home"), progress=progress)
+        except KeyboardInterrupt:
+            sys.exit()
+        print(done[0], replica.path)
+    """
+    # The second time the filters are given as they were planned: naming them loads no plugin.
+    planned = "[sds.dataset.Filter(code=32015, name='zstd', options=(3,))]"
+    root = Path(__file__).parents[2]
+    run_python(begin, tmp_path, "zstd:3", env=native_environment(), cwd=root)
+    assert len(list((tmp_path / "home").rglob("*.undo"))) == 1
+    resume = begin.replace("FILTERS", planned).replace("import sys\n", "import sys, sds.dataset\n")
+    result = run_python(resume, tmp_path, env=native_environment(), cwd=root)
+    first_done, path = result.stdout.split()
+    assert float(first_done) > 0.4
+    with h5py.File(path) as copy:
+        masks = []
+        copy["cube"].id.chunk_iter(lambda info: masks.append(info.filter_mask))
+    assert masks == [0] * 64
+
+
 def test_filters_that_turn_out_lossy_are_found_when_the_bytes_are_compared(tmp_path):
     """Of a plugin that SDS does not know it cannot know; comparing finds it."""
     from sds.errors import VerificationError
