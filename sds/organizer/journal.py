@@ -380,4 +380,9 @@ def recover(home: Home, *, keep_s: float = KEEP_S) -> tuple[Path, ...]:
                     removed.extend(journal.discard())
         except BusyError:
             continue
+    for undo in sorted(directory.glob("*.undo")):
+        # Of a journal that is gone; a build under way has one.
+        if not undo.with_name(f"{undo.name.partition('-')[0]}.json").exists():
+            undo.unlink(missing_ok=True)
+            removed.append(undo)
     return tuple(removed)

@@ -218,6 +218,17 @@ def test_recover_leaves_what_can_be_continued_and_removes_the_rest(
     assert not list(home.replicas.rglob("*.partial"))
 
 
+def test_recover_removes_notes_whose_journal_is_gone(cube, tmp_path, monkeypatch):
+    home = Home(tmp_path / "home")
+    interrupted(cube, home, monkeypatch, kind="chunked")
+    (journal,) = journal_directory(home).glob("*.json")
+    assert recover(home) == ()
+    journal.unlink()
+    (undo,) = recover(home)
+    assert undo.suffix == ".undo"
+    assert not list(journal_directory(home).iterdir())
+
+
 def test_recover_removes_what_is_too_old(cube, tmp_path, monkeypatch):
     home = Home(tmp_path / "home")
     interrupted(cube, home, monkeypatch)
