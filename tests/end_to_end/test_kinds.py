@@ -71,3 +71,42 @@ def test_a_server_makes_the_same(sds_both, cube, program):
     printed, decisions = sds_both.read(program, cube, *INSIDE)
     assert printed == native(program, cube, *INSIDE)
     assert "served" in decisions, decisions
+
+
+ANYHOW = """
+import hashlib, sys
+import h5py
+import numpy as np
+rng = np.random.default_rng(11)
+with h5py.File(sys.argv[1], "r") as file:
+    cube = file["image/cube"]
+    for _ in range(400):
+        index = []
+        for n in cube.shape:
+            first, last = sorted(rng.integers(0, n, 2).tolist())
+            part, stepped = slice(first, last + 1), slice(first, last + 1, int(rng.integers(1, 9)))
+            index.append([slice(None), first, part, stepped][rng.integers(0, 4)])
+        found = np.ascontiguousarray(cube[tuple(index)])
+        print(index, found.shape, hashlib.sha256(found.tobytes()).hexdigest())
+"""
+
+
+def test_any_selection_is_the_same_beside_replicas_of_all_kinds(sds, compressed_cube, tmp_path):
+    name = f"{compressed_cube}:/image/cube"
+    part = ("--chunks", "7,50,9", "--compress", "source", "--region", "[10:50, :, 100:900]")
+    for order, kind in (
+        ("2,0,1", KINDS["compressed"]),
+        ("1,2,0", KINDS["partial"]),
+        ("0,2,1", part),
+    ):
+        built = sds("reorganize", name, "--order", order, *kind, "--json")
+        assert built.code == 0, built.err
+    program = tmp_path / "anyhow.py"
+    program.write_text(ANYHOW)
+    expected = native(program, compressed_cube)
+    printed, decisions = sds.read(program, compressed_cube)
+    assert printed == expected
+    assert {"served", "original"} <= set(decisions)
+    trace = sds("trace", "show").json
+    served = {record["served_by"] for record in trace["records"]}
+    assert len(served - {0}) >= 2, served
