@@ -41,7 +41,7 @@ _FIXED_BYTES = 4 * MIB
 METADATA_ROOM_BYTES = 1 * MIB
 # HDF5 holds a chunk twice while it runs the filters: before and after.
 _COPIES_OF_A_CHUNK = 2
-# Bytes of a chunk's entry in its index, and what pages of entries are rounded up by.
+# Of a chunk's entry in its index, with its share of what pages of entries need.
 _INDEX_ENTRY_BYTES = 24
 
 

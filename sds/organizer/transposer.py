@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -12,6 +13,7 @@ import numpy as np
 
 from sds.chunks import decode_seconds_per_byte
 from sds.dataset import get_dataset
+from sds.errors import FormatError, UnsupportedError
 from sds.organizer.container import create_container, open_source
 from sds.organizer.filters import require_filters
 from sds.organizer.plan import plan_transposition
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from sds.organizer.replica import Replica
     from sds.organizer.targets import Target
     from sds.organizer.verify import VerificationReport
+
+log = logging.getLogger(__name__)
 
 # A kill costs at most so much work; each checkpoint waits for the disk.
 _CHECKPOINT_S = 5.0
@@ -70,8 +74,8 @@ class Transposer:
         ------
         UnsupportedError
             If a filter of the source or of the replica is not installed.
-        TruncatedFileError
-            If the source ends before its data.
+        TruncatedFileError, FormatError
+            If the source ends before its data, or is damaged.
         OSError
             If a file cannot be read or written.
         """
@@ -122,14 +126,33 @@ class _SlabReader:
             self._file.close()
 
     def decode_s_per_byte(self) -> float:
-        """Return how long undoing the filters of the source takes, per byte that comes out."""
-        return 0.0 if self._file is None else decode_seconds_per_byte(self._dataset)
+        """Return how long undoing the filters of the source takes, per byte that comes out.
+
+        0 where that cannot be measured: a damaged chunk, which the region need not touch. Reads of
+        the source then count as cheaper than they are.
+        """
+        if self._file is None:
+            return 0.0
+        try:
+            return decode_seconds_per_byte(self._dataset)
+        except UnsupportedError as error:
+            log.warning("%s; its filters count as free", error)
+            return 0.0
 
     def read(self, slab: Slab, out: np.ndarray) -> None:
         """Read a slab into the bytes of `out`, in the order of the source."""
         plan = self._plan
         if self._descriptor is None or plan.data_offset_bytes is None:
-            read_slab_through_hdf5(self._dataset, slab, out)
+            try:
+                read_slab_through_hdf5(self._dataset, slab, out)
+            except OSError as error:
+                if error.errno:
+                    raise  # the disk, not what is on it
+                message = (
+                    f"{plan.dataset_path} in {plan.source_path} cannot be read ({error}): it is "
+                    "damaged; copy the file again from where it came"
+                )
+                raise FormatError(message) from error
             return
         runs = slab_runs(plan.extent, slab, plan.element_size_bytes)
         read_slab_directly(self._descriptor, plan.data_offset_bytes, runs, out)

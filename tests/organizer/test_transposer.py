@@ -4,12 +4,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sds.errors import FormatError
 from sds.geometry import Box
 from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize, verify_replica
 from sds.organizer.filters import FLETCHER32
 from sds.organizer.plan import _FIXED_BYTES
-from tests.organizer.sources import cases, make_cube, make_source, stored_bytes
+from tests.organizer.sources import cases, make_cube, make_source, settle, stored_bytes
 
 
 def build(source, dataset, home, order, memory_bytes=16 << 20, **options):
@@ -191,6 +192,27 @@ def test_a_user_block_shifts_nothing(tmp_path):
     _, replica = build(tmp_path / "a.h5", "/d", Home(tmp_path / "home"), (1, 2, 0))
     with h5py.File(replica.path, "r") as copy:
         np.testing.assert_array_equal(copy["d"][...], elements.transpose(1, 2, 0))
+
+
+def test_a_part_without_the_damaged_chunks_of_its_source(tmp_path, caplog):
+    values = np.arange(40 * 40).reshape(40, 40)
+    source = tmp_path / "a.h5"
+    with h5py.File(source, "w") as handle:
+        made = handle.create_dataset("d", data=values, chunks=(10, 40), fletcher32=True)
+        offset = made.id.get_chunk_info(0).byte_offset
+    with source.open("r+b") as stream:
+        stream.seek(offset + 5)
+        stream.write(b"\xa5")
+    settle(source)
+    home = Home(tmp_path / "home")
+    _, replica = build(source, "/d", home, (1, 0), region="[20:]", filters="gzip:1")
+    with h5py.File(replica.path) as copy:
+        np.testing.assert_array_equal(copy["d"][...], values[20:].T)
+    assert replica.source_decode_s_per_byte == 0
+    assert "its filters count as free" in caplog.text
+    with pytest.raises(FormatError, match=r"/d in .*a\.h5 cannot be read .*it is damaged"):
+        build(source, "/d", home, (1, 0))
+    assert not list(home.replicas.rglob("*.partial"))
 
 
 def test_a_filter_that_is_not_installed_is_named(tmp_path):
