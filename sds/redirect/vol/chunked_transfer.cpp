@@ -61,6 +61,9 @@ struct ChunkedTransfer {
     const Space &space; // of the whole replica
     hid_t type;
     sds_hyperslab slab;
+    // Axes on which a piece is read whole and picked apart. HDF5 decodes all of it anyway, and
+    // copies what is selected in steps element by element.
+    bool picked[SDS_MAX_RANK];
     int64_t window[SDS_MAX_RANK];        // indices of a piece, whole chunks
     int64_t memory_stride[SDS_MAX_RANK]; // bytes
     const Conversion &conversion;
@@ -77,12 +80,15 @@ void normalize(sds_hyperslab &slab)
     }
 }
 
-// Indices selected on an axis in a window of so many, at most.
-int64_t most_selected(const sds_hyperslab &slab, int32_t axis, int64_t window)
+// Indices read on an axis in a window of so many, at most.
+int64_t most_read(const ChunkedTransfer &self, int32_t axis, int64_t window)
 {
-    const int64_t all = slab.count[axis] * slab.block[axis];
-    const int64_t blocks = (window + slab.stride[axis] - 1) / slab.stride[axis];
-    const int64_t most = slab.block[axis] == 1 ? blocks : window;
+    const sds_hyperslab &slab = self.slab;
+    const int64_t selected = slab.count[axis] * slab.block[axis];
+    const int64_t all =
+        self.picked[axis] ? (slab.count[axis] - 1) * slab.stride[axis] + 1 : selected;
+    const bool in_steps = slab.block[axis] == 1 && !self.picked[axis];
+    const int64_t most = in_steps ? (window + slab.stride[axis] - 1) / slab.stride[axis] : window;
     return most < all ? most : all;
 }
 
@@ -92,22 +98,24 @@ int64_t plan_windows(ChunkedTransfer &self, const sds_candidate &candidate, int6
 {
     const sds_hyperslab &slab = self.slab;
     const int64_t most_elements = piece_bytes / element_bytes;
-    int64_t selected[SDS_MAX_RANK], elements = 1;
+    int64_t read[SDS_MAX_RANK], elements = 1;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
         self.window[axis] = candidate.chunks.shape[axis];
-        selected[axis] = most_selected(slab, axis, self.window[axis]);
-        elements *= selected[axis];
+        self.picked[axis] = slab.block[axis] == 1 && slab.stride[axis] > 1 &&
+                            slab.stride[axis] <= self.window[axis];
+        read[axis] = most_read(self, axis, self.window[axis]);
+        elements *= read[axis];
     }
     for (int32_t axis = slab.rank - 1; axis >= 0; axis--) {
         const int64_t end =
             slab.start[axis] + (slab.count[axis] - 1) * slab.stride[axis] + slab.block[axis];
         while (self.window[axis] < end) {
             const int64_t longer = 2 * self.window[axis];
-            const int64_t more = elements / selected[axis] * most_selected(slab, axis, longer);
+            const int64_t more = elements / read[axis] * most_read(self, axis, longer);
             if (more > most_elements) break;
             elements = more;
             self.window[axis] = longer;
-            selected[axis] = most_selected(slab, axis, longer);
+            read[axis] = most_read(self, axis, longer);
         }
     }
     return elements;
@@ -133,13 +141,11 @@ int64_t cut_to_window(sds_hyperslab &slab, int32_t axis, int64_t index, int64_t 
     return slab.count[axis] * block;
 }
 
-int64_t shape_of(const sds_hyperslab &slab, int64_t shape[])
+bool is_box(const sds_hyperslab &slab)
 {
-    sds_hyperslab_shape(&slab, shape);
-    int64_t n_elements = 1;
     for (int32_t axis = 0; axis < slab.rank; axis++)
-        n_elements *= shape[axis];
-    return n_elements;
+        if (slab.count[axis] > 1 && slab.stride[axis] > 1) return false;
+    return true;
 }
 
 // shape: of the slab. A memory space of the same shape spares HDF5 to match them element by
@@ -158,14 +164,22 @@ bool read_slab(const ChunkedTransfer &self, const sds_hyperslab &slab, const int
 
 bool move_piece(const ChunkedTransfer &self, const sds_hyperslab &slab, char *destination)
 {
-    int64_t shape[SDS_MAX_RANK], piece_stride[SDS_MAX_RANK];
-    const int64_t n_elements = shape_of(slab, shape);
-    int64_t stride_bytes = self.conversion.to_bytes;
-    for (int32_t axis = slab.rank - 1; axis >= 0; axis--) {
-        piece_stride[axis] = stride_bytes;
-        stride_bytes *= shape[axis];
+    sds_hyperslab box = slab;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        if (!self.picked[axis]) continue;
+        box.count[axis] = (slab.count[axis] - 1) * slab.stride[axis] + 1;
+        box.stride[axis] = 1;
     }
-    return read_slab(self, slab, shape, self.piece) &&
+    int64_t shape[SDS_MAX_RANK], box_shape[SDS_MAX_RANK], piece_stride[SDS_MAX_RANK];
+    sds_hyperslab_shape(&slab, shape);
+    sds_hyperslab_shape(&box, box_shape);
+    int64_t n_elements = 1;
+    for (int32_t axis = slab.rank - 1; axis >= 0; axis--) {
+        const int64_t step = self.picked[axis] ? slab.stride[axis] : 1;
+        piece_stride[axis] = n_elements * step * self.conversion.to_bytes;
+        n_elements *= box_shape[axis];
+    }
+    return read_slab(self, box, box_shape, self.piece) &&
            convert(*self.replica.host, self.conversion, n_elements, self.piece, nullptr) &&
            sds_copy_strided(slab.rank, shape, piece_stride, self.memory_stride,
                             static_cast<size_t>(self.conversion.to_bytes), self.piece,
@@ -200,13 +214,14 @@ bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table
     if (!context.ok()) return false;
     const sds_array array = array_of(dataset, candidate);
     const Space space(host.hdf5, array.rank, array.extent);
-    ChunkedTransfer self = {replica, space, type, {}, {}, {}, conversion, nullptr};
+    ChunkedTransfer self = {replica, space, type, {}, {}, {}, {}, conversion, nullptr};
     if (!slab_in_replica(candidate, slab, self.slab)) return false;
     normalize(self.slab);
     int64_t shape[SDS_MAX_RANK];
     sds_hyperslab_shape(&self.slab, shape);
     char *destination = static_cast<char *>(buffer) + memory.offset_bytes;
-    if (conversion.from == 0 && memory.is_packed && keeps_order(candidate, shape))
+    if (conversion.from == 0 && memory.is_packed && is_box(self.slab) &&
+        keeps_order(candidate, shape))
         return read_slab(self, self.slab, shape, destination);
 
     for (int32_t axis = 0; axis < array.rank; axis++)
