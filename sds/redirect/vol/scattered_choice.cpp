@@ -256,15 +256,42 @@ bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
     return true;
 }
 
+// Whether it is plain that a replica reads no less than a contiguous original. Neighbours in a run
+// of the original lie a stride apart in the replica; where all that is selected is less than that,
+// no two of them are in one piece. What has long runs is told without a prediction, which would
+// cost more than the read.
+bool is_plainly_worse(const ReplicaMap &map, const Sample &sample)
+{
+    const int32_t last = map.rank - 1;
+    if (sample.n == max_sampled || map.stride[last] <= sample.n_elements) return false;
+    int64_t longest = 0;
+    for (size_t i = 0; i < sample.n; i++)
+        if (sample.runs[i].length > longest) longest = sample.runs[i].length;
+    if (longest > map.extent[last]) longest = map.extent[last];
+    return longest >= static_cast<int64_t>(sample.n);
+}
+
+bool may_pay(const sds_table_dataset &dataset, const sds_candidate &candidate,
+             const ScatteredRead &read, const Sample &sample)
+{
+    return can_serve(candidate, read) &&
+           (dataset.storage != SDS_TABLE_CONTIGUOUS ||
+            !is_plainly_worse(replica_map_of(dataset, candidate), sample));
+}
+
 int32_t find_best(const sds_table_dataset &dataset, const sds_candidate candidates[],
                   const ScatteredRead &read, Sample &sample)
 {
+    int32_t first = 0;
+    while (first < dataset.n_candidates && !may_pay(dataset, candidates[first], read, sample))
+        first++;
+    if (first == dataset.n_candidates) return -1;
     double best_s = dataset.storage == SDS_TABLE_CONTIGUOUS
                         ? predict_contiguous(dataset, sample)
                         : predict_chunked(dataset, read, sample);
     int32_t best = -1;
-    for (int32_t i = 0; i < dataset.n_candidates; i++) {
-        if (!can_serve(candidates[i], read)) continue;
+    for (int32_t i = first; i < dataset.n_candidates; i++) {
+        if (i > first && !may_pay(dataset, candidates[i], read, sample)) continue;
         const double predicted_s = predict_candidate(dataset, candidates[i], sample);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
         best_s = predicted_s;
