@@ -715,3 +715,94 @@ def test_a_dataset_that_grows_is_read_from_the_original(home, tmp_path):
     assert redirected.stdout == native.stdout
     served = reads_by_replica(home)
     assert served[1] == 1, served
+
+
+# ---- what is served, and what is not
+
+
+def test_the_choice_is_made_per_selection(home, tmp_path):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.arange(64.0 * 64 * 512).reshape(64, 64, 512)
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home, always=False)
+    program = """
+        import sys, h5py, numpy as np
+        from h5py import h5s
+        data = h5py.File(sys.argv[1])["cube"]
+        random = np.random.default_rng(1)
+
+        def read(space):
+            n = space.get_select_npoints()
+            out = np.empty(n)
+            data.id.read(h5s.create_simple((n,)), space, out)
+
+        def points(*columns):
+            space = data.id.get_space()
+            space.select_elements(np.stack(np.broadcast_arrays(*columns), 1).astype("u8"))
+            return space
+
+        some = random.integers(0, 64, 300)
+        {
+            "columns": lambda: data[:, :, [3, 4, 300]],
+            "points of a plane": lambda: read(points(some, some[::-1], 7)),
+            "rows": lambda: data[[3, 4, 50], 5],
+            "points of a row": lambda: read(points(5, 6, random.integers(0, 512, 300))),
+        }[sys.argv[2]]()
+    """
+    for which, replica in (
+        ("columns", 1), ("points of a plane", 1), ("rows", 0), ("points of a row", 0),
+    ):  # fmt: skip
+        run_python(program, path, which, env=connector_environment(home.root))
+        assert reads_by_replica(home) == {replica: 1}, which
+        for file in home.spool.iterdir():
+            file.unlink()
+
+
+def test_a_part_serves_what_lies_in_it(home, tmp_path):
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.arange(np.prod(SHAPE), dtype="f8").reshape(SHAPE)
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1), {"region": "[2:8, 3:12, 1:10]"})], home)
+    program = """
+        import ctypes, sys, h5py, numpy as np
+        from h5py import h5s
+        with open("/proc/self/maps") as maps:
+            hdf5 = ctypes.CDLL(next(line[line.index("/"):].rstrip() for line in maps
+                                    if "/libhdf5-" in line))
+        data = h5py.File(sys.argv[1])["cube"]
+
+        def read(space):
+            n = space.get_select_npoints()
+            out = np.empty(n)
+            data.id.read(h5s.create_simple((n,)), space, out)
+            print(out.tolist())
+
+        def points(*places, by=(0, 0, 0)):
+            space = data.id.get_space()
+            space.select_elements(np.array(places, "u8"))
+            hdf5.H5Soffset_simple(ctypes.c_int64(space.id), (ctypes.c_int64 * 3)(*by))
+            return space
+
+        def slab(by):
+            space = data.id.get_space()
+            space.select_hyperslab((2, 3, 1), (3, 1, 4), (2, 1, 2))
+            hdf5.H5Soffset_simple(ctypes.c_int64(space.id), (ctypes.c_int64 * 3)(*by))
+            return space
+
+        inside, edge = (2, 3, 1), (7, 11, 9)
+        read(points(edge, inside, edge))
+        read(points((0, 0, 0), (4, 1, 3), by=(2, 3, 1)))
+        read(slab((1, 8, 2)))
+        print(data[[2, 4, 7], 3:12:2, 5].tolist())
+        for outside in ((1, 3, 1), (2, 12, 1), (7, 11, 10)):
+            read(points(inside, outside))
+        read(points(inside, edge, by=(0, 0, -1)))
+        read(slab((1, 8, 3)))
+        print(data[[1, 4], 3:12:2, 5].tolist())
+    """
+    native = run_python(program, path, env=native_environment())
+    redirected = run_python(program, path, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert reads_by_replica(home) == {1: 4, 0: 6}
