@@ -2,10 +2,12 @@
 
 Each program runs natively and under the connector; what each of its processes has got, and how
 HDF5 says that it was read, is the same. What does not end in time counts as a deadlock.
+SDS_TEST_MPI_PROGRAMS is the number of random programs for each version of HDF5.
 """
 
 import dataclasses
 import functools
+import os
 from pathlib import Path
 
 import h5py
@@ -234,6 +236,10 @@ def test_every_rank_may_open_the_file_by_itself(program, source, tmp_path, versi
         assert counts == {0: {1: 1, 2: 1}, 1: {1: 1}}
 
 
+def whole(home, table):
+    publish_table(home, table)
+
+
 def missing(_home, _table):
     pass
 
@@ -328,3 +334,41 @@ def test_other_names_with_a_colon_are_left_alone(program, tmp_path, version):
     redirect(path, [("/a", (1, 2, 0))], home)
     counts = compare(program(version), (path, home), tmp_path, 2, "* i /a 0,r,0 6,1,16")
     assert counts == {rank: {0: 1} for rank in range(2)}
+
+
+def random_steps(random, n_ranks, n_steps, *, opens_indices):
+    """Return steps that are legal in HDF5; the collective ones are made by all ranks."""
+    datasets = ["/a", "/b", "/plain", "/tiles", "/chunked", "@/a", "@/b"]
+    steps = []
+    if opens_indices:
+        # Whoever reads a chunked dataset first opens its index, together with the others.
+        steps = [f"* d {name} 0,r,0 1,1,1" for name in ("/tiles", "/chunked")]
+    for _ in range(n_steps):
+        how = random.choice(list("iiiddmcM"))
+        name = random.choice(datasets)
+        if how in "mM":
+            name = "+".join(random.choice(datasets[:5], 2, replace=False))
+        ranks = "*"
+        if how in "idm":
+            taken = random.random(n_ranks) < random.random()
+            ranks = "".join(str(rank) for rank in np.flatnonzero(taken)) or "0"
+        start = [int(random.integers(n)) for n in SHAPE]
+        count = [int(random.integers(1, n - at + 1)) for at, n in zip(start, SHAPE, strict=True)]
+        joined = [",".join(map(str, numbers)) for numbers in (start, count)]
+        steps.append(f"{ranks} {how} {name} {joined[0]} {joined[1]}")
+    return steps
+
+
+@both_versions
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SDS_TEST_MPI_PROGRAMS", "3"))))
+def test_random_programs(program, source, tmp_path, version, seed):
+    path, home = source
+    random = np.random.default_rng(seed)
+    n_ranks = int(random.integers(2, 5))
+    options = [option for option in ("-m", "-t") if random.random() < 0.5]
+    homes = []
+    for rank in range(n_ranks):
+        change = random.choice([whole, whole, missing, damaged, stale])
+        homes.append(home_beside(home, tmp_path / f"home-{rank}", path, change))
+    steps = random_steps(random, n_ranks, 25, opens_indices="-m" in options)
+    compare(program(version), source, tmp_path, n_ranks, *options, *steps, homes=homes)

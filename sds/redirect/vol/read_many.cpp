@@ -1,7 +1,6 @@
 #include "read_many.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "error_stack.h"
 #include "object.h"
@@ -108,11 +107,17 @@ bool may_be_split(const ManyReads &reads)
 class Remainder
 {
   public:
-    explicit Remainder(size_t most)
-        : parts_(malloc(most * (2 * sizeof(void *) + 3 * sizeof(hid_t)))), most_(most), n_(0)
+    Remainder(const Host &host, size_t most)
+        : host_(host), parts_(malloc(most * (2 * sizeof(void *) + 4 * sizeof(hid_t)))), most_(most),
+          n_(0), n_empty_(0)
     {
     }
-    ~Remainder() { free(parts_); }
+    ~Remainder()
+    {
+        while (n_empty_ > 0)
+            host_.hdf5.H5Sclose(ids(3)[--n_empty_]);
+        free(parts_);
+    }
     Remainder(const Remainder &) = delete;
     Remainder &operator=(const Remainder &) = delete;
 
@@ -127,6 +132,15 @@ class Remainder
         ids(2)[n_] = reads.file_spaces[i];
         n_++;
     }
+    // Have HDF5 read nothing of a dataset. False where that cannot be had.
+    bool add_nothing(const ManyReads &reads, size_t i, const sds_trace_dataset &stored)
+    {
+        const hid_t space = select_nothing(host_, stored);
+        if (space < 0) return false;
+        add(reads, i);
+        ids(1)[n_ - 1] = ids(2)[n_ - 1] = ids(3)[n_empty_++] = space;
+        return true;
+    }
     herr_t read(const Object &first, hid_t dxpl)
     {
         return read_below(first, n_, objects(), ids(0), ids(1), ids(2), dxpl, buffers());
@@ -140,9 +154,11 @@ class Remainder
         return reinterpret_cast<hid_t *>(buffers() + most_) + which * most_;
     }
 
+    const Host &host_;
     void *parts_;
     const size_t most_;
     size_t n_;
+    size_t n_empty_;
 };
 
 herr_t read_all(const ManyReads &reads)
@@ -166,16 +182,13 @@ herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
                 serve_read(object, *dataset, selection_in(object, *dataset, reads.file_spaces[i]),
                            {reads.memory_types[i], reads.memory_spaces[i], reads.file_spaces[i],
                             reads.dxpl, reads.buffers[i]});
+        if (served_by[i] != 0 && leaves_word(*object.host, reads.dxpl) &&
+            !rest.add_nothing(reads, i, dataset->description))
+            served_by[i] = 0;
         if (served_by[i] == 0) rest.add(reads, i);
     }
     const Object &first = *as_object(reads.datasets[0]);
-    if (!rest.is_empty()) return rest.read(first, reads.dxpl);
-    const bool left =
-        leave_word(first, first.dataset->description,
-                   {reads.memory_types[0], H5S_ALL, H5S_ALL, reads.dxpl, reads.buffers[0]});
-    if (left) return 0;
-    memset(served_by, 0, reads.n * sizeof *served_by);
-    return read_all(reads);
+    return rest.is_empty() ? 0 : rest.read(first, reads.dxpl);
 }
 
 void trace_all(const ManyReads &reads, const sds_tick_span &span, const int64_t served_by[])
@@ -195,7 +208,7 @@ herr_t read_many(const ManyReads &reads, const sds_tick_clock *clock)
 {
     sds_tick_span span;
     if (clock) span = sds_tick_span_begin(clock);
-    Remainder rest(reads.n);
+    Remainder rest(*as_object(reads.datasets[0])->host, reads.n);
     auto *served_by = static_cast<int64_t *>(calloc(reads.n, sizeof(int64_t)));
     const bool splits = served_by && rest.ok() && may_be_split(reads);
     const herr_t result = splits ? read_parts(reads, rest, served_by) : read_all(reads);
