@@ -163,7 +163,7 @@ def test_the_lines_of_env_survive_a_shell(tmp_path):
     script = f'eval "$({shlex.quote(sys.executable)} -m sds.cli env)"; python=$1; "$python" -c "$2"'
     subprocess.run(
         ["sh", "-c", script, "sh", sys.executable, program],
-        env={"PATH": "/usr/bin:/bin", "SDS_HOME": str(home)},
+        env={"PATH": "/usr/bin:/bin", "SDS_HOME": str(home), "XDG_DATA_HOME": str(tmp_path)},
         check=True,
     )
 

@@ -30,12 +30,6 @@ def home(tmp_path):
     return home
 
 
-@pytest.fixture(autouse=True)
-def _data(tmp_path, monkeypatch):
-    """Where the copy of the connector goes."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 def build_old(program):
     """Build a program with an HDF5 1.12 in it, as far as a launcher can see."""
     source = program.with_suffix(".c")

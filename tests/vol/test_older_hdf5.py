@@ -82,12 +82,6 @@ def unpack(h5py, python, platform, folder):
     work.rename(folder)
 
 
-@pytest.fixture(autouse=True)
-def _data(tmp_path, monkeypatch):
-    """Where the copy of the connector goes."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 @pytest.mark.parametrize("h5py", WHEELS)
 def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
     library = library_of_wheel(h5py)
