@@ -125,6 +125,8 @@ def cached_build(version, variant):
         with (cache / f"{prefix.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not prefix.exists():
+                if ZLIB[0] in VARIANTS[variant]:
+                    require_header("zlib.h", package="zlib1g-dev")
                 with tempfile.TemporaryDirectory(dir=cache, prefix=".building-") as work:
                     build(version, variant, Path(work)).rename(prefix)
     return Hdf5Build(version=version, variant=variant, prefix=prefix)
@@ -173,6 +175,15 @@ def program(name):
     if found is None:
         raise CannotBuildError(f"no program '{name}' was found")
     return Path(found)
+
+
+def require_header(name, package):
+    found = subprocess.run(
+        [program("cc"), "-E", "-x", "c", "-"], input=f"#include <{name}>\n", check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if found.returncode != 0:
+        raise CannotBuildError(f"there is no header {name} (on Debian or Ubuntu: {package})")
 
 
 def mpich_program(name):
