@@ -287,9 +287,26 @@ ORDERS = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Return a file of many types and a home with replicas of them all."""
+    home = Home(tmp_path_factory.mktemp("prepared") / "home")
+    home.create()
+    source = write_source(home.root.with_name("source.h5"))
+    redirect(source, ORDERS, home)
+    return source, home
+
+
 @pytest.fixture
-def source(tmp_path):
-    path = tmp_path / "source.h5"
+def served_source(prepared):
+    """Return the same with an empty trace."""
+    source, home = prepared
+    for file in home.spool.iterdir():
+        file.unlink()
+    return source, home
+
+
+def write_source(path):
     random = np.random.default_rng(1)
     values = random.integers(-30000, 30000, SHAPE)
     inner = np.dtype([("a", ">i2"), ("b", "f4", (2,))])
@@ -338,8 +355,8 @@ def differences(native, redirected):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_reads_of_every_kind_are_the_native_ones(seed, source, home):
-    redirect(source, ORDERS, home)
+def test_random_reads_of_every_kind_are_the_native_ones(seed, served_source):
+    source, home = served_source
     n = 2500
     log = home.root / "log"
     native = run_python(READS, source, seed, n, env=native_environment())
@@ -352,8 +369,8 @@ def test_random_reads_of_every_kind_are_the_native_ones(seed, source, home):
     assert n - served[0] > 0.7 * n, (served, decisions(log))
 
 
-def test_random_reads_of_several_datasets_in_one_call(source, home):
-    redirect(source, ORDERS, home)
+def test_random_reads_of_several_datasets_in_one_call(served_source):
+    source, home = served_source
     n = 1000
     native = run_python(READS_OF_SEVERAL, source, 5, n, env=native_environment())
     redirected = run_python(READS_OF_SEVERAL, source, 5, n, env=connector_environment(home.root))
@@ -370,12 +387,12 @@ def test_random_reads_of_several_datasets_in_one_call(source, home):
         "first.id.id), ids(double, 1234567), ids(0, 0",  # no type
     ],
 )
-def test_a_call_on_several_datasets_fails_as_a_whole(case, source, home, tmp_path):
+def test_a_call_on_several_datasets_fails_as_a_whole(case, served_source, tmp_path):
+    source, home = served_source
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
         file["f8"] = np.ones((5, 6))
     settle(other)
-    redirect(source, ORDERS, home)
     program = FAILING_READ_OF_SEVERAL.replace("CASE", case)
     native = run_python(program, source, other, env=native_environment())
     redirected = run_python(program, source, other, env=connector_environment(home.root))
@@ -490,8 +507,8 @@ READS_IN_C = """
 
 
 @pytest.mark.parametrize("package", ["h5py", "netCDF4", "tables"])
-def test_random_reads_by_every_version_of_hdf5(package, source, home):
-    redirect(source, ORDERS, home)
+def test_random_reads_by_every_version_of_hdf5(package, served_source):
+    source, home = served_source
     arguments = (source, package, 3, 800)
     native = run_python(READS_IN_C, *arguments, env=native_environment())
     redirected = run_python(READS_IN_C, *arguments, env=connector_environment(home.root))
@@ -574,8 +591,8 @@ def test_a_compound_is_read_on_top_of_what_memory_holds(tmp_path, home):
     assert reads_by_replica(home) == {1: 2}
 
 
-def test_a_thread_with_a_small_stack_reads_points_and_unions(source, home):
-    redirect(source, ORDERS, home)
+def test_a_thread_with_a_small_stack_reads_points_and_unions(served_source):
+    source, home = served_source
     program = """
         import sys, threading, h5py, numpy as np
         threading.stack_size(128 << 10)
