@@ -45,10 +45,8 @@ def cube(tmp_path, home):
 
 KINDS = {
     "contiguous": {},
-    "chunked": {"chunks": (4, 3, 5)},
     "filtered": {"chunks": (4, 3, 5), "compression": "gzip", "shuffle": True},
-    "partial": {"region": Box(start=(0, 0, 0), extent=(9, 14, 9))},
-    "partial, chunked": {"region": Box(start=(0, 0, 0), extent=(9, 14, 9)), "chunks": (4, 3, 5)},
+    "partial": {"region": Box(start=(0, 0, 0), extent=(9, 14, 9)), "chunks": (4, 3, 5)},
 }
 
 

@@ -53,9 +53,7 @@ def run(text, *arguments, env):
     return run_python(PRELUDE + text, *arguments, env=env)
 
 
-@pytest.mark.parametrize(
-    "error", [errno.EIO, errno.EAGAIN, errno.ESTALE, errno.EINTR, errno.ENOMEM, SHORT]
-)
+@pytest.mark.parametrize("error", [errno.EIO, errno.EAGAIN, errno.EINTR, SHORT])
 def test_reading_the_replica_fails_at_any_call(error, kind, cube_of_kind, home, faults):
     # Interrupted and short reads go on where they stopped; other errors end in the original.
     text = """
@@ -86,7 +84,7 @@ def test_reading_the_replica_fails_at_any_call(error, kind, cube_of_kind, home, 
     if goes_on:
         assert served == {1: 7 * (3 + n_calls)}
     else:  # one in pieces goes on after a fault, one in chunks is left alone
-        assert served[0] == n_calls or ("chunked" in kind or kind == "filtered")
+        assert served[0] == n_calls or kind != "contiguous"
         assert served[0] >= n_calls
 
 
