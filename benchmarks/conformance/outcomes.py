@@ -161,7 +161,11 @@ def compare(native: list[SuiteRun], connector: list[SuiteRun]) -> Comparison:
         for test in tests
     }
     bad = {Outcome.FAILED, Outcome.MISSING}
-    new = [test for test, (was, now) in pairs.items() if now in bad and was not in bad]
+    new = [
+        test
+        for test, (was, now) in pairs.items()
+        if now in bad and was not in {Outcome.FAILED, now}
+    ]
     expected = {test: digest for run in native for test, digest in run.outputs.items()}
     new += [
         f"{test}: another output"

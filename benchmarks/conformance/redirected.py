@@ -32,27 +32,41 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# Files with more would print for minutes: some of the tools' files have datasets of 2^32 elements.
+MOST_ELEMENTS = 20_000
+# Of one file; the others of its datasets are read from the original.
+MOST_DATASETS = 4
+
+
 def digest(text: str) -> str:
     """Return what tells one output from another."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def orders_of(path: Path) -> list[tuple[str, tuple[int, ...]]]:
-    """Return (dataset, order) of two replicas for each dataset of several axes in a file."""
+    """Return (dataset, order) of two replicas for datasets of several axes in a file."""
     orders = []
+    n_elements = 0
 
     def add(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and item.ndim > 1:
+        nonlocal n_elements
+        if not isinstance(item, h5py.Dataset):
+            return
+        n_elements += item.size or 0
+        if item.ndim > 1 and len(orders) < 2 * MOST_DATASETS:
             axes = tuple(range(item.ndim))
-            orders.extend((f"/{name}", order) for order in {axes[::-1], (*axes[1:], 0)})
+            orders.extend((f"/{name}", order) for order in sorted({axes[::-1], (*axes[1:], 0)}))
 
     with h5py.File(path) as file:
         file.visititems(add)
-    return orders
+    return orders if n_elements <= MOST_ELEMENTS else []
 
 
 def replicable(path: Path) -> list[tuple[str, tuple[int, ...]]]:
-    """Return those of :func:`orders_of` that an organizer makes; none of a file it cannot read."""
+    """Return those of :func:`orders_of` that an organizer makes.
+
+    None of a file that h5py cannot read, or whose values would take minutes to print.
+    """
     try:
         wanted = orders_of(path)
     except (OSError, RuntimeError, TypeError, KeyError):
