@@ -60,11 +60,19 @@ def summary(result: SuiteResult) -> str:
         f"  new failures: {len(seen.new_failures)}",
         *(f"    {test}" for test in seen.new_failures),
     ]
+    if seen.native_only:
+        lines += ["  native connector alone:", *(f"    {test}" for test in seen.native_only)]
     if seen.native_failures:
         lines += ["  failures of the native library:", *(f"    {t}" for t in seen.native_failures)]
     if seen.differences:
         lines += ["  other differences:", *(f"    {test}" for test in seen.differences)]
     return "\n".join(lines)
+
+
+def new_failures(seen: Comparison) -> str:
+    """Return how many there are, and how many more the native connector alone could pass."""
+    named = f" ({len(seen.native_only)} named below)" if seen.native_only else ""
+    return f"{len(seen.new_failures)}{named}"
 
 
 def table(results: Sequence[SuiteResult]) -> str:
@@ -75,7 +83,7 @@ def table(results: Sequence[SuiteResult]) -> str:
     ]
     rows += [
         f"| {result.title} | {result.versions} | {counted(result.comparison.native)} "
-        f"| {counted(result.comparison.connector)} | {len(result.comparison.new_failures)} "
+        f"| {counted(result.comparison.connector)} | {new_failures(result.comparison)} "
         f"| {result.comparison.wall_ratio:.2f} ({result.comparison.cpu_ratio:.2f}) |"
         for result in results
     ]

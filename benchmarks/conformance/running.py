@@ -137,7 +137,9 @@ def run_both(suite: Suite, directory: Path, *, rounds: int) -> SuiteResult:
         title=suite.title,
         versions=versions,
         rounds=rounds,
-        comparison=compare(native, connector),
+        comparison=compare(
+            native, connector, native_only=getattr(suite, "native_only", frozenset())
+        ),
         reads_traced=served.total(),
         reads_served=served.total() - served[0],
     )

@@ -63,6 +63,16 @@ def test_a_test_that_fails_in_one_native_run_is_no_new_failure():
     assert compare([NATIVE, flaky], [flaky]).new_failures == []
 
 
+def test_what_the_native_connector_alone_can_do_is_told_apart():
+    broken = dataclasses.replace(changed(passes=Outcome.FAILED), exit_status=8)
+    seen = compare([NATIVE], [broken], native_only=frozenset({"passes", "skips"}))
+    assert (seen.new_failures, seen.native_only) == ([], ["passes"])
+    crashed = dataclasses.replace(broken, exit_status=-11)
+    assert compare([NATIVE], [crashed], native_only=frozenset({"passes"})).new_failures
+    worse = dataclasses.replace(broken, outcomes={**broken.outcomes, "skips": Outcome.FAILED})
+    assert compare([NATIVE], [worse], native_only=frozenset({"passes"})).new_failures == ["skips"]
+
+
 def test_tests_that_are_left_out_are_told_apart():
     seen = compare([NATIVE], [changed(passes=Outcome.SKIPPED)])
     assert seen.new_failures == []
@@ -112,7 +122,7 @@ def test_junit_reports_are_read(tmp_path):
         "m::bad": Outcome.FAILED,
         "m::broken": Outcome.FAILED,
         "m::left": Outcome.SKIPPED,
-        "::off": Outcome.SKIPPED,
+        "off": Outcome.SKIPPED,
         "m::good #2": Outcome.PASSED,
     }
 
