@@ -521,6 +521,21 @@ def test_descriptors_of_replicas_go_with_their_source(cube, home):
     assert run_and_tell(program, cube, home=home)[1] == 3
 
 
+def test_no_more_than_some_replicas_are_open(cube, home):
+    replica = write_replica(cube, "/cube", (2, 0, 1), home, chunks=(7, 8, 9))
+    publish_candidates(cube, {"/cube": [replica]}, home)
+    program = """
+        import sys, h5py
+        files = [h5py.File(sys.argv[1]) for _ in range(40)]
+        planes = [file["cube"][:, :, 3] for file in files]
+        files.pop(0).close()
+        planes.append(files[-1]["cube"][:, :, 3])
+        assert all((plane == planes[0]).all() for plane in planes)
+    """
+    run_and_tell(program, cube, home=home)
+    assert reads_by_replica(home) == {0: 8, 1: 32 + 1}
+
+
 @pytest.mark.parametrize("how", ["closed", "reused"])
 def test_a_descriptor_that_the_program_closed(how, cube, home):
     replica = write_replica(cube, "/cube", (2, 0, 1), home, chunks=(7, 8, 9))

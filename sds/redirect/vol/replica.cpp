@@ -152,6 +152,16 @@ bool is_own(const OpenReplica &replica)
            static_cast<uint64_t>(found.st_ino) == replica.identity.inode;
 }
 
+// As open_replica_dataset(), where there is room for one more.
+const char *open_and_keep(const Host &host, const sds_table_dataset &dataset,
+                          const sds_candidate &candidate, ReplicaDataset &out)
+{
+    const char *problem = open_replica_dataset(host, dataset, candidate, out);
+    if (problem || may_keep(*out.fd)) return problem;
+    close_replica_dataset(out);
+    return "the program needs its descriptors itself";
+}
+
 OpenReplica *open_replica(const Host &host, const sds_table_dataset &dataset,
                           const sds_candidate &candidate, uid_t source_owner)
 {
@@ -174,7 +184,7 @@ OpenReplica *open_replica(const Host &host, const sds_table_dataset &dataset,
             settle(*replica, fd);
     }
     if (!replica->problem && candidate.storage == SDS_TABLE_CHUNKED)
-        replica->problem = open_replica_dataset(host, dataset, candidate, replica->dataset);
+        replica->problem = open_and_keep(host, dataset, candidate, replica->dataset);
     errno = saved_errno;
     return replica;
 }
@@ -201,6 +211,11 @@ OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
         SharedStateLock lock;
         if (OpenReplica *known = find(file.replicas, candidate.replica_id)) return known;
     }
+    // Replicas in chunks are not opened for each read: while others take the room, it is left
+    // alone.
+    if (candidate.storage == SDS_TABLE_CHUNKED &&
+        __atomic_load_n(&n_kept, __ATOMIC_RELAXED) >= max_kept)
+        return nullptr;
     OpenReplica *made = open_replica(*file.host, dataset, candidate, file.owner);
     if (!made) return nullptr;
     OpenReplica *known;
@@ -271,6 +286,7 @@ ReplicaDataset take_dataset(OpenReplica &replica)
     __atomic_store_n(&replica.problem, &closing[0], __ATOMIC_RELEASE);
     const ReplicaDataset taken = replica.dataset;
     replica.dataset = {};
+    if (taken.host) __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
     return taken;
 }
 
@@ -278,7 +294,8 @@ void close_replicas(OpenReplica *first)
 {
     while (first) {
         OpenReplica *next = first->next;
-        close_replica_dataset(first->dataset);
+        ReplicaDataset dataset = take_dataset(*first);
+        close_replica_dataset(dataset);
         if (first->fd >= 0) {
             if (is_own(*first)) close(first->fd);
             __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);

@@ -23,7 +23,7 @@ struct OpenReplica {
 };
 
 // The replica of a candidate in the file's table, opened and checked; nullptr where memory is
-// exhausted.
+// exhausted, or too many in chunks are open.
 OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
                         const sds_candidate &candidate);
 
