@@ -10,7 +10,7 @@ from sds.trace import read_spool
 from tests.hdf5_builds import mpich_program
 from tests.under_connector import native_environment
 
-TIMEOUT_S = 100
+TIMEOUT_S = 150
 
 
 def mpiexec(ranks, timeout_s=TIMEOUT_S):

@@ -370,5 +370,5 @@ def test_random_programs(program, source, tmp_path, version, seed):
     for rank in range(n_ranks):
         change = random.choice([whole, whole, missing, damaged, stale])
         homes.append(home_beside(home, tmp_path / f"home-{rank}", path, change))
-    steps = random_steps(random, n_ranks, 25, opens_indices="-m" in options)
+    steps = random_steps(random, n_ranks, 15, opens_indices="-m" in options)
     compare(program(version), source, tmp_path, n_ranks, *options, *steps, homes=homes)
