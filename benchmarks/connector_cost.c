@@ -103,11 +103,8 @@ static const struct {
     const char *name;
     void (*run)(const worker *self, long n);
 } works[] = {
-    {"read", read_elements},
-    {"open", open_datasets},
-    {"exists", ask_for_attribute},
-    {"file", open_files},
-    {"slab", read_slabs},
+    {"read", read_elements}, {"open", open_datasets}, {"exists", ask_for_attribute},
+    {"file", open_files},    {"slab", read_slabs},
 };
 
 static void begin(worker *self)

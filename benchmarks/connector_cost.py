@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB = 1 << 20
-GENERATIONS = 4  # of processes: where one lies in memory makes a percent of difference
+GENERATIONS = 8  # of processes: where one lies in memory makes a percent of difference
 N_READS = 100_000
 N_DATASETS = 1000
 
@@ -105,6 +105,9 @@ H5PY_WORK = Work(
     command="read",
     n=20_000,
     targets=(Target(way=TRACED, ratio=1.05),),
+)
+TABLE_WORK = Work(
+    title="read 8 elements, with a table, of the original", command="read", n=N_READS, targets=()
 )
 FILE_WORK = Work(title="open and close a file", command="file", n=200, targets=())
 MOST_FILE_NS = 100_000
@@ -283,7 +286,7 @@ def measure_versions(directory: Path, source: Path, rounds: int) -> None:
     plain, tabled = Home(directory / "plain"), Home(directory / "tabled")
     for home in (plain, tabled):
         home.create()
-    redirect(source, [("cube", (2, 0, 1))], tabled)
+    redirect(source, [("rows", (1, 0)), ("cube", (2, 0, 1))], tabled)
     for version in CRATES:
         try:
             build = cached_build(version, "serial")
@@ -300,6 +303,7 @@ def measure_versions(directory: Path, source: Path, rounds: int) -> None:
             print_ratios(work, timings)
             if work.command == "read":
                 more = timings[TRACED].processor_ns - timings[UNTRACED].processor_ns
+        print_ratios(TABLE_WORK, take_turns(command, ways_under(tabled), TABLE_WORK, rounds))
         print()
         print(
             f"trace: {np.median(more):.0f} ns a read (at most {MOST_READ_NS}:"

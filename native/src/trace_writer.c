@@ -45,36 +45,37 @@ typedef struct stream {
 enum { WIPED = 0, ALIVE = 1, RENEWING = 2 };
 
 struct sds_trace_writer {
+    /* What every read looks at, side by side. */
     pthread_mutex_t mutex;
     _Atomic int *life; /* zero in the child of a fork */
+    _Atomic uint32_t n_datasets;
+    int full;
+    sds_tick_clock clock;
+    int64_t interval_ns; /* of writing, at present: shorter while a child is young */
+    int64_t flushed_ns;  /* 0: not yet */
+    uint64_t tick;
+    stream *recent[N_RECENT]; /* by dataset */
+    uint32_t n_threads;
+    pthread_t thread[N_THREADS];
+
+    stream *stream[N_STREAMS];
     char *spool_dir;
     char *text; /* the process's strings */
     sds_trace_process process;
-    sds_tick_clock clock;
     int64_t max_file_bytes;
     int64_t flush_interval_ns;
-    int64_t interval_ns; /* the present one: shorter while a child is young */
-    int64_t flushed_ns;  /* 0: not yet */
     sds__spool_file file;
 
-    /* Written so that a fork at any moment leaves every list whole. */
+    /* Written so that a fork at any moment leaves every list whole; n_datasets too. */
     _Atomic(known_dataset *) bucket[N_BUCKETS];
     _Atomic(known_dataset **) chunk[N_CHUNKS];
-    _Atomic uint32_t n_datasets;
     uint32_t n_datasets_written;
-
-    stream *stream[N_STREAMS];
-    stream *recent[N_RECENT]; /* by dataset */
-    uint64_t tick;
-    pthread_t thread[N_THREADS];
-    uint32_t n_threads;
 
     sds__buffer records; /* payload of the block to come */
     sds__record_coder coder;
     int64_t n_reads_buffered;
     int64_t n_dropped;
     int64_t n_dropped_written;
-    int full;
 };
 
 static int64_t realtime_ns(void)

@@ -33,9 +33,9 @@ typedef struct sds_tick_sample {
 typedef struct sds_tick_clock {
     int32_t counts;         /* 1: ticks are the counter's; 0: nanoseconds. Read from any thread */
     sds_tick_sample anchor; /* ticks are turned into time from here on */
-    sds_tick_sample base;   /* the rate is that between here and the anchor */
     uint64_t ns_per_tick;   /* 32 bits behind the point; 0: not known yet */
     uint64_t due_ticks;     /* after the anchor: then the clocks are asked again */
+    sds_tick_sample base;   /* the rate is that between here and the anchor */
 } sds_tick_clock;
 
 /* From when to when something took, in ticks. */

@@ -12,14 +12,14 @@ struct Redirection; // redirect.h
 
 // Made at the first read through a dataset's handle, dropped when its extent may have changed.
 struct OpenDataset {
-    OpenFile *file;                // counted; nullptr where it was not opened by this process
+    OpenFile *file;           // counted; nullptr where it was not opened by this process
+    Redirection *redirection; // nullptr: read from the original
+    bool is_traced;
+    bool reads_boxes;              // the last read that was traced selected a box
+    uint32_t trace_id;             // 0: not in the trace yet
     sds_trace_dataset description; // its strings are the two below
     char *file_path;
     char *path;
-    Redirection *redirection; // nullptr: read from the original
-    bool is_traced;
-    bool reads_boxes;  // the last read that was traced selected a box
-    uint32_t trace_id; // 0: not in the trace yet
 };
 
 // Extent, storage and element of a dataset. Returns its type, to be closed; negative where it
