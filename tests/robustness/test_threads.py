@@ -87,14 +87,17 @@ def sanitized(tmp_path_factory):
     return folder / "build", build_program(folder / "threads", *checked)
 
 
-@pytest.mark.parametrize("kind", ["contiguous", "filtered"], indirect=True)
+@pytest.mark.parametrize("kind", ["contiguous", "partial"], indirect=True)
 def test_the_sanitizer_sees_no_race_between_libraries(sanitized, cube_of_kind, home):
     """Each library locks out its own threads; what two of them share, the connector locks."""
     plugins, threads = sanitized
     env = connector_environment(home.root, SDS_DEBUG=home.root / "log")
+    # Without filters from elsewhere: the sanitizer does not see what the loader locks.
     env |= {"HDF5_PLUGIN_PATH": str(plugins), "TSAN_OPTIONS": "halt_on_error=1"}
     run_threads(threads, cube_of_kind, env=env, rounds=60)
-    assert reads_by_replica(home) == {1: 2 * 8 * 60}
+    served = reads_by_replica(home)
+    assert sum(served.values()) == 2 * 8 * 60
+    assert served[1] > served.get(0, 0)  # two planes of eleven are not in the partial one
 
 
 PYTHON = """

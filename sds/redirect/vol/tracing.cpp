@@ -116,11 +116,13 @@ void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick
 
 void flush_trace()
 {
-    if (writer) sds_trace_flush(writer);
+    // Another thread may be opening it: then it has nothing to write yet.
+    if (__atomic_load_n(&opened, __ATOMIC_ACQUIRE) && writer) sds_trace_flush(writer);
 }
 
 void flush_trace_at_close()
 {
+    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE)) return;
     // Workers of a pool end by _exit or a signal, soon after they have closed their files.
     const int64_t now_ns = monotonic_ns();
     const int64_t share_of_life_ns = (now_ns - begun_ns) / 16;
