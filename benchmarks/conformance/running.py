@@ -130,7 +130,10 @@ def run_both(suite: Suite, directory: Path, *, rounds: int) -> SuiteResult:
         home.create()
         env = native_environment()
         native.append(suite.run(folders["native"], env))
-        connector.append(suite.run(folders["sds"], environment(home, env)))
+        switched_on = environment(
+            home, env, plugin_directories=getattr(suite, "plugin_directories", None)
+        )
+        connector.append(suite.run(folders["sds"], switched_on))
         served = reads_by_replica(home)
     return SuiteResult(
         suite=suite.name,

@@ -692,3 +692,27 @@ def test_the_table_is_found_through_links_and_relative_names(cube, home, tmp_pat
     link.symlink_to(cube)
     assert read_plane(link, home)[1] == 1
     assert read_table(home, link).source_path == cube
+
+
+def test_a_missing_filter_is_the_error_that_it_is_natively(tmp_path, home):
+    path = tmp_path / "filtered.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cube", data=np.arange(504.0).reshape(9, 7, 8), compression="lzf")
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
+    program = """
+        import sys, h5py
+        if sys.argv[2] == "without":
+            h5py.h5z.unregister_filter(h5py.h5z.FILTER_LZF)
+        with h5py.File(sys.argv[1]) as file:
+            try:
+                print(file["cube"][:, :, 3].tolist())
+            except OSError:
+                print("no such filter")
+    """
+    for lzf, n_served in (("without", 0), ("with", 1)):
+        native = run_python(program, path, lzf, env=native_environment())
+        connector = run_python(program, path, lzf, env=connector_environment(home.root))
+        assert (connector.stdout, connector.stderr) == (native.stdout, native.stderr)
+        assert reads_by_replica(home).get(1, 0) == n_served
+        assert (native.stdout == "no such filter\n") == (lzf == "without")

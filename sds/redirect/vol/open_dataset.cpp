@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "decision_log.h"
 #include "error_stack.h"
 #include "open_file.h"
 #include "pass_on.h"
@@ -161,6 +162,30 @@ void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
     hdf5.H5Pclose(dcpl);
 }
 
+// Whether the program's HDF5 can read the dataset's chunks. Where it cannot, its error is what a
+// program gets without SDS; a replica would hide it.
+bool has_filters(const Object &object, hid_t dxpl)
+{
+    const Functions &hdf5 = object.hdf5();
+    H5VL_dataset_get_args_t args;
+    memset(static_cast<void *>(&args), 0, sizeof args);
+    args.op_type = H5VL_DATASET_GET_DCPL;
+    if (hdf5.H5VLdataset_get(object.under, object.connector, &args, dxpl, nullptr) < 0)
+        return false;
+    const hid_t dcpl = args.args.get_dcpl.dcpl_id;
+    const int n = hdf5.H5Pget_nfilters(dcpl);
+    bool has_all = true;
+    for (int i = 0; i < n && has_all; i++) {
+        unsigned flags = 0, configuration = 0;
+        size_t n_values = 0;
+        const int filter = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values,
+                                               nullptr, 0, nullptr, &configuration);
+        has_all = filter >= 0 && hdf5.H5Zfilter_avail(filter) > 0;
+    }
+    hdf5.H5Pclose(dcpl);
+    return has_all;
+}
+
 // Replicas are read by SDS itself; tracing who looks into one would call for replicas of replicas.
 bool is_replica(const char *file_path)
 {
@@ -219,6 +244,12 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
         // Of a chunked dataset, processes that read it open its index together.
         if (!from_memory || description.storage == SDS_STORAGE_CONTIGUOUS)
             dataset->redirection = find_redirection(host, *dataset, type);
+        if (dataset->redirection && description.n_filters > 0 && !has_filters(object, dxpl)) {
+            log_decision("original", dataset->file_path, dataset->path,
+                         "the program's HDF5 lacks a filter of the dataset");
+            release_redirection(dataset->redirection);
+            dataset->redirection = nullptr;
+        }
         object.hdf5().H5Tclose(type);
     }
     dataset->is_traced = !is_replica(dataset->file_path);
