@@ -46,8 +46,8 @@ enum { WIPED = 0, ALIVE = 1, RENEWING = 2 };
 
 struct sds_trace_writer {
     /* What every read looks at, side by side. */
-    pthread_mutex_t mutex;
-    _Atomic int *life; /* zero in the child of a fork */
+    _Atomic uintptr_t owner; /* the thread that holds the lock; 0: none */
+    _Atomic int *life;       /* zero in the child of a fork */
     _Atomic uint32_t n_datasets;
     int full;
     sds_tick_clock clock;
@@ -131,7 +131,6 @@ static void free_datasets(sds_trace_writer *writer)
 /* Free a writer without writing. */
 static void destroy(sds_trace_writer *writer)
 {
-    pthread_mutex_destroy(&writer->mutex);
     sds__spool_file_free(&writer->file);
     for (int i = 0; i < N_STREAMS; i++)
         free(writer->stream[i]);
@@ -156,24 +155,12 @@ static _Atomic int *new_life(void)
     return life;
 }
 
-/* Of the kind that notices its own thread: a signal handler that ends the program by exit may have
- * interrupted a read that holds it, and would wait for ever to write the trace. */
-static void init_mutex(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
-    pthread_mutex_init(mutex, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-}
-
 sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
                                        const sds_trace_process *process)
 {
     if (options == NULL || process == NULL || options->spool_dir == NULL) return NULL;
     sds_trace_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
-    init_mutex(&writer->mutex);
     sds_tick_clock_init(&writer->clock);
     writer->spool_dir = strdup(options->spool_dir);
     writer->life = new_life();
@@ -216,7 +203,7 @@ static void lengthen_interval(sds_trace_writer *writer, int64_t interval_ns)
 static void renew(sds_trace_writer *writer, int64_t pid)
 {
     /* Another thread of the parent may have held it; that thread does not exist here. */
-    init_mutex(&writer->mutex);
+    atomic_store(&writer->owner, 0);
     sds_tick_clock_renew(&writer->clock);
     sds__spool_file_free(&writer->file);
     writer->process.pid = pid;
@@ -244,7 +231,19 @@ void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid)
     atomic_store(writer->life, ALIVE);
 }
 
-/* 0 where this very thread holds it: then the writer is left as it is. */
+/* It is held for the time of a few additions, seldom for that of a write to a file. */
+static void wait_a_moment(int tries)
+{
+    const struct timespec moment = {.tv_nsec = 50000};
+    if (tries < 64)
+        sched_yield();
+    else
+        nanosleep(&moment, NULL);
+}
+
+/* 0 where this very thread holds it: then the writer is left as it is. One step takes the lock and
+ * names its owner. A signal handler that ends the program by exit may have interrupted a read
+ * anywhere; between two steps, as a mutex takes, it would wait for its own thread for ever. */
 static int lock(sds_trace_writer *writer)
 {
     int life = atomic_load_explicit(writer->life, memory_order_acquire);
@@ -255,12 +254,20 @@ static int lock(sds_trace_writer *writer)
         while (atomic_load(writer->life) != ALIVE)
             sched_yield();
     }
-    return pthread_mutex_lock(&writer->mutex) == 0;
+    const uintptr_t self = (uintptr_t)pthread_self();
+    uintptr_t owner = 0;
+    for (int tries = 0; !atomic_compare_exchange_strong_explicit(
+             &writer->owner, &owner, self, memory_order_acquire, memory_order_relaxed);
+         tries++, owner = 0) {
+        if (owner == self) return 0;
+        wait_a_moment(tries);
+    }
+    return 1;
 }
 
 static void unlock(sds_trace_writer *writer)
 {
-    pthread_mutex_unlock(&writer->mutex);
+    atomic_store_explicit(&writer->owner, 0, memory_order_release);
 }
 
 static uint32_t insert_dataset(sds_trace_writer *writer, const sds__buffer *payload, uint64_t hash)
