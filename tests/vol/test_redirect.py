@@ -686,6 +686,45 @@ def test_links_and_mounts_lead_to_the_file_that_holds_the_dataset(cube, home, tm
     assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) >= 3
 
 
+def test_paths_in_a_mounted_file_are_not_taken_for_others(cube, home, tmp_path):
+    # What is mounted at /group is /cube of its own file, and HDF5 calls it /group/cube.
+    with h5py.File(cube, "r+") as file:
+        file["group/cube"] = -file["cube"][:]
+    settle(cube)
+    redirect(cube, [("/cube", (2, 0, 1)), ("/group/cube", (2, 0, 1))], home)
+    outer = tmp_path / "outer.h5"
+    with h5py.File(outer, "w") as file:
+        file["group/cube"] = np.full(SHAPE, 5.0)
+    settle(outer)
+    redirect(outer, [("/group/cube", (2, 0, 1))], home)
+    program = """
+        import sys, h5py
+        outer, cube = sys.argv[1:]
+        with h5py.File(outer) as file:
+            hidden, inner = file["group/cube"], h5py.File(cube)
+            h5py.h5f.mount(file.id, b"group", inner.id)
+            def show(*datasets):
+                print([dataset[:3, 2, 3].tolist() for dataset in datasets])
+            show(file["group/cube"], file["group/group/cube"], hidden, inner["group/cube"])
+            inner.close()   # open all the same
+            show(file["group/cube"])
+            inner = h5py.File(cube)
+            kept = file["group/cube"]
+            show(file["group/cube"], inner["group/cube"])
+            h5py.h5f.unmount(file.id, b"group")
+            show(kept, file["group/cube"])
+            del kept
+            inner.close()
+        with h5py.File(cube) as inner:
+            show(inner["cube"], inner["group/cube"])
+    """
+    native = run_python(program, outer, cube, env=native_environment())
+    redirected = run_python(program, outer, cube, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    served = reads_by_replica(home)
+    assert (served[1], served[2]) == (2, 1)
+
+
 def test_the_table_is_found_through_links_and_relative_names(cube, home, tmp_path):
     redirect(cube, [("/cube", (2, 0, 1))], home)
     link = tmp_path / "link.h5"

@@ -227,7 +227,8 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     if (dataset->file) description.identity = dataset->file->identity;
     // HDF5 may have lost a path where objects are renamed.
     const bool has_path =
-        !from_memory || (!object.may_lack_path && !(dataset->file && dataset->file->writable));
+        !(dataset->file && was_mounted(*dataset->file)) &&
+        (!from_memory || (!object.may_lack_path && !(dataset->file && dataset->file->writable)));
     dataset->file_path = strdup(dataset->file ? dataset->file->path : name.text());
     dataset->path = strdup(has_path && read_path(object, dxpl, path.text()) ? path.text() : "");
     if (!dataset->file_path || !dataset->path) {

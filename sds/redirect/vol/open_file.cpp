@@ -26,6 +26,15 @@ constexpr int64_t freshness_interval_ns = int64_t{2} * 1000000000;
 OpenFile *open_files = nullptr;
 int n_tables = 0; // open files with a table; read without the lock
 
+// Files that have been mounted in another one, by HDF5's numbers of them.
+struct MountedFile {
+    MountedFile *next;
+    const Host *host;
+    unsigned long fileno;
+};
+MountedFile *mounted_files = nullptr;
+bool lost_mounts = false; // memory was exhausted
+
 bool is_sec2(const Host &host, hid_t driver)
 {
     if (driver < 0) return false;
@@ -334,6 +343,31 @@ bool may_read_collectively(const Host &host, const char *name)
         is_known = true;
     }
     return !is_known;
+}
+
+bool was_mounted(const OpenFile &file)
+{
+    SharedStateLock lock;
+    const MountedFile *mounted = mounted_files;
+    while (mounted && (mounted->host != file.host || mounted->fileno != file.fileno))
+        mounted = mounted->next;
+    return mounted || lost_mounts;
+}
+
+void remember_mount(const Object &child)
+{
+    if (!config().trace && !config().redirect) return;
+    auto *mounted = static_cast<MountedFile *>(calloc(1, sizeof(MountedFile)));
+    const bool is_known = mounted && read_fileno(child, mounted->fileno);
+    SharedStateLock lock;
+    if (!is_known) {
+        free(mounted);
+        lost_mounts = true;
+        return;
+    }
+    mounted->host = child.host;
+    mounted->next = mounted_files;
+    mounted_files = mounted;
 }
 
 OpenFile *hold_file(OpenFile *file)

@@ -64,6 +64,12 @@ class FileOpening
 // The open file of this number, counted; nullptr where the program has opened none, or where it
 // has changed between two openings.
 OpenFile *find_file(const Host &host, unsigned long fileno);
+// To be called before a file is mounted in another one. From then on HDF5 gives the paths of its
+// datasets from the root of that other one, also those opened through the file itself, where they
+// may be those of different datasets of this one; and it says of no path which it is.
+void remember_mount(const Object &child);
+bool was_mounted(const OpenFile &file);
+
 OpenFile *hold_file(OpenFile *file);
 void release_file(OpenFile *file);
 

@@ -37,8 +37,10 @@ herr_t specific(void *group, H5VL_group_specific_args_t *args, hid_t dxpl, void 
 {
     const Object &self = *as_object(group);
     H5VL_group_specific_args_t passed_on = *args;
-    if (args->op_type == H5VL_GROUP_MOUNT)
+    if (args->op_type == H5VL_GROUP_MOUNT && args->args.mount.child_file) {
+        remember_mount(*as_object(args->args.mount.child_file));
         passed_on.args.mount.child_file = under(args->args.mount.child_file);
+    }
     return pass_on(self, self.below->group_cls.specific, self.hdf5().H5VLgroup_specific, &passed_on,
                    dxpl, nullptr);
 }
