@@ -14,6 +14,13 @@ bool is_number(const Host &host, hid_t type)
     return type_class == type_integer || type_class == type_float || type_class == type_enum;
 }
 
+// HDF5 makes no enumeration of numbers, which is for it alone to say; and of a value that another
+// enumeration lacks it makes what happens to lie in its memory (2.2).
+bool is_enum(const Host &host, hid_t type)
+{
+    return host.hdf5.H5Tget_class(type) == type_enum;
+}
+
 // A program that has conversions call it is to be called as often as by HDF5 alone.
 bool has_callback(const Host &host, hid_t dxpl)
 {
@@ -41,7 +48,7 @@ bool plan_conversion(const Host &host, hid_t file_type, int64_t element_bytes, h
     out.from = file_type;
     out.to = memory_type;
     out.to_bytes = static_cast<int64_t>(host.hdf5.H5Tget_size(memory_type));
-    if (out.to_bytes <= 0 || has_callback(host, dxpl)) return false;
+    if (out.to_bytes <= 0 || is_enum(host, memory_type) || has_callback(host, dxpl)) return false;
     out.is_of_numbers = is_number(host, file_type) && is_number(host, memory_type);
     if (out.is_of_numbers) return true;
     SilenceKeeper silence(host); // not every type can be converted into every other
