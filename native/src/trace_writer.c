@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "sds/owner_lock.h"
 #include "sds/trace_format.h"
 #include "spool_file.h"
 #include "trace_fold.h"
@@ -46,8 +47,8 @@ enum { WIPED = 0, ALIVE = 1, RENEWING = 2 };
 
 struct sds_trace_writer {
     /* What every read looks at, side by side. */
-    _Atomic uintptr_t owner; /* the thread that holds the lock; 0: none */
-    _Atomic int *life;       /* zero in the child of a fork */
+    sds_owner_lock lock; /* held while a read is recorded, seldom while a file is written */
+    _Atomic int *life;   /* zero in the child of a fork */
     _Atomic uint32_t n_datasets;
     int full;
     sds_tick_clock clock;
@@ -203,7 +204,7 @@ static void lengthen_interval(sds_trace_writer *writer, int64_t interval_ns)
 static void renew(sds_trace_writer *writer, int64_t pid)
 {
     /* Another thread of the parent may have held it; that thread does not exist here. */
-    atomic_store(&writer->owner, 0);
+    sds_owner_lock_release(&writer->lock);
     sds_tick_clock_renew(&writer->clock);
     sds__spool_file_free(&writer->file);
     writer->process.pid = pid;
@@ -231,19 +232,7 @@ void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid)
     atomic_store(writer->life, ALIVE);
 }
 
-/* It is held for the time of a few additions, seldom for that of a write to a file. */
-static void wait_a_moment(int tries)
-{
-    const struct timespec moment = {.tv_nsec = 50000};
-    if (tries < 64)
-        sched_yield();
-    else
-        nanosleep(&moment, NULL);
-}
-
-/* 0 where this very thread holds it: then the writer is left as it is. One step takes the lock and
- * names its owner. A signal handler that ends the program by exit may have interrupted a read
- * anywhere; between two steps, as a mutex takes, it would wait for its own thread for ever. */
+/* 0 where this very thread holds it: then the writer is left as it is. */
 static int lock(sds_trace_writer *writer)
 {
     int life = atomic_load_explicit(writer->life, memory_order_acquire);
@@ -254,20 +243,12 @@ static int lock(sds_trace_writer *writer)
         while (atomic_load(writer->life) != ALIVE)
             sched_yield();
     }
-    const uintptr_t self = (uintptr_t)pthread_self();
-    uintptr_t owner = 0;
-    for (int tries = 0; !atomic_compare_exchange_strong_explicit(
-             &writer->owner, &owner, self, memory_order_acquire, memory_order_relaxed);
-         tries++, owner = 0) {
-        if (owner == self) return 0;
-        wait_a_moment(tries);
-    }
-    return 1;
+    return sds_owner_lock_take(&writer->lock);
 }
 
 static void unlock(sds_trace_writer *writer)
 {
-    atomic_store_explicit(&writer->owner, 0, memory_order_release);
+    sds_owner_lock_release(&writer->lock);
 }
 
 static uint32_t insert_dataset(sds_trace_writer *writer, const sds__buffer *payload, uint64_t hash)
