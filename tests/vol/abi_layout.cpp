@@ -1,8 +1,11 @@
-// Prints the size and the offset of everything the connector looks into, from its own declarations
-// or (SDS_REAL_HDF5_HEADERS) from HDF5's. test_abi.py compares the two.
+// Prints the size and the offset of everything the connector looks into, and what every function
+// that it calls or stands in for takes and returns, from its own declarations or
+// (SDS_REAL_HDF5_HEADERS) from HDF5's. test_abi.py compares the two.
 #include "hdf5_abi.h"
 
+#include <cstddef>
 #include <cstdio>
+#include <type_traits>
 
 #ifdef SDS_REAL_HDF5_HEADERS
 // HDF5 1.14 calls these wherever one of its constants is used.
@@ -19,6 +22,40 @@ extern "C" herr_t H5check_version(unsigned, unsigned, unsigned)
 #define SIZE(type) std::printf("%s %zu\n", #type, sizeof(type))
 #define AT(type, member) std::printf("%s.%s %zu\n", #type, #member, offsetof(type, member))
 #define VALUE(name) std::printf("%s %lld\n", #name, static_cast<long long>(name))
+#define FUNCTION(name) print_passing(#name, static_cast<decltype(&name)>(nullptr))
+#define CALLBACK(type, member) print_passing(#type "." #member, decltype(type::member)(nullptr))
+
+// How a value is passed: what an enumeration is called and what a pointer leads to make no
+// difference to the machine.
+template <typename T> void print_kind()
+{
+    const char *kind = std::is_void<T>::value                                 ? "void"
+                       : std::is_pointer<T>::value                            ? "pointer"
+                       : std::is_floating_point<T>::value                     ? "float"
+                       : std::is_same<T, bool>::value                         ? "bool"
+                       : std::is_enum<T>::value || std::is_integral<T>::value ? "integer"
+                                                                              : "structure";
+    using Sized = std::conditional_t<std::is_void<T>::value, char, T>;
+    std::printf(" %s%zu", kind, sizeof(Sized));
+}
+
+template <typename Result, typename... Arguments>
+void print_passing(const char *name, Result (*)(Arguments...))
+{
+    std::printf("%s", name);
+    print_kind<Result>();
+    (print_kind<Arguments>(), ...);
+    std::printf("\n");
+}
+
+// In the connector's own declarations the functions are those of the one list of them.
+#ifndef SDS_REAL_HDF5_HEADERS
+#define REQUIRED(result, name, arguments) result name arguments;
+#define OPTIONAL REQUIRED
+#include "hdf5_functions.inc"
+#undef REQUIRED
+#undef OPTIONAL
+#endif
 
 int main()
 {
@@ -57,6 +94,8 @@ int main()
     SIZE(H5T_cdata_t), AT(H5T_cdata_t, need_bkg), AT(H5T_cdata_t, recalc);
     // The library writes results of every operation into these: ours must be no smaller than the
     // members that the connector asks for, which the offsets above show.
+
+#include "functions_to_compare.inc"
 
     VALUE(H5I_FILE), VALUE(H5I_DATASET), VALUE(H5I_ATTR), VALUE(H5VL_OBJECT_BY_SELF);
     VALUE(H5VL_FILE_REOPEN), VALUE(H5VL_FILE_IS_ACCESSIBLE), VALUE(H5VL_FILE_DELETE);

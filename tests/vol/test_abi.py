@@ -4,6 +4,7 @@ HDF5_HEADER_DIRECTORIES names headers to compare besides those of the versions t
 """
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,12 +35,47 @@ def headers_of(version):
         leave_out(f"headers of HDF5 {version}: {error}")
 
 
+def declared(headers, tmp_path):
+    """Return the names of all functions that the headers declare for this configuration."""
+    source = tmp_path / "headers.cpp"
+    source.write_text("#include <hdf5.h>\n#include <H5VLconnector_passthru.h>\n")
+    text = subprocess.run(
+        ["c++", "-std=c++17", "-E", *include_options(headers, tmp_path), source],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    return set(re.findall(r"\b(H5\w+)\(", text))
+
+
+def write_what_to_compare(headers, tmp_path):
+    """Name all functions that are called, and all callbacks, for `abi_layout.cpp`."""
+    listed = re.findall(
+        r"^(REQUIRED|OPTIONAL)\(.*?(H5\w+), \(",
+        (VOL / "hdf5_functions.inc").read_text(),
+        re.MULTILINE,
+    )
+    known = declared(headers, tmp_path)
+    assert not {name for kind, name in listed if kind == "REQUIRED"} - known
+    lines = [f"FUNCTION({name});" for _, name in listed if name in known]
+    for struct, members in re.findall(
+        r"^struct (H5VL_\w*class_t) {\n(.*?)^};",
+        (VOL / "hdf5_abi.h").read_text(),
+        re.MULTILINE | re.DOTALL,
+    ):
+        lines += [f"CALLBACK({struct}, {name});" for name in re.findall(r"\(\*(\w+)\)\(", members)]
+    assert len(lines) > 180
+    (tmp_path / "functions_to_compare.inc").write_text("\n".join(lines))
+
+
+def include_options(headers, tmp_path):
+    return [f"-I{tmp_path}", f"-I{headers}", f"-I{headers / 'H5FDsubfiling'}"]
+
+
 def layout(tmp_path, *options):
     compiler = shutil.which("c++")
     assert compiler
     program = tmp_path / "layout"
     built = subprocess.run(
-        [compiler, "-std=c++17", "-Wno-invalid-offsetof", f"-I{VOL}", *options,
+        [compiler, "-std=c++17", "-Wno-invalid-offsetof", f"-I{tmp_path}", f"-I{VOL}", *options,
          ROOT / "tests" / "vol" / "abi_layout.cpp", "-o", program],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
@@ -47,18 +83,36 @@ def layout(tmp_path, *options):
     return subprocess.run([program], check=True, capture_output=True, text=True).stdout
 
 
-def compare(headers, tmp_path):
+def differences(headers, tmp_path):
+    """Return the lines of both layouts that the other one has not."""
     (tmp_path / "H5pubconf.h").write_text(CONFIGURATION)
-    real = layout(tmp_path, "-DSDS_REAL_HDF5_HEADERS", f"-I{tmp_path}", f"-I{headers}",
-                  f"-I{headers / 'H5FDsubfiling'}")  # fmt: skip
-    assert layout(tmp_path) == real
+    write_what_to_compare(headers, tmp_path)
+    real = layout(tmp_path, "-DSDS_REAL_HDF5_HEADERS", *include_options(headers, tmp_path))
+    return set(layout(tmp_path).splitlines()) ^ set(real.splitlines())
 
 
 @pytest.mark.parametrize("version", CRATES)
 def test_own_declarations_match(version, tmp_path):
-    compare(headers_of(version), tmp_path)
+    assert not differences(headers_of(version), tmp_path)
 
 
 def test_own_declarations_match_named_headers(tmp_path):
     for named in filter(None, os.environ.get("HDF5_HEADER_DIRECTORIES", "").split(os.pathsep)):
-        compare(Path(named), tmp_path)
+        assert not differences(Path(named), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("H5Fclose", "(herr_t, H5Fclose, (hid_t))", "(herr_t, H5Fclose, (int))"),
+        ("H5Tget_size", "(size_t, H5Tget_size, (hid_t))", "(int, H5Tget_size, (hid_t))"),
+        ("H5Fopen", "H5Fopen, (const char *, unsigned, hid_t)", "H5Fopen, (const char *, hid_t)"),
+    ],
+)
+def test_a_wrong_declaration_is_seen(name, right, wrong, tmp_path):
+    functions = (VOL / "hdf5_functions.inc").read_text()
+    assert right in functions
+    (tmp_path / "hdf5_functions.inc").write_text(functions.replace(right, wrong))
+    different = differences(headers_of("2.2.0"), tmp_path)
+    assert len(different) == 2
+    assert {line.split()[0] for line in different} == {name}

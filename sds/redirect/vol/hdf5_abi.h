@@ -2,8 +2,8 @@
 //
 // Own declarations, so that the connector builds on a machine without HDF5 and serves whichever
 // HDF5 loads it. Declared is what the connector looks into; what it only forwards stays void.
-// tests/vol/test_abi.py compiles abi_check.cpp against real headers where they are at hand, with
-// SDS_REAL_HDF5_HEADERS, and compares every offset.
+// tests/vol/test_abi.py compiles abi_layout.cpp with them and, by SDS_REAL_HDF5_HEADERS, with the
+// real headers of three versions, and compares sizes, offsets and how functions are called.
 #pragma once
 
 #include <stddef.h>
