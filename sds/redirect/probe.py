@@ -28,9 +28,17 @@ if TYPE_CHECKING:
 PACKAGES = ("h5py", "netCDF4", "tables", "vtkmodules")
 PROBE_TIMEOUT_S = 20.0
 # They hand their environment on to programs that see other files than those here.
-CONTAINERS = frozenset(
-    ("apptainer", "ch-run", "docker", "enroot", "nerdctl", "podman", "shifter", "singularity")
-)
+_CONTAINERS = (
+    "apptainer", "ch-run", "docker", "enroot", "nerdctl", "podman", "shifter", "singularity",
+)  # fmt: skip
+# What a program is run without the connector for.
+LEFT_ALONE = dict.fromkeys(
+    _CONTAINERS, "what runs in a container need not see the connector; install SDS in its image"
+) | {
+    # HDF5 copies no object from one connector to another.
+    "h5repack": "it opens files of the family, split and multi drivers natively, and copies from "
+    "them; and no replica makes reading everything faster"
+}
 
 # Newer than any function of HDF5 1.12: what lacks it has another interface for connectors.
 _NEEDED_SYMBOL = "H5VLintrospect_get_cap_flags"
@@ -48,7 +56,7 @@ class ProgramKind(StrEnum):
 
     PYTHON = "python"
     ELF = "elf"
-    CONTAINER = "container"
+    LEFT_ALONE = "left alone"
     OTHER = "other"
     MISSING = "missing"
 
@@ -112,15 +120,15 @@ class ProgramProbe:
     @property
     def can_bind(self) -> bool | None:
         """Whether every HDF5 that was found loads the connector; None where none was found."""
-        if self.kind is ProgramKind.CONTAINER:
+        if self.kind is ProgramKind.LEFT_ALONE:
             return False
         return all(library.can_bind for library in self.libraries) if self.libraries else None
 
     @property
     def problem(self) -> str:
         """Say which library cannot load the connector; empty where all can."""
-        if self.kind is ProgramKind.CONTAINER:
-            return "what runs in a container need not see the connector; install SDS in its image"
+        if self.program and self.kind is ProgramKind.LEFT_ALONE:
+            return LEFT_ALONE[self.program.name]
         return "; ".join(
             f"{library.path} (used by {library.used_by}) cannot load the connector: "
             f"{library.problem}"
@@ -143,8 +151,8 @@ def probe_program(command: Sequence[str], environ: Mapping[str, str]) -> Program
     if found is None:
         return ProgramProbe(program=None, kind=ProgramKind.MISSING)
     program = Path(found)
-    if program.name in CONTAINERS:
-        return ProgramProbe(program=program, kind=ProgramKind.CONTAINER)
+    if program.name in LEFT_ALONE:
+        return ProgramProbe(program=program, kind=ProgramKind.LEFT_ALONE)
     try:
         if program.is_file():
             return _probe_file(program, environ)

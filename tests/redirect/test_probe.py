@@ -134,12 +134,13 @@ def test_the_first_lines_of_pip_for_long_names(tmp_path):
     assert probe(script).program == python
 
 
-def test_a_container_is_left_alone(tmp_path):
-    tool = tmp_path / "apptainer"
+@pytest.mark.parametrize(("name", "reason"), [("apptainer", "container"), ("h5repack", "copies")])
+def test_some_programs_are_left_alone(name, reason, tmp_path):
+    tool = tmp_path / name
     tool.symlink_to("/bin/true")
     found = probe("nice", tool, "exec", "image", "python3")
-    assert (found.kind, found.can_bind) == (ProgramKind.CONTAINER, False)
-    assert "container" in found.problem
+    assert (found.kind, found.can_bind) == (ProgramKind.LEFT_ALONE, False)
+    assert reason in found.problem
 
 
 def test_a_library_inside_of_a_package(build, tmp_path):
