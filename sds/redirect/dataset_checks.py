@@ -134,11 +134,17 @@ def datasets_of_run(decisions: Iterable[Decision]) -> tuple[DatasetReport, ...]:
                 path=name,
                 orders=(),
                 served=served,
-                reason="; ".join(reasons) or entries[0].reason,
+                reason=_reason_of_run(reasons, served=served) or entries[0].reason,
                 remedy="; ".join(filter(None, map(remedy_for, reasons))),
             )
         )
     return tuple(reports)
+
+
+def _reason_of_run(reasons: tuple[str, ...], *, served: bool) -> str:
+    """Return why reads went to the original; of a dataset that is served, why others did."""
+    joined = "; ".join(reasons)
+    return f"other reads come from the original: {joined}" if served and joined else joined
 
 
 def _report(entry: TableDataset, decisions: Iterable[Decision]) -> DatasetReport:

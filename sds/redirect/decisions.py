@@ -26,6 +26,9 @@ _REMEDIES = {
     "reach outside": "nothing to do: HDF5 says what is wrong with such a read",
     "name a point twice": "name each point of the memory selection once",
     "memory type": "read the dataset's own type, or another integer or float",
+    "holds all that is selected": "build a replica of a region that holds it, or of the whole "
+    "dataset (`sds reorganize`)",
+    "serve boxes alone": "build a contiguous replica too (`sds reorganize` without --chunks)",
     "share of the reads": "nothing to do: the replica is being measured",
     "cannot be": "run `sds replicas verify`, then build it anew with `sds reorganize`",
     "could not be read": "run `sds replicas verify`, then build it anew with `sds reorganize`",

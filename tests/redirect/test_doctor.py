@@ -155,6 +155,40 @@ def test_what_is_selected_is_what_is_judged(home, cube):
         report("[99]")
 
 
+def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
+    replicas = [("/cube", (2, 0, 1), {"region": "[:, :, :30]", "chunks": "auto"})]
+    redirect(cube, replicas, home, always=False)
+    report = diagnose(
+        file=cube, dataset="/cube", selection="[:, :, 40]", home=home, environ=native_environment()
+    ).datasets[0]
+    assert (report.served, report.reason) == (False, "no replica holds all that is selected")
+    assert "region" in report.remedy
+    text = "import sys, h5py; d = h5py.File(sys.argv[1])['cube']; d[:, [1, 4, 9], 5]; d[:, :, 5]"
+    command = [sys.executable, "-c", text, str(cube)]
+    (report,) = diagnose(
+        command=command, runs_command=True, home=home, environ=native_environment()
+    ).datasets
+    assert report.served
+    assert report.reason == (
+        "other reads come from the original: "
+        "only replicas in chunks are there, which serve boxes alone"
+    )
+    assert "contiguous" in report.remedy
+    # What a replica would serve, but for its cost, and what does not reach the prediction.
+    redirect(cube, [("/cube", (2, 0, 1), {"region": "[:, :, :30]"})], home, always=False)
+    text = text.replace("d[:, :, 5]", "d[3, [1, 4, 9], :20]; d[:, [1, 4], 20:40]; d[3, :, 40:]")
+    (report,) = diagnose(
+        command=[sys.executable, "-c", text, str(cube)],
+        runs_command=True,
+        home=home,
+        environ=native_environment(),
+    ).datasets
+    assert report.served
+    assert set(report.reason.split(": ")[1].split("; ")) == {
+        "the original is predicted to be cheaper", "no replica holds all that is selected",
+    }  # fmt: skip
+
+
 def test_a_python_without_hdf5(home, tmp_path):
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')

@@ -63,6 +63,8 @@ enum Reason {
     other_type,
     empty_selection,
     original_cheaper,
+    not_held,
+    boxes_alone,
     outside_share,
     replica_unusable,
     failed_transfer
@@ -80,6 +82,8 @@ constexpr const char *reason_text[] = {
     "the memory type needs a conversion that SDS leaves to HDF5",
     "nothing is selected",
     "the original is predicted to be cheaper",
+    "no replica holds all that is selected",
+    "only replicas in chunks are there, which serve boxes alone",
     "the replica serves a share of the reads",
     "the replica cannot be used",
     "the replica could not be read",
@@ -206,6 +210,27 @@ const sds_candidate *choose(Redirection &redirection, const sds_hyperslab &slab)
     return choice < 0 ? nullptr : &redirection.candidates[choice];
 }
 
+// Why none was chosen for a box: told in the log, of no account otherwise.
+Reason why_none(const Redirection &redirection, const sds_hyperslab &slab)
+{
+    if (!decisions_are_logged() || is_one_run(redirection.dataset, slab)) return original_cheaper;
+    for (int32_t i = 0; i < redirection.dataset.n_candidates; i++)
+        if (holds(redirection.candidates[i], slab)) return original_cheaper;
+    return not_held;
+}
+
+// The same for elements that have to be listed.
+Reason why_none(const Redirection &redirection, const ScatteredRead &read)
+{
+    if (!decisions_are_logged()) return original_cheaper;
+    Reason reason = boxes_alone;
+    for (int32_t i = 0; i < redirection.dataset.n_candidates; i++) {
+        if (can_serve(redirection.candidates[i], read)) return original_cheaper;
+        if (redirection.candidates[i].storage == SDS_TABLE_CONTIGUOUS) reason = not_held;
+    }
+    return reason;
+}
+
 // A share of 1000 serves every read; a smaller one is spread over the reads.
 bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
 {
@@ -262,7 +287,7 @@ int64_t serve_scattered(const Host &host, OpenDataset &dataset, const Selection 
         return original(dataset, refused_spaces);
     const int32_t choice = choose_scattered(host, redirection.scattered, redirection.dataset,
                                             redirection.candidates, read);
-    if (choice < 0) return original(dataset, original_cheaper);
+    if (choice < 0) return original(dataset, why_none(redirection, read));
 
     const sds_candidate &candidate = redirection.candidates[choice];
     const Reason refusal = check_properties(host, request.dxpl);
@@ -345,7 +370,7 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(host, dataset, selection, request);
     const sds_candidate *candidate = choose(redirection, selection.slab);
-    if (!candidate) return original(dataset, original_cheaper);
+    if (!candidate) return original(dataset, why_none(redirection, selection.slab));
 
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);

@@ -245,17 +245,6 @@ double predict_chunked(const sds_table_dataset &dataset, const ScatteredRead &re
     return predict_chunks(grid, n_chunks, sample.n_elements, dataset.layout, dataset.model);
 }
 
-// Elements are picked from contiguous replicas only, and from those that hold them all.
-bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
-{
-    if (candidate.storage != SDS_TABLE_CONTIGUOUS) return false;
-    for (int32_t axis = 0; axis < candidate.rank; axis++)
-        if (read.low[axis] < candidate.region_start[axis] ||
-            read.high[axis] - candidate.region_start[axis] >= candidate.region_extent[axis])
-            return false;
-    return true;
-}
-
 // Whether it is plain that a replica reads no less than a contiguous original. Neighbours in a run
 // of the original lie a stride apart in the replica; where all that is selected is less than that,
 // no two of them are in one piece. What has long runs is told without a prediction, which would
@@ -342,6 +331,16 @@ bool look_alike(const ScatteredChoices::Choice &a, const ScatteredChoices::Choic
 }
 
 } // namespace
+
+bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
+{
+    if (candidate.storage != SDS_TABLE_CONTIGUOUS) return false;
+    for (int32_t axis = 0; axis < candidate.rank; axis++)
+        if (read.low[axis] < candidate.region_start[axis] ||
+            read.high[axis] - candidate.region_start[axis] >= candidate.region_extent[axis])
+            return false;
+    return true;
+}
 
 int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
                          const sds_table_dataset &dataset, const sds_candidate candidates[],

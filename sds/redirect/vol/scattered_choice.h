@@ -23,6 +23,9 @@ struct ScatteredChoices {
     Choice made[most];
 };
 
+// Elements are picked from contiguous replicas only, and from those that hold them all.
+bool can_serve(const sds_candidate &candidate, const ScatteredRead &read);
+
 // The index of the cheapest candidate that is cheaper than the original; -1 where none is.
 int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
                          const sds_table_dataset &dataset, const sds_candidate candidates[],
