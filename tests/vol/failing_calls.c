@@ -40,6 +40,9 @@ int main(int argc, char *argv[])
     H5Dcreate2(file, "/e", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     H5Dread(dataset, text, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
     H5Dread(dataset, names, steps, steps, H5P_DEFAULT, values);
+    H5Dread(dataset, steps, steps, steps, H5P_DEFAULT, values);
+    H5Dread(dataset, H5T_NATIVE_DOUBLE, dataset, steps, H5P_DEFAULT, values);
+    H5Dread(dataset, H5T_NATIVE_DOUBLE, steps, names, H5P_DEFAULT, values);
     H5Soffset_simple(outside, moved);
     H5Dread(dataset, H5T_NATIVE_DOUBLE, space, outside, H5P_DEFAULT, values);
     H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);

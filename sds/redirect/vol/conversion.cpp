@@ -43,7 +43,10 @@ bool call_convert(const Host &host, const Conversion &conversion, int64_t n_elem
 bool plan_conversion(const Host &host, hid_t file_type, int64_t element_bytes, hid_t memory_type,
                      hid_t dxpl, Conversion &out)
 {
+    constexpr int datatype = 3; // H5I_DATATYPE
     out = {0, 0, dxpl, element_bytes, element_bytes, false, false};
+    // What is wrong with it is HDF5's to say.
+    if (file_type < 0 || host.hdf5.H5Iget_type(memory_type) != datatype) return false;
     if (host.hdf5.H5Tequal(memory_type, file_type) > 0) return true;
     out.from = file_type;
     out.to = memory_type;

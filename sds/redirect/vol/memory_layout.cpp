@@ -93,6 +93,7 @@ bool read_memory_space(const Host &host, hid_t space, int64_t n_elements, Box &o
 {
     hsize_t dimension[SDS_MAX_RANK];
     int64_t extent[SDS_MAX_RANK];
+    if (!is_selection(host, space)) return false;
     const int rank = host.hdf5.H5Sget_simple_extent_dims(space, dimension, nullptr);
     if (rank < 0) return false;
     for (int axis = 0; axis < rank; axis++)

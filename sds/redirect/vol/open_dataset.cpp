@@ -271,6 +271,17 @@ hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out)
     return read_type(object, dxpl, out);
 }
 
+FileType::FileType(const Object &dataset, hid_t dxpl) : hdf5_(dataset.hdf5()), id_(-1)
+{
+    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_TYPE);
+    if (get(dataset, dxpl, request)) id_ = request.args.args.get_type.type_id;
+}
+
+FileType::~FileType()
+{
+    if (id_ >= 0) hdf5_.H5Tclose(id_);
+}
+
 OpenDataset *dataset_of(Object &object, hid_t dxpl)
 {
     OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);

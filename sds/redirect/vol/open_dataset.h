@@ -26,6 +26,23 @@ struct OpenDataset {
 // cannot be had.
 hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out);
 
+// The type of a dataset's elements in the file, for one read: what is kept open shows in the
+// program's H5Fget_obj_count.
+class FileType
+{
+  public:
+    FileType(const Object &dataset, hid_t dxpl);
+    ~FileType();
+    FileType(const FileType &) = delete;
+    FileType &operator=(const FileType &) = delete;
+
+    hid_t id() const { return id_; } // negative where it cannot be had
+
+  private:
+    const Functions &hdf5_;
+    hid_t id_;
+};
+
 // The state of a dataset's wrapper; nullptr where memory is exhausted.
 OpenDataset *dataset_of(Object &object, hid_t dxpl);
 // Forget it: the next read looks anew.

@@ -92,8 +92,8 @@ bool may_be_split(const ManyReads &reads)
     bool redirects = false, may = true;
     for (size_t i = 0; may && i < reads.n; i++) {
         const OpenDataset *dataset = dataset_of(*as_object(reads.datasets[i]), reads.dxpl);
-        may = dataset && dataset->file && (i == 0 || dataset->file == file) &&
-              find_range(reads, i, *dataset, ranges[i]);
+        may = dataset && dataset->file && is_selection(host, reads.file_spaces[i]) &&
+              (i == 0 || dataset->file == file) && find_range(reads, i, *dataset, ranges[i]);
         if (!may) break;
         file = dataset->file;
         redirects = redirects || dataset->redirection;

@@ -34,10 +34,8 @@ constexpr int max_decisions = 4;
 constexpr uint32_t uses_per_decision = 64;
 
 struct Redirection {
-    const Host *host;
     sds_table_dataset dataset;
     sds_candidate *candidates; // dataset.n_candidates of them
-    hid_t type;                // of the dataset in the file
     uint64_t partial;          // candidates that hold a part, one bit each
     uint32_t n_reads;          // counts shares
     uint32_t logged;           // reasons told already, one bit each
@@ -273,9 +271,10 @@ int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, Read re
 
 // Serve a read whose elements have to be listed: in the file, in memory, or to be converted on top
 // of what lies there.
-int64_t serve_scattered(const Host &host, OpenDataset &dataset, const Selection &selection,
+int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Selection &selection,
                         const ReadRequest &request)
 {
+    const Host &host = *object.host;
     Redirection &redirection = *dataset.redirection;
     if ((request.file_space != H5S_ALL && request.file_space <= last_special_space) ||
         !can_walk(host))
@@ -292,9 +291,10 @@ int64_t serve_scattered(const Host &host, OpenDataset &dataset, const Selection 
     const sds_candidate &candidate = redirection.candidates[choice];
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
+    const FileType type(object, request.dxpl);
     Conversion conversion;
-    if (!plan_conversion(host, redirection.type, redirection.dataset.element_bytes,
-                         request.memory_type, request.dxpl, conversion))
+    if (!plan_conversion(host, type.id(), redirection.dataset.element_bytes, request.memory_type,
+                         request.dxpl, conversion))
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
     return serve_from(dataset, candidate, [&](const OpenReplica &replica) {
@@ -335,11 +335,9 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
     auto *made = static_cast<Redirection *>(calloc(1, sizeof(Redirection)));
     if (!made) return nullptr;
     made->dataset = expected;
-    made->type = host.hdf5.H5Tcopy(type); // transient: holds no file open
-    made->host = &host;
     made->candidates = static_cast<sds_candidate *>(
         calloc(static_cast<size_t>(expected.n_candidates), sizeof(sds_candidate)));
-    bool complete = made->candidates && made->type >= 0 && expected.n_candidates > 0;
+    bool complete = made->candidates && expected.n_candidates > 0;
     for (int32_t i = 0; complete && i < expected.n_candidates; i++)
         complete = sds_table_candidate_at(file->table, index, i, &made->candidates[i]) == SDS_OK;
     for (int32_t i = 0; complete && i < expected.n_candidates && i < max_partial; i++)
@@ -351,10 +349,6 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
 
 void release_redirection(Redirection *redirection)
 {
-    if (redirection->type >= 0) {
-        ErrorStackKeeper keep(*redirection->host);
-        redirection->host->hdf5.H5Tclose(redirection->type);
-    }
     free(redirection->candidates);
     free(redirection);
 }
@@ -368,7 +362,7 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     // HDF5 refuses a read without a buffer.
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
-        return serve_scattered(host, dataset, selection, request);
+        return serve_scattered(object, dataset, selection, request);
     const sds_candidate *candidate = choose(redirection, selection.slab);
     if (!candidate) return original(dataset, why_none(redirection, selection.slab));
 
@@ -376,21 +370,21 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (refusal != served) return original(dataset, refusal);
     if (!is_of_extent(host, request.file_space, dataset.description))
         return original(dataset, foreign_space);
+    const FileType type(object, request.dxpl);
     Conversion conversion;
     MemoryLayout memory;
-    if (!plan_conversion(host, redirection.type, redirection.dataset.element_bytes,
-                         request.memory_type, request.dxpl, conversion))
+    if (!plan_conversion(host, type.id(), redirection.dataset.element_bytes, request.memory_type,
+                         request.dxpl, conversion))
         return original(dataset, other_type);
     if (conversion.needs_background || !is_where_it_says(host, request.file_space, selection) ||
         !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
-        return serve_scattered(host, dataset, selection, request);
+        return serve_scattered(object, dataset, selection, request);
     return serve_from(dataset, *candidate, [&](const OpenReplica &replica) {
         if (candidate->storage == SDS_TABLE_CHUNKED)
             return read_dataset(replica, [&](const ReplicaDataset &in_chunks) {
-                return transfer_chunked(in_chunks, redirection.type, redirection.dataset,
-                                        *candidate, selection.slab, conversion, memory,
-                                        request.buffer);
+                return transfer_chunked(in_chunks, type.id(), redirection.dataset, *candidate,
+                                        selection.slab, conversion, memory, request.buffer);
             });
         return read_file(replica, [&](int fd) {
             return transfer(host, fd, redirection.dataset, *candidate, selection.slab, conversion,

@@ -123,6 +123,12 @@ void read_bounds(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 
 } // namespace
 
+bool is_selection(const Host &host, hid_t space)
+{
+    constexpr int dataspace = 4; // H5I_DATASPACE
+    return (space >= 0 && space <= last_special_space) || host.hdf5.H5Iget_type(space) == dataspace;
+}
+
 Selection whole(int32_t rank, const int64_t extent[])
 {
     Selection selection;

@@ -12,6 +12,9 @@ namespace sds::vol
 constexpr hid_t space_block = 1; // in memory: packed, as many elements as the file selection has
 constexpr hid_t last_special_space = 2;
 
+// Whether HDF5 can be asked about the selection: of what is no dataspace it prints that.
+bool is_selection(const Host &host, hid_t space);
+
 struct Selection {
     sds_selection_kind kind;
     // Exact where kind is ALL or HYPERSLAB; else the bounding box.

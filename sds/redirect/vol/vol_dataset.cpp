@@ -52,7 +52,7 @@ herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock
     if (clock) span = sds_tick_span_begin(clock);
     Selection selection;
     int64_t served_by = 0;
-    if (dataset->redirection) {
+    if (dataset->redirection && is_selection(host, request.file_space)) {
         select(host, request.file_space, stored.rank, stored.extent, selection);
         served_by = serve_read(object, *dataset, selection, request);
         if (served_by != 0 && !leave_word(object, stored, request)) served_by = 0;
