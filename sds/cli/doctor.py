@@ -124,8 +124,12 @@ def _print_diagnosis(found: "Diagnosis") -> None:
             ("connector", found.plugin or "not installed"),
             examined,
             ("home", found.home + (" (switched off)" if found.disabled else "")),
+            ("tables", _tables_line(found)),
         )
     )
+    for table in found.tables:
+        if table.problem:
+            print_lines(f"{table.path}: {table.problem}")
     for host in found.hosts:
         verdict = f"loads, by {host.binding}" if host.loads else "does not load"
         print_lines(f"{host.package}: {verdict}: {host.detail}", f"  {host.library}")
@@ -139,3 +143,14 @@ def _print_diagnosis(found: "Diagnosis") -> None:
         print_lines(f"problem: {problem.what}", f"  remedy: {problem.remedy}")
     if found.is_healthy:
         print_lines("no problem found")
+
+
+def _tables_line(found: "Diagnosis") -> str:
+    """Return the table of the file that was named, or how many there are."""
+    if found.file is None:
+        unused = sum(bool(table.problem) for table in found.tables)
+        return f"{len(found.tables)} found" + (f", {unused} of no use" if unused else "")
+    if not found.tables:
+        return f"none of {found.file}"
+    (table,) = found.tables
+    return f"{table.path} ({', '.join(table.datasets) or 'not readable'})"

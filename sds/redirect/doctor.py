@@ -25,6 +25,7 @@ from sds.redirect.host_checks import (
     run_logged,
 )
 from sds.redirect.probe import PACKAGES, ProgramKind, probe_program
+from sds.redirect.table_checks import TableReport, find_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +55,8 @@ class Diagnosis:
         The program that was tried; None where a Python was.
     disabled
         Whether the environment or a file in the home switches SDS off.
+    tables
+        Of the file, or of the whole home where none was named.
     """
 
     plugin: str
@@ -62,6 +65,7 @@ class Diagnosis:
     home: str
     disabled: bool
     hosts: tuple[HostReport, ...]
+    tables: tuple[TableReport, ...]
     file: str | None
     datasets: tuple[DatasetReport, ...]
     problems: tuple[Problem, ...]
@@ -145,6 +149,7 @@ def diagnose(
         home=str(home.root),
         disabled=_is_disabled(home, environ),
         hosts=hosts,
+        tables=find_tables(home, None if file is None else Path(file)),
         file=None if file is None else os.fspath(file),
         datasets=datasets,
         problems=tuple(problems),

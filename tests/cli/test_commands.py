@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -201,6 +202,7 @@ def test_the_doctor_refuses_what_makes_no_sense(sds, cube):
 
 
 def test_the_doctor_says_why_a_file_is_not_served_and_when_it_is(sds, cube, home):
+    before_text = sds("doctor", f"{cube}:/d").out
     before = sds("doctor", f"{cube}:/d", "--json")
     assert before.code == 1
     assert before.json["datasets"][0]["served"] is False
@@ -209,5 +211,8 @@ def test_the_doctor_says_why_a_file_is_not_served_and_when_it_is(sds, cube, home
     after = sds("doctor", f"{cube}:/d")
     assert after.code == 0, after
     assert "served by a replica" in after.out
+    assert re.search(r"^tables .*\.sdst \(/d\)$", after.out, re.MULTILINE)
+    assert re.search(r"^tables +1 found$", sds("doctor").out, re.MULTILINE)
+    assert re.search(r"^tables +none of ", before_text, re.MULTILINE)
     (home / "disabled").touch()
     assert "remove" in sds("doctor").out

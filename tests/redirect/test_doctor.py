@@ -1,7 +1,9 @@
 import dataclasses
 import json
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -187,6 +189,36 @@ def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
     assert set(report.reason.split(": ")[1].split("; ")) == {
         "the original is predicted to be cheaper", "no replica holds all that is selected",
     }  # fmt: skip
+
+
+def test_tables_are_found(home, cube, tmp_path):
+    sources = [cube]
+    for name in ("other.h5", "third.h5"):
+        sources.append(tmp_path / name)
+        shutil.copy(cube, sources[-1])
+        settle(sources[-1])
+    for source in sources:
+        redirect(source, [("/cube", (2, 0, 1))], home)
+
+    def tables(file=None):
+        found = diagnose(file=file, home=home, environ=native_environment())
+        return {table.path: table for table in found.tables}
+
+    places = [str(table_path(home, source)) for source in sources]
+    found = tables()
+    assert set(found) == set(places)
+    assert [found[place].source for place in places] == [str(source) for source in sources]
+    assert all((table.datasets, table.problem) == (("/cube",), "") for table in found.values())
+    assert set(tables(cube)) == {places[0]}
+    with h5py.File(sources[0], "r+") as file:
+        file["cube"][0, 0, 0] = 1
+    sources[1].unlink()
+    Path(places[2]).write_bytes(b"nonsense")
+    found = tables()
+    assert "has changed (" in found[places[0]].problem
+    assert "no such file" in found[places[1]].problem
+    assert (found[places[2]].source, found[places[2]].datasets) == ("", ())
+    assert found[places[2]].problem
 
 
 def test_a_python_without_hdf5(home, tmp_path):
