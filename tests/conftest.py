@@ -2,6 +2,8 @@
 
 import pytest
 
+from sds.home import Home
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_data_directory(tmp_path_factory):
@@ -9,3 +11,11 @@ def _own_data_directory(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Make an empty home."""
+    home = Home(tmp_path / "home")
+    home.create()
+    return home

@@ -8,7 +8,6 @@ import textwrap
 import pytest
 
 from sds.errors import ConfigurationError
-from sds.home import Home
 from sds.redirect import connector
 from sds.redirect.activate import environment, program_environment
 from tests.under_connector import connector_environment, native_environment, run_python
@@ -21,13 +20,6 @@ from sds.redirect.activate import program_environment, run_program
 chosen = program_environment(sys.argv[2:], Home(Path(sys.argv[1])), os.environ)
 run_program(sys.argv[2:], chosen.variables)
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 def build_old(program):

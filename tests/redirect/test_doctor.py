@@ -22,13 +22,6 @@ SHAPE = (40, 50, 60)
 
 
 @pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
-
-
-@pytest.fixture
 def cube(tmp_path):
     path = tmp_path / "cube.h5"
     with h5py.File(path, "w") as file:

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from sds.home import Home
 from sds.redirect import connector
 from sds.redirect.shell_session import UNDO, switched_off, switched_on
 from tests.under_connector import native_environment, run_python
@@ -35,13 +34,6 @@ THREE_PACKAGES = """
         except OSError as error:
             print(type(error).__name__)
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture(autouse=True)

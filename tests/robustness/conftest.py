@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from sds.geometry import Box
-from sds.home import Home
 from tests.redirected import publish_candidates, redirect, settle, write_replica
 
 HERE = Path(__file__).parent
@@ -26,13 +25,6 @@ def write_cube(path, **creation):
         file.create_dataset("cube", data=values_of(), **creation)
     settle(path)
     return path
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.home import Home
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import connector_environment, decisions, native_environment
@@ -74,13 +73,6 @@ LINKAGES = {
         {"static": True, "export_dynamic": False}, ("-static-pie", "-s"), ("native", ""),
     ),
 }  # fmt: skip
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

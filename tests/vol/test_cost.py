@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.home import Home
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, hdf5_build
 from tests.redirected import reads_by_replica, redirect, settle
@@ -16,13 +15,6 @@ from tests.under_connector import connector_environment, native_environment
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
 MIB = 1 << 20
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

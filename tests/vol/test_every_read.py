@@ -270,13 +270,6 @@ FAILING_READ_OF_SEVERAL = """
 """
 
 
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
-
-
 SHAPE = (9, 14, 11)
 ORDERS = [
     ("/f8", (2, 0, 1)), ("/f8", (1, 2, 0)), ("/big_endian", (1, 0, 2)), ("/i8", (2, 1, 0)),

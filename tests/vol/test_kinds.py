@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from sds.geometry import Box
-from sds.home import Home
 from sds.identity import identity_of
 from sds.redirect.tables import publish_table, read_table
 from tests.redirected import publish_candidates, reads_by_replica, settle, write_replica
@@ -29,13 +28,6 @@ KINDS = {
 }
 SHAPE = (18, 28, 22)
 TYPES = ["<f8", ">i4", "<i2", "S7", [("n", "<i4"), ("x", ">f8")], "<c8"]
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.home import Home
 from sds.identity import identity_of
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import publish_candidates, reads_by_replica, settle, write_replica
@@ -19,13 +18,6 @@ SOURCE = Path(__file__).with_name("kinds.c")
 BUILDS = [("1.14.6", "serial"), ("2.0.0", "serial"), ("2.2.0", "serial")]
 THREADED = [("1.14.6", "threadsafe"), ("2.2.0", "threadsafe")]
 ENDS = ("close", "left-open", "library-close", "twice")
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

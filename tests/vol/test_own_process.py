@@ -4,7 +4,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.home import Home
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import connector_environment, native_environment, run_python
 
@@ -23,13 +22,6 @@ SCATTERED_READS = f"""
 
 def program(text):
     return SCATTERED_READS + text
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

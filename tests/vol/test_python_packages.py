@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import xarray
 
-from sds.home import Home
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 
@@ -59,13 +58,6 @@ XARRAY = """
     with xarray.open_dataset(target, engine=engine) as copy:
         print(copy["cube"].equals(data["cube"]), list(copy.coords))
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

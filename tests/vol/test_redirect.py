@@ -13,7 +13,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.home import Home
 from sds.identity import identity_of
 from sds.redirect.tables import publish_table, read_table, table_path
 from tests.redirected import reads_by_replica, redirect, settle, with_models
@@ -88,13 +87,6 @@ RANDOM_READS = """
                 keep(out)
     print(digest.hexdigest(), hashlib.sha256(json.dumps(shapes).encode()).hexdigest())
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.home import Home
 from tests.hdf5_builds import CannotBuildError, hdf5_build, leave_out, mpich_program
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import native_environment
@@ -36,13 +35,6 @@ int main(int argc, char **argv)
     return failed;
 }
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.create()
-    return home
 
 
 @pytest.fixture
