@@ -34,6 +34,17 @@ _REMEDIES = {
     "could not be read": "run `sds replicas verify`, then build it anew with `sds reorganize`",
     "lacks a filter": "install the filter where HDF5_PLUGIN_PATH names it, or compress the replica "
     "with gzip (`sds reorganize --compress`)",
+    "too short for its dataset": "build it anew with `sds reorganize`",
+    "too much besides its dataset": "build it anew with `sds reorganize`",
+    "no regular file": "build it anew with `sds reorganize`",
+    "needs its descriptors": "raise the limit of open files (ulimit -n), or have fewer datasets "
+    "with replicas open at a time",
+    "failed several times": "run `sds replicas verify`, and look after the disk that it is on",
+    "being closed": "nothing to do: HDF5 reads for itself while it ends",
+    "standard stream": "start the program with its standard streams open",
+    "the program's HDF5": "build a contiguous replica too (`sds reorganize` without --chunks)",
+    "of another path": "run `sds replicas verify`, which writes it anew",
+    "being removed": "nothing to do: the file goes",
     "no checksums": "build it anew with `sds reorganize`",
     "is not what the table says": "run `sds replicas verify`",
     "original is predicted": "nothing is wrong: such reads are faster from the original",

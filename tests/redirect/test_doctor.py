@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -317,9 +318,11 @@ def test_every_reason_of_the_connector_has_a_remedy_or_needs_none():
         "the transfer is collective",
         "nothing is selected",
     }
-    source = (ROOT / "sds" / "redirect" / "vol" / "redirect.cpp").read_text()
-    listed = source.split("reason_text[] = {")[1].split("};")[0]
-    reasons = [line.strip().strip('",') for line in listed.splitlines() if '"' in line]
-    assert set(reasons) > needs_none
-    missing = [reason for reason in reasons if not remedy_for(reason)]
-    assert set(missing) - needs_none == set()
+    reasons = set()
+    for name in ("open_file.cpp", "redirect.cpp", "replica.cpp", "replica_dataset.cpp"):
+        code = (ROOT / "sds" / "redirect" / "vol" / name).read_text()
+        texts = re.findall(r'"([A-Za-z][^"\n]* [^"\n]*)"', re.sub("//.*", "", code))
+        assert texts, name
+        reasons.update(texts)
+    assert len(reasons) > 40
+    assert {reason for reason in reasons if not remedy_for(reason)} == needs_none
