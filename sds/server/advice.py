@@ -70,7 +70,12 @@ class Adviser:
         canonical = str(Path(file).resolve())
         with open_hdf5(canonical):
             pass  # a file that cannot be read is told here, before anything is said about it
-        known = [record.path for record in self._store.datasets(canonical) if record.n_reads]
+        # A dataset that was reached by reference alone may have been traced without its path.
+        known = [
+            record.path
+            for record in self._store.datasets(canonical)
+            if record.n_reads and record.path
+        ]
         names = known if dataset is None else [dataset]
         given: list[RecommendationRecord] = []
         notes = [] if names else [f"no read of {file} was traced: run a program with `sds run`"]

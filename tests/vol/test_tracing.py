@@ -173,6 +173,41 @@ def test_what_follows_a_box_is_not_taken_for_one(home, source):
     assert (points, [0, 0, 0], [1, 1, 1], [1, 1, 3], 2) in others
 
 
+def test_what_is_reached_by_reference_is_not_searched_for(home, tmp_path):
+    # HDF5 finds its path by looking at one object of the file after the other.
+    path = tmp_path / "cells.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        group = file.create_group("cells")
+        cells = [group.create_dataset(str(i), data=np.arange(8.0)) for i in range(10000)]
+        refs = np.array([cell.ref for cell in cells[::200]], h5py.ref_dtype)
+        file.create_dataset("refs", data=refs, dtype=h5py.ref_dtype)
+    program = """
+        import sys, time, h5py
+        with h5py.File(sys.argv[1]) as file:
+            cells = [file[ref] for ref in file["refs"][:]]
+            begin = time.process_time()
+            for cell in cells:
+                cell[2:5]
+            print(time.process_time() - begin)
+    """
+    found = run_python(program, path, env=connector_environment(home))
+    assert float(found.stdout) < 0.2
+    (spool,) = spools(home)
+    assert n_reads(home) == 51
+    assert {dataset.path for dataset in spool.datasets} == {"", "/refs"}
+
+
+def test_few_objects_reached_by_reference_are_found(home, source):
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            file[file["entry/cube"].ref][:, :, 3]
+    """
+    run_python(program, source, env=connector_environment(home))
+    (spool,) = spools(home)
+    assert [dataset.path for dataset in spool.datasets] == ["/entry/cube"]
+
+
 def test_ranks_and_jobs_come_from_the_launcher(home, source):
     program = "import sys, h5py; h5py.File(sys.argv[1])['chunked'][:]"
     env = connector_environment(home, PMI_RANK=3, PMI_SIZE=8, SLURM_JOB_ID="4711", SLURM_PROCID="0")

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "config.h"
 #include "decision_log.h"
 #include "error_stack.h"
@@ -38,6 +39,28 @@ bool read_path(const Object &object, hid_t dxpl, char *path)
     return pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
                       &request.args, dxpl, nullptr) >= 0 &&
            length < PATH_MAX;
+}
+
+// HDF5 searches the file, object by object, for the path of what was reached by its address. A
+// program that follows thousands of references is not to wait for that.
+constexpr int64_t max_searched_bytes = 1 << 20; // of a file: bounds one search
+constexpr int64_t max_searching_ns = 2000000;   // in all, per open file
+
+bool search_path(const Object &object, OpenFile &file, hid_t dxpl, char *path)
+{
+    if (!file.is_path || file.writable || file.identity.size_bytes > max_searched_bytes ||
+        __atomic_load_n(&file.searching_ns, __ATOMIC_RELAXED) > max_searching_ns)
+        return false;
+    const int64_t begin_ns = monotonic_ns();
+    const bool found = read_path(object, dxpl, path);
+    __atomic_add_fetch(&file.searching_ns, monotonic_ns() - begin_ns, __ATOMIC_RELAXED);
+    return found;
+}
+
+bool find_path(const Object &object, OpenFile *file, hid_t dxpl, char *path)
+{
+    if (!object.may_lack_path) return read_path(object, dxpl, path);
+    return file && search_path(object, *file, dxpl, path);
 }
 
 // HDF5's number of the file that holds the dataset.
@@ -230,7 +253,8 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
         !(dataset->file && was_mounted(*dataset->file)) &&
         (!from_memory || (!object.may_lack_path && !(dataset->file && dataset->file->writable)));
     dataset->file_path = strdup(dataset->file ? dataset->file->path : name.text());
-    dataset->path = strdup(has_path && read_path(object, dxpl, path.text()) ? path.text() : "");
+    dataset->path =
+        strdup(has_path && find_path(object, dataset->file, dxpl, path.text()) ? path.text() : "");
     if (!dataset->file_path || !dataset->path) {
         release_dataset(dataset);
         return nullptr;

@@ -33,6 +33,7 @@ struct OpenFile {
     bool is_stale;            // changed since, or being written: never redirected again
     int64_t checked_ns;       // when its identity was last compared, monotonic
     int64_t invalidated_ns;   // when its table was last removed before a write; 0: never
+    int64_t searching_ns;     // spent in searching it for paths
     OpenReplica *replicas;    // opened so far
 };
 
