@@ -11,7 +11,7 @@ import pytest
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, hdf5_build
 from tests.redirected import reads_by_replica, redirect, settle
-from tests.under_connector import connector_environment, native_environment
+from tests.under_connector import connector_environment, native_environment, run_python
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
 MIB = 1 << 20
@@ -61,3 +61,33 @@ def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, p
     assert reads_by_replica(home) == {0: 1000, 1: 3}
     # Of what is resident, some is shared with other processes: private memory is less.
     assert connected - native <= 8 * MIB
+
+
+MANY_READS = """
+    import sys
+    from pathlib import Path
+    import h5py
+
+    files = [h5py.File(name) for name in sys.argv[1:]]
+    for start in range(0, 64, 8):
+        for file in files:
+            file["d"][:, :, start : start + 3]
+    status = Path("/proc/self/smaps_rollup").read_text()
+    print(next(int(l.split()[1]) for l in status.splitlines() if l.startswith("Private_Dirty")))
+"""
+
+
+@pytest.mark.parametrize("n", [5, 15])
+def test_replicas_in_chunks_take_little_memory(n, home, tmp_path):
+    values = np.random.default_rng(0).integers(0, 99, (64, 64, 64), "i4")
+    sources = [tmp_path / f"{i}.h5" for i in range(n)]
+    for path in sources:
+        with h5py.File(path, "w") as file:
+            file["d"] = values
+        settle(path)
+        redirect(path, [("d", (2, 0, 1), {"chunks": "auto", "filters": "gzip:1"})], home)
+    native = run_python(MANY_READS, *sources, env=native_environment())
+    connected = run_python(MANY_READS, *sources, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {1: 8 * n}
+    # 8 MiB for the process, with five of them, and what HDF5 takes for each further file.
+    assert (int(connected.stdout) - int(native.stdout)) * 1024 <= 8 * MIB + (n - 5) * MIB // 2

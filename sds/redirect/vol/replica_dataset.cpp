@@ -23,7 +23,9 @@ constexpr int filter_fletcher32 = 3; // H5Z_FILTER_FLETCHER32
 // A chunk is decoded once in a read, whose pieces are made of whole chunks. The cache serves
 // blocks in one chunk, and the next read of a program that advances within a chunk.
 constexpr size_t min_cache_bytes = 1 << 20;
-constexpr size_t max_cache_bytes = 4 << 20;
+// Of all replicas of the process; those for which nothing is left go without.
+constexpr size_t all_caches_bytes = 2 << 20;
+size_t cached_bytes = 0;
 constexpr size_t cache_slots = 521;
 constexpr double cache_policy = 0.75; // HDF5's own
 
@@ -75,15 +77,29 @@ bool prepare_access(const Host &host, hid_t fapl)
            (!hdf5.H5Pset_fapl_log || hdf5.H5Pset_fapl_log(fapl, nullptr, 0, 0) >= 0);
 }
 
+// Bytes of the process's chunk caches; 0 where they are not to be had.
+size_t take_cache(size_t bytes)
+{
+    if (__atomic_add_fetch(&cached_bytes, bytes, __ATOMIC_RELAXED) <= all_caches_bytes)
+        return bytes;
+    __atomic_sub_fetch(&cached_bytes, bytes, __ATOMIC_RELAXED);
+    return 0;
+}
+
+void give_cache(size_t bytes)
+{
+    __atomic_sub_fetch(&cached_bytes, bytes, __ATOMIC_RELAXED);
+}
+
 bool prepare_cache(const Host &host, hid_t dapl, const sds_table_dataset &dataset,
-                   const sds_candidate &candidate)
+                   const sds_candidate &candidate, size_t &taken)
 {
     size_t bytes = static_cast<size_t>(dataset.element_bytes);
     for (int32_t axis = 0; axis < candidate.rank; axis++)
         bytes *= static_cast<size_t>(candidate.chunks.shape[axis]);
     if (bytes < min_cache_bytes) bytes = min_cache_bytes;
-    if (bytes > max_cache_bytes) bytes = 0; // a single chunk would not fit
-    return dapl >= 0 && host.hdf5.H5Pset_chunk_cache(dapl, cache_slots, bytes, cache_policy) >= 0;
+    taken = take_cache(bytes);
+    return dapl >= 0 && host.hdf5.H5Pset_chunk_cache(dapl, cache_slots, taken, cache_policy) >= 0;
 }
 
 // Damage must be found before a filter or the library meets it: every chunk's checksum is looked at
@@ -164,7 +180,7 @@ const char *open_in(const Host &host, hid_t file, const sds_table_dataset &datas
     if (!has_checksums(*out.fd)) return "the replica's metadata have no checksums";
 
     const PropertyList access(host, *host.dataset_access);
-    if (!prepare_cache(host, access.id(), dataset, candidate))
+    if (!prepare_cache(host, access.id(), dataset, candidate, out.cache_bytes))
         return "the replica cannot be given a chunk cache";
     const LibraryContext context(host);
     void *under_file = context.ok() ? hdf5.H5VLobject(file) : nullptr;
@@ -204,6 +220,7 @@ const char *open_replica_dataset(const Host &host, const sds_table_dataset &data
     // The dataset keeps the file open.
     host.hdf5.H5Fclose(file);
     if (problem) {
+        give_cache(out.cache_bytes);
         out = {};
     } else {
         out.host = &host;
@@ -227,6 +244,7 @@ void close_replica_dataset(ReplicaDataset &replica)
     const LibraryContext context(host);
     if (context.ok())
         host.hdf5.H5VLdataset_close(replica.object, host.native, *host.default_dxpl, nullptr);
+    give_cache(replica.cache_bytes);
     replica = {};
 }
 
