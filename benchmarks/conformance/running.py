@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -83,11 +84,18 @@ def measured(command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str]
     """Run a command; its output goes to a file ``output`` beside what it writes."""
     log = cwd / "output"
     cpu_s, begin = children_cpu_s(), time.perf_counter()
-    with log.open("w") as stream:
-        status = subprocess.run(
+    with (
+        log.open("w") as stream,
+        subprocess.Popen(
             [str(word) for word in command], cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL,
-            stdout=stream, stderr=subprocess.STDOUT, check=False, timeout=SUITE_TIMEOUT_S,
-        ).returncode  # fmt: skip
+            stdout=stream, stderr=subprocess.STDOUT,
+        ) as process,
+    ):  # fmt: skip
+        # Waiting with a timeout looks only now and then, which is as long as some suites take.
+        timer = threading.Timer(SUITE_TIMEOUT_S, process.kill)
+        timer.start()
+        status = process.wait()
+        timer.cancel()
     wall_s = time.perf_counter() - begin
     return Measured(
         output=log.read_text(errors="replace"),
