@@ -3,6 +3,7 @@
 import pytest
 
 from sds.home import Home
+from tests.system_packages import find_program
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -19,3 +20,9 @@ def home(tmp_path):
     home = Home(tmp_path / "home")
     home.create()
     return home
+
+
+@pytest.fixture(scope="session")
+def tool():
+    """Give the function that finds programs of Debian packages."""
+    return find_program

@@ -146,10 +146,8 @@ def test_lines_kept_for_later_name_nothing_that_is_gone(quotes, tmp_path, data):
 
 
 @pytest.mark.parametrize(("name", "shell"), [("sh", "bash"), ("csh", "csh"), ("fish", "fish")])
-def test_each_shell_understands_its_lines(name, shell, tmp_path, data):
-    program = shutil.which(name)
-    if program is None:
-        pytest.skip(f"{name} is not installed")
+def test_each_shell_understands_its_lines(name, shell, tmp_path, data, tool):
+    program = tool(name)
     sds = [sys.executable, "-m", "sds.cli", "env", "--shell", shell]
     native = native_environment(XDG_DATA_HOME=data)
     on = subprocess.run(sds, check=True, capture_output=True, text=True, env=native).stdout
