@@ -1,0 +1,49 @@
+/* The words in which reads are asked for: pieces, strategies, what a caller may bound. */
+#ifndef SDS_READ_TYPES_H
+#define SDS_READ_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sds/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Contiguous bytes of a file, and where they go. */
+typedef struct sds_piece {
+    int64_t offset;   /* in the file */
+    int64_t length;   /* positive */
+    int64_t position; /* in memory */
+} sds_piece;
+
+/* How a read of many runs is cut into requests. All but the first are there to compare with. */
+typedef enum sds_strategy {
+    SDS_STRATEGY_AUTO,     /* what is predicted to be fastest */
+    SDS_STRATEGY_MULTIPLE, /* one request per run */
+    SDS_STRATEGY_SIEVE,    /* conventional data sieving: the whole range, in windows */
+    SDS_STRATEGY_LIST,     /* list I/O: up to regions_per_request runs per request. Ching 2002 */
+    SDS_STRATEGY_PMD       /* sieving directed by a performance model. Chen 2014, Algorithms 1, 2 */
+} sds_strategy;
+
+/* Whether the page cache holds what is read. */
+typedef enum sds_cache { SDS_CACHE_UNKNOWN, SDS_CACHE_WARM, SDS_CACHE_COLD } sds_cache;
+
+/* Zeroes: the defaults. */
+typedef struct sds_read_options {
+    sds_strategy strategy;
+    sds_cache cache;             /* UNKNOWN: look */
+    int32_t queue_depth;         /* requests in flight */
+    int32_t regions_per_request; /* of list I/O; 64 */
+    int64_t sieve_buffer_bytes;  /* of conventional sieving; 32 MiB */
+    int64_t max_memory_bytes;    /* of all buffers together */
+} sds_read_options;
+
+/* Sort by offset; those of equal offset keep their order. scratch: room for as many. n < 2^32. */
+void sds_pieces_sort(size_t n, sds_piece pieces[], sds_piece scratch[]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
