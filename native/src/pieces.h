@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "sds/geometry.h"
+#include "sds/read_types.h"
 
 #define SDS__MAX_ACCESS_LEVELS (2 * SDS_MAX_RANK)
 

@@ -61,13 +61,6 @@ typedef struct sds_extent {
     int64_t length;
 } sds_extent;
 
-/* A contiguous byte range of a file, and where it goes. */
-typedef struct sds_piece {
-    int64_t offset;   /* in the file */
-    int64_t length;   /* > 0 */
-    int64_t position; /* in memory, from the start of what is read */
-} sds_piece;
-
 /* Lustre striping of one file. Without striping: stripe_count 1. */
 typedef struct sds_striping {
     int64_t stripe_bytes;
