@@ -7,17 +7,18 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sds.list_io import write_list as write_list
     from sds.reader import read as read
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "read"]
+__all__ = ["__version__", "read", "write_list"]
 
 # In the root of the repository this folder shadows an installed wheel, which alone holds the
 # compiled parts: look for submodules there too.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
 # No public name is also the name of its module: importing the module would hide it.
-_LAZY = {"read": "sds.reader"}
+_LAZY = {"read": "sds.reader", "write_list": "sds.list_io"}
 
 
 def __getattr__(name: str) -> object:

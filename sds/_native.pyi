@@ -85,11 +85,23 @@ def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int: ...
 
-# writing.cpp
+# lists.cpp
 
-def write_runs(
-    fd: int, base: int, offsets: NDArray[np.int64], run_bytes: int, packed: NDArray[np.uint8]
-) -> None: ...
+class WriteListReport(TypedDict):
+    pieces: int
+    requests: int
+    bytes_written: int
+    memory_bytes: int
+
+# Lengths: of all regions, or of each. Memory offsets None: packed.
+def write_list(
+    fd: int,
+    file_offsets: NDArray[np.int64],
+    file_lengths: int | NDArray[np.int64],
+    memory_offsets: NDArray[np.int64] | None,
+    memory_lengths: int | NDArray[np.int64],
+    memory: Buffer,
+) -> WriteListReport: ...
 
 # engine.cpp
 

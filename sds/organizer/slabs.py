@@ -84,7 +84,7 @@ def write_slab(
 ) -> None:
     """Write packed runs to their places in the file."""
     offsets, run_bytes = runs
-    _native.write_runs(descriptor, data_offset_bytes, offsets, run_bytes, elements)
+    _native.write_list(descriptor, offsets + data_offset_bytes, run_bytes, None, 0, elements.data)
 
 
 def read_slab_through_hdf5(dataset: h5py.Dataset, slab: Slab, out: NDArray[np.uint8]) -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sds import _native
-from sds.errors import SdsValueError, SelectionError, TruncatedFileError
+from sds.errors import TruncatedFileError
 from sds.organizer.plan import Slab
 from sds.organizer.slabs import read_slab_directly, slab_runs, write_slab
 
@@ -54,17 +53,10 @@ def test_a_source_that_ends_early_is_an_error(tmp_path):
         read_slab_directly(stream.fileno(), 0, runs, np.empty(16, np.uint8))
 
 
-def test_write_runs_refuses_what_it_cannot_write(tmp_path):
-    offsets = np.array([0, 5])
-    elements = np.zeros(4, np.uint8)
-    with (tmp_path / "file").open("wb") as stream:
-        with pytest.raises(SdsValueError, match="4 bytes, fewer than 2 runs of 3"):
-            _native.write_runs(stream.fileno(), 0, offsets, 3, elements)
-        with pytest.raises(SelectionError):
-            _native.write_runs(stream.fileno(), 0, -offsets, 1, elements)
+def test_a_full_disk_is_told():
     with (
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(OSError, match="No space left") as caught,
     ):
-        _native.write_runs(full.fileno(), 0, offsets, 1, elements)
+        write_slab(full.fileno(), 0, (np.array([0, 5]), 2), np.zeros(4, np.uint8))
     assert caught.value.errno == errno.ENOSPC

@@ -1,0 +1,123 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/variant.h>
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "binding.h"
+#include "sds/list_io.h"
+#include "views.h"
+
+namespace nb = nanobind;
+
+namespace
+{
+
+using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Lengths = std::variant<int64_t, Numbers>; // of all, or of each
+
+sds_regions regions_of(const Numbers &offsets, const Lengths &lengths, const char *list)
+{
+    sds_regions regions = {offsets.shape(0), offsets.data(), nullptr, 0};
+    if (const auto *each = std::get_if<Numbers>(&lengths)) {
+        if (each->shape(0) != regions.n)
+            refuse(std::to_string(regions.n) + " offsets and " + std::to_string(each->shape(0)) +
+                   " lengths of regions in " + list + ": pass as many of both");
+        regions.lengths = each->data();
+    } else {
+        regions.length = std::get<int64_t>(lengths);
+    }
+    return regions;
+}
+
+sds_list list_of(const Numbers &file_offsets, const Lengths &file_lengths,
+                 const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
+                 size_t memory_bytes)
+{
+    sds_list list = {};
+    list.in_file = regions_of(file_offsets, file_lengths, "the file");
+    list.is_packed = !memory_offsets;
+    if (memory_offsets) list.in_memory = regions_of(*memory_offsets, memory_lengths, "memory");
+    list.memory_bytes = static_cast<int64_t>(memory_bytes);
+    return list;
+}
+
+std::string region_text(const sds_list_fault &fault)
+{
+    return std::string(fault.is_in_memory ? "memory" : "file") + " region " +
+           std::to_string(fault.region) + " (offset " + std::to_string(fault.offset) + ", length " +
+           std::to_string(fault.length) + ")";
+}
+
+std::string explain(const sds_list_fault &fault)
+{
+    const std::string region = region_text(fault);
+    switch (fault.rule) {
+    case SDS_LIST_NEGATIVE:
+        return region + ": offsets and lengths count bytes from 0 on; pass none that is negative";
+    case SDS_LIST_TOO_FAR:
+        return region + ": regions must end, and all lengths together stay, below 2**63 bytes";
+    case SDS_LIST_OUTSIDE_MEMORY:
+        return region + " reaches outside of the " + std::to_string(fault.memory_bytes) +
+               " bytes of memory; pass a larger buffer";
+    case SDS_LIST_SUMS_DIFFER:
+        return "the regions hold " + std::to_string(fault.file_bytes) + " bytes in the file and " +
+               std::to_string(fault.memory_bytes) + " in memory; pass lengths of the same sum";
+    case SDS_LIST_OUTSIDE_FILE:
+        return region + " reaches outside of the file, which has " +
+               std::to_string(fault.file_bytes) + " bytes";
+    case SDS_LIST_APPENDS:
+        return "the file was opened to append: everything would be written at its end; open it "
+               "without O_APPEND";
+    }
+    return region;
+}
+
+// Throw what stands against lists, or what went wrong.
+void check_list(sds_status status, const sds_list_fault &fault, const char *what)
+{
+    if (status == SDS_EINVAL && fault.is_set) refuse(explain(fault));
+    check(status, fault.is_set ? explain(fault).c_str() : what);
+}
+
+nb::dict write_list(int fd, const Numbers &file_offsets, const Lengths &file_lengths,
+                    const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
+                    nb::object memory)
+{
+    const Buffer from(memory);
+    const sds_list list =
+        list_of(file_offsets, file_lengths, memory_offsets, memory_lengths, from.size());
+    sds_write_report report;
+    sds_list_fault fault;
+    sds_status status;
+    int saved_errno;
+    {
+        const nb::gil_scoped_release released;
+        status = sds_write_list(fd, &list, from.bytes(), &report, &fault);
+        saved_errno = errno;
+    }
+    errno = saved_errno;
+    const std::string what =
+        "write_list, " + std::to_string(report.bytes_written) + " bytes written";
+    check_list(status, fault, what.c_str());
+    nb::dict result;
+    result["pieces"] = report.pieces;
+    result["requests"] = report.requests;
+    result["bytes_written"] = report.bytes_written;
+    result["memory_bytes"] = report.memory_bytes;
+    return result;
+}
+
+} // namespace
+
+void bind_lists(nb::module_ &module)
+{
+    // noconvert: what is not int64 already is copied by the caller, who knows whether that is
+    // right.
+    module.def("write_list", &write_list, nb::arg("fd"), nb::arg("file_offsets").noconvert(),
+               nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
+               nb::arg("memory_lengths").noconvert(), nb::arg("memory"));
+}

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sds
+from sds.errors import (
+    FileMissingError,
+    LayoutError,
+    PermissionDeniedError,
+    SdsValueError,
+)
+
+FILE_BYTES = 600
+MEMORY_BYTES = 900
+
+
+@st.composite
+def regions(draw, total, within):
+    """Cut so many bytes into regions of any order, some of no length, some one on the other."""
+    n_cuts = draw(st.integers(0, 12))
+    cuts = sorted(draw(st.lists(st.integers(0, total), min_size=n_cuts, max_size=n_cuts)))
+    lengths = np.diff([0, *cuts, total])
+    offsets = [draw(st.integers(0, within - int(length))) for length in lengths]
+    return np.array(offsets, np.int64), lengths.astype(np.int64)
+
+
+@st.composite
+def lists(draw):
+    total = draw(st.integers(0, 400))
+    in_file = draw(regions(total, FILE_BYTES))
+    in_memory = draw(st.none() | regions(total, MEMORY_BYTES))
+    return in_file, in_memory or (None, None)
+
+
+def places(offsets, lengths):
+    return np.concatenate(
+        [np.arange(o, o + n) for o, n in zip(offsets, lengths, strict=True)] or [[]]
+    ).astype(int)
+
+
+def places_of(in_file, in_memory):
+    of_file = places(*in_file)
+    return of_file, np.arange(len(of_file)) if in_memory[0] is None else places(*in_memory)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("lists") / "scratch"
+
+
+@settings(max_examples=300, deadline=None)
+@given(lists(), st.randoms(use_true_random=False))
+def test_writing_equals_byte_by_byte(scratch, both, random):
+    in_file, in_memory = both
+    before = np.frombuffer(random.randbytes(FILE_BYTES), np.uint8)
+    data = np.frombuffer(random.randbytes(MEMORY_BYTES), np.uint8)
+    scratch.write_bytes(before.tobytes())
+    expected = before.copy()
+    for to, of in zip(*places_of(in_file, in_memory), strict=True):
+        expected[to] = data[of]
+    report = sds.write_list(scratch, *in_file, *in_memory, data)
+    assert scratch.read_bytes() == expected.tobytes()
+    assert report.bytes_written == len(set(places(*in_file)))
+    assert report.requests <= report.pieces
+
+
+def test_writing_past_four_tebibytes_leaves_holes(scratch):
+    scratch.write_bytes(b"")
+    far = 1 << 42
+    report = sds.write_list(scratch, [far + 10, 5], [2, 3], None, None, b"abcde")
+    assert report.pieces == report.requests == 2
+    assert scratch.stat().st_size == far + 12
+    with scratch.open("rb") as stream:
+        assert os.pread(stream.fileno(), 2, far + 10) == b"ab"
+        assert os.pread(stream.fileno(), 9, 0) == b"\0\0\0\0\0cde\0"
+    assert scratch.stat().st_blocks < 100
+
+
+def test_lists_are_taken_in_every_common_form(scratch):
+    scratch.write_bytes(bytes(16))
+    with scratch.open("r+b") as stream:
+        sds.write_list(stream.fileno(), (0, 8), 2, None, None, bytearray(b"abcd"))
+    sds.write_list(
+        scratch, np.array([2], np.uint16), [2], [2], np.int32(2), np.array([[1, 2]], "u2")
+    )
+    sds.write_list(str(scratch), [], [], [], [], b"")
+    sds.write_list(scratch, np.arange(10, 16)[::2], np.int64(1), None, None, memoryview(b"xyz"))
+    assert scratch.read_bytes() == b"ab\2\0\0\0\0\0cdx\0y\0z\0"
+
+
+REFUSED = [
+    ([-1], [1], None, None, "file region 0 .offset -1, length 1.: .* none that is negative"),
+    ([0, 4], [1, -2], None, None, "file region 1 .offset 4, length -2."),
+    ([0], [4], [0, 9], [2, 2], "memory region 1 .offset 9, length 2. reaches outside of the 10 b"),
+    ([0], [11], None, None, "outside of the 10 bytes of memory; pass a larger buffer"),
+    ([0], [4], [0], [5], "4 bytes in the file and 5 in memory; pass lengths of the same sum"),
+    ([0, 1], [4], None, None, "2 offsets and 1 lengths of regions in the file: pass as many"),
+    ([0], [4], [0, 1], [4], "2 offsets and 1 lengths of regions in memory"),
+    ([0.5], [4], None, None, r"file_offsets are of type float64 and shape \(1,\)"),
+    ([0], [[4]], None, None, r"file_lengths are of type int64 and shape \(1, 1\)"),
+    ([2**63], [4], None, None, "file_offsets has 9223372036854775808, beyond"),
+    ([0], [4], [0], None, "pass both mem_offsets and mem_lengths"),
+]
+
+
+@pytest.mark.parametrize(("lists", "message"), [(case[:-1], case[-1]) for case in REFUSED])
+def test_lists_that_cannot_be_right_are_refused(scratch, lists, message):
+    scratch.write_bytes(b"as it was")
+    with pytest.raises(SdsValueError, match=message):
+        sds.write_list(scratch, *lists, bytes(10))
+    assert scratch.read_bytes() == b"as it was"
+
+
+def test_regions_beyond_what_a_file_can_hold_are_refused(scratch):
+    scratch.write_bytes(b"")
+    with pytest.raises(LayoutError, match=r"file region 0 .*below 2\*\*63 bytes"):
+        sds.write_list(scratch, [2**63 - 2], [4], None, None, bytes(4))
+
+
+def test_memory_that_cannot_be_right_is_refused(scratch):
+    scratch.write_bytes(b"")
+    for memory, message in (
+        (np.zeros((4, 4))[:, 1], "data is not C-contiguous; pass np.ascontiguousarray"),
+        (np.array([{}]), "data is of type object: its bytes are addresses"),
+        (memoryview(bytes(8))[::2], "data is no contiguous buffer"),
+        ("text", "data is no contiguous buffer"),
+    ):
+        with pytest.raises(SdsValueError, match=message):
+            sds.write_list(scratch, [0], [4], None, None, memory)
+    assert scratch.read_bytes() == b""
+
+
+def test_files_that_cannot_be_written_are_named(scratch, tmp_path):
+    with pytest.raises(FileMissingError, match=r"no such file: .*none; create it"):
+        sds.write_list(tmp_path / "none", [0], [1], None, None, b"x")
+    assert not (tmp_path / "none").exists()
+    if os.geteuid() != 0:
+        scratch.write_bytes(b"")
+        scratch.chmod(0o400)
+        with pytest.raises(PermissionDeniedError, match="may not write"):
+            sds.write_list(scratch, [0], [1], None, None, b"x")
+        scratch.chmod(0o600)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        with pytest.raises(OSError, match="0 bytes written: No space left") as caught:
+            sds.write_list(full.fileno(), [0], [1], None, None, b"x")
+        assert caught.value.errno == errno.ENOSPC
+    with scratch.open("ab") as stream, pytest.raises(SdsValueError, match="without O_APPEND"):
+        sds.write_list(stream.fileno(), [0], [1], None, None, b"x")
