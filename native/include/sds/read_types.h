@@ -40,6 +40,33 @@ typedef struct sds_read_options {
     int64_t max_memory_bytes;    /* of all buffers together */
 } sds_read_options;
 
+/* What carries the requests of a plan out. */
+typedef enum sds_executor {
+    SDS_EXECUTOR_PREAD,  /* a call per request */
+    SDS_EXECUTOR_SIEVE,  /* requests with holes, through a buffer that stays in the cache */
+    SDS_EXECUTOR_VECTOR, /* preadv: runs in place, holes into a buffer */
+    SDS_EXECUTOR_MAPPED, /* loads from a mapping of the file */
+    SDS_EXECUTOR_LIST,   /* requests in flight at a queue depth */
+    SDS_EXECUTOR_DIRECT  /* likewise, past the page cache */
+} sds_executor;
+
+/* How a read is carried out, known before it begins. */
+typedef struct sds_read_plan {
+    sds_strategy strategy;
+    sds_executor executor;
+    sds_cache cache;
+    int64_t runs;
+    int64_t requests;
+    int64_t bytes_useful;
+    int64_t bytes_read;     /* holes included */
+    int64_t memory_bytes;   /* of buffers */
+    int64_t max_hole_bytes; /* that are read along; -1: runs that touch stay apart as well */
+    int64_t group_bytes;    /* bound of a request */
+    int32_t queue_depth;    /* requests in flight */
+    int32_t regions_per_request;
+    double predicted_s;
+} sds_read_plan;
+
 /* Sort by offset; those of equal offset keep their order. scratch: room for as many. n < 2^32. */
 void sds_pieces_sort(size_t n, sds_piece pieces[], sds_piece scratch[]);
 
