@@ -116,8 +116,6 @@ def read_runs(
     counts: Sequence[int],
     strides_bytes: Sequence[int],
     out: Buffer,
-    max_gap_bytes: int = 0,
-    buffer_bytes: int = 0,
 ) -> tuple[int, int]: ...
 def identity(path: str | bytes | PathLike[str]) -> tuple[int, int, int, int]: ...
 

@@ -100,8 +100,7 @@ void copy_strided(nb::object src, nb::object out)
 }
 
 nb::tuple read_runs(int fd, int64_t first_offset, int64_t run_bytes, const Axes &counts,
-                    const Axes &strides_bytes, nb::object out, int64_t max_gap_bytes,
-                    int64_t buffer_bytes)
+                    const Axes &strides_bytes, nb::object out)
 {
     sds_runs runs = {};
     if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
@@ -119,14 +118,16 @@ nb::tuple read_runs(int fd, int64_t first_offset, int64_t run_bytes, const Axes 
     if (total < 0 || into.size() != static_cast<size_t>(total))
         refuse("out has " + std::to_string(into.size()) + " bytes, the runs " +
                std::to_string(total));
-    const sds_read_options options = {max_gap_bytes, buffer_bytes};
     sds_read_report report;
     sds_status status;
     int saved_errno;
     {
         nb::gil_scoped_release released;
-        status = sds_read_runs(fd, &runs, &options, into.bytes(), &report);
+        sds_file *file;
+        status = sds_file_open(fd, nullptr, &file);
+        if (status == SDS_OK) status = sds_read_runs(file, &runs, nullptr, into.bytes(), &report);
         saved_errno = errno;
+        sds_file_close(file);
     }
     errno = saved_errno;
     check(status, "read_runs");
@@ -148,7 +149,6 @@ void bind_engine(nb::module_ &module)
     module.def("permute", &permute, nb::arg("src"), nb::arg("order"), nb::arg("out") = nb::none());
     module.def("copy_strided", &copy_strided, nb::arg("src"), nb::arg("out"));
     module.def("read_runs", &read_runs, nb::arg("fd"), nb::arg("first_offset"),
-               nb::arg("run_bytes"), nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
-               nb::arg("max_gap_bytes") = 0, nb::arg("buffer_bytes") = 0);
+               nb::arg("run_bytes"), nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"));
     module.def("identity", &identity, nb::arg("path"));
 }

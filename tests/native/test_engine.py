@@ -90,7 +90,6 @@ def test_read_runs_reads_a_column(tmp_path):
     try:
         assert _native.read_runs(fd, 4 + 3 * 4, 4, (6,), (40,), out) == (1, 204)
         assert np.array_equal(out, array[:, 3])
-        assert _native.read_runs(fd, 16, 4, (6,), (40,), out, max_gap_bytes=35) == (6, 24)
         with pytest.raises(TruncatedFileError):
             _native.read_runs(fd, 16 + 40, 4, (6,), (40,), out)
         with pytest.raises(SdsValueError, match="out has 24 bytes, the runs 20"):

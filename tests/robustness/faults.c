@@ -146,6 +146,21 @@ READ_AT(pread64)
 READ_VECTOR(preadv)
 READ_VECTOR(preadv64)
 
+/* These read what the page cache holds, which EAGAIN says of the rest; single bytes are read to
+ * find out. */
+#define READ_CACHED(name)                                                                          \
+    EXPORT ssize_t name(int fd, const struct iovec *to, int n, off_t offset, int flags)            \
+    {                                                                                              \
+        ssize_t (*real)(int, const struct iovec *, int, off_t, int) = next(#name);                 \
+        if (to[0].iov_len == 1 || fault.error == EAGAIN || !hits("preadv", fd))                    \
+            return real(fd, to, n, offset, flags);                                                 \
+        if (fault.error != SHORT) return -1;                                                       \
+        const struct iovec first = {to[0].iov_base, part_of(to[0].iov_len)};                       \
+        return real(fd, &first, 1, offset, flags);                                                 \
+    }
+READ_CACHED(preadv2)
+READ_CACHED(preadv64v2)
+
 EXPORT ssize_t read(int fd, void *out, size_t n)
 {
     ssize_t (*real)(int, void *, size_t) = next("read");

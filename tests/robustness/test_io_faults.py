@@ -75,7 +75,7 @@ def test_reading_the_replica_fails_at_any_call(error, kind, cube_of_kind, home, 
     env = connector_environment(home.root, SDS_DEBUG=log, **faults)
     result = run(text, cube_of_kind, error, env=env)
     n_calls = int(result.stdout)
-    assert n_calls >= 5
+    assert n_calls >= 3  # what is cached is read without waiting, where EAGAIN is no failure
     assert result.stderr == ""
     reasons = {reason for event, *_, reason in decisions(log) if event == "original"}
     goes_on = error in (errno.EINTR, SHORT)

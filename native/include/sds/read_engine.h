@@ -1,7 +1,8 @@
 /* Reads the runs of a selection from a file, without HDF5.
  *
- * Runs whose gaps are small are read together through a bounded sieve buffer and picked apart;
- * the others are read one by one. Retries EINTR and short reads. */
+ * Plans how (sds/read_plan.h), and carries it out: by calls, through a small sieve, from a mapping,
+ * or with many requests in flight. The right bytes or a status: EINTR and short reads are retried,
+ * and nothing writes to the output once a function has returned. */
 #ifndef SDS_READ_ENGINE_H
 #define SDS_READ_ENGINE_H
 
@@ -9,26 +10,51 @@
 #include <stdint.h>
 
 #include "sds/geometry.h"
+#include "sds/read_types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct sds_read_options {
-    int64_t max_gap_bytes;      /* gaps up to this are read and thrown away; 0: default */
-    int64_t sieve_buffer_bytes; /* bound of the one buffer that is allocated; 0: default */
-} sds_read_options;
+struct sds_io_parameters;
+
+/* A file to read from: what is kept between reads of it. Several threads may use one at once, and
+ * a child after fork. */
+typedef struct sds_file sds_file;
+
+typedef struct sds_file_options {
+    /* To open the file once more, past the page cache; the descriptor is kept until
+     * sds_file_close(), which drops the POSIX locks that this process has on the file. NULL: the
+     * file is not opened again. */
+    const char *path;
+    const struct sds_io_parameters *parameters; /* of its file system; NULL: built in */
+    int may_map;                                /* whether it may be read from a mapping */
+} sds_file_options;
 
 typedef struct sds_read_report {
-    int64_t requests;   /* pread calls that were planned */
-    int64_t bytes_read; /* read from the file, holes included */
+    sds_read_plan plan; /* that ran; of several, the last */
+    sds_cache cache;    /* what was found */
+    int64_t requests;   /* that were made */
+    int64_t bytes_read; /* from the file, holes included */
 } sds_read_report;
 
+/* The descriptor stays the caller's, and open until sds_file_close(). Costs an allocation: what
+ * reads need besides is made when one needs it. options may be NULL: nothing is kept. */
+sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out);
+
+/* No read may be under way. NULL: nothing. */
+void sds_file_close(sds_file *file);
+
 /* Read all runs, in file order and packed, into out (sds_runs_bytes bytes).
- * SDS_ESHORT: the file ends before the data; SDS_EIO: errno is set; SDS_ENOMEM.
- * options and report may be NULL. */
-sds_status sds_read_runs(int fd, const sds_runs *runs, const sds_read_options *options, void *out,
-                         sds_read_report *report);
+ * SDS_ESHORT: the file ends before the data; SDS_EIO: errno is set; SDS_ENOMEM; SDS_EINVAL;
+ * SDS_EOVERFLOW. options and report may be NULL. */
+sds_status sds_read_runs(sds_file *file, const sds_runs *runs, const sds_read_options *options,
+                         void *out, sds_read_report *report);
+
+/* Read n pieces, sorted by offset (SDS_EINVAL if not). They may overlap in the file, not in
+ * memory. */
+sds_status sds_read_pieces(sds_file *file, size_t n, const sds_piece pieces[],
+                           const sds_read_options *options, void *out, sds_read_report *report);
 
 #ifdef __cplusplus
 }

@@ -236,12 +236,12 @@ bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
     return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
 }
 
-// Read a contiguous replica by move(fd).
+// Read a contiguous replica by move(file).
 template <typename Move> Reason read_file(const OpenReplica &replica, Move move)
 {
-    const ReplicaDescriptor descriptor(replica);
-    if (descriptor.fd() < 0) return replica_unusable;
-    return move(descriptor.fd()) && descriptor.is_unchanged() ? served : failed_transfer;
+    const ReplicaFile file(replica);
+    if (!file.get()) return replica_unusable;
+    return move(file.get()) && file.is_unchanged() ? served : failed_transfer;
 }
 
 // Read a replica in chunks by move(dataset).
@@ -298,8 +298,8 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
     return serve_from(dataset, candidate, [&](const OpenReplica &replica) {
-        return read_file(replica, [&](int fd) {
-            return transfer_scattered(host, fd, redirection.dataset, candidate, read, conversion,
+        return read_file(replica, [&](sds_file *file) {
+            return transfer_scattered(host, file, redirection.dataset, candidate, read, conversion,
                                       request.buffer);
         });
     });
@@ -386,8 +386,8 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
                 return transfer_chunked(in_chunks, type.id(), redirection.dataset, *candidate,
                                         selection.slab, conversion, memory, request.buffer);
             });
-        return read_file(replica, [&](int fd) {
-            return transfer(host, fd, redirection.dataset, *candidate, selection.slab, conversion,
+        return read_file(replica, [&](sds_file *file) {
+            return transfer(host, file, redirection.dataset, *candidate, selection.slab, conversion,
                             memory, request.buffer);
         });
     });

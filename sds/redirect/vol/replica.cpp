@@ -131,6 +131,14 @@ bool may_keep(int fd)
     return false;
 }
 
+// nullptr where memory is exhausted.
+sds_file *open_reader(const OpenReplica &replica, int fd)
+{
+    const sds_file_options options = {replica.path, nullptr, 1};
+    sds_file *file;
+    return sds_file_open(fd, &options, &file) == SDS_OK ? file : nullptr;
+}
+
 // Keep it where there is room, or close it.
 void settle(OpenReplica &replica, int fd)
 {
@@ -138,6 +146,7 @@ void settle(OpenReplica &replica, int fd)
     if (!replica.problem && fstat(fd, &found) == 0 && may_keep(fd)) {
         replica.device = static_cast<uint64_t>(found.st_dev);
         replica.fd = fd;
+        replica.file = open_reader(replica, fd);
     } else {
         close(fd);
     }
@@ -237,8 +246,8 @@ const char *problem_of(const OpenReplica &replica)
     return __atomic_load_n(&replica.problem, __ATOMIC_ACQUIRE);
 }
 
-ReplicaDescriptor::ReplicaDescriptor(const OpenReplica &replica)
-    : replica_(replica), fd_(replica.fd)
+ReplicaFile::ReplicaFile(const OpenReplica &replica)
+    : replica_(replica), fd_(replica.fd), file_(replica.file)
 {
     if (is_unchanged()) return;
     const int saved_errno = errno;
@@ -248,15 +257,18 @@ ReplicaDescriptor::ReplicaDescriptor(const OpenReplica &replica)
         if (fd_ >= 0) close(fd_);
         fd_ = -1;
     }
+    if (fd_ != replica.fd) file_ = fd_ >= 0 ? open_reader(replica, fd_) : nullptr;
     errno = saved_errno;
 }
 
-ReplicaDescriptor::~ReplicaDescriptor()
+ReplicaFile::~ReplicaFile()
 {
-    if (fd_ >= 0 && fd_ != replica_.fd) close(fd_);
+    if (fd_ < 0 || fd_ == replica_.fd) return;
+    sds_file_close(file_);
+    close(fd_);
 }
 
-bool ReplicaDescriptor::is_unchanged() const
+bool ReplicaFile::is_unchanged() const
 {
     sds_identity now;
     return fd_ >= 0 && sds_identity_of_fd(fd_, &now, nullptr, nullptr) == SDS_OK &&
@@ -297,6 +309,7 @@ void close_replicas(OpenReplica *first)
         ReplicaDataset dataset = take_dataset(*first);
         close_replica_dataset(dataset);
         if (first->fd >= 0) {
+            sds_file_close(first->file);
             if (is_own(*first)) close(first->fd);
             __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
         }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "replica_dataset.h"
+#include "sds/read_engine.h"
 
 namespace sds::vol
 {
@@ -16,6 +17,7 @@ struct OpenReplica {
     const char *path; // the table's
     sds_identity identity;
     int fd;                 // -1: opened for each read
+    sds_file *file;         // of fd, where that is kept
     uint64_t device;        // with the inode: whose descriptor fd is
     const char *problem;    // why it is not to be used; nullptr where it may
     int n_failures;         // reads of it that failed
@@ -30,17 +32,17 @@ OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
 // Why it is not to be used; nullptr where it may.
 const char *problem_of(const OpenReplica &replica);
 
-// A descriptor of a replica for one read.
-class ReplicaDescriptor
+// A replica for one read.
+class ReplicaFile
 {
   public:
-    explicit ReplicaDescriptor(const OpenReplica &replica);
-    ~ReplicaDescriptor();
-    ReplicaDescriptor(const ReplicaDescriptor &) = delete;
-    ReplicaDescriptor &operator=(const ReplicaDescriptor &) = delete;
+    explicit ReplicaFile(const OpenReplica &replica);
+    ~ReplicaFile();
+    ReplicaFile(const ReplicaFile &) = delete;
+    ReplicaFile &operator=(const ReplicaFile &) = delete;
 
-    int fd() const { return fd_; } // -1 where there is none to read from
-    // True while it is of the file that was checked, and that has not changed. So it begins; asked
+    sds_file *get() const { return file_; } // nullptr where there is none to read from
+    // True while it is the file that was checked, and that has not changed. So it begins; asked
     // again after the read, because a program may close descriptors that are not its own and have
     // the number given to another file.
     bool is_unchanged() const;
@@ -48,6 +50,7 @@ class ReplicaDescriptor
   private:
     const OpenReplica &replica_;
     int fd_;
+    sds_file *file_;
 };
 
 // A read of the replica has failed. After a few it is left alone: a device that fails also keeps

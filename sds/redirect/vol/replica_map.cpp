@@ -32,49 +32,59 @@ ReplicaMap replica_map_of(const sds_table_dataset &dataset, const sds_candidate 
     return map;
 }
 
-SegmentList::~SegmentList()
+PieceList::~PieceList()
 {
-    free(segments_);
+    free(pieces_);
 }
 
-bool SegmentList::allocate()
+bool PieceList::allocate()
 {
-    segments_ = static_cast<sds_segment *>(malloc(2 * most_ * sizeof(sds_segment)));
-    return segments_;
+    pieces_ = static_cast<sds_piece *>(malloc(2 * most_ * sizeof(sds_piece)));
+    return pieces_;
 }
 
-void SegmentList::sort()
+void PieceList::sort()
 {
-    sds_segments_sort(n_, segments_, segments_ + most_);
+    sds_pieces_sort(n_, pieces_, pieces_ + most_);
 }
 
-bool SegmentList::add_segment(int64_t offset, int64_t length)
+void PieceList::to_bytes(int64_t data_offset_bytes, int64_t element_bytes)
+{
+    for (size_t i = 0; i < n_; i++) {
+        sds_piece &piece = pieces_[i];
+        piece.offset = data_offset_bytes + piece.offset * element_bytes;
+        piece.length *= element_bytes;
+        piece.position *= element_bytes;
+    }
+}
+
+bool PieceList::add_piece(int64_t offset, int64_t length)
 {
     if (n_ > 0) {
-        sds_segment &last = segments_[n_ - 1];
-        if (last.offset + last.length == offset && length <= UINT32_MAX - last.length) {
-            last.length += static_cast<uint32_t>(length);
+        sds_piece &last = pieces_[n_ - 1];
+        if (last.offset + last.length == offset) {
+            last.length += length;
             n_elements_ += length;
             return true;
         }
     }
     if (n_ == most_) return false;
-    segments_[n_++] = {offset, static_cast<uint32_t>(length), static_cast<uint32_t>(n_elements_)};
+    pieces_[n_++] = {offset, length, n_elements_};
     n_elements_ += length;
     return true;
 }
 
 // Elements that follow each other on the last axis.
-int64_t SegmentList::add_row(int64_t offset, int64_t length, int64_t stride)
+int64_t PieceList::add_row(int64_t offset, int64_t length, int64_t stride)
 {
-    if (stride == 1) return add_segment(offset, length) ? length : 0;
+    if (stride == 1) return add_piece(offset, length) ? length : 0;
     int64_t n = 0;
-    while (n < length && add_segment(offset + n * stride, 1))
+    while (n < length && add_piece(offset + n * stride, 1))
         n++;
     return n;
 }
 
-int64_t SegmentList::add(const ReplicaMap &map, int64_t offset, int64_t length)
+int64_t PieceList::add(const ReplicaMap &map, int64_t offset, int64_t length)
 {
     const int32_t last = map.rank - 1;
     int64_t index[SDS_MAX_RANK];

@@ -16,7 +16,7 @@ namespace
 // Elements are read, converted and put in place in batches of at most so many bytes, and of at
 // most so many pieces of the replica.
 constexpr int64_t batch_bytes = 4 << 20;
-constexpr int64_t max_segments = 1 << 16;
+constexpr int64_t max_pieces = 1 << 16;
 // A selection of points that spans more places than this, in no order, is not checked.
 constexpr int64_t max_places = 1 << 25;
 
@@ -96,7 +96,7 @@ void copy_run(char *to, const char *from, int64_t n_elements, int64_t element_by
 class ScatteredTransfer
 {
   public:
-    ScatteredTransfer(const Host &host, int fd, const sds_table_dataset &dataset,
+    ScatteredTransfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
                       const sds_candidate &candidate, const ScatteredRead &read,
                       const Conversion &conversion, void *buffer);
     ~ScatteredTransfer();
@@ -107,13 +107,13 @@ class ScatteredTransfer
 
   private:
     bool list_batch();
-    bool read_segments(void *out) const;
+    bool read_pieces(void *out) const;
     bool move_batch();
     bool fill_background();
     bool scatter(ElementRun first);
 
     const Host &host_;
-    const int fd_;
+    sds_file *const replica_;
     const sds_candidate &candidate_;
     const Conversion &conversion_;
     const int64_t most_; // elements of a batch
@@ -122,7 +122,7 @@ class ScatteredTransfer
     ElementWalk memory_;
     ElementWalk background_walk_;
     ElementRun pending_; // of the file, not listed yet
-    SegmentList list_;
+    PieceList list_;
     char *buffer_;
     char *piece_;
     char *background_;
@@ -136,16 +136,17 @@ int64_t elements_of_batch(const ScatteredRead &read, const Conversion &conversio
     return n < read.n_elements ? n : read.n_elements;
 }
 
-ScatteredTransfer::ScatteredTransfer(const Host &host, int fd, const sds_table_dataset &dataset,
+ScatteredTransfer::ScatteredTransfer(const Host &host, sds_file *file,
+                                     const sds_table_dataset &dataset,
                                      const sds_candidate &candidate, const ScatteredRead &read,
                                      const Conversion &conversion, void *buffer)
-    : host_(host), fd_(fd), candidate_(candidate), conversion_(conversion),
+    : host_(host), replica_(file), candidate_(candidate), conversion_(conversion),
       most_(elements_of_batch(read, conversion)), map_(replica_map_of(dataset, candidate)),
       file_(host, read.file_space, read.n_elements),
       memory_(host, read.memory_space, read.n_elements),
       background_walk_(host, conversion.needs_background ? read.memory_space : packed,
                        read.n_elements),
-      pending_{0, 0}, list_(static_cast<size_t>(most_ < max_segments ? most_ : max_segments)),
+      pending_{0, 0}, list_(static_cast<size_t>(most_ < max_pieces ? most_ : max_pieces)),
       buffer_(static_cast<char *>(buffer)), piece_(nullptr), background_(nullptr)
 {
 }
@@ -170,13 +171,13 @@ bool ScatteredTransfer::list_batch()
         pending_.length -= n;
     }
     list_.sort();
+    list_.to_bytes(candidate_.data_offset_bytes, conversion_.from_bytes);
     return list_.n_elements() > 0;
 }
 
-bool ScatteredTransfer::read_segments(void *out) const
+bool ScatteredTransfer::read_pieces(void *out) const
 {
-    return sds_read_segments(fd_, candidate_.data_offset_bytes, conversion_.from_bytes, list_.n(),
-                             list_.segments(), out) == SDS_OK;
+    return sds_read_pieces(replica_, list_.n(), list_.pieces(), nullptr, out, nullptr) == SDS_OK;
 }
 
 // What lies where the batch will go, packed.
@@ -207,7 +208,7 @@ bool ScatteredTransfer::move_batch()
     ElementRun run;
     if (!memory_.next(list_.n_elements(), run)) return false;
     if (conversion_.from == 0 && run.length == list_.n_elements())
-        return read_segments(buffer_ + run.offset * conversion_.to_bytes);
+        return read_pieces(buffer_ + run.offset * conversion_.to_bytes);
     if (!piece_) {
         const int64_t bytes = conversion_.from_bytes > conversion_.to_bytes ? conversion_.from_bytes
                                                                             : conversion_.to_bytes;
@@ -217,7 +218,7 @@ bool ScatteredTransfer::move_batch()
                 static_cast<char *>(malloc(static_cast<size_t>(most_ * conversion_.to_bytes)));
         if (!piece_ || (conversion_.needs_background && !background_)) return false;
     }
-    return (!background_ || fill_background()) && read_segments(piece_) &&
+    return (!background_ || fill_background()) && read_pieces(piece_) &&
            convert(host_, conversion_, list_.n_elements(), piece_, background_) && scatter(run);
 }
 
@@ -315,13 +316,13 @@ bool writes_once(const Host &host, const ScatteredRead &read)
            are_distinct(host, read.memory_space, read.n_elements);
 }
 
-bool transfer_scattered(const Host &host, int fd, const sds_table_dataset &dataset,
+bool transfer_scattered(const Host &host, sds_file *file, const sds_table_dataset &dataset,
                         const sds_candidate &candidate, const ScatteredRead &read,
                         const Conversion &conversion, void *buffer)
 {
     SilenceKeeper silence(host);
     ErrorStackKeeper keep(host);
-    ScatteredTransfer transfer(host, fd, dataset, candidate, read, conversion, buffer);
+    ScatteredTransfer transfer(host, file, dataset, candidate, read, conversion, buffer);
     return transfer.run();
 }
 

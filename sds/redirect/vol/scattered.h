@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conversion.h"
+#include "sds/read_engine.h"
 #include "sds/table_format.h"
 #include "selection.h"
 
@@ -27,9 +28,9 @@ bool describe_scattered(const Host &host, hid_t file_space, hid_t memory_space,
 // original is stored.
 bool writes_once(const Host &host, const ScatteredRead &read);
 
-// Read it from the candidate, open as fd, into buffer. False on any error; the buffer then holds
+// Read it from the candidate, open as file, into buffer. False on any error; the buffer then holds
 // anything.
-bool transfer_scattered(const Host &host, int fd, const sds_table_dataset &dataset,
+bool transfer_scattered(const Host &host, sds_file *file, const sds_table_dataset &dataset,
                         const sds_candidate &candidate, const ScatteredRead &read,
                         const Conversion &conversion, void *buffer);
 

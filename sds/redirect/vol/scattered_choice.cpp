@@ -22,7 +22,7 @@ constexpr int64_t budget_ns = 20000;
 constexpr double unpredictable = -1.0;
 // What serving costs besides reading, measured with everything in the cache. What HDF5 spends on
 // such reads, which is more, does not count: a chance is cheaper to lose than time.
-constexpr double segment_s = 40e-9;
+constexpr double piece_s = 40e-9;
 constexpr double element_s = 5e-9;
 
 // The first runs of a selection. Not on the stack, which may be a small thread's.
@@ -44,7 +44,7 @@ void take(const Host &host, const ScatteredRead &read, Sample &out)
 
 // List the sample as it lies in an array; returns how many times the whole selection is greater
 // than what is listed, 0 where nothing is.
-double list_sample(const Sample &sample, const ReplicaMap &map, SegmentList &out)
+double list_sample(const Sample &sample, const ReplicaMap &map, PieceList &out)
 {
     for (size_t i = 0; i < sample.n; i++)
         if (out.add(map, sample.runs[i].offset, sample.runs[i].length) < sample.runs[i].length)
@@ -55,14 +55,14 @@ double list_sample(const Sample &sample, const ReplicaMap &map, SegmentList &out
                : static_cast<double>(sample.n_elements) / static_cast<double>(out.n_elements());
 }
 
-// Byte ranges of sorted segments, those that touch or overlap in one.
-size_t extents_of(const SegmentList &list, const sds_array &array, sds_extent out[])
+// Byte ranges of sorted pieces, those that touch or overlap in one.
+size_t extents_of(const PieceList &list, const sds_array &array, sds_extent out[])
 {
     size_t n = 0;
     for (size_t i = 0; i < list.n(); i++) {
-        const sds_segment &segment = list.segments()[i];
-        const int64_t offset = array.offset_bytes + segment.offset * array.element_bytes;
-        const int64_t end = offset + segment.length * array.element_bytes;
+        const sds_piece &piece = list.pieces()[i];
+        const int64_t offset = array.offset_bytes + piece.offset * array.element_bytes;
+        const int64_t end = offset + piece.length * array.element_bytes;
         if (n > 0 && offset <= out[n - 1].offset + out[n - 1].length) {
             if (end > out[n - 1].offset + out[n - 1].length)
                 out[n - 1].length = end - out[n - 1].offset;
@@ -92,7 +92,7 @@ void scale(sds_features &features, double factor)
     }
 }
 
-double predict_listed(const SegmentList &list, double factor, const sds_array &array,
+double predict_listed(const PieceList &list, double factor, const sds_array &array,
                       const sds_file_layout &layout, const sds_cost_model &model, Sample &sample)
 {
     sds_features features;
@@ -107,13 +107,13 @@ double predict_listed(const SegmentList &list, double factor, const sds_array &a
 double predict_candidate(const sds_table_dataset &dataset, const sds_candidate &candidate,
                          Sample &sample)
 {
-    SegmentList list(max_sampled);
+    PieceList list(max_sampled);
     if (!list.allocate()) return unpredictable;
     const double factor = list_sample(sample, replica_map_of(dataset, candidate), list);
     const double read_s = predict_listed(list, factor, array_of(dataset, candidate),
                                          candidate.layout, candidate.model, sample);
     if (read_s < 0) return unpredictable;
-    return read_s + static_cast<double>(list.n()) * factor * segment_s +
+    return read_s + static_cast<double>(list.n()) * factor * piece_s +
            static_cast<double>(sample.n_elements) * element_s;
 }
 
@@ -125,7 +125,7 @@ double predict_contiguous(const sds_table_dataset &dataset, Sample &sample)
     ReplicaMap itself = {1, {1}, {1}, 0};
     for (int32_t axis = 0; axis < dataset.rank; axis++)
         itself.extent[0] *= dataset.extent[axis];
-    SegmentList list(max_sampled);
+    PieceList list(max_sampled);
     if (!list.allocate()) return unpredictable;
     const double factor = list_sample(sample, itself, list);
     if (factor == 1 && list.n() == 1) return 0; // in one piece: no replica reads less
@@ -154,7 +154,7 @@ class ChunkCount
 
     const sds_table_dataset &dataset_;
     const int64_t *shape_; // of a chunk
-    SegmentList list_;     // of chunks, by number
+    PieceList list_;       // of chunks, by number
     const int32_t axis_;
     int64_t lowest_, highest_; // layers of chunks on that axis
     size_t n_rows_;
@@ -207,9 +207,9 @@ int64_t ChunkCount::n()
     list_.sort();
     int64_t n = 0, end = 0;
     for (size_t i = 0; i < list_.n(); i++) {
-        const sds_segment &segment = list_.segments()[i];
-        const int64_t last = segment.offset + segment.length;
-        const int64_t first = segment.offset > end ? segment.offset : end;
+        const sds_piece &piece = list_.pieces()[i];
+        const int64_t last = piece.offset + piece.length;
+        const int64_t first = piece.offset > end ? piece.offset : end;
         if (last > first) n += last - first;
         if (last > end) end = last;
     }

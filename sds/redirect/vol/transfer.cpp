@@ -17,7 +17,7 @@ constexpr int64_t piece_bytes = 4 << 20;
 // A read in the replica's axes.
 struct Transfer {
     const Host &host;
-    int fd;
+    sds_file *file;
     sds_array array;
     sds_hyperslab slab;
     int64_t shape[SDS_MAX_RANK];
@@ -33,7 +33,7 @@ bool read_slab(const Transfer &self, const sds_hyperslab &slab, void *out)
 {
     sds_runs runs;
     return sds_runs_of(&self.array, &slab, &runs) == SDS_OK &&
-           sds_read_runs(self.fd, &runs, nullptr, out, nullptr) == SDS_OK;
+           sds_read_runs(self.file, &runs, nullptr, out, nullptr) == SDS_OK;
 }
 
 // Cut the slab to the indices from `index` on of one axis, at most n of them and no more than lie
@@ -112,12 +112,12 @@ int64_t plan_pieces(Transfer &self)
 
 } // namespace
 
-bool transfer(const Host &host, int fd, const sds_table_dataset &dataset,
+bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
               const sds_candidate &candidate, const sds_hyperslab &slab,
               const Conversion &conversion, const MemoryLayout &memory, void *buffer)
 {
     Transfer self = {
-        host, fd, array_of(dataset, candidate), {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
+        host, file, array_of(dataset, candidate), {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
     if (!slab_in_replica(candidate, slab, self.slab)) return false;
     sds_hyperslab_shape(&self.slab, self.shape);
     self.memory = static_cast<char *>(buffer) + memory.offset_bytes;

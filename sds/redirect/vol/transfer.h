@@ -3,14 +3,15 @@
 
 #include "conversion.h"
 #include "memory_layout.h"
+#include "sds/read_engine.h"
 #include "sds/table_format.h"
 
 namespace sds::vol
 {
 
-// Read slab (in the source's axes) of the candidate, open as fd, into buffer. The
+// Read slab (in the source's axes) of the candidate, open as file, into buffer. The
 // conversion needs no background. False on any error; the buffer then holds anything.
-bool transfer(const Host &host, int fd, const sds_table_dataset &dataset,
+bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
               const sds_candidate &candidate, const sds_hyperslab &slab,
               const Conversion &conversion, const MemoryLayout &memory, void *buffer);
 

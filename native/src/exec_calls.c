@@ -1,0 +1,159 @@
+/* Reads a request after the other, by pread, through a small sieve, or by preadv.
+ *
+ * Where the plan takes the cache for warm, every call asks for what the cache holds (RWF_NOWAIT):
+ * the first that finds something missing ends the plan. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "exec.h"
+#include "file_read.h"
+
+typedef struct {
+    int fd;
+    const sds__access *access;
+    const sds_read_plan *plan;
+    sds_read_report *report;
+    int only_cached;
+    sds__place place; /* behind what was read last */
+    uint8_t *buffer;  /* of the sieve, or for the holes */
+    int64_t buffer_bytes;
+    struct iovec *vectors; /* not on the stack, which may be a small thread's */
+} calls;
+
+static sds_status reserve(calls *self, int64_t n)
+{
+    if (n <= self->buffer_bytes) return SDS_OK;
+    /* Most of the groups to come are not longer than this one, or than the longest there may be. */
+    const int64_t longest = self->plan->group_bytes < 2 * n ? self->plan->group_bytes : 2 * n;
+    self->buffer_bytes = longest > n ? longest : n;
+    free(self->buffer);
+    self->buffer = malloc((size_t)self->buffer_bytes);
+    if (self->buffer != NULL) return SDS_OK;
+    self->buffer_bytes = 0;
+    return SDS_ENOMEM;
+}
+
+/* Read a range; while the cache is taken to hold it, only as far as it does. */
+static sds_status read_range(calls *self, uint8_t *to, const sds__group *of, int64_t *got)
+{
+    *got = of->length;
+    if (!self->only_cached) return sds__read_all(self->fd, to, of->length, of->offset);
+    const sds_status status = sds__read_cached(self->fd, to, of->length, of->offset, got);
+    if (*got < of->length) self->only_cached = 0;
+    return status;
+}
+
+static sds_status read_rest(const calls *self, uint8_t *to, const sds__group *of, int64_t got)
+{
+    return sds__read_all(self->fd, to + got, of->length - got, of->offset + got);
+}
+
+/* A single piece that is missing from the cache is left for the next plan from there on. */
+static sds_status read_in_place(calls *self, uint8_t *to, const sds__group *of)
+{
+    int64_t got;
+    const sds_status status = read_range(self, to, of, &got);
+    if (status != SDS_OK || got == of->length) return status;
+    if (of->n_pieces > 1) return read_rest(self, to, of, got);
+    self->place = (sds__place){of->first_piece, of->skip_bytes + got};
+    return SDS_OK;
+}
+
+static sds_status read_sieve(calls *self, const sds__group *of)
+{
+    int64_t got;
+    sds_status status = reserve(self, of->length);
+    if (status == SDS_OK) status = read_range(self, self->buffer, of, &got);
+    if (status == SDS_OK) status = read_rest(self, self->buffer, of, got);
+    if (status == SDS_OK) sds__group_scatter(self->access, of, self->buffer);
+    return status;
+}
+
+/* The pieces where they go, the holes into the buffer, which is as long as the longest of them.
+ * Number of vectors; 0: pieces overlap. */
+static int make_vectors(const calls *self, const sds__group *of)
+{
+    sds__strip_cursor cursor;
+    sds__strip strip;
+    int64_t end = of->offset;
+    int n = 0;
+    sds__strip_cursor_init(&cursor, self->access, of);
+    while (sds__strip_next(&cursor, &strip))
+        for (int64_t i = 0; i < strip.count; i++) {
+            const int64_t offset = strip.offset + i * strip.stride;
+            if (offset < end) return 0;
+            if (offset > end)
+                self->vectors[n++] = (struct iovec){self->buffer, (size_t)(offset - end)};
+            self->vectors[n++] = (struct iovec){
+                self->access->out + strip.position + i * strip.length, (size_t)strip.length};
+            end = offset + strip.length;
+        }
+    return n;
+}
+
+static sds_status read_vector(calls *self, const sds__group *of)
+{
+    const int64_t longest_hole =
+        self->plan->max_hole_bytes < of->length ? self->plan->max_hole_bytes : of->length;
+    if (self->vectors == NULL)
+        self->vectors = malloc(2 * SDS__VECTOR_PIECES * sizeof *self->vectors);
+    if (self->vectors == NULL || reserve(self, longest_hole) != SDS_OK) return SDS_ENOMEM;
+    const int n_vectors = make_vectors(self, of);
+    return n_vectors > 0 ? sds__read_vectors(self->fd, self->vectors, n_vectors, of->offset,
+                                             &self->only_cached)
+                         : read_sieve(self, of);
+}
+
+static sds_status read_group(calls *self, const sds__group *of)
+{
+    uint8_t *to = sds__group_target(self->access, of);
+    self->report->requests++;
+    self->report->bytes_read += of->length;
+    self->place = sds__end_of(of);
+    if (to != NULL) return read_in_place(self, to, of);
+    const int is_vector = self->plan->executor == SDS_EXECUTOR_VECTOR;
+    return is_vector ? read_vector(self, of) : read_sieve(self, of);
+}
+
+static sds_status read_groups(calls *self, sds__place *place)
+{
+    const sds_read_plan *plan = self->plan;
+    const int64_t most_bytes =
+        plan->group_bytes < SDS__MAX_CALL_BYTES ? plan->group_bytes : SDS__MAX_CALL_BYTES;
+    const int is_vector = plan->executor == SDS_EXECUTOR_VECTOR;
+    const int is_watched = self->only_cached;
+    sds__group_cursor cursor;
+    sds__group group;
+    sds__group_cursor_init(&cursor, self->access, plan->max_hole_bytes, most_bytes,
+                           is_vector ? SDS__VECTOR_PIECES : INT64_MAX);
+    while (sds__group_next(&cursor, &group)) {
+        if (sds__is_before(&group, place)) continue;
+        const sds_status status = read_group(self, &group);
+        if (status != SDS_OK) return status;
+        if (!is_watched || self->only_cached) continue;
+        *place = self->place;
+        const int is_whole =
+            self->place.bytes == 0 || self->place.bytes == group.skip_bytes + group.length;
+        if (!cursor.done || !is_whole) return SDS_OK;
+    }
+    *place = (sds__place){sds__access_pieces(self->access), 0};
+    return SDS_OK;
+}
+
+sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_read_plan *plan,
+                          sds__place *place, sds_read_report *report)
+{
+    calls self = {
+        .fd = file->fd,
+        .access = access,
+        .plan = plan,
+        .report = report,
+        .only_cached = plan->cache == SDS_CACHE_WARM && sds__may_stop(plan),
+    };
+    const sds_status status = read_groups(&self, place);
+    const int saved_errno = errno;
+    free(self.buffer);
+    free(self.vectors);
+    errno = saved_errno;
+    return status;
+}

@@ -1,0 +1,18 @@
+/* Reads groups through the page cache, many in flight. */
+#include "exec.h"
+#include "request_queue.h"
+
+sds_status sds__run_list(sds_file *file, const sds__access *access, const sds_read_plan *plan,
+                         sds__place *place, sds_read_report *report)
+{
+    const sds__queue_options options = {
+        .fd = file->fd,
+        .alignment = 1,
+        .group_bytes = plan->group_bytes,
+        .depth = plan->queue_depth,
+        .batch = plan->regions_per_request,
+        .max_memory_bytes = plan->memory_bytes,
+        .is_watched = plan->cache == SDS_CACHE_COLD && sds__may_stop(plan),
+    };
+    return sds__read_queue(file, access, plan, &options, place, report);
+}
