@@ -1,12 +1,10 @@
 #include "sds/table_format.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "small_file.h"
 #include "table_layout.h"
 
 struct sds_table {
@@ -50,52 +48,11 @@ static sds_status adopt(uint8_t *bytes, size_t n, uint32_t owner, uint32_t mode,
     return SDS_OK;
 }
 
-/* Read until n bytes or the end of the file. */
-static sds_status read_whole(int fd, uint8_t *bytes, size_t n, size_t *n_read)
-{
-    size_t have = 0;
-    while (have < n) {
-        const ssize_t got = read(fd, bytes + have, n - have);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return SDS_EIO;
-        if (got == 0) break;
-        have += (size_t)got;
-    }
-    *n_read = have;
-    return SDS_OK;
-}
-
-static sds_status open_fd(int fd, sds_table **out)
-{
-    sds_identity identity;
-    uint32_t owner;
-    uint32_t mode;
-    sds_status status = sds_identity_of_fd(fd, &identity, &owner, &mode);
-    if (status != SDS_OK) return status;
-    if ((mode & 0170000) != 0100000 || identity.size_bytes > SDS_TABLE_MAX_BYTES)
-        return SDS_EFORMAT;
-    const size_t n = (size_t)identity.size_bytes;
-    uint8_t *bytes = malloc(n > 0 ? n : 1);
-    if (bytes == NULL) return SDS_ENOMEM;
-    size_t n_read = 0;
-    status = read_whole(fd, bytes, n, &n_read);
-    if (status != SDS_OK) {
-        free(bytes);
-        return status;
-    }
-    return adopt(bytes, n_read, owner, mode, out);
-}
-
 sds_status sds_table_open(const char *path, sds_table **out)
 {
-    /* O_NONBLOCK: a FIFO put in the table's place must not make a program wait. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return SDS_EIO;
-    const sds_status status = open_fd(fd, out);
-    const int saved_errno = errno;
-    close(fd);
-    errno = saved_errno;
-    return status;
+    sds__small_file file;
+    const sds_status status = sds__small_file_read(path, SDS_TABLE_MAX_BYTES, &file);
+    return status == SDS_OK ? adopt(file.bytes, file.n, file.owner, file.mode, out) : status;
 }
 
 sds_status sds_table_from_bytes(const void *bytes, size_t n, sds_table **out)
