@@ -7,7 +7,6 @@ replaced whole by a rename; the bytes are defined in native/include/sds/table_fo
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from sds.errors import (
 )
 from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.identity import FileIdentity
+from sds.whole_file import replace_whole, sync_directory
 
 if TYPE_CHECKING:
     from sds.home import Home
@@ -217,24 +217,13 @@ def publish_table(home: Home, table: RedirectTable) -> Path:
     path = table_path(home, table.source_path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # mkstemp: mode 0600, and a name that no other publisher uses.
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        replace_whole(path, encoded)
     except PermissionError as error:
         message = (
             f"cannot write redirect tables into {path.parent}: permission denied; "
             "set SDS_HOME to a directory that you can write"
         )
         raise PermissionDeniedError(message) from error
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123  (of a descriptor)
-            file.write(encoded)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
     return path
 
 
@@ -279,17 +268,8 @@ def withdraw_table(home: Home, source: str | os.PathLike[str]) -> bool:
         path.unlink()
     except FileNotFoundError:
         return False
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
     return True
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename or removal in it survive a power failure."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _identity_fields(identity: FileIdentity) -> _native.TableIdentity:
