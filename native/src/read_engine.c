@@ -122,6 +122,7 @@ static sds_status read_access(sds_file *file, const sds__access *access,
         return read_by_plans(file, access, options, report);
     report->requests = 1;
     report->bytes_read = whole.length;
+    report->plan.executor = SDS_EXECUTOR_PREAD;
     report->plan.runs = report->plan.requests = 1;
     report->plan.bytes_useful = report->plan.bytes_read = whole.length;
     return sds__read_all(file->fd, to, whole.length, whole.offset);

@@ -481,9 +481,10 @@ static void plan_named(const planner *self, sds_strategy strategy, sds_read_plan
 
 static sds_status check_options(const sds_read_options *options)
 {
-    const int is_known = options->strategy >= SDS_STRATEGY_AUTO &&
-                         options->strategy <= SDS_STRATEGY_PMD &&
-                         options->cache >= SDS_CACHE_UNKNOWN && options->cache <= SDS_CACHE_COLD;
+    const int is_known =
+        options->strategy >= SDS_STRATEGY_AUTO && options->strategy <= SDS_STRATEGY_PMD &&
+        options->executor >= SDS_EXECUTOR_ANY && options->executor <= SDS_EXECUTOR_DIRECT &&
+        options->cache >= SDS_CACHE_UNKNOWN && options->cache <= SDS_CACHE_COLD;
     return is_known && options->queue_depth >= 0 && options->regions_per_request >= 0 &&
                    options->sieve_buffer_bytes >= 0 && options->max_memory_bytes >= 0
                ? SDS_OK
@@ -499,9 +500,9 @@ static int64_t bytes_of(const sds__access *access)
     return bytes;
 }
 
-static sds_status plan(const sds__access *access, const sds_io_parameters *parameters,
-                       const sds_read_options *options, const sds_plan_given *given,
-                       const sds_executor *executor, sds_read_plan *out)
+sds_status sds__plan_access(const sds__access *access, const sds_io_parameters *parameters,
+                            const sds_read_options *options, const sds_plan_given *given,
+                            sds_read_plan *out)
 {
     static const sds_read_options no_options = {0};
     static const sds_plan_given nothing_given = {0};
@@ -533,8 +534,8 @@ static sds_status plan(const sds__access *access, const sds_io_parameters *param
         *out = begin(&self, options->strategy, SDS_EXECUTOR_PREAD);
         out->max_hole_bytes = SDS__JOIN_TOUCHING;
         out->group_bytes = SDS__MAX_CALL_BYTES;
-    } else if (executor != NULL) {
-        plan_by(&self, *executor, out);
+    } else if (options->strategy == SDS_STRATEGY_AUTO && options->executor != SDS_EXECUTOR_ANY) {
+        plan_by(&self, options->executor, out);
     } else if (options->strategy == SDS_STRATEGY_AUTO) {
         plan_auto(&self, out);
     } else {
@@ -543,20 +544,13 @@ static sds_status plan(const sds__access *access, const sds_io_parameters *param
     return SDS_OK;
 }
 
-sds_status sds__plan_access(const sds__access *access, const sds_io_parameters *parameters,
-                            const sds_read_options *options, const sds_plan_given *given,
-                            sds_read_plan *out)
-{
-    return plan(access, parameters, options, given, NULL, out);
-}
-
 sds_status sds_plan_runs(const sds_runs *runs, const sds_io_parameters *parameters,
                          const sds_read_options *options, const sds_plan_given *given,
                          sds_read_plan *out)
 {
     const sds__access access = {.runs = runs};
     const sds_status status = sds__access_check(&access);
-    return status == SDS_OK ? plan(&access, parameters, options, given, NULL, out) : status;
+    return status == SDS_OK ? sds__plan_access(&access, parameters, options, given, out) : status;
 }
 
 sds_status sds_plan_pieces(size_t n, const sds_piece pieces[], const sds_io_parameters *parameters,
@@ -565,18 +559,7 @@ sds_status sds_plan_pieces(size_t n, const sds_piece pieces[], const sds_io_para
 {
     const sds__access access = {.n = n, .pieces = pieces};
     const sds_status status = sds__access_check(&access);
-    return status == SDS_OK ? plan(&access, parameters, options, given, NULL, out) : status;
-}
-
-sds_status sds_plan_runs_by(sds_executor executor, const sds_runs *runs,
-                            const sds_io_parameters *parameters, const sds_read_options *options,
-                            const sds_plan_given *given, sds_read_plan *out)
-{
-    const sds__access access = {.runs = runs};
-    const sds_status status = sds__access_check(&access);
-    if (status != SDS_OK) return status;
-    if (executor < SDS_EXECUTOR_PREAD || executor > SDS_EXECUTOR_DIRECT) return SDS_EINVAL;
-    return plan(&access, parameters, options, given, &executor, out);
+    return status == SDS_OK ? sds__plan_access(&access, parameters, options, given, out) : status;
 }
 
 const char *sds_strategy_name(sds_strategy strategy)
@@ -587,9 +570,9 @@ const char *sds_strategy_name(sds_strategy strategy)
 
 const char *sds_executor_name(sds_executor executor)
 {
-    static const char *const names[] = {"pread", "sieve", "vector", "mapped", "list", "direct"};
-    return executor >= SDS_EXECUTOR_PREAD && executor <= SDS_EXECUTOR_DIRECT ? names[executor]
-                                                                             : NULL;
+    static const char *const names[] = {"any",    "pread", "sieve", "vector",
+                                        "mapped", "list",  "direct"};
+    return executor >= SDS_EXECUTOR_ANY && executor <= SDS_EXECUTOR_DIRECT ? names[executor] : NULL;
 }
 
 const char *sds_cache_name(sds_cache cache)

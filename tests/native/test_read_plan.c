@@ -207,8 +207,10 @@ static void test_auto_takes_the_least(void)
         const sds_read_plan best = plan_of(&runs, SDS_STRATEGY_AUTO, &given);
         const sds_executor always[] = {SDS_EXECUTOR_PREAD, SDS_EXECUTOR_SIEVE, SDS_EXECUTOR_VECTOR};
         for (int i = 0; i < 3; i++) {
+            const sds_read_options forced = {.executor = always[i]};
             sds_read_plan other;
-            CHECK(sds_plan_runs_by(always[i], &runs, NULL, NULL, &given, &other) == SDS_OK);
+            CHECK(sds_plan_runs(&runs, NULL, &forced, &given, &other) == SDS_OK);
+            CHECK(other.executor == always[i]);
             CHECK(best.predicted_s <= other.predicted_s);
         }
         for (sds_strategy named = SDS_STRATEGY_MULTIPLE; named <= SDS_STRATEGY_PMD; named++)
@@ -435,7 +437,8 @@ static void test_what_is_refused(void)
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         CHECK(sds_plan_runs(&good, NULL, &options[i], NULL, &plan) == SDS_EINVAL);
-    CHECK(sds_plan_runs_by((sds_executor)6, &good, NULL, NULL, NULL, &plan) == SDS_EINVAL);
+    const sds_read_options unknown = {.executor = (sds_executor)7};
+    CHECK(sds_plan_runs(&good, NULL, &unknown, NULL, &plan) == SDS_EINVAL);
 }
 
 static void test_nothing_needs_no_request(void)

@@ -45,11 +45,6 @@ sds_status sds_plan_pieces(size_t n, const sds_piece pieces[], const sds_io_para
                            const sds_read_options *options, const sds_plan_given *given,
                            sds_read_plan *out);
 
-/* The plan of the strategy "auto" if there were this executor alone. */
-sds_status sds_plan_runs_by(sds_executor executor, const sds_runs *runs,
-                            const sds_io_parameters *parameters, const sds_read_options *options,
-                            const sds_plan_given *given, sds_read_plan *out);
-
 /* "auto", "multiple", ...; NULL where there is none such. */
 const char *sds_strategy_name(sds_strategy strategy);
 const char *sds_executor_name(sds_executor executor);

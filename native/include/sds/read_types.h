@@ -30,18 +30,9 @@ typedef enum sds_strategy {
 /* Whether the page cache holds what is read. */
 typedef enum sds_cache { SDS_CACHE_UNKNOWN, SDS_CACHE_WARM, SDS_CACHE_COLD } sds_cache;
 
-/* Zeroes: the defaults. */
-typedef struct sds_read_options {
-    sds_strategy strategy;
-    sds_cache cache;             /* UNKNOWN: look */
-    int32_t queue_depth;         /* requests in flight */
-    int32_t regions_per_request; /* of list I/O; 64 */
-    int64_t sieve_buffer_bytes;  /* of conventional sieving; 32 MiB */
-    int64_t max_memory_bytes;    /* of all buffers together */
-} sds_read_options;
-
 /* What carries the requests of a plan out. */
 typedef enum sds_executor {
+    SDS_EXECUTOR_ANY,    /* no particular one */
     SDS_EXECUTOR_PREAD,  /* a call per request */
     SDS_EXECUTOR_SIEVE,  /* requests with holes, through a buffer that stays in the cache */
     SDS_EXECUTOR_VECTOR, /* preadv: runs in place, holes into a buffer */
@@ -49,6 +40,17 @@ typedef enum sds_executor {
     SDS_EXECUTOR_LIST,   /* requests in flight at a queue depth */
     SDS_EXECUTOR_DIRECT  /* likewise, past the page cache */
 } sds_executor;
+
+/* Zeroes: the defaults. */
+typedef struct sds_read_options {
+    sds_strategy strategy;
+    sds_cache cache;             /* UNKNOWN: look */
+    sds_executor executor;       /* the one to take under AUTO, to measure it; ANY: choose */
+    int32_t queue_depth;         /* requests in flight */
+    int32_t regions_per_request; /* of list I/O; 64 */
+    int64_t sieve_buffer_bytes;  /* of conventional sieving; 32 MiB */
+    int64_t max_memory_bytes;    /* of all buffers together */
+} sds_read_options;
 
 /* How a read is carried out, known before it begins. */
 typedef struct sds_read_plan {
