@@ -10,11 +10,15 @@
 
 #include "sds/read_engine.h"
 
+/* mapping.c knows what is in it. */
+typedef struct sds__mapping sds__mapping;
+
 struct sds_file {
     int fd; /* the caller's */
     int may_map;
     const char *path; /* NULL: not to be opened again; behind the struct */
     const struct sds_io_parameters *parameters; /* NULL: built in */
+    _Atomic(sds__mapping *) mapping;            /* NULL: none yet */
     int direct_fd;                              /* SDS__DIRECT_... or a descriptor; atomic */
     int64_t direct_alignment;                   /* of offsets, lengths and memory */
     dev_t direct_device;                        /* whose descriptor it is, if it still is */

@@ -7,6 +7,7 @@
 #include "cache_probe.h"
 #include "exec.h"
 #include "file_read.h"
+#include "mapping.h"
 
 /* One run up to this length is read by one call without a plan: whatever the cache holds, nothing
  * is faster. */
@@ -37,6 +38,7 @@ void sds_file_close(sds_file *file)
     if (file == NULL) return;
     const int saved_errno = errno;
     sds__close_direct(file);
+    sds__mapping_free(file->mapping);
     free(file);
     errno = saved_errno;
 }
@@ -44,6 +46,8 @@ void sds_file_close(sds_file *file)
 static sds__run *run_of(sds_executor executor)
 {
     switch (executor) {
+    case SDS_EXECUTOR_MAPPED:
+        return sds__run_mapped;
     case SDS_EXECUTOR_LIST:
         return sds__run_list;
     case SDS_EXECUTOR_DIRECT:

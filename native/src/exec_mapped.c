@@ -1,0 +1,199 @@
+/* Loads small runs from a kept mapping of the file: no call per run.
+ *
+ * A read goes on in batches, with a look at the clock between them. The first load from a page may
+ * take longer than a call: where the page is not cached after all; and where the cache is in small
+ * pieces, each of which is entered into the tables by itself. What that loses against calls may add
+ * up to half of what calls would take for all; then they are left to do the rest. A read that comes
+ * again finds the tables filled as far as the last one came. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "deadline.h"
+#include "exec.h"
+#include "guard.h"
+#include "mapping.h"
+#include "sds/io_model.h"
+
+/* Pieces of the first batch, and of the longest. */
+#define FIRST_BATCH 16
+#define LAST_BATCH 1024
+#define BATCH_BYTES (INT64_C(1) << 20)
+
+/* A fault enters the pages around it that are cached, too: up to as many as one table entry. */
+#define TOUCHED_AROUND (INT64_C(2) << 20)
+
+/* After so much, what is resident is looked at. */
+#define TOUCHED_BETWEEN_LOOKS (INT64_C(1) << 30)
+
+/* What a clock that is off by a time slice may not decide. */
+#define LOSS_FLOOR_NS 20000
+
+typedef struct gathering {
+    const sds__access *access;
+    const sds__view *view;
+    int64_t n_pieces;
+    sds__place place;
+    int64_t n_batch;
+    double call_ns;
+    double byte_ns;
+    double loss_ns; /* so far, against calls */
+    double max_loss_ns;
+    int64_t bytes;
+    int64_t touched;
+    int is_slow;
+} gathering;
+
+static int64_t length_of(const sds__access *access, int64_t piece)
+{
+    return access->runs != NULL ? access->runs->run_bytes : access->pieces[piece].length;
+}
+
+static int64_t offset_of(const sds__access *access, int64_t piece)
+{
+    const sds_runs *runs = access->runs;
+    if (runs == NULL) return access->pieces[piece].offset;
+    int64_t offset = runs->first_offset;
+    for (int32_t k = runs->n_levels - 1; k >= 0 && piece > 0; k--) {
+        offset += piece % runs->level[k].count * runs->level[k].stride_bytes;
+        piece /= runs->level[k].count;
+    }
+    return offset;
+}
+
+/* Part of a long piece, or the rest of one that was begun. */
+static void take_part(const gathering *at, sds__group *out)
+{
+    const int64_t rest = length_of(at->access, out->first_piece) - at->place.bytes;
+    out->n_pieces = 1;
+    out->skip_bytes = at->place.bytes;
+    out->offset += at->place.bytes;
+    out->length = out->bytes_useful = rest < BATCH_BYTES ? rest : BATCH_BYTES;
+}
+
+/* As many pieces as a batch may have: one at least. */
+static void take_pieces(const gathering *at, sds__group *out)
+{
+    const sds__access *access = at->access;
+    const int64_t first = out->first_piece, left = at->n_pieces - first;
+    const int64_t most = at->n_batch < left ? at->n_batch : left;
+    if (access->runs != NULL) {
+        const int64_t n = BATCH_BYTES / access->runs->run_bytes;
+        out->n_pieces = n < most ? n : most;
+        out->bytes_useful = out->n_pieces * access->runs->run_bytes;
+    } else {
+        while (out->n_pieces < most) {
+            const int64_t length = access->pieces[first + out->n_pieces].length;
+            if (length > BATCH_BYTES - out->bytes_useful) break;
+            out->bytes_useful += length;
+            out->n_pieces++;
+        }
+    }
+    const int64_t last = first + out->n_pieces - 1;
+    out->length = offset_of(access, last) + length_of(access, last) - out->offset;
+}
+
+static sds__group next_batch(const gathering *at)
+{
+    sds__group next = {.first_piece = at->place.piece,
+                       .offset = offset_of(at->access, at->place.piece)};
+    if (at->place.bytes > 0 || length_of(at->access, next.first_piece) > BATCH_BYTES)
+        take_part(at, &next);
+    else
+        take_pieces(at, &next);
+    return next;
+}
+
+/* Behind a batch: the end of a piece is the beginning of the next one. */
+static sds__place place_behind(const sds__access *access, const sds__group *batch)
+{
+    const sds__place end = sds__end_of(batch), next = {end.piece + 1, 0};
+    return batch->n_pieces == 1 && end.bytes == length_of(access, end.piece) ? next : end;
+}
+
+static int64_t touched_by(const sds__group *batch)
+{
+    const int64_t each = batch->bytes_useful + batch->n_pieces * TOUCHED_AROUND;
+    const int64_t all = batch->length + TOUCHED_AROUND;
+    return each < all ? each : all;
+}
+
+/* Guarded: a fault leaves it anywhere. */
+static void gather(void *context)
+{
+    gathering *at = context;
+    int64_t begin_ns = sds__now_ns();
+    while (at->place.piece < at->n_pieces && at->touched < TOUCHED_BETWEEN_LOOKS) {
+        const sds__group batch = next_batch(at);
+        sds__group_scatter(at->access, &batch, at->view->bytes + (batch.offset - at->view->offset));
+        at->place = place_behind(at->access, &batch);
+        at->bytes += batch.bytes_useful;
+        at->touched += touched_by(&batch);
+        const int64_t end_ns = sds__now_ns();
+        const double loss_ns = (double)(end_ns - begin_ns) - (double)batch.n_pieces * at->call_ns -
+                               (double)batch.bytes_useful * at->byte_ns;
+        if (loss_ns > 0) at->loss_ns += loss_ns;
+        at->is_slow = at->loss_ns > at->max_loss_ns;
+        if (at->is_slow) return;
+        begin_ns = end_ns;
+        if (at->n_batch < LAST_BATCH) at->n_batch *= 2;
+    }
+}
+
+/* SDS__LOADED: all, or until it was slow. */
+static sds__loads_end gather_all(gathering *at, sds__view *view)
+{
+    sds__loads_end ended = SDS__LOADED;
+    while (ended == SDS__LOADED && !at->is_slow && at->place.piece < at->n_pieces) {
+        ended = sds__guard_loads(view->bytes, (size_t)view->length, gather, at);
+        sds__view_touched(view, at->touched);
+        at->touched = 0;
+    }
+    return ended;
+}
+
+static void prepare_costs(const sds_file *file, const sds__group *whole, gathering *at)
+{
+    sds_io_parameters builtin;
+    const sds_io_parameters *costs = file->parameters;
+    if (costs == NULL) {
+        sds_io_parameters_builtin(&builtin);
+        costs = &builtin;
+    }
+    at->call_ns = costs->call_s * 1e9;
+    at->byte_ns = costs->copy_s_per_byte * 1e9;
+    at->max_loss_ns = LOSS_FLOOR_NS + 0.5 * ((double)whole->n_pieces * at->call_ns +
+                                             (double)whole->bytes_useful * at->byte_ns);
+}
+
+/* Where it may not be loaded from the file, or no longer, the place stays before what is left, and
+ * calls do the rest.
+ *
+ * What was loaded counts only if the file reaches as far as before: of its last page, what lies
+ * behind the end can be loaded, as zeros. What a fault cut off is read anew as a whole. */
+sds_status sds__run_mapped(sds_file *file, const sds__access *access, const sds_read_plan *plan,
+                           sds__place *place, sds_read_report *report)
+{
+    (void)plan;
+    const int saved_errno = errno;
+    const sds__group whole = sds__access_whole(access);
+    sds__view *view = sds__view_acquire(file, whole.offset, whole.length);
+    if (view != NULL) {
+        gathering at = {.access = access,
+                        .view = view,
+                        .n_pieces = whole.n_pieces,
+                        .place = *place,
+                        .n_batch = FIRST_BATCH};
+        struct stat found;
+        prepare_costs(file, &whole, &at);
+        const sds__loads_end ended = gather_all(&at, view);
+        if (ended != SDS__FAULTED && fstat(file->fd, &found) == 0 &&
+            found.st_size >= whole.offset + whole.length) {
+            *place = at.place;
+            report->requests++;
+            report->bytes_read += at.bytes;
+        }
+        sds__view_release(view);
+    }
+    errno = saved_errno;
+    return SDS_OK;
+}
