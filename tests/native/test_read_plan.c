@@ -458,7 +458,7 @@ static void test_names(void)
     CHECK(strcmp(sds_executor_name(SDS_EXECUTOR_DIRECT), "direct") == 0);
     CHECK(strcmp(sds_cache_name(SDS_CACHE_COLD), "cold") == 0);
     CHECK(sds_strategy_name((sds_strategy)5) == NULL && sds_cache_name((sds_cache)3) == NULL);
-    CHECK(sds_executor_name((sds_executor)6) == NULL);
+    CHECK(sds_executor_name((sds_executor)7) == NULL);
 }
 
 int main(void)
