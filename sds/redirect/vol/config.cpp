@@ -109,6 +109,7 @@ void read_environment()
     const bool enabled = settings.home[0] && !is_disabled();
     settings.trace = enabled && !is("SDS_TRACE", "0");
     settings.redirect = enabled && !is("SDS_REDIRECT", "0");
+    settings.may_map = !is("SDS_MMAP", "0");
     const long uid = number_of(value_of("SDS_SERVICE_UID"), 0, INT_MAX, -1);
     settings.has_service_uid = uid >= 0;
     settings.service_uid = uid >= 0 ? static_cast<uid_t>(uid) : 0;

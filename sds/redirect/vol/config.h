@@ -14,6 +14,7 @@ struct Config {
     char debug_file[PATH_MAX]; // SDS_DEBUG; "" for no log
     bool trace;                // SDS_TRACE=0, SDS_DISABLE=1 or a file "disabled" turn it off
     bool redirect;             // SDS_REDIRECT=0, likewise
+    bool may_map;              // files for reading; SDS_MMAP=0 turns it off
     bool has_service_uid;      // SDS_SERVICE_UID: an account whose tables are trusted
     uid_t service_uid;
     int32_t rank;    // of the MPI launcher; -1: none
