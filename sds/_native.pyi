@@ -85,6 +85,40 @@ def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int: ...
 
+# read_file.cpp
+
+STRATEGIES: tuple[str, ...]
+
+class ReadReport(TypedDict):
+    strategy: str
+    executor: str
+    cache: str
+    runs: int
+    requests: int
+    bytes_useful: int
+    bytes_read: int
+    memory_bytes: int
+    predicted_s: float
+
+class ReadFile:
+    def __init__(
+        self, path_or_descriptor: str | bytes | PathLike[str] | int, may_map: bool = True
+    ) -> None: ...
+    def fileno(self) -> int: ...
+    def is_open(self) -> bool: ...
+    def is_linked(self) -> bool: ...
+    @property
+    def is_remote(self) -> bool: ...
+    def read_runs(
+        self,
+        first_offset: int,
+        run_bytes: int,
+        counts: Sequence[int],
+        strides_bytes: Sequence[int],
+        out: Buffer,
+        strategy: str = "auto",
+    ) -> ReadReport: ...
+
 # lists.cpp
 
 class WriteListReport(TypedDict):
@@ -93,7 +127,18 @@ class WriteListReport(TypedDict):
     bytes_written: int
     memory_bytes: int
 
-# Lengths: of all regions, or of each. Memory offsets None: packed.
+# Lengths: of all regions, or of each. Memory offsets None: packed. 0: the default.
+def read_list(
+    file: ReadFile,
+    file_offsets: NDArray[np.int64],
+    file_lengths: int | NDArray[np.int64],
+    memory_offsets: NDArray[np.int64] | None,
+    memory_lengths: int | NDArray[np.int64],
+    memory: Buffer,
+    strategy: str = "auto",
+    regions_per_request: int = 0,
+    sieve_buffer_bytes: int = 0,
+) -> ReadReport: ...
 def write_list(
     fd: int,
     file_offsets: NDArray[np.int64],

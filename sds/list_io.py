@@ -16,6 +16,7 @@ import numpy as np
 
 from sds import _native
 from sds.errors import FileMissingError, PermissionDeniedError, SdsValueError
+from sds.opened import keep, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,43 @@ if TYPE_CHECKING:
     Regions = Sequence[int] | NDArray[np.integer]
 
 _EXAMPLE = "for example np.array([0, 4096])"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadReport:
+    """What a read of lists took.
+
+    Attributes
+    ----------
+    strategy
+        That was asked for.
+    executor
+        What carried it out.
+    cache
+        What was found: "warm" or "cold", or "unknown" where nobody looked or the file system does
+        not tell.
+    runs
+        Pieces of the file and of memory, after both lists were cut and neighbours joined.
+    requests
+        One per piece ("multiple"), per buffer that was filled ("sieve"), or per submission of up to
+        `regions_per_request` regions of the file ("list"); else as planned.
+    bytes_useful, bytes_read
+        Asked for; read from the file, holes between the regions included.
+    memory_bytes
+        Of buffers, besides 24 to 96 bytes per region.
+    predicted_s
+        How long the plan says it takes.
+    """
+
+    strategy: str
+    executor: str
+    cache: str
+    runs: int
+    requests: int
+    bytes_useful: int
+    bytes_read: int
+    memory_bytes: int
+    predicted_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +86,87 @@ class WriteReport:
     requests: int
     bytes_written: int
     memory_bytes: int
+
+
+def read_list(  # noqa: PLR0917  (Ching 2002: two lists of two, by position)
+    file: str | os.PathLike[str] | int,
+    file_offsets: Regions,
+    file_lengths: Regions | int,
+    mem_offsets: Regions | None,
+    mem_lengths: Regions | int | None,
+    out: Buffer,
+    strategy: str = "auto",
+    *,
+    regions_per_request: int = 64,
+    sieve_buffer_bytes: int = 32 << 20,
+) -> ReadReport:
+    """Read regions of a file into regions of memory; returns what it took.
+
+    Memory then holds what reading the regions one after the other would leave there; bytes of `out`
+    outside of its regions stay as they are. Regions may overlap, in the file and in memory.
+
+    Parameters
+    ----------
+    file
+        A path, whose file stays open for the next call (see :func:`sds.forget`), or a descriptor
+        open for reading, whose position does not matter.
+    file_offsets, file_lengths
+        Bytes, shape (n,); one integer for lengths that are all the same. Arrays of int64 are
+        used as they are.
+    mem_offsets, mem_lengths
+        Bytes in `out`, shape (m,). Both None: the bytes go one region after the other from the
+        first byte of `out` on.
+    out
+        A contiguous buffer that can be written, for example a NumPy array.
+    strategy
+        "auto" plans what is predicted to be fastest. To compare with: "multiple", one request per
+        region; "sieve", the whole range, in windows of `sieve_buffer_bytes`; "list", up to
+        `regions_per_request` regions per request; "pmd", sieving directed by a performance model
+        (Chen 2014).
+    regions_per_request, sieve_buffer_bytes
+        For "list" and "sieve"; as in Ching 2002.
+
+    Raises
+    ------
+    SdsValueError
+        If offsets or lengths are negative, the sums of the lengths differ, or a region reaches
+        outside of `out`; LayoutError if one ends beyond 2**63. Nothing is read then.
+    TruncatedFileError
+        If a region reaches outside of the file: nothing is read then. Or if the file becomes
+        shorter meanwhile: the regions of `out` are then undefined.
+    FileMissingError, PermissionDeniedError
+        If the path cannot be opened.
+    OSError
+        As of ``os.pread``; the regions of `out` are then undefined.
+
+    Notes
+    -----
+    Source: Ching 2002, Sec. 3.
+    """
+    in_file, in_memory = _lists(file_offsets, file_lengths, mem_offsets, mem_lengths)
+    if isinstance(file, int):
+        engine = _native.ReadFile(file, may_map=os.environ.get("SDS_MMAP") != "0")
+    else:
+        opened = open_file(file)
+        keep(opened)
+        engine = opened.engine
+    found = _native.read_list(
+        engine,
+        *in_file,
+        *in_memory,
+        _bytes_of(out, "out"),
+        strategy,
+        regions_per_request=_positive(regions_per_request, "regions_per_request"),
+        sieve_buffer_bytes=_positive(sieve_buffer_bytes, "sieve_buffer_bytes"),
+    )
+    return ReadReport(**found)
+
+
+def _positive(number: int, name: str) -> int:
+    if number < 1:
+        message = f"{name} is {number}; pass at least 1"
+        raise SdsValueError(message)
+    return number
 
 
 def write_list(  # noqa: PLR0917  (Ching 2002: two lists of two, by position)

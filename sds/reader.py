@@ -1,31 +1,39 @@
 """``sds.read``: read a selection of a dataset, equal to what h5py returns for it.
 
-Basic selections of types that need no conversion come from a replica where that is predicted
-faster, or from a contiguous original straight from the file; everything else through h5py.
+Selections of types that need no conversion come from a replica where that is predicted faster, or
+from a contiguous original straight from the file; everything else through h5py. A file that was
+read before is not opened through HDF5 again: see :mod:`sds.opened`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from sds import _native
-from sds.dataset import (
-    DatasetDescription,
-    Storage,
-    describe_open_dataset,
-    get_dataset,
-    open_hdf5,
-)
-from sds.errors import SdsValueError, SelectionError
-from sds.geometry import Hyperslab, is_basic_index, parse_index, selection_from_index
+from sds.dataset import describe_open_dataset, get_dataset, open_hdf5
+from sds.errors import SdsValueError, SelectionError, UnsupportedError
+from sds.geometry import is_basic_index, parse_index, selection_from_index
+from sds.home import default_home
+from sds.opened import find_opened, keep, open_file, version_of
 from sds.redirect.serve import serve_from_replica
+from sds.redirect.tables import table_path
+from sds.scattered import ScatteredSelection, select_points, select_scattered
 
 if TYPE_CHECKING:
     import h5py
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from sds.dataset import DatasetDescription
+    from sds.geometry import Hyperslab
+    from sds.opened import OpenedFile, Version
+
+    Slab: TypeAlias = tuple[Hyperslab, tuple[int, ...]]
+
+# Offsets of so many runs are handed to the engine at a time: bounds what it needs for them.
+_BATCH_RUNS = 1 << 20
 
 
 def read(
@@ -33,17 +41,28 @@ def read(
     dataset: str,
     selection: object = ...,
     out: NDArray[Any] | None = None,
+    strategy: str = "auto",
+    *,
+    points: ArrayLike | None = None,
 ) -> Any:  # noqa: ANN401  (as h5py: an array, or a scalar where every axis is dropped)
     """Return a selection of a dataset, equal to h5py's ``file[dataset][selection]``.
 
     Parameters
     ----------
     file, dataset
-        An HDF5 file and the path of a dataset in it.
+        An HDF5 file and the path of a dataset in it. The file stays open for the next call, but not
+        with HDF5; see :func:`sds.forget`.
     selection
         An index expression such as ``np.s_[:, 3, ::2]``, or the text of one; any that h5py takes.
     out
         Filled and returned if given: C-contiguous, of the result's shape and type.
+    strategy
+        How a contiguous dataset is read: "auto" plans what is predicted to be fastest. To compare
+        with, and then without replicas: "multiple", "sieve", "list", "pmd"; see
+        :func:`sds.read_list`.
+    points
+        Instead of a selection, which h5py has not: coordinates of elements, shape (n, rank), in any
+        order; the result has shape (n,) and equals ``array[tuple(points.T)]`` of the whole array.
 
     Raises
     ------
@@ -52,41 +71,145 @@ def read(
     SelectionError
         If h5py cannot select so, or the selection reaches outside the dataset.
     SdsValueError
-        If `out` does not fit.
+        If `out` does not fit, or `strategy` is unknown.
+    UnsupportedError
+        If a strategy is named that does not apply: the dataset is not contiguous, its elements need
+        conversion, or the selection is one that only h5py understands.
     """
+    if strategy not in _native.STRATEGIES:
+        message = f"no strategy is called {strategy!r}; there are {', '.join(_native.STRATEGIES)}"
+        raise SdsValueError(message)
     index = parse_index(selection) if isinstance(selection, str) else selection
+    if points is not None and index is not ...:
+        raise SdsValueError("pass either a selection or points, not both")
+    opened = find_opened(file)
+    described = None if opened is None else opened.datasets.get(dataset)
+    if opened is not None and described is not None:
+        selected = _select(index, points, described)
+        if selected is not None and (strategy != "auto" or not _may_have_replicas(opened)):
+            return _read_directly(opened, described, selected, out, strategy)
+    return _read_anew(file, dataset, index, points=points, out=out, strategy=strategy)
+
+
+def _may_have_replicas(opened: OpenedFile) -> bool:
+    """Return whether there is a redirect table for a file, good or not."""
+    home = tuple(os.environ.get(name) for name in ("SDS_HOME", "XDG_DATA_HOME", "HOME"))
+    if opened.table is None or opened.table[0] != home:
+        opened.table = (home, str(table_path(default_home(), os.fsdecode(opened.path))))
+    return os.path.exists(opened.table[1])  # noqa: PTH110  (a path object costs as much again)
+
+
+def _select(
+    index: object, points: ArrayLike | None, described: DatasetDescription
+) -> Slab | ScatteredSelection | None:
+    """Return what is selected, None where only h5py can tell."""
+    if points is not None:
+        return select_points(points, described.extent)
+    if not described.extent or described.is_null:
+        return None
+    if is_basic_index(index):
+        return selection_from_index(index, described.extent)
+    return select_scattered(index, described.extent)
+
+
+def _read_anew(
+    file: str | os.PathLike[str],
+    dataset: str,
+    index: object,
+    *,
+    points: ArrayLike | None,
+    out: NDArray[Any] | None,
+    strategy: str,
+) -> Any:  # noqa: ANN401
+    """Read from a dataset that h5py opens, and keep what it says of it where that is possible."""
     with open_hdf5(file) as handle:
         found = get_dataset(handle, dataset)
+        # Before the description: what is changed afterwards is seen when the file is opened again.
+        version = _version_in_hdf5(found)
         described = describe_open_dataset(found, found.file.filename)
-        if is_basic_index(index) and described.extent and not described.is_null:
-            slab, shape = selection_from_index(index, described.extent)
-            if shape and described.is_native and found.file.mode == "r":
+        selected = _select(index, points, described)
+        if selected is not None and described.is_native and version is not None:
+            is_contiguous = described.data_offset_bytes is not None
+            if strategy == "auto" and isinstance(selected, tuple) and selected[1]:
+                slab, shape = selected
                 result = _result(shape, described.dtype, out)
-                if _fill(found, described, slab, result):
+                if result.size == 0 or serve_from_replica(
+                    found, described, slab, result, engine_serves_original=is_contiguous
+                ):
                     return result
+            if is_contiguous:
+                is_linked = found.file.filename != handle.filename
+                opened = open_file(described.file if is_linked else file)
+                if opened.version == version:
+                    if not is_linked:
+                        opened.datasets[dataset] = described
+                        keep(opened)
+                    return _read_directly(opened, described, selected, out, strategy)
+        if strategy != "auto":
+            message = (
+                f"strategy {strategy!r} does not apply to this read of {described.path} in "
+                f"{described.file}: only to contiguous datasets that need no conversion, by "
+                "integers, slices, one list, a mask or points; leave it at 'auto'"
+            )
+            raise UnsupportedError(message)
+        if points is not None:
+            return _read_points_through_hdf5(found, points, out)
         return _read_through_hdf5(found, index, out)
 
 
-def _fill(
-    dataset: h5py.Dataset, described: DatasetDescription, slab: Hyperslab, result: NDArray[Any]
-) -> bool:
-    """Fill an array from a replica or the file's own bytes; return whether that was possible.
+def _version_in_hdf5(dataset: h5py.Dataset) -> Version | None:
+    """Return the version of the file that HDF5 reads, None where its bytes are not to be had.
 
-    The file must be open for reading alone: opened for writing elsewhere in this process, HDF5 may
-    hold bytes back that the file does not have yet.
+    Of a file that is open for writing elsewhere in this process, HDF5 may hold bytes back that the
+    file does not have yet.
     """
-    if result.size == 0:
-        return True
-    contiguous = (
-        described.storage is Storage.CONTIGUOUS
-        and described.data_offset_bytes is not None
-        and dataset.file.driver in ("sec2", "stdio")
-    )
-    if serve_from_replica(dataset, described, slab, result, engine_serves_original=contiguous):
-        return True
-    if contiguous:
-        _read_contiguous(described, slab, result)
-    return contiguous
+    if dataset.file.mode != "r" or dataset.file.driver != "sec2":
+        return None
+    return version_of(os.fstat(dataset.file.id.get_vfd_handle()))
+
+
+def _read_directly(
+    opened: OpenedFile,
+    described: DatasetDescription,
+    selected: Slab | ScatteredSelection,
+    out: NDArray[Any] | None,
+    strategy: str,
+) -> Any:  # noqa: ANN401
+    """Return a selection of a contiguous dataset, read from the file itself."""
+    shape = selected.shape if isinstance(selected, ScatteredSelection) else selected[1]
+    result = _result(shape, described.dtype, out)
+    into = result.reshape(-1).view(np.uint8) if result.size else None
+    if into is not None and isinstance(selected, ScatteredSelection):
+        _read_scattered(opened.engine, described, selected, into, strategy)
+    elif into is not None and isinstance(selected, tuple):
+        slab = selected[0]
+        runs = _native.runs(
+            described.extent,
+            described.element_size_bytes,
+            described.data_offset_bytes or 0,
+            slab.start,
+            slab.stride,
+            slab.count,
+            slab.block,
+        )
+        opened.engine.read_runs(*runs, into.data, strategy)
+    return result[()] if shape == () and out is None else result
+
+
+def _read_scattered(
+    engine: _native.ReadFile,
+    described: DatasetDescription,
+    selected: ScatteredSelection,
+    into: NDArray[np.uint8],
+    strategy: str,
+) -> None:
+    """Read runs, in any order, into bytes where they lie one after the other."""
+    run_bytes = selected.run_elements * described.element_size_bytes
+    for first in range(0, len(selected.offsets), _BATCH_RUNS):
+        offsets = selected.offsets[first : first + _BATCH_RUNS] * described.element_size_bytes
+        offsets += described.data_offset_bytes or 0
+        batch = into[first * run_bytes : (first + len(offsets)) * run_bytes]
+        _native.read_list(engine, offsets, run_bytes, None, 0, batch.data, strategy)
 
 
 def _result(
@@ -106,22 +229,21 @@ def _result(
     return out
 
 
-def _read_contiguous(described: DatasetDescription, slab: Hyperslab, result: NDArray[Any]) -> None:
-    """Fill an array with a selection of a contiguous dataset."""
-    runs = _native.runs(
-        described.extent,
-        described.element_size_bytes,
-        described.data_offset_bytes or 0,
-        slab.start,
-        slab.stride,
-        slab.count,
-        slab.block,
-    )
-    descriptor = os.open(described.file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _native.read_runs(descriptor, *runs, result.reshape(-1).view(np.uint8).data)
-    finally:
-        os.close(descriptor)
+def _read_points_through_hdf5(
+    dataset: h5py.Dataset, points: ArrayLike, out: NDArray[Any] | None
+) -> NDArray[Any]:
+    """Return elements at coordinates that are within the dataset."""
+    import h5py  # noqa: PLC0415
+
+    rows = np.asarray(points).reshape(-1, dataset.ndim)
+    rows = np.where(rows < 0, rows + np.array(dataset.shape), rows)
+    values = np.empty(len(rows), dataset.dtype)
+    if len(rows):
+        in_file = dataset.id.get_space()
+        in_file.select_elements(rows)
+        in_memory = h5py.h5s.create_simple((len(rows),))
+        dataset.id.read(in_memory, in_file, values, h5py.h5t.py_create(dataset.dtype))
+    return _copied(values, out)
 
 
 def _read_through_hdf5(dataset: h5py.Dataset, index: object, out: NDArray[Any] | None) -> Any:  # noqa: ANN401
@@ -131,9 +253,12 @@ def _read_through_hdf5(dataset: h5py.Dataset, index: object, out: NDArray[Any] |
     except (TypeError, ValueError, IndexError) as error:
         message = f"cannot select {index!r} of {dataset.name} with extent {dataset.shape}: {error}"
         raise SelectionError(message) from error
+    return values if out is None else _copied(np.asarray(values), out)
+
+
+def _copied(values: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
     if out is None:
         return values
-    array = np.asarray(values)
-    result = _result(array.shape, array.dtype, out)
-    result[...] = array
+    result = _result(values.shape, values.dtype, out)
+    result[...] = values
     return result

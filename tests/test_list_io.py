@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from sds.errors import (
     LayoutError,
     PermissionDeniedError,
     SdsValueError,
+    TruncatedFileError,
 )
 
 FILE_BYTES = 600
@@ -69,6 +71,95 @@ def test_writing_equals_byte_by_byte(scratch, both, random):
     assert scratch.read_bytes() == expected.tobytes()
     assert report.bytes_written == len(set(places(*in_file)))
     assert report.requests <= report.pieces
+
+
+STRATEGIES = ["auto", "multiple", "sieve", "list", "pmd"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(lists(), st.sampled_from(STRATEGIES), st.integers(1, 9), st.sampled_from([1, 50, 1 << 20]))
+def test_reading_equals_byte_by_byte(scratch, both, strategy, regions_per_request, buffer_bytes):
+    in_file, in_memory = both
+    content = np.random.default_rng(3).integers(0, 256, FILE_BYTES, np.uint8)
+    if not scratch.exists() or scratch.read_bytes() != content.tobytes():
+        scratch.write_bytes(content.tobytes())
+    expected = np.full(MEMORY_BYTES, 7, np.uint8)
+    for of, to in zip(*places_of(in_file, in_memory), strict=True):
+        expected[to] = content[of]
+    out = np.full(MEMORY_BYTES, 7, np.uint8)
+    report = sds.read_list(
+        scratch,
+        *in_file,
+        *in_memory,
+        out,
+        strategy,
+        regions_per_request=regions_per_request,
+        sieve_buffer_bytes=buffer_bytes,
+    )
+    np.testing.assert_array_equal(out, expected)
+    assert report.strategy == strategy
+    n_useful = len(in_file[0]) and len(set(places_of(in_file, in_memory)[1]))
+    assert report.bytes_useful == n_useful
+
+
+def test_reading_past_four_tebibytes(scratch):
+    far = 1 << 42
+    with scratch.open("wb") as stream:
+        os.pwrite(stream.fileno(), b"near", 5)
+        os.pwrite(stream.fileno(), b"far", far)
+    for strategy in ("auto", "multiple", "list", "pmd"):
+        out = bytearray(b"........")
+        sds.read_list(scratch, [far, 5], [3, 4], [5, 0], [3, 4], out, strategy)
+        assert out == b"near.far"
+
+
+def test_a_region_outside_of_the_file_is_refused_before_anything_is_read(scratch):
+    scratch.write_bytes(bytes(10))
+    out = bytearray(b"as it was")
+    with pytest.raises(
+        TruncatedFileError, match=r"file region 2 .offset 8, length 3. .* which has 10 bytes"
+    ):
+        sds.read_list(scratch, [0, 99, 8], [2, 0, 3], None, None, out)
+    # Also where another region is read over it.
+    with pytest.raises(TruncatedFileError, match="file region 0"):
+        sds.read_list(scratch, [9, 0], [2, 2], [0, 0], [2, 2], out)
+    assert out == b"as it was"
+
+
+def test_threads_read_lists_of_one_file(scratch):
+    content = np.random.default_rng(5).integers(0, 256, 1 << 20, np.uint8)
+    scratch.write_bytes(content.tobytes())
+    offsets = np.random.default_rng(6).permutation(len(content) // 64)[:4000] * 64
+    expected = content.reshape(-1, 64)[offsets // 64].reshape(-1)
+
+    def work(strategy):
+        out = np.zeros(len(expected), np.uint8)
+        sds.read_list(scratch, offsets, 64, None, None, out, strategy)
+        return out
+
+    with ThreadPoolExecutor(6) as pool:
+        for out in pool.map(work, STRATEGIES * 8):
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_reads_that_cannot_be_right_are_refused(scratch):
+    scratch.write_bytes(bytes(10))
+    for wrong, message in (
+        ({"strategy": "fast"}, "'fast'; there are auto, multiple, sieve, list, pmd"),
+        ({"regions_per_request": 0}, "regions_per_request is 0"),
+        ({"sieve_buffer_bytes": -1}, "sieve_buffer_bytes is -1"),
+    ):
+        with pytest.raises(SdsValueError, match=message):
+            sds.read_list(scratch, [0], [1], None, None, bytearray(1), **wrong)
+    with pytest.raises(BufferError, match="not writable"):
+        sds.read_list(scratch, [0], [1], None, None, b"x")
+    with pytest.raises(FileMissingError):
+        sds.read_list(scratch.with_name("none"), [0], [1], None, None, bytearray(1))
+    with scratch.open("rb") as stream:
+        out = bytearray(2)
+        sds.read_list(stream.fileno(), [3], [2], [0], [2], out)
+        with pytest.raises(SdsValueError, match="as many of both"):
+            sds.read_list(stream.fileno(), [3], [2, 2], [0], [2], out)
 
 
 def test_writing_past_four_tebibytes_leaves_holes(scratch):

@@ -1,5 +1,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
 #include <cerrno>
@@ -8,6 +9,7 @@
 #include <variant>
 
 #include "binding.h"
+#include "read_file.h"
 #include "sds/list_io.h"
 #include "views.h"
 
@@ -83,6 +85,31 @@ void check_list(sds_status status, const sds_list_fault &fault, const char *what
     check(status, fault.is_set ? explain(fault).c_str() : what);
 }
 
+nb::dict read_list(const ReadFile &file, const Numbers &file_offsets, const Lengths &file_lengths,
+                   const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
+                   nb::object memory, const std::string &strategy, int32_t regions_per_request,
+                   int64_t sieve_buffer_bytes)
+{
+    sds_read_options options = options_of_strategy(strategy);
+    options.regions_per_request = regions_per_request;
+    options.sieve_buffer_bytes = sieve_buffer_bytes;
+    const Buffer into(memory, true);
+    const sds_list list =
+        list_of(file_offsets, file_lengths, memory_offsets, memory_lengths, into.size());
+    sds_read_report report;
+    sds_list_fault fault;
+    sds_status status;
+    int saved_errno;
+    {
+        const nb::gil_scoped_release released;
+        status = sds_read_list(file.file(), &list, into.bytes(), &options, &report, &fault);
+        saved_errno = errno;
+    }
+    errno = saved_errno;
+    check_list(status, fault, "read_list");
+    return report_dict(report);
+}
+
 nb::dict write_list(int fd, const Numbers &file_offsets, const Lengths &file_lengths,
                     const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
                     nb::object memory)
@@ -117,6 +144,11 @@ void bind_lists(nb::module_ &module)
 {
     // noconvert: what is not int64 already is copied by the caller, who knows whether that is
     // right.
+    module.def("read_list", &read_list, nb::arg("file"), nb::arg("file_offsets").noconvert(),
+               nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
+               nb::arg("memory_lengths").noconvert(), nb::arg("memory"),
+               nb::arg("strategy") = "auto", nb::arg("regions_per_request") = 0,
+               nb::arg("sieve_buffer_bytes") = 0);
     module.def("write_list", &write_list, nb::arg("fd"), nb::arg("file_offsets").noconvert(),
                nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
                nb::arg("memory_lengths").noconvert(), nb::arg("memory"));

@@ -147,6 +147,53 @@ static void test_pieces_move_what_the_lists_say(void)
     }
 }
 
+static void test_reading_equals_byte_by_byte(int fd)
+{
+    static uint8_t expected[MEMORY_BYTES], found[MEMORY_BYTES];
+    sds_file *file;
+    CHECK(sds_file_open(fd, NULL, &file) == SDS_OK);
+    for (int round = 0; round < 2000; round++) {
+        const sds_list list = random_list();
+        const int64_t n_bytes = places_of_list(&list);
+        memset(expected, 0xA5, sizeof expected);
+        memset(found, 0xA5, sizeof found);
+        for (int64_t i = 0; i < n_bytes; i++)
+            expected[memory_places[i]] = content[file_places[i]];
+        const sds_read_options options = {.strategy = (sds_strategy)(round % 5)};
+        sds_read_report report;
+        sds_list_fault fault;
+        CHECK(sds_read_list(file, &list, found, &options, &report, &fault) == SDS_OK);
+        CHECK(!fault.is_set && report.plan.strategy == options.strategy);
+        CHECK(report.bytes_read >= (n_bytes > 0));
+        CHECK(memcmp(expected, found, sizeof found) == 0);
+    }
+    sds_file_close(file);
+}
+
+static void test_what_the_file_lacks_is_refused_before_anything_is_read(int fd)
+{
+    static uint8_t out[64], before[64];
+    memset(out, 0x5A, sizeof out);
+    memset(before, 0x5A, sizeof before);
+    sds_file *file;
+    CHECK(sds_file_open(fd, NULL, &file) == SDS_OK);
+    const int64_t offsets[] = {0, FILE_BYTES + 9, FILE_BYTES - 7, 8}, lengths[] = {8, 0, 8, 8};
+    const sds_list list = {
+        .in_file = {.n = 4, .offsets = offsets, .lengths = lengths},
+        .is_packed = 1,
+        .memory_bytes = sizeof out,
+    };
+    sds_list_fault fault;
+    CHECK(sds_read_list(file, &list, out, NULL, NULL, &fault) == SDS_ESHORT);
+    CHECK(fault.is_set && fault.rule == SDS_LIST_OUTSIDE_FILE && fault.region == 2);
+    CHECK(fault.file_bytes == FILE_BYTES && memcmp(out, before, sizeof out) == 0);
+    sds_file_close(file);
+
+    CHECK(sds_file_open(-1, NULL, &file) == SDS_OK);
+    CHECK(sds_read_list(file, &list, out, NULL, NULL, NULL) == SDS_EIO && errno == EBADF);
+    sds_file_close(file);
+}
+
 static void test_writing_equals_byte_by_byte(void)
 {
     static uint8_t expected[FILE_BYTES], found[FILE_BYTES];
@@ -308,7 +355,12 @@ int main(void)
         content[i] = (uint8_t)random_between(&state, 0, 0xA4);
     for (int i = 0; i < MEMORY_BYTES; i++)
         memory[i] = (uint8_t)random_between(&state, 0, 0xA4);
+    FILE *file = tmpfile();
+    CHECK(file != NULL && pwrite(fileno(file), content, FILE_BYTES, 0) == FILE_BYTES);
     test_pieces_move_what_the_lists_say();
+    test_reading_equals_byte_by_byte(fileno(file));
+    test_what_the_file_lacks_is_refused_before_anything_is_read(fileno(file));
+    fclose(file);
     test_writing_equals_byte_by_byte();
     test_neighbours_are_written_together();
     test_lists_that_cannot_be_right_are_refused();

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sds/read_types.h"
+#include "sds/read_engine.h"
 #include "sds/status.h"
 
 #ifdef __cplusplus
@@ -66,6 +66,16 @@ typedef enum sds_list_target { SDS_LIST_INTO_MEMORY, SDS_LIST_INTO_FILE } sds_li
  * SDS_ENOMEM. */
 sds_status sds_list_pieces(const sds_list *list, sds_list_target target, size_t *n,
                            sds_piece **pieces, sds_list_fault *fault);
+
+/* Read. What memory holds then is what reading the regions one after the other, in the order of the
+ * lists, would leave there; bytes outside of its regions are not touched.
+ * SDS_EINVAL, SDS_EOVERFLOW, SDS_ESHORT: see fault; where it is set nothing was read and memory is
+ * as it was. SDS_ESHORT without a fault: the file became shorter meanwhile; SDS_EIO: errno is set;
+ * SDS_ENOMEM. The bytes of the regions in memory are then undefined, and no other byte is touched.
+ * options, report and fault may be NULL. */
+sds_status sds_read_list(sds_file *file, const sds_list *list, void *memory,
+                         const sds_read_options *options, sds_read_report *report,
+                         sds_list_fault *fault);
 
 typedef struct sds_write_report {
     int64_t pieces;        /* of file and memory, after both lists were cut and joined */

@@ -1,0 +1,172 @@
+#include "read_file.h"
+
+#include <fcntl.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <vector>
+
+#include "binding.h"
+#include "sds/geometry.h"
+#include "sds/read_plan.h"
+#include "views.h"
+
+namespace nb = nanobind;
+
+namespace
+{
+
+using Axes = std::vector<int64_t>;
+
+// As in linux/magic.h, which lacks some: file systems whose clients know attributes for seconds
+// after another host has changed them.
+constexpr uint32_t remote_types[] = {
+    0x6969 /* NFS */,     0xFF534D42 /* CIFS */, 0xFE534D42 /* SMB2 */,
+    0x517B /* SMB */,     0x65735546 /* FUSE */, 0x01021997 /* 9p */,
+    0x5346414F /* AFS */, 0x6B414653 /* kAFS */, 0x73757245 /* Coda */};
+
+} // namespace
+
+ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map)
+{
+    std::string path;
+    if (nb::isinstance<nb::int_>(path_or_descriptor)) {
+        fd_ = nb::cast<int>(path_or_descriptor);
+    } else {
+        path = bytes_of_path(path_or_descriptor);
+        fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        if (fd_ < 0) check(SDS_EIO, path.c_str());
+        is_own_ = true;
+    }
+    struct stat found;
+    const sds_file_options options = {is_own_ ? path.c_str() : nullptr, nullptr, may_map};
+    sds_status status = fstat(fd_, &found) == 0 ? SDS_OK : SDS_EIO;
+    if (status == SDS_OK) {
+        device_ = found.st_dev;
+        inode_ = found.st_ino;
+        status = sds_file_open(fd_, &options, &file_);
+    }
+    if (status != SDS_OK) {
+        const int saved_errno = errno;
+        if (is_own_) close(fd_);
+        errno = saved_errno;
+        check(status, is_own_ ? path.c_str() : "descriptor");
+    }
+}
+
+ReadFile::~ReadFile()
+{
+    const bool closes = is_own_ && is_open();
+    sds_file_close(file_);
+    if (closes) close(fd_);
+}
+
+bool ReadFile::is_open() const
+{
+    struct stat found;
+    return fstat(fd_, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
+}
+
+bool ReadFile::is_linked() const
+{
+    struct stat found;
+    return is_open() && fstat(fd_, &found) == 0 && found.st_nlink > 0;
+}
+
+bool ReadFile::is_remote() const
+{
+    struct statfs found;
+    if (fstatfs(fd_, &found) != 0) return true;
+    const auto type = static_cast<uint32_t>(found.f_type);
+    return std::find(std::begin(remote_types), std::end(remote_types), type) !=
+           std::end(remote_types);
+}
+
+sds_read_options options_of_strategy(const std::string &name)
+{
+    sds_read_options options = {};
+    std::string names;
+    for (int k = 0; const char *known = sds_strategy_name(static_cast<sds_strategy>(k)); k++) {
+        options.strategy = static_cast<sds_strategy>(k);
+        if (name == known) return options;
+        names += (k > 0 ? ", " : "") + std::string(known);
+    }
+    refuse("no strategy is called '" + name + "'; there are " + names);
+}
+
+nb::dict report_dict(const sds_read_report &report)
+{
+    nb::dict result;
+    result["strategy"] = sds_strategy_name(report.plan.strategy);
+    result["executor"] = sds_executor_name(report.plan.executor);
+    result["cache"] = sds_cache_name(report.cache);
+    result["runs"] = report.plan.runs;
+    result["requests"] = report.requests;
+    result["bytes_useful"] = report.plan.bytes_useful;
+    result["bytes_read"] = report.bytes_read;
+    result["memory_bytes"] = report.plan.memory_bytes;
+    result["predicted_s"] = report.plan.predicted_s;
+    return result;
+}
+
+namespace
+{
+
+nb::dict read_runs(const ReadFile &self, int64_t first_offset, int64_t run_bytes,
+                   const Axes &counts, const Axes &strides_bytes, nb::object out,
+                   const std::string &strategy)
+{
+    sds_runs runs = {};
+    if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
+        refuse("counts and strides_bytes must be as long as each other, and at most " +
+               std::to_string(2 * SDS_MAX_RANK));
+    runs.first_offset = first_offset;
+    runs.run_bytes = run_bytes;
+    runs.n_levels = static_cast<int32_t>(counts.size());
+    int64_t total = run_bytes;
+    for (size_t k = 0; k < counts.size(); k++) {
+        runs.level[k] = {counts[k], strides_bytes[k]};
+        if (__builtin_mul_overflow(total, counts[k], &total)) check(SDS_EOVERFLOW, "runs");
+    }
+    const sds_read_options options = options_of_strategy(strategy);
+    const Buffer into(out, true);
+    if (total < 0 || into.size() != static_cast<size_t>(total))
+        refuse("out has " + std::to_string(into.size()) + " bytes, the runs " +
+               std::to_string(total));
+    sds_read_report report;
+    sds_status status;
+    int saved_errno;
+    {
+        nb::gil_scoped_release released;
+        status = sds_read_runs(self.file(), &runs, &options, into.bytes(), &report);
+        saved_errno = errno;
+    }
+    errno = saved_errno;
+    check(status, "read_runs");
+    return report_dict(report);
+}
+
+} // namespace
+
+void bind_read_file(nb::module_ &module)
+{
+    nb::list names;
+    for (int k = 0; const char *name = sds_strategy_name(static_cast<sds_strategy>(k)); k++)
+        names.append(name);
+    module.attr("STRATEGIES") = nb::tuple(names);
+    nb::class_<ReadFile>(module, "ReadFile")
+        .def(nb::init<nb::object, bool>(), nb::arg("path_or_descriptor"), nb::arg("may_map") = true)
+        .def("fileno", &ReadFile::fileno)
+        .def("is_open", &ReadFile::is_open)
+        .def("is_linked", &ReadFile::is_linked)
+        .def_prop_ro("is_remote", &ReadFile::is_remote)
+        .def("read_runs", &read_runs, nb::arg("first_offset"), nb::arg("run_bytes"),
+             nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
+             nb::arg("strategy") = "auto");
+}

@@ -1,0 +1,265 @@
+"""Files that :func:`sds.read` and :func:`sds.read_list` keep open between calls.
+
+What is kept of a file is a descriptor, how its datasets are stored, and the engine's mapping; no
+HDF5 library has it open for that, and no lock is held. Every use checks that the path still leads
+to the same bytes: device, inode, size and both times of change, which must have been settled when
+they were noted, and no handle of HDF5 through which this process writes. Otherwise the file is
+dropped and opened anew.
+
+Closing any descriptor of a file drops the POSIX locks that the process has on it. Closing it within
+the call that opened it, as HDF5 does, surprises nobody; closing it at some later call might. So a
+file on which this process has a lock is not closed before the lock is gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import stat
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from sds import _native
+from sds.dataset import DatasetDescription
+from sds.errors import FileMissingError, PermissionDeniedError
+from sds.identity import SETTLED_S
+
+if TYPE_CHECKING:
+    import h5py
+
+MAX_FILES = 8
+"""The file that was not used for the longest time is closed for another one."""
+
+MAX_IDLE_S = 60.0
+"""A file that was not used for so long is closed by the next call."""
+
+_SWEEP_S = 5.0
+
+Version: TypeAlias = tuple[int, int, int, int, int]
+"""Device, inode, size, and the times of the last change of bytes and of metadata, ns."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class OpenedFile:
+    """A file that is open for reading, without HDF5.
+
+    Attributes
+    ----------
+    path
+        As it was given.
+    version
+        Of the bytes that `datasets` was found in.
+    engine
+        Reads; closes the descriptor when nobody reads any more.
+    is_remote
+        On a file system whose clients know attributes for seconds after another host has changed
+        them: only opening a file asks for the present ones.
+    datasets
+        How they are stored, by the names under which they were asked for.
+    table
+        Where its redirect table would be, and the environment for which that holds.
+    """
+
+    path: str | bytes
+    version: Version
+    engine: _native.ReadFile
+    is_regular: bool
+    is_remote: bool
+    datasets: dict[str, DatasetDescription] = field(default_factory=dict)
+    table: tuple[tuple[str | None, ...], str] | None = None
+    used_s: float = 0.0
+
+
+_files: dict[str | bytes, OpenedFile] = {}
+_lock = threading.Lock()
+_swept_s = 0.0
+
+
+def open_file(file: str | os.PathLike[str]) -> OpenedFile:
+    """Return a file opened for reading: the one that is kept, or a new one.
+
+    Raises
+    ------
+    FileMissingError, PermissionDeniedError, OSError
+        If it cannot be opened.
+    """
+    kept = find_opened(file)
+    if kept is not None:
+        return kept
+    path = os.fspath(file)
+    try:
+        engine = _native.ReadFile(path, may_map=os.environ.get("SDS_MMAP") != "0")
+    except FileNotFoundError as error:
+        message = f"no such file: {file}; check the name and the directory"
+        raise FileMissingError(message) from error
+    except PermissionError as error:
+        message = f"may not read {file}; ask its owner for permission"
+        raise PermissionDeniedError(message) from error
+    found = os.fstat(engine.fileno())
+    return OpenedFile(
+        path=path,
+        version=version_of(found),
+        engine=engine,
+        is_regular=stat.S_ISREG(found.st_mode),
+        is_remote=engine.is_remote,
+    )
+
+
+def find_opened(file: str | os.PathLike[str]) -> OpenedFile | None:
+    """Return the file that is kept for a path, if it still holds the bytes it held then."""
+    global _swept_s  # noqa: PLW0603  (one cache per process)
+    path = os.fspath(file)
+    kept = _files.get(path)
+    now_s = time.monotonic()
+    if kept is not None:
+        kept.used_s = now_s
+        if not _is_current(kept):
+            with _lock:
+                _files.pop(path, None)
+            kept = None
+    if now_s - _swept_s > _SWEEP_S:
+        _swept_s = now_s
+        _sweep(now_s)
+    return kept
+
+
+def keep(opened: OpenedFile) -> None:
+    """Keep a file for later calls, unless it was changed too recently to know later changes."""
+    if not opened.is_regular or time.time() - opened.version[3] / 1e9 < SETTLED_S:
+        return
+    with _lock:
+        opened.used_s = time.monotonic()
+        _files[opened.path] = opened
+        by_use = sorted(_files.values(), key=lambda one: one.used_s)
+    if len(by_use) > MAX_FILES:
+        _let_go(by_use[: len(by_use) - MAX_FILES])
+
+
+def forget(file: str | os.PathLike[str] | bytes | None = None) -> None:
+    """Let go of a file that reads keep open, or of all of them.
+
+    For the sake of the file system: a deleted file gives its space back, a file system can be
+    unmounted. Reads that are under way end as they would have. Closing a file drops the POSIX locks
+    that this process has on it.
+
+    Parameters
+    ----------
+    file
+        As it was given to :func:`sds.read`; None for all files.
+    """
+    with _lock:
+        if file is None:
+            _files.clear()
+        else:
+            _files.pop(os.fspath(file), None)
+
+
+def _let_go(files: list[OpenedFile]) -> None:
+    """Drop files from those that are kept, except where that would drop a lock."""
+    locked = _locked_inodes() if files else set()
+    with _lock:
+        for one in files:
+            if one.version[1] not in locked and _files.get(one.path) is one:
+                del _files[one.path]
+
+
+def _sweep(now_s: float) -> None:
+    """Drop files that nobody used for long, or that were deleted."""
+    with _lock:
+        old = [
+            one
+            for one in _files.values()
+            if now_s - one.used_s > MAX_IDLE_S or not one.engine.is_linked()
+        ]
+    _let_go(old)
+
+
+def _locked_inodes() -> set[int]:
+    """Return the inodes on which this process has POSIX locks."""
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return set()  # without /proc there is no telling
+    own = str(os.getpid())
+    fields = [line.split() for line in lines]
+    return {int(f[5].rsplit(":", 1)[1]) for f in fields if f[1] == "POSIX" and f[4] == own}
+
+
+def version_of(found: os.stat_result) -> Version:
+    """Return what changes with any write to a file, and with another file in its place."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _is_current(kept: OpenedFile) -> bool:
+    """Return whether the path leads to the bytes that were described."""
+    try:
+        # Where attributes are cached for seconds, opening asks the server.
+        found = _stat_anew(kept.path) if kept.is_remote else os.stat(kept.path)  # noqa: PTH116
+    except OSError:
+        return False
+    return (
+        version_of(found) == kept.version
+        and kept.engine.is_open()
+        and not is_written_through_h5py(kept.version)
+    )
+
+
+def _stat_anew(path: str | bytes) -> os.stat_result:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_written_through_h5py(version: Version) -> bool:
+    """Return whether h5py's HDF5 has a file open for writing, and may hold bytes of it back.
+
+    Another HDF5 library in this process, as those of netCDF4 and PyTables, is like another program:
+    what it holds back nobody else can see, whoever reads.
+    """
+    try:
+        return _is_open_for_writing(version)
+    except (RuntimeError, ValueError):
+        return True  # another thread closed what was being looked at: let HDF5 read
+
+
+def _is_open_for_writing(version: Version) -> bool:
+    import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
+
+    h5f = h5py.h5f
+    kinds = h5f.OBJ_FILE | h5f.OBJ_DATASET | h5f.OBJ_GROUP | h5f.OBJ_ATTR
+    n_objects = h5f.get_obj_count(h5f.OBJ_ALL, kinds)
+    if n_objects == 0:
+        return False
+    files = h5f.get_obj_ids(h5f.OBJ_ALL, h5f.OBJ_FILE)
+    by_name = {one.name: one for one in files}
+    # Objects keep a file open whose own handle is closed; usually there are none such.
+    if sum(h5f.get_obj_count(one, kinds) for one in by_name.values()) != n_objects:
+        objects = h5f.get_obj_ids(h5f.OBJ_ALL, kinds)
+        files = [h5py.h5i.get_file_id(one) for one in objects]
+    return any(_may_write(one, version) for one in files)
+
+
+def _may_write(handle: h5py.h5f.FileID, version: Version) -> bool:
+    import h5py  # noqa: PLC0415
+
+    if not handle.get_intent() & h5py.h5f.ACC_RDWR:
+        return False
+    if handle.get_access_plist().get_driver() != h5py.h5fd.SEC2:
+        return True  # several files, or memory: no telling which
+    found = os.fstat(handle.get_vfd_handle())
+    return (found.st_dev, found.st_ino) == version[:2]
+
+
+def _renew_lock() -> None:
+    """Give a child of fork a lock that no thread of its parent holds."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+atexit.register(_files.clear)
