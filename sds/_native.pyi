@@ -164,6 +164,99 @@ def read_runs(
 ) -> tuple[int, int]: ...
 def identity(path: str | bytes | PathLike[str]) -> tuple[int, int, int, int]: ...
 
+# plan.cpp
+
+class PmdCosts(TypedDict, total=False):
+    te_s: float
+    tt_s_per_byte: float
+    startup_s: float
+    cud_s_per_byte: float
+    lqdep_s: float
+
+class IoParameters(TypedDict, total=False):
+    reads: PmdCosts
+    writes: PmdCosts
+    clients: float
+    nodes: float
+    queued_startup_s: float
+    queue_setup_s: float
+    buffered_s_per_byte: float
+    direct_s_per_byte: float
+    direct_setup_s: float
+    direct_min_bytes: int
+    queue_depth: int
+    is_measured: bool
+    call_s: float
+    copy_s_per_byte: float
+    cached_copy_s_per_byte: float
+    vector_s: float
+    hole_s_per_byte: float
+    pick_s: float
+    map_s: float
+    guard_s: float
+    table_s: float
+    touch_s: float
+    load_s: float
+    loaded_s_per_byte: float
+
+class ReadPlan(TypedDict):
+    strategy: str
+    executor: str
+    cache: str
+    runs: int
+    requests: int
+    bytes_useful: int
+    bytes_read: int
+    memory_bytes: int
+    max_hole_bytes: int
+    group_bytes: int
+    queue_depth: int
+    regions_per_request: int
+    predicted_s: float
+
+def io_parameters() -> IoParameters: ...
+def chen_2014() -> tuple[PmdCosts, PmdCosts]: ...
+def plan_runs(
+    first_offset: int,
+    run_bytes: int,
+    counts: Sequence[int],
+    strides_bytes: Sequence[int],
+    *,
+    parameters: IoParameters | None = None,
+    strategy: str = "auto",
+    cache: str = "unknown",
+    queue_depth: int = 0,
+    regions_per_request: int = 0,
+    sieve_buffer_bytes: int = 0,
+    max_memory_bytes: int = 0,
+    may_map: bool = False,
+    is_mapped: bool = False,
+    may_queue: bool = False,
+    may_read_directly: bool = False,
+    cache_room_bytes: int = 0,
+) -> ReadPlan: ...
+def plan_pieces(
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    *,
+    parameters: IoParameters | None = None,
+    strategy: str = "auto",
+    cache: str = "unknown",
+    queue_depth: int = 0,
+    regions_per_request: int = 0,
+    sieve_buffer_bytes: int = 0,
+    max_memory_bytes: int = 0,
+    may_map: bool = False,
+    is_mapped: bool = False,
+    may_queue: bool = False,
+    may_read_directly: bool = False,
+    cache_room_bytes: int = 0,
+) -> ReadPlan: ...
+def pmd_time_s(costs: PmdCosts, clients: float, nodes: float, n_bytes: float) -> float: ...
+def pmd_break_even_bytes(costs: PmdCosts, clients: float, nodes: float) -> float: ...
+def pmd_merges(costs: PmdCosts, clients: float, nodes: float, hole_bytes: int) -> bool: ...
+def ratio_rule_sieves(bytes_useful: int, bytes_of_holes: int) -> bool: ...
+
 # table.cpp
 
 TABLE_MAX_BYTES: int

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from sds.chunks import chunk_extents
 from sds.dataset import DatasetDescription, Storage, describe_open_dataset, get_dataset, open_hdf5
+from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
+from sds.engine import plan_selection as plan_read
 from sds.geometry import (
     LOCAL_DISK_RAID,
     LOCAL_DISK_STRIPES,
@@ -75,6 +77,10 @@ class Explanation:
         Seconds by the model named ``model``; None where none fits.
     calibrated
         Whether that model was fitted to the file system.
+    plans
+        What each strategy of the read engine would do, with data that the page cache holds (loaded
+        from a new mapping, where that is fastest) and that it does not; empty where the elements do
+        not lie in the file one after another. docs/explanation/reads.md.
     """
 
     file: str
@@ -105,6 +111,7 @@ class Explanation:
     predicted_s: float | None = None
     model: str | None = None
     calibrated: bool = False
+    plans: tuple[StrategyPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +217,7 @@ def explain(
         exact=features.exact,
         bounds=features.bounds,
         requests=Requests(multiple=features.runs, list=math.ceil(features.runs / LIST_REGIONS)),
+        plans=_plans(described, slab, order),
     )
     if described.filters and not replica:
         names = ", ".join(f.name or str(f.code) for f in described.filters)
@@ -274,6 +282,26 @@ def _touched_as_replica(
         ),
         note="supposes a replica of this axis order, its data on a page boundary",
     )
+
+
+def _plans(
+    described: DatasetDescription, slab: Hyperslab, order: tuple[int, ...] | None
+) -> tuple[StrategyPlan, ...]:
+    """Return what the strategies of the read engine would do; nothing for chunks."""
+    if order is None and described.storage is not Storage.CONTIGUOUS:
+        return ()
+    offset = described.data_offset_bytes if order is None else REPLICA_OFFSET_BYTES
+    layout = ContiguousLayout(
+        element_size_bytes=described.element_size_bytes,
+        data_offset_bytes=offset or 0,
+        order=order,
+    )
+
+    def plan(strategy: Strategy, cache: Cache) -> ReadPlan:
+        state = FileState(cache=cache)
+        return plan_read(described.extent, slab, layout, strategy=strategy, state=state)
+
+    return compare_strategies(plan)
 
 
 def _given(value: int | None, default: int) -> int:

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.engine import Cache, Strategy
 from sds.errors import (
     DatasetNotFoundError,
     LayoutError,
@@ -88,6 +89,28 @@ def test_a_supposed_order_makes_the_slow_axis_fast(store):
     assert supposed.data_offset_bytes % 4096 == 0
     assert supposed.predicted_s < stored.predicted_s
     assert explain(store, "packed", "[:, :, 3]", order=(2, 0, 1)).predicted_s is not None
+
+
+def test_plans_tell_what_every_strategy_would_do(store):
+    found = explain(store, "grid/t", np.s_[:, :, 3])
+    plans = {plan.strategy: plan for plan in found.plans}
+    assert list(plans) == list(Strategy)
+    multiple, listed = plans[Strategy.MULTIPLE], plans[Strategy.LIST]
+    assert multiple.cold.requests == found.runs == found.requests.multiple
+    assert listed.cold.requests == found.requests.list == 4
+    assert multiple.cold.bytes_read == found.bytes_useful == 12 * 20 * 4
+    assert plans[Strategy.SIEVE].cold.bytes_read == (12 * 20 - 1) * 9 * 4 + 4
+    for plan in found.plans:
+        assert (plan.warm.cache, plan.cold.cache) == (Cache.WARM, Cache.COLD)
+        assert plan.warm.predicted_s < plan.cold.predicted_s
+    assert plans[Strategy.AUTO].cold.predicted_s <= multiple.cold.predicted_s
+    supposed = explain(store, "packed", np.s_[:, :, 3], order=(2, 0, 1))
+    assert all(plan.cold.requests == 1 for plan in supposed.plans)
+
+
+@pytest.mark.parametrize("name", ["chunked", "late", "outside"])
+def test_no_plans_where_elements_do_not_lie_in_the_file(store, name):
+    assert explain(store, name, "...").plans == ()
 
 
 @pytest.mark.parametrize("name", ["chunked", "packed"])

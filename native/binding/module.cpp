@@ -11,4 +11,5 @@ NB_MODULE(_native, module)
     bind_table(module);
     bind_trace(module);
     bind_engine(module);
+    bind_plan(module);
 }

@@ -9,6 +9,7 @@ import typer
 from sds.cli.options import AsJson, DatasetName
 
 if TYPE_CHECKING:
+    from sds.engine import ReadPlan, StrategyPlan
     from sds.explain import Explanation
     from sds.recommender import CostModel
 
@@ -151,5 +152,37 @@ def _print_explanation(found: "Explanation") -> None:
             ("predicted time", predicted),
         )
     )
+    if found.plans:
+        _print_plans(found.plans)
     for remark in found.notes:
         note(remark)
+
+
+def _print_plans(plans: "tuple[StrategyPlan, ...]") -> None:
+    """Print what each strategy would do; twice where that depends on the cache."""
+    from sds.cli.output import print_table
+    from sds.cli.quantities import format_seconds, format_size
+
+    def row(name: str, plan: "ReadPlan", warm: float | None, cold: float | None) -> list[str]:
+        return [
+            name,
+            plan.executor,
+            f"{plan.requests:,}",
+            format_size(plan.bytes_read),
+            format_size(plan.memory_bytes),
+            format_seconds(warm),
+            format_seconds(cold),
+        ]
+
+    def work(plan: "ReadPlan") -> tuple[object, ...]:
+        return plan.executor, plan.requests, plan.bytes_read, plan.memory_bytes
+
+    rows = []
+    for of in plans:
+        if work(of.warm) == work(of.cold):
+            rows.append(row(of.strategy, of.warm, of.warm.predicted_s, of.cold.predicted_s))
+        else:
+            rows.append(row(f"{of.strategy}, warm", of.warm, of.warm.predicted_s, None))
+            rows.append(row(f"{of.strategy}, cold", of.cold, None, of.cold.predicted_s))
+    columns = ("strategy", "by", "requests>", "bytes read>", "memory>", "warm>", "cold>")
+    print_table(columns, rows)

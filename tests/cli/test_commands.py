@@ -54,6 +54,21 @@ def test_explain_reads_well(sds, cube):
     text = sds("explain", f"{cube}:/d", "[:, :, 5]").out
     assert "runs" in text
     assert "(uncalibrated)" in text
+    cells = [line.split() for line in text.splitlines()]
+    multiple = next(row for row in cells if row[:1] == ["multiple"])
+    assert multiple[1:5] == ["pread", "1,024", "4", "KiB"]
+    assert {"auto,", "sieve", "list", "pmd"} <= {row[0] for row in cells if row}
+
+
+def test_explain_plans_every_strategy(sds, cube):
+    found = sds("explain", f"{cube}:/d", "[:, :, 5]", "--json").json
+    plans = {plan["strategy"]: plan for plan in found["plans"]}
+    assert list(plans) == ["auto", "multiple", "sieve", "list", "pmd"]
+    assert plans["multiple"]["cold"]["requests"] == found["runs"]
+    assert plans["list"]["cold"]["requests"] == found["runs"] / 64
+    assert plans["sieve"]["warm"]["memory_bytes"] == plans["sieve"]["warm"]["bytes_read"]
+    for plan in plans.values():
+        assert plan["warm"]["predicted_s"] < plan["cold"]["predicted_s"]
 
 
 def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):

@@ -1,0 +1,18 @@
+// Plans and their parameters as Python sees them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "sds/read_plan.h"
+
+// From the dict that io_parameters() makes; of what it leaves out, the built-in value.
+// SdsValueError for a name that there is not, or a value that cannot be.
+sds_io_parameters io_parameters_of(nanobind::handle parameters);
+
+// "auto", "multiple", ...; SdsValueError names those that there are.
+sds_strategy strategy_of(const std::string &name);
+sds_cache cache_of(const std::string &name);
+
+nanobind::dict plan_dict(const sds_read_plan &plan);
