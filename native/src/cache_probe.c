@@ -1,9 +1,13 @@
 #include "cache_probe.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #define MAX_PROBES 8
 /* Long pieces may be cached in part: one look at so many bytes. */
@@ -85,4 +89,19 @@ sds_cache sds__probe_access(const sds_file *file, const sds__access *access,
         found = probe_piece(file, access, place->piece + (left - 1) / n * i, 0, 1);
     if (found == SDS_CACHE_UNKNOWN && is_in_memory(file)) return SDS_CACHE_WARM;
     return found;
+}
+
+int64_t sds__cache_room_bytes(void)
+{
+    static const char name[] = "MemAvailable:";
+    char text[512];
+    const int saved_errno = errno;
+    const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) (void)close(fd);
+    errno = saved_errno;
+    text[n > 0 ? n : 0] = '\0';
+    const char *found = strstr(text, name);
+    const int64_t kib = found != NULL ? strtoll(found + sizeof name - 1, NULL, 10) : 0;
+    return kib > 0 && kib < INT64_MAX / 1024 ? kib * 1024 : INT64_MAX;
 }

@@ -13,4 +13,7 @@ sds_cache sds__probe_access(const sds_file *file, const sds__access *access,
 /* The same of one byte of the file. */
 sds_cache sds__probe_byte(const sds_file *file, int64_t offset);
 
+/* Bytes that the page cache can take without pressing on programs. */
+int64_t sds__cache_room_bytes(void);
+
 #endif

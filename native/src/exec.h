@@ -10,6 +10,7 @@
 
 #include "file_handle.h"
 #include "pieces.h"
+#include "planner.h"
 #include "sds/read_engine.h"
 
 /* How far a read has come: all pieces before this one, and so many bytes of it. */
@@ -29,12 +30,6 @@ sds__run sds__run_calls;  /* PREAD, SIEVE, VECTOR */
 sds__run sds__run_mapped; /* MAPPED */
 sds__run sds__run_list;   /* LIST */
 sds__run sds__run_direct; /* DIRECT */
-
-/* Most pieces of one vectored call: as many holes go with them (IOV_MAX is 1024). */
-#define SDS__VECTOR_PIECES 512
-
-/* Most bytes of one call: Linux reads less than 2 GiB at a time. */
-#define SDS__MAX_CALL_BYTES (INT64_C(1) << 30)
 
 /* Whether an executor looks out for a cache in another state. The strategies that are there to
  * compare with are carried out to the letter. */

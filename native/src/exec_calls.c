@@ -20,12 +20,11 @@ typedef struct {
     struct iovec *vectors; /* not on the stack, which may be a small thread's */
 } calls;
 
+/* As much as the longest group takes, at once. */
 static sds_status reserve(calls *self, int64_t n)
 {
     if (n <= self->buffer_bytes) return SDS_OK;
-    /* Most of the groups to come are not longer than this one, or than the longest there may be. */
-    const int64_t longest = self->plan->group_bytes < 2 * n ? self->plan->group_bytes : 2 * n;
-    self->buffer_bytes = longest > n ? longest : n;
+    self->buffer_bytes = n > self->plan->memory_bytes ? n : self->plan->memory_bytes;
     free(self->buffer);
     self->buffer = malloc((size_t)self->buffer_bytes);
     if (self->buffer != NULL) return SDS_OK;
@@ -118,22 +117,19 @@ static sds_status read_group(calls *self, const sds__group *of)
 static sds_status read_groups(calls *self, sds__place *place)
 {
     const sds_read_plan *plan = self->plan;
-    const int64_t most_bytes =
-        plan->group_bytes < SDS__MAX_CALL_BYTES ? plan->group_bytes : SDS__MAX_CALL_BYTES;
-    const int is_vector = plan->executor == SDS_EXECUTOR_VECTOR;
     const int is_watched = self->only_cached;
     sds__group_cursor cursor;
     sds__group group;
-    sds__group_cursor_init(&cursor, self->access, plan->max_hole_bytes, most_bytes,
-                           is_vector ? SDS__VECTOR_PIECES : INT64_MAX);
+    sds__group_cursor_init(&cursor, self->access, plan->max_hole_bytes, plan->group_bytes,
+                           sds__group_pieces(plan));
     while (sds__group_next(&cursor, &group)) {
         if (sds__is_before(&group, place)) continue;
         const sds_status status = read_group(self, &group);
         if (status != SDS_OK) return status;
         if (!is_watched || self->only_cached) continue;
         *place = self->place;
-        const int is_whole =
-            self->place.bytes == 0 || self->place.bytes == group.skip_bytes + group.length;
+        const sds__place end = sds__end_of(&group);
+        const int is_whole = place->piece == end.piece && place->bytes == end.bytes;
         if (!cursor.done || !is_whole) return SDS_OK;
     }
     *place = (sds__place){sds__access_pieces(self->access), 0};

@@ -8,6 +8,7 @@
 #include "exec.h"
 #include "file_read.h"
 #include "mapping.h"
+#include "planner.h"
 
 /* One run up to this length is read by one call without a plan: whatever the cache holds, nothing
  * is faster. */
@@ -16,6 +17,12 @@
 /* Plans that one read goes through: the cache may turn out to be in another state than was found,
  * and again. The last one is carried out to the end. */
 #define MAX_PLANS 8
+
+/* Reads of less are not considered for reading past the page cache. */
+#define LEAST_DIRECT_BYTES (INT64_C(32) << 20)
+
+/* So many times as fast it has to be where the cache could keep what is read. */
+#define DIRECT_ADVANTAGE 1.25
 
 sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out)
 {
@@ -57,53 +64,64 @@ static sds__run *run_of(sds_executor executor)
     }
 }
 
-static sds_status plan_access(const sds__access *access, const sds_read_options *options,
-                              sds_cache cache, sds_read_plan *out)
+/* Reading past the page cache leaves nothing there for the next read (docs/decisions/0006): it is
+ * considered where the cache could not keep what is read, or where it was measured to be faster by
+ * far. */
+static int is_worth_direct(const sds_file *file, const sds_read_plan *plan, int64_t room_bytes)
 {
-    const int64_t longest = access->runs != NULL ? access->runs->run_bytes : 0;
-    sds__group_totals totals;
-    *out = (sds_read_plan){
-        .executor = cache == SDS_CACHE_WARM ? SDS_EXECUTOR_SIEVE : SDS_EXECUTOR_LIST,
-        .cache = cache,
-        .max_hole_bytes = 16 << 10,
-        .group_bytes = 256 << 10,
-        .memory_bytes = 32 << 20,
-        .queue_depth = 128,
-        .regions_per_request = 64,
-    };
-    if (longest >= 4096) out->group_bytes = 8 << 20;
-    if (longest >= 4096 && cache == SDS_CACHE_WARM) out->executor = SDS_EXECUTOR_VECTOR;
-    sds__group_totals_of(access, out->max_hole_bytes, out->group_bytes, INT64_MAX, &totals);
-    out->requests = totals.groups;
-    out->bytes_useful = totals.bytes_useful;
-    out->bytes_read = totals.bytes_read;
-    (void)options;
-    return SDS_OK;
+    const sds_io_parameters *costs = file->parameters;
+    if (plan->bytes_read > room_bytes) return 1;
+    return costs != NULL && costs->is_measured && plan->bytes_read >= costs->direct_min_bytes &&
+           costs->direct_s_per_byte * DIRECT_ADVANTAGE <= costs->buffered_s_per_byte;
 }
 
-static int is_behind(const sds__place *place, int64_t n_pieces)
+static sds_status plan_access(const sds_file *file, const sds__access *access,
+                              const sds_read_options *options, sds_plan_given *given,
+                              sds_read_plan *out)
 {
-    return place->piece >= n_pieces;
+    const sds_status status = sds__plan_access(access, file->parameters, options, given, out);
+    if (status != SDS_OK || out->strategy != SDS_STRATEGY_AUTO || out->cache == SDS_CACHE_WARM ||
+        out->bytes_read < LEAST_DIRECT_BYTES || !sds__may_read_directly(file))
+        return status;
+    given->cache_room_bytes = sds__cache_room_bytes();
+    given->may_read_directly = is_worth_direct(file, out, given->cache_room_bytes);
+    return given->may_read_directly
+               ? sds__plan_access(access, file->parameters, options, given, out)
+               : SDS_OK;
+}
+
+/* What is known of the file, for what is left of a read. */
+static void look(sds_file *file, const sds__access *access, const sds__place *place,
+                 sds_plan_given *given)
+{
+    if (given->cache == SDS_CACHE_UNKNOWN) given->cache = sds__probe_access(file, access, place);
+    given->may_map = given->may_map && given->cache == SDS_CACHE_WARM && sds__may_map(file);
+    if (!given->may_map) return;
+    const sds__group whole = sds__access_whole(access);
+    given->is_mapped = sds__is_mapped(file, whole.offset, whole.length);
 }
 
 static sds_status read_by_plans(sds_file *file, const sds__access *access,
                                 const sds_read_options *options, sds_read_report *report)
 {
     const int64_t n_pieces = sds__access_pieces(access);
+    sds_plan_given given = {.cache = options->cache, .may_map = 1, .may_queue = 1};
+    sds_read_options asked = *options;
     sds__place place = {0, 0};
-    sds_cache cache = options->cache;
     for (int n = 1;; n++) {
-        if (cache == SDS_CACHE_UNKNOWN) cache = sds__probe_access(file, access, &place);
-        if (n == 1) report->cache = cache;
-        sds_status status = plan_access(access, options, cache, &report->plan);
-        if (status != SDS_OK) return status;
-        if (n == MAX_PLANS && report->plan.strategy == SDS_STRATEGY_AUTO) {
-            report->plan.executor = SDS_EXECUTOR_LIST;
-            report->plan.cache = SDS_CACHE_UNKNOWN; /* not looked at any more */
-        }
-        status = run_of(report->plan.executor)(file, access, &report->plan, &place, report);
-        if (status != SDS_OK || is_behind(&place, n_pieces)) return status;
-        cache = SDS_CACHE_UNKNOWN;
+        look(file, access, &place, &given);
+        if (n == 1) report->cache = given.cache;
+        const sds_status planned = plan_access(file, access, &asked, &given, &report->plan);
+        if (planned != SDS_OK) return planned;
+        sds_read_plan plan = report->plan;
+        /* What was asked for by name, or what the cache holds changes as fast as it is looked at:
+         * carry on regardless. */
+        if (asked.executor != SDS_EXECUTOR_ANY || n >= MAX_PLANS) plan.cache = SDS_CACHE_UNKNOWN;
+        const sds_status status = run_of(plan.executor)(file, access, &plan, &place, report);
+        if (status != SDS_OK || place.piece >= n_pieces) return status;
+        asked.cache = given.cache = SDS_CACHE_UNKNOWN;
+        asked.executor = SDS_EXECUTOR_ANY;
+        given.may_map = plan.executor != SDS_EXECUTOR_MAPPED && given.may_map;
     }
 }
 
@@ -115,9 +133,6 @@ static sds_status read_access(sds_file *file, const sds__access *access,
     if (options == NULL) options = &defaults;
     if (report == NULL) report = &unwanted;
     memset(report, 0, sizeof *report);
-    if (options->queue_depth < 0 || options->regions_per_request < 0 ||
-        options->sieve_buffer_bytes < 0 || options->max_memory_bytes < 0)
-        return SDS_EINVAL;
     const sds_status checked = sds__access_check(access);
     if (checked != SDS_OK || sds__access_pieces(access) == 0) return checked;
     const sds__group whole = sds__access_whole(access);

@@ -1,5 +1,7 @@
 #include "ring.h"
 
+#if __has_include(<linux/io_uring.h>)
+
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <string.h>
@@ -149,3 +151,41 @@ int sds__ring_take(sds__ring *ring, uint64_t *tag, int32_t *result)
     ring->n_in_flight--;
     return 1;
 }
+
+#else /* headers older than Linux 5.1 */
+
+int sds__ring_open(sds__ring *ring, uint32_t n_entries)
+{
+    (void)ring, (void)n_entries;
+    return 0;
+}
+
+/* Not called without a ring. */
+void sds__ring_close(sds__ring *ring)
+{
+    (void)ring;
+}
+
+void sds__ring_read(sds__ring *ring, int fd, void *out, uint32_t n, int64_t offset, uint64_t tag)
+{
+    (void)ring, (void)fd, (void)out, (void)n, (void)offset, (void)tag;
+}
+
+int sds__ring_submit(sds__ring *ring, int waits)
+{
+    (void)ring, (void)waits;
+    return 0;
+}
+
+void sds__ring_wait(sds__ring *ring)
+{
+    (void)ring;
+}
+
+int sds__ring_take(sds__ring *ring, uint64_t *tag, int32_t *result)
+{
+    (void)ring, (void)tag, (void)result;
+    return 0;
+}
+
+#endif

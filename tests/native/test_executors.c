@@ -1,0 +1,594 @@
+/* Every executor against plain calls, on warm and cold files, with and without io_uring; and what
+ * it makes of reads that fail. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache_probe.h"
+#include "check.h"
+#include "exec.h"
+#include "ring.h"
+#include "sds/read_engine.h"
+
+#define FILE_BYTES ((4 << 20) + 1234) /* ends within a block */
+#define MOST 2000
+static uint8_t content[FILE_BYTES];
+static uint8_t out[FILE_BYTES + 64];
+static sds_piece pieces[MOST], scratch[MOST];
+static char path[] = "/var/tmp/sds-test-executors-XXXXXX"; /* /tmp may be in memory */
+
+static const struct {
+    sds_executor executor;
+    sds__run *run;
+} executors[] = {{SDS_EXECUTOR_PREAD, sds__run_calls},
+                 {SDS_EXECUTOR_SIEVE, sds__run_calls},
+                 {SDS_EXECUTOR_VECTOR, sds__run_calls},
+                 {SDS_EXECUTOR_LIST, sds__run_list},
+                 {SDS_EXECUTOR_DIRECT, sds__run_direct}};
+#define N_EXECUTORS (sizeof executors / sizeof *executors)
+
+static sds_file *open_file(int fd)
+{
+    const sds_file_options options = {.path = path, .may_map = 1};
+    sds_file *file;
+    CHECK(sds_file_open(fd, &options, &file) == SDS_OK);
+    return file;
+}
+
+static void make_cold(int fd)
+{
+    CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+}
+
+/* Random levels, innermost first, that stay inside the file. */
+static sds_runs random_runs(uint64_t *state)
+{
+    sds_runs runs = {.first_offset = random_between(state, 0, 8192)};
+    runs.run_bytes = random_between(state, 1, random_u64(state) % 4 == 0 ? 300000 : 64);
+    sds_level level[4];
+    int64_t span = runs.run_bytes;
+    int n = 0;
+    while (n < 4 && random_u64(state) % 5 != 0) {
+        const int64_t widest = random_u64(state) % 2 ? 100 : 60000;
+        const int64_t stride = span + random_between(state, 0, widest);
+        const int64_t room = (FILE_BYTES - runs.first_offset - span) / stride + 1;
+        if (room < 2) break;
+        level[n].stride_bytes = stride;
+        level[n].count = random_between(state, 2, room < 40 ? room : 40);
+        span += (level[n].count - 1) * stride;
+        n++;
+    }
+    runs.n_levels = n;
+    for (int l = 0; l < n; l++)
+        runs.level[l] = level[n - 1 - l];
+    return runs;
+}
+
+/* Random pieces, dense or far apart, some overlapping, some long, in any order in memory. */
+static int64_t random_pieces(uint64_t *state, size_t *n)
+{
+    const int64_t spread = INT64_C(1) << random_between(state, 10, 22);
+    int64_t position = 0;
+    *n = (size_t)random_between(state, 1, random_u64(state) % 3 == 0 ? MOST : 50);
+    for (size_t i = 0; i < *n; i++) {
+        const int64_t longest = random_u64(state) % 20 == 0 ? 200000 : 20;
+        int64_t length = random_between(state, 1, longest);
+        const int64_t offset = random_between(state, 0, spread);
+        if (length > FILE_BYTES - offset) length = FILE_BYTES - offset;
+        if (position + length > FILE_BYTES) {
+            *n = i;
+            break;
+        }
+        pieces[i] = (sds_piece){offset, length, position};
+        position += length;
+    }
+    sds_pieces_sort(*n, pieces, scratch);
+    return position;
+}
+
+static sds_read_plan random_plan(uint64_t *state, sds_executor executor)
+{
+    static const int64_t holes[] = {SDS__JOIN_NOTHING, SDS__JOIN_TOUCHING, 100, 20000,
+                                    SDS__JOIN_ALL};
+    return (sds_read_plan){
+        .strategy = random_u64(state) % 2 ? SDS_STRATEGY_AUTO : SDS_STRATEGY_PMD,
+        .executor = executor,
+        .cache = random_u64(state) % 2 ? SDS_CACHE_WARM : SDS_CACHE_COLD,
+        .max_hole_bytes = holes[random_u64(state) % 5],
+        .group_bytes = random_between(state, 1, 20) * (random_u64(state) % 2 ? 100 : 30000),
+        .memory_bytes = random_between(state, 0, 4 << 20),
+        .queue_depth = (int32_t)random_between(state, 1, 70),
+        .regions_per_request = (int32_t)random_between(state, 1, 64),
+    };
+}
+
+static int64_t check_runs(const sds_runs *runs, int32_t l, int64_t offset, int64_t at)
+{
+    if (l == runs->n_levels) {
+        CHECK(memcmp(out + at, content + offset, (size_t)runs->run_bytes) == 0);
+        return at + runs->run_bytes;
+    }
+    for (int64_t i = 0; i < runs->level[l].count; i++)
+        at = check_runs(runs, l + 1, offset + i * runs->level[l].stride_bytes, at);
+    return at;
+}
+
+/* To the end, as the dispatcher would after a plan that stopped. */
+static void run_to_the_end(sds_file *file, size_t which, const sds__access *access,
+                           const sds_read_plan *plan)
+{
+    sds_read_plan now = *plan;
+    sds__place place = {0, 0};
+    sds_read_report report = {0};
+    for (int n = 0; place.piece < sds__access_pieces(access); n++) {
+        const sds__place before = place;
+        CHECK(executors[which].run(file, access, &now, &place, &report) == SDS_OK);
+        CHECK(place.piece > before.piece ||
+              (place.piece == before.piece && place.bytes >= before.bytes));
+        if (n > 20) now.cache = SDS_CACHE_UNKNOWN;
+        CHECK(n < 30);
+    }
+    CHECK(report.requests >= 1 && report.bytes_read >= 1);
+}
+
+static void test_any_access_by_any_executor(sds_file *file, int n_rounds)
+{
+    uint64_t state = 77;
+    for (int round = 0; round < n_rounds; round++) {
+        const size_t which = random_u64(&state) % N_EXECUTORS;
+        const sds_read_plan plan = random_plan(&state, executors[which].executor);
+        if (random_u64(&state) % 4 == 0) make_cold(file->fd);
+        sds__access access = {.out = out};
+        sds_runs runs;
+        int64_t total = FILE_BYTES + 1;
+        if (random_u64(&state) % 2) {
+            while (total > FILE_BYTES) {
+                runs = random_runs(&state);
+                total = sds_runs_bytes(&runs);
+            }
+            access.runs = &runs;
+        } else {
+            total = random_pieces(&state, &access.n);
+            access.pieces = pieces;
+        }
+        memset(out, 0x5A, (size_t)total);
+        memset(out + total, 0xA5, 16);
+        run_to_the_end(file, which, &access, &plan);
+        if (access.runs != NULL) CHECK(check_runs(&runs, 0, runs.first_offset, 0) == total);
+        for (size_t i = 0; i < access.n; i++)
+            CHECK(memcmp(out + pieces[i].position, content + pieces[i].offset,
+                         (size_t)pieces[i].length) == 0);
+        CHECK(out[total] == 0xA5 && out[total + 15] == 0xA5);
+    }
+}
+
+static const sds_read_plan queued = {
+    .executor = SDS_EXECUTOR_LIST,
+    .max_hole_bytes = SDS__JOIN_TOUCHING,
+    .group_bytes = 64 << 10,
+    .memory_bytes = 4 << 20,
+    .queue_depth = 32,
+    .regions_per_request = 64,
+};
+
+static void test_the_end_of_the_file_is_an_error(sds_file *file)
+{
+    const sds_piece past[] = {{FILE_BYTES - 5000, 100, 0}, {FILE_BYTES - 100, 101, 200}};
+    const sds_piece beyond[] = {{100, 100, 0}, {FILE_BYTES + (INT64_C(1) << 44), 4, 200}};
+    const sds_runs across = {FILE_BYTES - 70000, 65536, 1, {{2, 65536}}};
+    for (size_t which = 0; which < N_EXECUTORS; which++) {
+        sds_read_plan plan = queued;
+        const sds__access accesses[] = {{.n = 2, .pieces = past, .out = out},
+                                        {.n = 2, .pieces = beyond, .out = out},
+                                        {.runs = &across, .out = out}};
+        plan.executor = executors[which].executor;
+        for (size_t i = 0; i < 3; i++)
+            for (int is_cold = 0; is_cold < 2; is_cold++) {
+                sds__place place = {0, 0};
+                sds_read_report report = {0};
+                if (is_cold) make_cold(file->fd);
+                CHECK(executors[which].run(file, &accesses[i], &plan, &place, &report) ==
+                      SDS_ESHORT);
+            }
+    }
+}
+
+/* Warm in parts: the plan stops where the cache does, and what is left is read by another. */
+static void test_reads_that_turn_cold_and_warm(sds_file *file)
+{
+    const sds_runs rows = {100, 50, 1, {{900, 4500}}};
+    const sds__access access = {.runs = &rows, .out = out};
+    sds_read_plan plan = queued;
+    sds__place place = {0, 0};
+    sds_read_report report = {0};
+    plan.executor = SDS_EXECUTOR_PREAD;
+    plan.cache = SDS_CACHE_WARM;
+    CHECK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM) == 0); /* nothing is read ahead */
+    make_cold(file->fd);
+    CHECK(sds__probe_access(file, &access, &place) == SDS_CACHE_COLD);
+    CHECK(pread(file->fd, out, 300000, 0) == 300000);
+    CHECK(sds__run_calls(file, &access, &plan, &place, &report) == SDS_OK);
+    CHECK(place.piece >= 300000 / 4500 && place.piece < 900);
+    CHECK(pread(file->fd, out + FILE_BYTES / 2, FILE_BYTES / 2, 0) == FILE_BYTES / 2);
+    CHECK(pread(file->fd, out + FILE_BYTES / 2, FILE_BYTES / 2, FILE_BYTES / 2) == FILE_BYTES / 2);
+    plan.executor = SDS_EXECUTOR_LIST;
+    plan.cache = SDS_CACHE_COLD;
+    const sds__place before = place;
+    CHECK(sds__run_list(file, &access, &plan, &place, &report) == SDS_OK);
+    CHECK(place.piece > before.piece && place.piece < 900); /* found warm */
+    plan.executor = SDS_EXECUTOR_PREAD;
+    plan.cache = SDS_CACHE_WARM;
+    CHECK(sds__run_calls(file, &access, &plan, &place, &report) == SDS_OK);
+    CHECK(place.piece == 900);
+    CHECK(check_runs(&rows, 0, rows.first_offset, 0) == 45000);
+    CHECK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_NORMAL) == 0);
+}
+
+/* The file of this process's memory: reads of it fail where a mapping reaches past the end of what
+ * is mapped, are short before that, and its offsets lie past 2^42. */
+static void test_reads_that_fail_and_are_short(void)
+{
+    enum { PAGES = 64, PAGE = 4096, HOLE = 40 };
+    char mapped[] = "/var/tmp/sds-test-mapped-XXXXXX";
+    const int short_fd = mkstemp(mapped);
+    CHECK(short_fd >= 0 && unlink(mapped) == 0);
+    CHECK(write(short_fd, content, HOLE * PAGE) == HOLE * PAGE);
+    uint8_t *memory = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, short_fd, 0);
+    CHECK(memory != MAP_FAILED && close(short_fd) == 0);
+    const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    sds_file *file;
+    CHECK(fd >= 0 && sds_file_open(fd, NULL, &file) == SDS_OK);
+    const int64_t base = (int64_t)(uintptr_t)memory;
+    CHECK(base > INT64_C(1) << 42);
+    const sds_runs good = {base + 50, 100, 1, {{HOLE * 2, PAGE / 2}}};
+    const sds_runs bad = {base + 50, 100, 1, {{PAGES * 2, PAGE / 2}}};
+    const sds_runs cut = {base + 50, PAGE * 2 + 7, 1, {{PAGES / 4, PAGE * 4}}};
+    for (size_t which = 0; which < N_EXECUTORS; which++)
+        for (int i = 0; i < 3; i++) {
+            const sds__access access = {.runs = i == 0 ? &good : i == 1 ? &bad : &cut, .out = out};
+            sds_read_plan plan = queued;
+            sds__place place = {0, 0};
+            sds_read_report report = {0};
+            plan.executor = executors[which].executor;
+            errno = 0;
+            memset(out, 0, FILE_BYTES);
+            const sds_status status = executors[which].run(file, &access, &plan, &place, &report);
+            CHECK(status == (i == 0 ? SDS_OK : SDS_EIO));
+            CHECK(errno == (i == 0 ? 0 : EIO));
+            for (int64_t k = 0; i == 0 && k < good.level[0].count; k++)
+                CHECK(memcmp(out + k * 100, content + 50 + k * PAGE / 2, 100) == 0);
+        }
+    sds_file_close(file);
+    close(fd);
+    CHECK(munmap(memory, PAGES * PAGE) == 0);
+}
+
+/* A sparse file past 2^42 bytes, where the file system has such. */
+static void test_far_offsets(void)
+{
+    char sparse[] = "/var/tmp/sds-test-sparse-XXXXXX";
+    const int fd = mkstemp(sparse);
+    CHECK(fd >= 0 && unlink(sparse) == 0);
+    for (int bits = 33; bits <= 43; bits++) {
+        const int64_t at = (INT64_C(1) << bits) - 3;
+        if (pwrite(fd, "marker", 6, at) != 6) {
+            CHECK(errno == EFBIG && bits > 42); /* ext4 ends at 2^44 bytes */
+            continue;
+        }
+        const sds_piece apart[] = {{at - (INT64_C(1) << 32), 2, 10}, {at, 6, 0}};
+        const sds__access access = {.n = 2, .pieces = apart, .out = out};
+        const sds_file_options options = {.path = NULL};
+        sds_file *file;
+        CHECK(sds_file_open(fd, &options, &file) == SDS_OK);
+        for (size_t which = 0; which < N_EXECUTORS; which++) {
+            sds_read_plan plan = queued;
+            plan.executor = executors[which].executor;
+            memset(out, 1, 16);
+            run_to_the_end(file, which, &access, &plan);
+            CHECK(memcmp(out, "marker", 6) == 0 && out[10] == 0 && out[11] == 0);
+        }
+        sds_file_close(file);
+    }
+    close(fd);
+}
+
+static int n_alarms;
+static void count_alarm(int number)
+{
+    (void)number;
+    n_alarms++;
+}
+
+static void test_signals_interrupt_nothing(sds_file *file)
+{
+    const struct sigaction counting = {.sa_handler = count_alarm}; /* without SA_RESTART */
+    const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    struct sigaction before;
+    CHECK(sigaction(SIGALRM, &counting, &before) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    test_any_access_by_any_executor(file, 100);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(sigaction(SIGALRM, &before, NULL) == 0);
+    CHECK(n_alarms > 0);
+}
+
+static void expect_success(pid_t child)
+{
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static int count_threads(void)
+{
+    char text[4096];
+    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    CHECK(fd >= 0 && n > 0 && close(fd) == 0);
+    text[n] = '\0';
+    const char *found = strstr(text, "Threads:");
+    CHECK(found != NULL);
+    return atoi(found + 8);
+}
+
+/* Under a filter of system calls no ring is tried: a filter may kill for it, as this one does. */
+static void test_threads_under_a_filter(sds_file *file)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        struct sock_filter program[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog filter = {sizeof program / sizeof *program, program};
+        sds__ring ring;
+        CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+        CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+        CHECK(!sds__ring_open(&ring, 8));
+        test_any_access_by_any_executor(file, 150);
+        test_the_end_of_the_file_is_an_error(file);
+        test_reads_that_fail_and_are_short();
+        CHECK(count_threads() == 1);
+        _exit(0);
+    }
+    expect_success(child);
+}
+
+/* No descriptor is left for a ring, no thread to be had, no memory to be locked. */
+static void test_limits(sds_file *file)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit few = {(rlim_t)file->fd + 1, (rlim_t)file->fd + 1}, none = {0, 0};
+        sds__ring ring;
+        CHECK(setrlimit(RLIMIT_MEMLOCK, &none) == 0);
+        test_any_access_by_any_executor(file, 50);
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        int taken = 0;
+        while (taken >= 0) /* numbers below that happen to be free */
+            taken = dup(file->fd);
+        CHECK(!sds__ring_open(&ring, 8));
+        test_any_access_by_any_executor(file, 50);
+        if (geteuid() == 0) CHECK(setresuid(65534, 65534, 65534) == 0);
+        CHECK(setrlimit(RLIMIT_NPROC, &none) == 0);
+        test_any_access_by_any_executor(file, 50);
+        _exit(0);
+    }
+    expect_success(child);
+}
+
+typedef struct {
+    sds_file *file;
+    int64_t first;
+    volatile int *stops;
+    int64_t n_reads;
+} reader;
+
+/* Rows of its own, into memory of its own, warm and cold, until it is stopped or has read enough.
+ */
+static void *read_rows(void *argument)
+{
+    reader *self = argument;
+    uint8_t *rows = malloc(200 * 700);
+    CHECK(rows != NULL);
+    while (self->stops != NULL ? !*self->stops : self->n_reads < 20) {
+        const sds_runs runs = {self->first + self->n_reads % 100, 700, 1, {{200, 20000}}};
+        if (self->n_reads % 7 == 0) make_cold(self->file->fd);
+        CHECK(sds_read_runs(self->file, &runs, NULL, rows, NULL) == SDS_OK);
+        for (int64_t k = 0; k < 200; k++)
+            CHECK(memcmp(rows + k * 700, content + runs.first_offset + k * 20000, 700) == 0);
+        self->n_reads++;
+    }
+    free(rows);
+    return NULL;
+}
+
+static void test_sixteen_threads_share_a_file(sds_file *file)
+{
+    pthread_t threads[16];
+    reader readers[16];
+    for (int i = 0; i < 16; i++) {
+        readers[i] = (reader){.file = file, .first = i * 1000};
+        CHECK(pthread_create(&threads[i], NULL, read_rows, &readers[i]) == 0);
+    }
+    for (int i = 0; i < 16; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Children of a process whose other threads are reading read the same file. */
+static void test_fork_while_others_read(sds_file *file)
+{
+    volatile int stops = 0;
+    pthread_t threads[2];
+    reader readers[2];
+    for (int i = 0; i < 2; i++) {
+        readers[i] = (reader){.file = file, .first = i * 500, .stops = &stops};
+        CHECK(pthread_create(&threads[i], NULL, read_rows, &readers[i]) == 0);
+    }
+    for (int n = 0; n < 15; n++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            reader own = {.file = file, .first = 77, .n_reads = 17};
+            alarm(30); /* a lock that a fork has left locked would never come free */
+            (void)read_rows(&own);
+            _exit(0);
+        }
+        expect_success(child);
+    }
+    stops = 1;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+typedef struct {
+    int fd;
+    volatile int stops;
+} shrinker;
+
+static void *shrink_and_grow(void *argument)
+{
+    shrinker *self = argument;
+    while (!self->stops) {
+        CHECK(ftruncate(self->fd, 1 << 20) == 0);
+        CHECK(pwrite(self->fd, content + (1 << 20), 2 << 20, 1 << 20) == 2 << 20);
+    }
+    return NULL;
+}
+
+/* Either the bytes that are or were there, or a file that ends early; nothing else. */
+static void test_a_file_that_shrinks_while_it_is_read(void)
+{
+    char shrinking[] = "/var/tmp/sds-test-shrinking-XXXXXX";
+    const int fd = mkstemp(shrinking);
+    CHECK(fd >= 0 && write(fd, content, 3 << 20) == 3 << 20);
+    shrinker other = {.fd = fd};
+    pthread_t thread;
+    const sds_file_options options = {.path = shrinking};
+    sds_file *file;
+    CHECK(sds_file_open(fd, &options, &file) == SDS_OK);
+    CHECK(pthread_create(&thread, NULL, shrink_and_grow, &other) == 0);
+    int n_short = 0;
+    uint64_t state = 5;
+    for (int n = 0; n < 400; n++) {
+        const size_t which = random_u64(&state) % N_EXECUTORS;
+        const sds_runs rows = {12345, 300, 1, {{500, 6000}}};
+        const sds__access access = {.runs = &rows, .out = out};
+        sds_read_plan plan = random_plan(&state, executors[which].executor);
+        sds__place place = {0, 0};
+        sds_read_report report = {0};
+        const sds_status status = executors[which].run(file, &access, &plan, &place, &report);
+        CHECK(status == SDS_OK || status == SDS_ESHORT);
+        n_short += status == SDS_ESHORT;
+        /* What lies before the cut is never in doubt. */
+        for (int64_t k = 0; status == SDS_OK && k < place.piece && k < 170; k++)
+            CHECK(memcmp(out + k * 300, content + 12345 + k * 6000, 300) == 0);
+    }
+    other.stops = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(n_short > 0);
+    sds_file_close(file);
+    close(fd);
+    CHECK(unlink(shrinking) == 0);
+}
+
+static int count_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* The file that is opened past the page cache is closed with the handle, unless its number was
+ * closed by others and is theirs now. */
+static void test_the_direct_descriptor(int fd)
+{
+    const sds_piece ends[] = {{0, 100, 0}, {FILE_BYTES - 1, 1, 100}};
+    const sds__access access = {.n = 2, .pieces = ends, .out = out};
+    sds_read_plan plan = queued;
+    plan.executor = SDS_EXECUTOR_DIRECT;
+    for (int is_stolen = 0; is_stolen < 2; is_stolen++) {
+        const int n_before = count_descriptors();
+        sds_file *file = open_file(fd);
+        run_to_the_end(file, N_EXECUTORS - 1, &access, &plan);
+        const int direct = file->direct_fd;
+        if (direct >= 0) { /* the file system can */
+            CHECK(count_descriptors() == n_before + 1 && direct > STDERR_FILENO);
+            CHECK((fcntl(direct, F_GETFD) & FD_CLOEXEC) != 0);
+            if (is_stolen) {
+                const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                CHECK(null >= 0 && dup2(null, direct) == direct && close(null) == 0);
+                memset(out, 0, 101);
+                run_to_the_end(file, N_EXECUTORS - 1, &access, &plan);
+                CHECK(memcmp(out, content, 100) == 0 && out[100] == content[FILE_BYTES - 1]);
+                CHECK(!sds__may_read_directly(file));
+            }
+        }
+        sds_file_close(file);
+        if (direct >= 0 && is_stolen) CHECK(close(direct) == 0);
+        CHECK(count_descriptors() == n_before);
+    }
+}
+
+/* A handle whose path names another file by now reads its own. */
+static void test_a_path_that_names_another_file(int fd)
+{
+    const sds_file_options options = {.path = "/etc/passwd"};
+    const sds_piece begin = {10, 100, 0};
+    const sds__access access = {.n = 1, .pieces = &begin, .out = out};
+    sds_read_plan plan = queued;
+    sds_file *file;
+    plan.executor = SDS_EXECUTOR_DIRECT;
+    CHECK(sds_file_open(fd, &options, &file) == SDS_OK);
+    run_to_the_end(file, N_EXECUTORS - 1, &access, &plan);
+    CHECK(memcmp(out, content + 10, 100) == 0 && !sds__may_read_directly(file));
+    sds_file_close(file);
+}
+
+int main(void)
+{
+    const int fd = mkstemp(path);
+    uint64_t state = 9;
+    CHECK(fd >= 0);
+    for (size_t i = 0; i < sizeof content; i++)
+        content[i] = (uint8_t)random_u64(&state);
+    CHECK(write(fd, content, sizeof content) == FILE_BYTES && fsync(fd) == 0);
+    const int n_descriptors = count_descriptors();
+    sds_file *file = open_file(fd);
+    test_any_access_by_any_executor(file, 600);
+    test_the_end_of_the_file_is_an_error(file);
+    test_reads_that_turn_cold_and_warm(file);
+    test_reads_that_fail_and_are_short();
+    test_far_offsets();
+    test_signals_interrupt_nothing(file);
+    test_threads_under_a_filter(file);
+    test_limits(file);
+    test_sixteen_threads_share_a_file(file);
+    test_fork_while_others_read(file);
+    test_a_file_that_shrinks_while_it_is_read();
+    test_the_direct_descriptor(fd);
+    test_a_path_that_names_another_file(fd);
+    /* Threads of the kernel, that have read for a ring, may still be on their way out. */
+    for (int n = 0; n < 100 && count_threads() > 1; n++)
+        CHECK(usleep(20000) == 0);
+    CHECK(count_threads() == 1);
+    sds_file_close(file);
+    CHECK(count_descriptors() == n_descriptors);
+    close(fd);
+    CHECK(unlink(path) == 0);
+    return 0;
+}
