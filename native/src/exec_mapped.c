@@ -189,7 +189,6 @@ sds_status sds__run_mapped(sds_file *file, const sds__access *access, const sds_
         if (ended != SDS__FAULTED && fstat(file->fd, &found) == 0 &&
             found.st_size >= whole.offset + whole.length) {
             *place = at.place;
-            report->requests++;
             report->bytes_read += at.bytes;
         }
         sds__view_release(view);

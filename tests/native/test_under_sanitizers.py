@@ -39,3 +39,33 @@ def test_c(name, sanitized, tmp_path):
         [sanitized / name], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_device_errors_are_left_to_calls(sanitized, tmp_path):
+    """A file system on an image that loses its end: loads fault, calls say EIO."""
+    image, folder = tmp_path / "image", tmp_path / "mounted"
+    folder.mkdir()
+    image.touch()
+    os.truncate(image, 64 << 20)
+    commands = (["mkfs.ext4", "-q", "-F", image], ["mount", "-o", "loop", image, folder])
+    for command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            pytest.skip(f"there is no {command[0]}")
+        if done.returncode != 0:
+            pytest.skip(done.stderr)
+    try:
+        path = folder / "failing"
+        path.write_bytes(bytes(9 << 20))
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.truncate(image, 4096)
+        done = subprocess.run(
+            [sanitized / "test_mapped", path], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        subprocess.run(["umount", folder], check=True)
