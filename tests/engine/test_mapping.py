@@ -154,7 +154,9 @@ def test_faults_of_the_program_end_it_as_ever(when, tmp_path):
     mapped = comparable(run_program(text, tmp_path / "a.bin"))
     assert mapped == comparable(run_program(text, tmp_path / "a.bin", "not"))
     assert mapped[0] == -signal.SIGBUS
-    assert mapped[1].count("Fatal Python error: Bus error") == (when in ("before", "after", "again"))
+    assert mapped[1].count("Fatal Python error: Bus error") == (
+        when in ("before", "after", "again")
+    )
 
 
 @pytest.mark.parametrize("when", ENABLE)
