@@ -17,17 +17,15 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
 from sds import _native
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ITEM = 8
 SIDE = 256
@@ -161,12 +159,12 @@ def measure(case: Case, reader: Reader, dataset: h5py.Dataset, repeats: int) -> 
             else box_at_random(case, reader, dataset, generator)
         )
         reader.reopen()
-        times["first"].append(milliseconds(lambda: read.by_engine("auto")))
+        times["first"].append(milliseconds(partial(read.by_engine, "auto")))
         read.by_engine("auto")
-        times["later"] += [
-            milliseconds(lambda: executors.add(read.by_engine("auto"))) for _ in range(5)
-        ]
-        times["calls"].append(milliseconds(lambda: read.by_engine("multiple")))
+        for _ in range(5):
+            times["later"].append(milliseconds(partial(read.by_engine, "auto")))
+        executors.add(read.by_engine("auto"))
+        times["calls"].append(milliseconds(partial(read.by_engine, "multiple")))
         read.by_engine("auto")
         times["h5py"].append(milliseconds(read.by_h5py))
         if not np.array_equal(read.out, read.expected):

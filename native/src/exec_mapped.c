@@ -2,10 +2,11 @@
  *
  * A read goes on in batches, with a look at the clock between them. The first load from a page may
  * take longer than a call: where the page is not cached after all; and where the cache is in small
- * pieces, each of which is entered into the tables by itself. What that loses against calls may add
- * up to half of what calls would take for all; then they are left to do the rest. A read that comes
- * again finds the tables filled as far as the last one came. */
+ * pieces, each of which is entered into the tables by itself. When that has lost an eighth of what
+ * calls would take for all, and after a closer look another one, calls are left to do the rest. A
+ * read that comes again finds the tables filled as far as the last one came. */
 #include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "deadline.h"
@@ -36,8 +37,11 @@ typedef struct gathering {
     int64_t n_batch;
     double call_ns;
     double byte_ns;
-    double loss_ns; /* so far, against calls */
     double max_loss_ns;
+    double loss_ns;          /* against calls, since the last look */
+    double expected_ns;      /* of calls, since then */
+    int64_t processor_ns;    /* of this thread, then; 0: not looked yet */
+    int64_t n_waited_faults; /* likewise: that had to wait for a device */
     int64_t bytes;
     int64_t touched;
     int is_slow;
@@ -117,6 +121,23 @@ static int64_t touched_by(const sds__group *batch)
     return each < all ? each : all;
 }
 
+/* Whether this thread itself was slow since the last look, not others that took its processor. */
+static int is_slow_itself(gathering *at)
+{
+    struct timespec now;
+    struct rusage usage;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0 || getrusage(RUSAGE_THREAD, &usage) != 0)
+        return 1;
+    const int64_t processor_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    const double loss_ns = (double)(processor_ns - at->processor_ns) - at->expected_ns;
+    const int is_slow = at->processor_ns > 0 &&
+                        (loss_ns > 0.5 * at->max_loss_ns || usage.ru_majflt > at->n_waited_faults);
+    at->processor_ns = processor_ns;
+    at->n_waited_faults = usage.ru_majflt;
+    at->loss_ns = at->expected_ns = 0;
+    return is_slow;
+}
+
 /* Guarded: a fault leaves it anywhere. */
 static void gather(void *context)
 {
@@ -129,10 +150,12 @@ static void gather(void *context)
         at->bytes += batch.bytes_useful;
         at->touched += touched_by(&batch);
         const int64_t end_ns = sds__now_ns();
-        const double loss_ns = (double)(end_ns - begin_ns) - (double)batch.n_pieces * at->call_ns -
-                               (double)batch.bytes_useful * at->byte_ns;
+        const double expected_ns =
+            (double)batch.n_pieces * at->call_ns + (double)batch.bytes_useful * at->byte_ns;
+        const double loss_ns = (double)(end_ns - begin_ns) - expected_ns;
+        at->expected_ns += expected_ns;
         if (loss_ns > 0) at->loss_ns += loss_ns;
-        at->is_slow = at->loss_ns > at->max_loss_ns;
+        at->is_slow = at->loss_ns > at->max_loss_ns && is_slow_itself(at);
         if (at->is_slow) return;
         begin_ns = end_ns;
         if (at->n_batch < LAST_BATCH) at->n_batch *= 2;
@@ -161,8 +184,8 @@ static void prepare_costs(const sds_file *file, const sds__group *whole, gatheri
     }
     at->call_ns = costs->call_s * 1e9;
     at->byte_ns = costs->copy_s_per_byte * 1e9;
-    at->max_loss_ns = LOSS_FLOOR_NS + 0.5 * ((double)whole->n_pieces * at->call_ns +
-                                             (double)whole->bytes_useful * at->byte_ns);
+    at->max_loss_ns = LOSS_FLOOR_NS + 0.125 * ((double)whole->n_pieces * at->call_ns +
+                                               (double)whole->bytes_useful * at->byte_ns);
 }
 
 /* Where it may not be loaded from the file, or no longer, the place stays before what is left, and
@@ -188,6 +211,7 @@ sds_status sds__run_mapped(sds_file *file, const sds__access *access, const sds_
         const sds__loads_end ended = gather_all(&at, view);
         if (ended != SDS__FAULTED && fstat(file->fd, &found) == 0 &&
             found.st_size >= whole.offset + whole.length) {
+            sds__mapping_ended(file, at.place.piece, at.n_pieces);
             *place = at.place;
             report->bytes_read += at.bytes;
         }

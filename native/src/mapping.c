@@ -34,10 +34,19 @@
 
 struct sds__mapping {
     int is_possible;
-    int is_in_memory; /* of the file system */
+    int is_in_memory;      /* of the file system */
+    _Atomic int n_reads;   /* that could have been from a mapping and found none */
+    _Atomic int furthest;  /* that a slow read has come, in 1/FULL */
+    _Atomic int n_stuck;   /* slow reads since then that came no further */
+    _Atomic int n_skipped; /* reads that are left to calls before the next try */
     _Atomic(sds__view *) kept;
     _Atomic(sds__view *) newest; /* of all that were ever made */
 };
+
+/* So many reads that come no further are borne. */
+#define MAX_STUCK 4
+#define MAX_SKIPPED_LOG2 16
+#define FULL (1 << 30)
 
 /* Of this process, and this copy of the core. */
 static _Atomic int64_t n_views;
@@ -90,13 +99,37 @@ static sds__mapping *mapping_of(sds_file *file)
     return found;
 }
 
-int sds__may_map(sds_file *file)
+int sds__can_map(sds_file *file)
 {
     if (!file->may_map) return 0;
     const int saved_errno = errno;
     const sds__mapping *mapping = mapping_of(file);
     errno = saved_errno;
     return mapping != NULL && mapping->is_possible;
+}
+
+int sds__may_map(sds_file *file)
+{
+    if (!sds__can_map(file)) return 0;
+    sds__mapping *mapping = atomic_load(&file->mapping);
+    if (atomic_load(&mapping->n_skipped) <= 0) return 1;
+    atomic_fetch_sub(&mapping->n_skipped, 1);
+    return 0;
+}
+
+void sds__mapping_ended(sds_file *file, int64_t loaded, int64_t n)
+{
+    sds__mapping *mapping = atomic_load(&file->mapping);
+    const int reached = (int)((double)loaded / (double)n * FULL);
+    if (loaded == n || reached > atomic_load(&mapping->furthest)) {
+        atomic_store(&mapping->furthest, loaded == n ? 0 : reached);
+        atomic_store(&mapping->n_stuck, 0);
+        return;
+    }
+    const int stuck = atomic_fetch_add(&mapping->n_stuck, 1) + 1;
+    if (stuck < MAX_STUCK) return;
+    const int log2 = stuck < MAX_SKIPPED_LOG2 ? stuck : MAX_SKIPPED_LOG2;
+    atomic_store(&mapping->n_skipped, 1 << log2);
 }
 
 static int is_within(const sds__view *view, int64_t offset, int64_t length)
@@ -109,6 +142,16 @@ int sds__is_mapped(const sds_file *file, int64_t offset, int64_t length)
     sds__mapping *mapping = atomic_load(&file->mapping);
     const sds__view *view = mapping != NULL ? atomic_load(&mapping->kept) : NULL;
     return view != NULL && is_within(view, offset, length);
+}
+
+int sds__counts_as_mapped(sds_file *file, int64_t offset, int64_t length)
+{
+    if (sds__is_mapped(file, offset, length)) return 1;
+    sds__mapping *mapping = atomic_load(&file->mapping);
+    if (mapping == NULL) return 0;
+    if (atomic_load(&mapping->n_reads) > 0) return 1;
+    atomic_store(&mapping->n_reads, 1);
+    return 0;
 }
 
 /* Not of one that nobody holds: it is being unmapped. */

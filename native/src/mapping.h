@@ -19,12 +19,26 @@ typedef struct sds__view {
     struct sds__view *older;
 } sds__view;
 
-/* Whether the file may be mapped: the caller allows it, it is a regular file of a local file
+/* Whether the file can be mapped: the caller allows it, it is a regular file of a local file
  * system, and the process may use as many addresses as it likes. Finds out once. */
+int sds__can_map(sds_file *file);
+
+/* Whether the next read may be planned from a mapping: it can be, and the last ones have not shown
+ * that it takes longer. To be asked once per read. */
 int sds__may_map(sds_file *file);
 
 /* Whether this range is mapped, from a read before. */
 int sds__is_mapped(const sds_file *file, int64_t offset, int64_t length);
+
+/* Whether it is, or is to be: the first loads from a page cost more than calls do, all others next
+ * to nothing, and a file that is read a second time will be read a third time. To be asked once per
+ * read. */
+int sds__counts_as_mapped(sds_file *file, int64_t offset, int64_t length);
+
+/* To be told how a read from the mapping ended: of n pieces, so many were loaded before it became
+ * slower than calls are. Where reads come no further from one to the next, they load from ever new
+ * pages: then more and more of them are left to calls before it is tried again. */
+void sds__mapping_ended(sds_file *file, int64_t loaded, int64_t n);
 
 /* A view that holds the range; NULL: not possible, or the file does not reach so far. */
 sds__view *sds__view_acquire(sds_file *file, int64_t offset, int64_t length);

@@ -98,7 +98,7 @@ static void look(sds_file *file, const sds__access *access, const sds__place *pl
     given->may_map = given->may_map && given->cache == SDS_CACHE_WARM && sds__may_map(file);
     if (!given->may_map) return;
     const sds__group whole = sds__access_whole(access);
-    given->is_mapped = sds__is_mapped(file, whole.offset, whole.length);
+    given->is_mapped = sds__counts_as_mapped(file, whole.offset, whole.length);
 }
 
 static sds_status read_by_plans(sds_file *file, const sds__access *access,

@@ -315,6 +315,40 @@ static int mappings_of_process(void)
     return n;
 }
 
+/* How often in n reads it is tried, each of which comes as far as the one before, or further. */
+static int tries(int n, int further)
+{
+    const int fd = new_file("/tmp");
+    CHECK(ftruncate(fd, 4096) == 0);
+    sds_file *file = open_mapped(fd);
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        if (!sds__may_map(file)) continue;
+        sds__mapping_ended(file, 100 + (further ? 10 * i : 0), 100000);
+        found++;
+    }
+    sds_file_close(file);
+    close(fd);
+    return found;
+}
+
+static void what_never_pays_is_tried_ever_less(void)
+{
+    CHECK(tries(1000, 1) == 1000);
+    CHECK(tries(100, 0) < 14 && tries(1000, 0) < 15 && tries(100000, 0) < 20);
+    CHECK(tries(100, 0) > 4);
+}
+
+static void the_second_read_counts_as_mapped(int fd)
+{
+    sds_file *file = open_mapped(fd);
+    CHECK(!sds__counts_as_mapped(file, 0, 8));
+    CHECK(sds__may_map(file));
+    CHECK(!sds__counts_as_mapped(file, 0, 8));
+    CHECK(sds__counts_as_mapped(file, 1 << 20, 8) && !sds__is_mapped(file, 1 << 20, 8));
+    sds_file_close(file);
+}
+
 static void children_read_on(int fd)
 {
     sds_file *file = open_mapped(fd);
@@ -338,7 +372,7 @@ static void check_never_maps(int fd, const sds_file_options *options)
     const sds__access access = {.runs = &column, .out = out};
     sds__place place = {0, 0};
     CHECK(sds_file_open(fd, options, &file) == SDS_OK);
-    CHECK(!sds__may_map(file) && !read_mapped(file, &access, &place) && place.piece == 0);
+    CHECK(!sds__can_map(file) && !read_mapped(file, &access, &place) && place.piece == 0);
     CHECK(mappings_of_process() == 0);
     sds_file_close(file);
 }
@@ -378,7 +412,7 @@ static void files_in_memory_are_mapped_where_they_are_whole(void)
     static uint8_t out[16000];
     const sds__access access = {.runs = &column, .out = out};
     sds__place place = {0, 0};
-    CHECK(sds__may_map(file) && !read_mapped(file, &access, &place) && place.piece == 0);
+    CHECK(sds__can_map(file) && !read_mapped(file, &access, &place) && place.piece == 0);
     fill(fd, 0, FILE_BYTES);
     check_runs_from(file, &column, (sds__place){0, 0});
     sds_file_close(file);
@@ -425,7 +459,7 @@ static void device_errors_are_left_to_calls(const char *path)
     sds_file *file = open_mapped(fd);
     static uint8_t out[16000];
     const sds__access access = {.runs = &column, .out = out};
-    CHECK(sds__may_map(file));
+    CHECK(sds__can_map(file));
     for (int i = 0; i < 100; i++) {
         sds__place place = {0, 0};
         CHECK(!read_mapped(file, &access, &place) && place.piece == 0);
@@ -445,7 +479,7 @@ int main(int argc, char **argv)
     const int fd = new_file("/tmp");
     fill(fd, 0, FILE_BYTES);
     sds_file *file = open_mapped(fd);
-    CHECK(sds__may_map(file));
+    CHECK(sds__can_map(file));
     runs_are_right(file);
     lists_are_right(file);
     CHECK(mappings_of_process() == 1);
@@ -453,6 +487,8 @@ int main(int argc, char **argv)
     CHECK(mappings_of_process() == 0);
     views_grow(fd);
     threads_share_a_file(fd);
+    the_second_read_counts_as_mapped(fd);
+    what_never_pays_is_tried_ever_less();
     children_read_on(fd);
     what_may_not_be_mapped_is_not(fd);
     blocked_threads_read_by_calls(fd);
