@@ -123,13 +123,14 @@ struct How {
 };
 
 How how(nb::object parameters, const std::string &strategy, const std::string &cache,
-        int32_t queue_depth, int32_t regions_per_request, int64_t sieve_buffer_bytes,
-        int64_t max_memory_bytes, bool may_map, bool is_mapped, bool may_queue,
-        bool may_read_directly, int64_t cache_room_bytes)
+        const std::string &executor, int32_t queue_depth, int32_t regions_per_request,
+        int64_t sieve_buffer_bytes, int64_t max_memory_bytes, bool may_map, bool is_mapped,
+        bool may_queue, bool may_read_directly, int64_t cache_room_bytes)
 {
     How made = {};
     if (!parameters.is_none()) made.parameters = io_parameters_of(parameters);
     made.options.strategy = strategy_of(strategy);
+    made.options.executor = executor_of(executor);
     made.options.queue_depth = queue_depth;
     made.options.regions_per_request = regions_per_request;
     made.options.sieve_buffer_bytes = sieve_buffer_bytes;
@@ -156,13 +157,14 @@ sds_runs runs_of(int64_t first_offset, int64_t run_bytes, const Axes &counts,
 
 nb::dict plan_runs(int64_t first_offset, int64_t run_bytes, const Axes &counts,
                    const Axes &strides_bytes, nb::object parameters, const std::string &strategy,
-                   const std::string &cache, int32_t queue_depth, int32_t regions_per_request,
-                   int64_t sieve_buffer_bytes, int64_t max_memory_bytes, bool may_map,
-                   bool is_mapped, bool may_queue, bool may_read_directly, int64_t cache_room_bytes)
+                   const std::string &cache, const std::string &executor, int32_t queue_depth,
+                   int32_t regions_per_request, int64_t sieve_buffer_bytes,
+                   int64_t max_memory_bytes, bool may_map, bool is_mapped, bool may_queue,
+                   bool may_read_directly, int64_t cache_room_bytes)
 {
-    const How by =
-        how(parameters, strategy, cache, queue_depth, regions_per_request, sieve_buffer_bytes,
-            max_memory_bytes, may_map, is_mapped, may_queue, may_read_directly, cache_room_bytes);
+    const How by = how(parameters, strategy, cache, executor, queue_depth, regions_per_request,
+                       sieve_buffer_bytes, max_memory_bytes, may_map, is_mapped, may_queue,
+                       may_read_directly, cache_room_bytes);
     const sds_runs runs = runs_of(first_offset, run_bytes, counts, strides_bytes);
     sds_read_plan plan;
     const std::string what = "runs of " + std::to_string(run_bytes) + " bytes from offset " +
@@ -174,14 +176,15 @@ nb::dict plan_runs(int64_t first_offset, int64_t run_bytes, const Axes &counts,
 }
 
 nb::dict plan_pieces(const Numbers &offsets, const Numbers &lengths, nb::object parameters,
-                     const std::string &strategy, const std::string &cache, int32_t queue_depth,
-                     int32_t regions_per_request, int64_t sieve_buffer_bytes,
-                     int64_t max_memory_bytes, bool may_map, bool is_mapped, bool may_queue,
-                     bool may_read_directly, int64_t cache_room_bytes)
+                     const std::string &strategy, const std::string &cache,
+                     const std::string &executor, int32_t queue_depth, int32_t regions_per_request,
+                     int64_t sieve_buffer_bytes, int64_t max_memory_bytes, bool may_map,
+                     bool is_mapped, bool may_queue, bool may_read_directly,
+                     int64_t cache_room_bytes)
 {
-    const How by =
-        how(parameters, strategy, cache, queue_depth, regions_per_request, sieve_buffer_bytes,
-            max_memory_bytes, may_map, is_mapped, may_queue, may_read_directly, cache_room_bytes);
+    const How by = how(parameters, strategy, cache, executor, queue_depth, regions_per_request,
+                       sieve_buffer_bytes, max_memory_bytes, may_map, is_mapped, may_queue,
+                       may_read_directly, cache_room_bytes);
     if (offsets.shape(0) != lengths.shape(0))
         refuse(std::to_string(offsets.shape(0)) + " offsets and " +
                std::to_string(lengths.shape(0)) + " lengths: pass as many of both");
@@ -265,6 +268,11 @@ sds_strategy strategy_of(const std::string &name)
     return value_of(name, "strategy", SDS_STRATEGY_PMD + 1, sds_strategy_name);
 }
 
+sds_executor executor_of(const std::string &name)
+{
+    return value_of(name, "executor", SDS_EXECUTOR_DIRECT + 1, sds_executor_name);
+}
+
 sds_cache cache_of(const std::string &name)
 {
     return value_of(name, "state of the cache", SDS_CACHE_COLD + 1, sds_cache_name);
@@ -293,21 +301,22 @@ void bind_plan(nb::module_ &module)
 {
     module.def("io_parameters", &io_parameters);
     module.def("chen_2014", &chen_2014);
-    module.def("plan_runs", &plan_runs, nb::arg("first_offset"), nb::arg("run_bytes"),
-               nb::arg("counts"), nb::arg("strides_bytes"), nb::kw_only(),
-               nb::arg("parameters") = nb::none(), nb::arg("strategy") = "auto",
-               nb::arg("cache") = "unknown", nb::arg("queue_depth") = 0,
-               nb::arg("regions_per_request") = 0, nb::arg("sieve_buffer_bytes") = 0,
-               nb::arg("max_memory_bytes") = 0, nb::arg("may_map") = false,
-               nb::arg("is_mapped") = false, nb::arg("may_queue") = false,
-               nb::arg("may_read_directly") = false, nb::arg("cache_room_bytes") = 0);
+    module.def(
+        "plan_runs", &plan_runs, nb::arg("first_offset"), nb::arg("run_bytes"), nb::arg("counts"),
+        nb::arg("strides_bytes"), nb::kw_only(), nb::arg("parameters") = nb::none(),
+        nb::arg("strategy") = "auto", nb::arg("cache") = "unknown", nb::arg("executor") = "any",
+        nb::arg("queue_depth") = 0, nb::arg("regions_per_request") = 0,
+        nb::arg("sieve_buffer_bytes") = 0, nb::arg("max_memory_bytes") = 0,
+        nb::arg("may_map") = false, nb::arg("is_mapped") = false, nb::arg("may_queue") = false,
+        nb::arg("may_read_directly") = false, nb::arg("cache_room_bytes") = 0);
     module.def("plan_pieces", &plan_pieces, nb::arg("offsets"), nb::arg("lengths"), nb::kw_only(),
                nb::arg("parameters") = nb::none(), nb::arg("strategy") = "auto",
-               nb::arg("cache") = "unknown", nb::arg("queue_depth") = 0,
-               nb::arg("regions_per_request") = 0, nb::arg("sieve_buffer_bytes") = 0,
-               nb::arg("max_memory_bytes") = 0, nb::arg("may_map") = false,
-               nb::arg("is_mapped") = false, nb::arg("may_queue") = false,
-               nb::arg("may_read_directly") = false, nb::arg("cache_room_bytes") = 0);
+               nb::arg("cache") = "unknown", nb::arg("executor") = "any",
+               nb::arg("queue_depth") = 0, nb::arg("regions_per_request") = 0,
+               nb::arg("sieve_buffer_bytes") = 0, nb::arg("max_memory_bytes") = 0,
+               nb::arg("may_map") = false, nb::arg("is_mapped") = false,
+               nb::arg("may_queue") = false, nb::arg("may_read_directly") = false,
+               nb::arg("cache_room_bytes") = 0);
     module.def("pmd_time_s", &pmd_time_s, nb::arg("costs"), nb::arg("clients"), nb::arg("nodes"),
                nb::arg("n_bytes"));
     module.def("pmd_break_even_bytes", &pmd_break_even_bytes, nb::arg("costs"), nb::arg("clients"),

@@ -13,6 +13,7 @@ sds_io_parameters io_parameters_of(nanobind::handle parameters);
 
 // "auto", "multiple", ...; SdsValueError names those that there are.
 sds_strategy strategy_of(const std::string &name);
+sds_executor executor_of(const std::string &name);
 sds_cache cache_of(const std::string &name);
 
 nanobind::dict plan_dict(const sds_read_plan &plan);

@@ -17,9 +17,12 @@
 #define WARM_SIEVE_BYTES (256 * KIB)
 #define COLD_SIEVE_BYTES (4 * MIB)
 #define VECTOR_BYTES (8 * MIB)
-#define QUEUED_BYTES (256 * KIB)
+#define QUEUED_BYTES MIB
 #define DIRECT_BYTES (512 * KIB)
 #define DIRECT_DEPTH 16
+/* Requests in flight beyond these bytes make no device faster; fewer than these, many slower. */
+#define BYTES_IN_FLIGHT (8 * MIB)
+#define LEAST_DEPTH 8
 #define LEAST_QUEUED_BYTES (64 * KIB)
 #define LIST_REGION_BYTES MIB /* of pieces that touch but go to several places */
 
@@ -81,11 +84,17 @@ static int is_warm(const planner *self)
     return self->cache == SDS_CACHE_WARM;
 }
 
-/* Of one request more, one at a time. */
+/* Of one request more, one at a time, as this process sees it: what p and n do to it is in the
+ * measured figure. */
 static double startup_s(const planner *self)
 {
-    const sds_io_parameters *costs = self->parameters;
-    return sds_pmd_time_s(&costs->reads, costs->clients, costs->nodes, 0);
+    return sds_pmd_time_s(&self->parameters->reads, 1, 1, 0);
+}
+
+/* Of a byte, likewise. */
+static double streamed_s_per_byte(const planner *self)
+{
+    return self->parameters->reads.tt_s_per_byte + self->parameters->reads.cud_s_per_byte;
 }
 
 /* Of one request more where so many are in flight. */
@@ -223,7 +232,7 @@ static double streamed_s(const planner *self, int64_t max_hole)
 {
     const sds__group_totals stream = count_unbounded(self, max_hole);
     return (double)stream.groups * startup_s(self) +
-           (double)stream.bytes_read * self->parameters->buffered_s_per_byte;
+           (double)stream.bytes_read * streamed_s_per_byte(self);
 }
 
 static double cold_s(const planner *self, const sds_read_plan *plan,
@@ -295,6 +304,7 @@ static void bound_requests(const planner *self, sds_read_plan *plan, int64_t gro
     plan->group_bytes = greatest(least(group_bytes, memory_bound(self)), 1);
 }
 
+/* Bound requests that all go through buffers. */
 static void bound_queue(const planner *self, sds_read_plan *plan, int64_t group_bytes,
                         int32_t depth)
 {
@@ -306,11 +316,34 @@ static void bound_queue(const planner *self, sds_read_plan *plan, int64_t group_
         plan->group_bytes = greatest(least(plan->group_bytes, bound - around), 1);
 }
 
+/* Many short requests in flight, or few long ones; and shorter ones where their buffers would
+ * take too much. */
+static void fit_queue(const planner *self, sds_read_plan *plan)
+{
+    const sds__group_totals totals =
+        count(self, plan->max_hole_bytes, plan->group_bytes, INT64_MAX);
+    const int64_t mean = totals.bytes_read / totals.groups + 1;
+    const int64_t depth = greatest(BYTES_IN_FLIGHT / mean, LEAST_DEPTH);
+    plan->queue_depth = (int32_t)least(depth, self->queue_depth);
+    if (plan->queue_depth * totals.longest_merged_bytes > memory_bound(self))
+        bound_queue(self, plan, plan->group_bytes, plan->queue_depth);
+}
+
+/* A start-up saved, less what it costs that a run goes through a buffer instead of to its place. */
+static int64_t hole_worth_queued(const planner *self)
+{
+    const sds_io_parameters *costs = self->parameters;
+    const double run_bytes = (double)self->bytes_useful / (double)self->n_pieces;
+    const double saved_s = queued_startup_s(self, self->queue_depth) -
+                           run_bytes * costs->cached_copy_s_per_byte - costs->pick_s;
+    return saved_s > 0 ? hole_worth(saved_s, costs->buffered_s_per_byte) : SDS__JOIN_TOUCHING;
+}
+
 /* The bounds of an executor under the strategy "auto". */
 static void choose_bounds(const planner *self, sds_read_plan *plan)
 {
     const sds_io_parameters *costs = self->parameters;
-    const int64_t streamed = hole_worth(startup_s(self), costs->buffered_s_per_byte);
+    const int64_t streamed = hole_worth(startup_s(self), streamed_s_per_byte(self));
     switch (plan->executor) {
     case SDS_EXECUTOR_SIEVE:
         plan->max_hole_bytes =
@@ -323,9 +356,9 @@ static void choose_bounds(const planner *self, sds_read_plan *plan)
         plan->group_bytes = VECTOR_BYTES;
         break;
     case SDS_EXECUTOR_LIST:
-        bound_queue(self, plan, QUEUED_BYTES, self->queue_depth);
-        plan->max_hole_bytes =
-            hole_worth(queued_startup_s(self, plan->queue_depth), costs->buffered_s_per_byte);
+        plan->group_bytes = QUEUED_BYTES;
+        plan->queue_depth = self->queue_depth;
+        plan->max_hole_bytes = hole_worth_queued(self);
         break;
     case SDS_EXECUTOR_DIRECT:
         bound_queue(self, plan, DIRECT_BYTES, (int32_t)least(self->queue_depth, DIRECT_DEPTH));
@@ -374,17 +407,32 @@ static void plan_by(const planner *self, sds_executor executor, sds_read_plan *o
 {
     *out = begin(self, SDS_STRATEGY_AUTO, executor);
     choose_bounds(self, out);
+    if (executor == SDS_EXECUTOR_LIST) fit_queue(self, out);
     finish(self, out);
 }
 
 /* What is read past the page cache leaves nothing there for the next read: worth it where the
  * cache could not keep it, or where much is read and most of it is wanted. */
+static int is_beyond_cache(const planner *self, const sds_read_plan *plan)
+{
+    return self->given->cache_room_bytes > 0 && plan->bytes_read > self->given->cache_room_bytes;
+}
+
 static int is_worth_direct(const planner *self, const sds_read_plan *plan)
 {
-    if (self->given->cache_room_bytes > 0 && plan->bytes_read > self->given->cache_room_bytes)
-        return 1;
-    return plan->bytes_read >= self->parameters->direct_min_bytes &&
-           plan->bytes_read / 2 <= plan->bytes_useful;
+    return is_beyond_cache(self, plan) || (plan->bytes_read >= self->parameters->direct_min_bytes &&
+                                           plan->bytes_read / 2 <= plan->bytes_useful);
+}
+
+/* A plan that would drive everything else out of the cache has to be faster by this. */
+#define EVICTION_ADVANTAGE 1.25
+
+static int is_better(const planner *self, const sds_read_plan *plan, const sds_read_plan *than)
+{
+    if (plan->executor != SDS_EXECUTOR_DIRECT) return plan->predicted_s < than->predicted_s;
+    if (!is_worth_direct(self, plan)) return 0;
+    const double advantage = is_beyond_cache(self, plan) ? EVICTION_ADVANTAGE : 1;
+    return plan->predicted_s < advantage * than->predicted_s;
 }
 
 static int is_possible(const planner *self, sds_executor executor)
@@ -411,8 +459,7 @@ static void plan_best(const planner *self, sds_read_plan *out)
         sds_read_plan other;
         if (!is_possible(self, others[i])) continue;
         plan_by(self, others[i], &other);
-        if (others[i] == SDS_EXECUTOR_DIRECT && !is_worth_direct(self, &other)) continue;
-        if (other.predicted_s < out->predicted_s) *out = other;
+        if (is_better(self, &other, out)) *out = other;
     }
 }
 

@@ -196,7 +196,7 @@ static void test_plans_tell_what_is_done(void)
 }
 
 /* "auto" is the least of what is possible, and not slower than any strategy with a name, but for
- * requests that are shorter so that several fit into memory. */
+ * requests that are shorter so that several fit into memory, and for what spares the cache. */
 static void test_auto_takes_the_least(void)
 {
     uint64_t state = 4;
@@ -205,16 +205,17 @@ static void test_auto_takes_the_least(void)
         sds_plan_given given = random_given(&state);
         given.may_queue = 1;
         const sds_read_plan best = plan_of(&runs, SDS_STRATEGY_AUTO, &given);
+        const double eviction = best.executor == SDS_EXECUTOR_DIRECT ? 1.25 : 1;
         const sds_executor always[] = {SDS_EXECUTOR_PREAD, SDS_EXECUTOR_SIEVE, SDS_EXECUTOR_VECTOR};
         for (int i = 0; i < 3; i++) {
             const sds_read_options forced = {.executor = always[i]};
             sds_read_plan other;
             CHECK(sds_plan_runs(&runs, NULL, &forced, &given, &other) == SDS_OK);
             CHECK(other.executor == always[i]);
-            CHECK(best.predicted_s <= other.predicted_s);
+            CHECK(best.predicted_s <= eviction * other.predicted_s);
         }
         for (sds_strategy named = SDS_STRATEGY_MULTIPLE; named <= SDS_STRATEGY_PMD; named++)
-            CHECK(best.predicted_s <= 1.1 * plan_of(&runs, named, &given).predicted_s);
+            CHECK(best.predicted_s <= 1.15 * eviction * plan_of(&runs, named, &given).predicted_s);
     }
 }
 
@@ -309,7 +310,8 @@ static const double cold_us[5][6][5] = {
      {133, 123, 441, 55.3, 39.3}},
 };
 
-/* The executor's column. */
+/* The executor's column. A queue that reads the holes along was measured to be as fast as a sieve.
+ */
 static int column_of(sds_executor executor)
 {
     switch (executor) {
@@ -336,6 +338,14 @@ static double slower_than_the_best(const double times[], int n, sds_executor exe
     return times[column_of(executor)] / best;
 }
 
+static double slower_cold(const double times[], int64_t gap, const sds_read_plan *plan)
+{
+    const int is_direct = plan->executor == SDS_EXECUTOR_DIRECT;
+    const int is_sieve = plan->executor == SDS_EXECUTOR_LIST && plan->max_hole_bytes >= gap;
+    return slower_than_the_best(times, 4 + is_direct,
+                                is_sieve ? SDS_EXECUTOR_SIEVE : plan->executor);
+}
+
 /* The figures were taken on a busy machine: only ratios of 1.5 mean something, and cold, where the
  * device drifts, of 1.8. */
 static void test_crossovers_are_those_that_were_measured(void)
@@ -347,8 +357,7 @@ static void test_crossovers_are_those_that_were_measured(void)
             const sds_executor hot = plan_of(&runs, SDS_STRATEGY_AUTO, &warm).executor;
             CHECK(slower_than_the_best(warm_ns[l][g], 4, hot) < 1.5);
             const sds_read_plan from_disk = plan_of(&runs, SDS_STRATEGY_AUTO, &cold);
-            const int is_direct = from_disk.executor == SDS_EXECUTOR_DIRECT;
-            CHECK(slower_than_the_best(cold_us[l][g], 4 + is_direct, from_disk.executor) < 1.8);
+            CHECK(slower_cold(cold_us[l][g], gaps[g], &from_disk) < 1.8);
         }
 }
 
@@ -363,15 +372,16 @@ static void test_single_cases(void)
 {
     const sds_plan_given unknown = {SDS_CACHE_UNKNOWN, 1, 1, 1, 1, 0};
     const sds_plan_given little_room = {SDS_CACHE_COLD, 1, 0, 1, 1, MIB};
-    /* One run is one call, warm or cold, short or long; a long cold one goes past the cache. */
+    /* One run is one call; a long cold one is several in flight, and past the cache where that has
+     * no room for it. */
     CHECK(executor_of(1, 8, 0, &warm) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 8, 0, &kept) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 8, 0, &cold) == SDS_EXECUTOR_PREAD);
+    CHECK(executor_of(1, 64 << 10, 0, &cold) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 64 * MIB, 0, &warm) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 64 * MIB, 0, &kept) == SDS_EXECUTOR_PREAD);
-    CHECK(executor_of(1, 16 * MIB, 0, &cold) == SDS_EXECUTOR_PREAD);
-    CHECK(executor_of(1, 64 * MIB, 0, &cold) == SDS_EXECUTOR_DIRECT);
-    CHECK(executor_of(1, 16 * MIB, 0, &little_room) == SDS_EXECUTOR_DIRECT);
+    CHECK(executor_of(1, 64 * MIB, 0, &cold) == SDS_EXECUTOR_LIST);
+    CHECK(executor_of(1, 64 * MIB, 0, &little_room) == SDS_EXECUTOR_DIRECT);
     /* A plane across the fastest axis of float64 (256, 256, 4096): one sequential read cold, which
      * leaves the file in the cache for the next plane; loads from the mapping when it is kept. */
     CHECK(executor_of(65536, 8, 32768, &kept) == SDS_EXECUTOR_MAPPED);
@@ -416,6 +426,36 @@ static void test_one_client_of_many_nodes(void)
     costs.queued_startup_s *= 16;
     CHECK(sds_plan_runs(&dense, &costs, NULL, &given, &ours) == SDS_OK);
     CHECK(ours.bytes_read > dense.run_bytes * 1000 && ours.requests < 500);
+}
+
+/* About 8 MiB in flight: many short requests or few long ones. */
+static void test_depth_follows_the_length_of_requests(void)
+{
+    const sds_runs whole = {0, 256 * MIB, 0, {{0, 0}}};
+    const sds_runs points = {0, 8, 1, {{10000, 1 << 20}}};
+    const sds_runs planes = {0, 128 << 10, 1, {{1000, 1 << 20}}};
+    const sds_read_plan large = plan_of(&whole, SDS_STRATEGY_AUTO, &cold);
+    const sds_read_plan small = plan_of(&points, SDS_STRATEGY_AUTO, &cold);
+    const sds_read_plan middle = plan_of(&planes, SDS_STRATEGY_AUTO, &cold);
+    CHECK(large.executor == SDS_EXECUTOR_LIST && large.group_bytes == MIB);
+    CHECK(large.queue_depth == 8 && large.memory_bytes == 0 && large.requests == 256);
+    CHECK(small.executor == SDS_EXECUTOR_LIST && small.queue_depth == 128);
+    CHECK(middle.executor == SDS_EXECUTOR_LIST && middle.queue_depth == 63);
+}
+
+static void test_direct_only_where_it_is_measured_to_be_faster(void)
+{
+    const sds_runs whole = {0, 64 * MIB, 0, {{0, 0}}};
+    const sds_runs plane = {0, 8, 1, {{65536, 16384}}};
+    sds_io_parameters fast;
+    sds_read_plan plan;
+    sds_io_parameters_builtin(&fast);
+    fast.direct_s_per_byte = fast.buffered_s_per_byte / 2;
+    CHECK(sds_plan_runs(&whole, &fast, NULL, &cold, &plan) == SDS_OK);
+    CHECK(plan.executor == SDS_EXECUTOR_DIRECT);
+    /* Not where little of it is wanted: the next read wants what lies beside it. */
+    CHECK(sds_plan_runs(&plane, &fast, NULL, &cold, &plan) == SDS_OK);
+    CHECK(plan.executor != SDS_EXECUTOR_DIRECT && plan.bytes_read > 32 * MIB);
 }
 
 static void test_what_is_refused(void)
@@ -471,6 +511,8 @@ int main(void)
     test_crossovers_are_those_that_were_measured();
     test_single_cases();
     test_one_client_of_many_nodes();
+    test_depth_follows_the_length_of_requests();
+    test_direct_only_where_it_is_measured_to_be_faster();
     test_what_is_refused();
     test_nothing_needs_no_request();
     test_names();

@@ -33,8 +33,8 @@ typedef struct sds_io_parameters {
     /* Cold: from the device. */
     double queued_startup_s;    /* of one request more where queue_depth are in flight */
     double queue_setup_s;       /* once, before the first of them */
-    double buffered_s_per_byte; /* through the page cache */
-    double direct_s_per_byte;   /* past it */
+    double buffered_s_per_byte; /* through the page cache, with several in flight */
+    double direct_s_per_byte;   /* past it, likewise */
     double direct_setup_s;
     int64_t direct_min_bytes; /* from this on reading past the page cache is considered */
     int32_t queue_depth;
