@@ -259,6 +259,40 @@ def pmd_break_even_bytes(costs: PmdCosts, clients: float, nodes: float) -> float
 def pmd_merges(costs: PmdCosts, clients: float, nodes: float, hole_bytes: int) -> bool: ...
 def ratio_rule_sieves(bytes_useful: int, bytes_of_holes: int) -> bool: ...
 
+# chunks.cpp
+
+def codec_functions() -> dict[str, tuple[int, list[str]]]: ...
+def undo_filter(
+    step: tuple[int, tuple[int, ...], tuple[int, ...]], stored: Buffer, capacity: int
+) -> bytes: ...
+def fill_chunk_table(
+    h5dchunk_iter: int,
+    dataset: int,
+    grid: Sequence[int],
+    chunk: Sequence[int],
+    offset: NDArray[np.int64],
+    size: NDArray[np.int64],
+    skipped: NDArray[np.uint32],
+) -> bool: ...
+def read_chunks(
+    file: ReadFile,
+    extent: Sequence[int],
+    chunk: Sequence[int],
+    element_bytes: int,
+    filters: list[tuple[int, tuple[int, ...], tuple[int, ...]]],
+    edges_unfiltered: bool,
+    axes: Sequence[tuple[int, int, int, int] | NDArray[np.int64]],
+    result_shape: Sequence[int],
+    points: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None,
+    index: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    size: NDArray[np.int64],
+    skipped: NDArray[np.uint32],
+    out: Buffer,
+    n_threads: int,
+    window_bytes: int = 0,
+) -> dict[str, int]: ...
+
 # table.cpp
 
 TABLE_MAX_BYTES: int

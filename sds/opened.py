@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from sds import _native
+from sds.chunk_reader import ChunkedSource
 from sds.dataset import DatasetDescription
 from sds.errors import FileMissingError, PermissionDeniedError
 from sds.identity import SETTLED_S
@@ -59,6 +60,8 @@ class OpenedFile:
         them: only opening a file asks for the present ones.
     datasets
         How they are stored, by the names under which they were asked for.
+    chunked
+        Where the chunks of those among them lie that are stored in chunks.
     table
         Where its redirect table would be, and the environment for which that holds.
     """
@@ -69,6 +72,7 @@ class OpenedFile:
     is_regular: bool
     is_remote: bool
     datasets: dict[str, DatasetDescription] = field(default_factory=dict)
+    chunked: dict[str, ChunkedSource] = field(default_factory=dict)
     table: tuple[tuple[str | None, ...], str] | None = None
     used_s: float = 0.0
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from sds import _native
+from sds.chunk_reader import describe_chunked, find_chunks, read_chunked
 from sds.dataset import describe_open_dataset, get_dataset, open_hdf5
 from sds.errors import SdsValueError, SelectionError, UnsupportedError
 from sds.geometry import is_basic_index, parse_index, selection_from_index
@@ -20,17 +21,24 @@ from sds.home import default_home
 from sds.opened import find_opened, keep, open_file, version_of
 from sds.redirect.serve import serve_from_replica
 from sds.redirect.tables import table_path
-from sds.scattered import ScatteredSelection, select_points, select_scattered
+from sds.scattered import (
+    ListedSelection,
+    ScatteredSelection,
+    select_points,
+    select_scattered,
+)
 
 if TYPE_CHECKING:
     import h5py
     from numpy.typing import ArrayLike, NDArray
 
+    from sds.chunk_reader import ChunkedSource
     from sds.dataset import DatasetDescription
     from sds.geometry import Hyperslab
     from sds.opened import OpenedFile, Version
 
     Slab: TypeAlias = tuple[Hyperslab, tuple[int, ...]]
+    Selected: TypeAlias = Slab | ListedSelection | ScatteredSelection
 
 # Offsets of so many runs are handed to the engine at a time: bounds what it needs for them.
 _BATCH_RUNS = 1 << 20
@@ -87,7 +95,12 @@ def read(
     if opened is not None and described is not None:
         selected = _select(index, points, described)
         if selected is not None and (strategy != "auto" or not _may_have_replicas(opened)):
-            return _read_directly(opened, described, selected, out, strategy)
+            if described.data_offset_bytes is not None:
+                return _read_directly(opened, described, selected, out, strategy)
+            if strategy == "auto":
+                values = _read_chunks(opened, opened.chunked.get(dataset), selected, out)
+                if values is not None:
+                    return values
     return _read_anew(file, dataset, index, points=points, out=out, strategy=strategy)
 
 
@@ -101,7 +114,7 @@ def _may_have_replicas(opened: OpenedFile) -> bool:
 
 def _select(
     index: object, points: ArrayLike | None, described: DatasetDescription
-) -> Slab | ScatteredSelection | None:
+) -> Selected | None:
     """Return what is selected, None where only h5py can tell."""
     if points is not None:
         return select_points(points, described.extent)
@@ -124,6 +137,7 @@ def _read_anew(
     """Read from a dataset that h5py opens, and keep what it says of it where that is possible."""
     with open_hdf5(file) as handle:
         found = get_dataset(handle, dataset)
+        is_linked = found.file.filename != handle.filename
         # Before the description: what is changed afterwards is seen when the file is opened again.
         version = _version_in_hdf5(found)
         described = describe_open_dataset(found, found.file.filename)
@@ -137,14 +151,16 @@ def _read_anew(
                     found, described, slab, result, engine_serves_original=is_contiguous
                 ):
                     return result
-            if is_contiguous:
-                is_linked = found.file.filename != handle.filename
-                opened = open_file(described.file if is_linked else file)
-                if opened.version == version:
-                    if not is_linked:
-                        opened.datasets[dataset] = described
-                        keep(opened)
-                    return _read_directly(opened, described, selected, out, strategy)
+            values = _read_from_file(
+                described.file if is_linked else file,
+                None if is_linked else dataset,
+                (found, described, version),
+                selected,
+                out=out,
+                strategy=strategy,
+            )
+            if values is not None:
+                return values
         if strategy != "auto":
             message = (
                 f"strategy {strategy!r} does not apply to this read of {described.path} in "
@@ -155,6 +171,68 @@ def _read_anew(
         if points is not None:
             return _read_points_through_hdf5(found, points, out)
         return _read_through_hdf5(found, index, out)
+
+
+def _read_from_file(
+    file: str | os.PathLike[str],
+    name: str | None,
+    found: tuple[h5py.Dataset, DatasetDescription, Version],
+    selected: Selected,
+    *,
+    out: NDArray[Any] | None,
+    strategy: str,
+) -> Any:  # noqa: ANN401
+    """Return a selection that is read without HDF5; None where only HDF5 can, or is faster.
+
+    What was found out about the dataset is kept under a name.
+    """
+    dataset, described, version = found
+    is_contiguous = described.data_offset_bytes is not None
+    if not is_contiguous and (strategy != "auto" or described.chunk_shape is None):
+        return None
+    opened = open_file(file)
+    if opened.version != version:
+        return None
+    source = None
+    if not is_contiguous:
+        known = None if name is None else opened.chunked.get(name)
+        source = known or describe_chunked(dataset, described)
+        if source is None:
+            return None
+        if 0 not in _shape_of(selected):
+            find_chunks(dataset, source, _without_shape(selected))
+    if name is not None:
+        opened.datasets[name] = described
+        if source is not None:
+            opened.chunked[name] = source
+        keep(opened)
+    if source is not None:
+        return _read_chunks(opened, source, selected, out)
+    return _read_directly(opened, described, selected, out, strategy)
+
+
+def _read_chunks(
+    opened: OpenedFile,
+    source: ChunkedSource | None,
+    selected: Selected,
+    out: NDArray[Any] | None,
+) -> Any:  # noqa: ANN401
+    """Return a selection of a chunked dataset, None where HDF5 has to read it."""
+    if source is None:
+        return None
+    shape = _shape_of(selected)
+    result = _result(shape, source.described.dtype, out)
+    if result.size and not read_chunked(opened.engine, source, _without_shape(selected), result):
+        return None
+    return result[()] if shape == () and out is None else result
+
+
+def _shape_of(selected: Selected) -> tuple[int, ...]:
+    return selected[1] if isinstance(selected, tuple) else selected.shape
+
+
+def _without_shape(selected: Selected) -> Hyperslab | ListedSelection | ScatteredSelection:
+    return selected[0] if isinstance(selected, tuple) else selected
 
 
 def _version_in_hdf5(dataset: h5py.Dataset) -> Version | None:
@@ -171,12 +249,14 @@ def _version_in_hdf5(dataset: h5py.Dataset) -> Version | None:
 def _read_directly(
     opened: OpenedFile,
     described: DatasetDescription,
-    selected: Slab | ScatteredSelection,
+    selected: Selected,
     out: NDArray[Any] | None,
     strategy: str,
 ) -> Any:  # noqa: ANN401
     """Return a selection of a contiguous dataset, read from the file itself."""
-    shape = selected.shape if isinstance(selected, ScatteredSelection) else selected[1]
+    shape = _shape_of(selected)
+    if isinstance(selected, ListedSelection):
+        selected = selected.spread(described.extent)
     result = _result(shape, described.dtype, out)
     into = result.reshape(-1).view(np.uint8) if result.size else None
     if into is not None and isinstance(selected, ScatteredSelection):

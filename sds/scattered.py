@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sds.errors import SelectionError
-from sds.geometry import is_basic_index, selection_from_index
-
-if TYPE_CHECKING:
-    from sds.geometry import Hyperslab
+from sds.geometry import Hyperslab, is_basic_index, selection_from_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +30,32 @@ class ScatteredSelection:
     offsets: NDArray[np.int64]
     run_elements: int
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSelection:
+    """A hyperslab of which only some places of one axis are selected.
+
+    Attributes
+    ----------
+    slab
+        With all of that axis.
+    axis
+        Which one.
+    places
+        Indices on it, ascending.
+    shape
+        Of the result.
+    """
+
+    slab: Hyperslab
+    axis: int
+    places: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    def spread(self, extent: tuple[int, ...]) -> ScatteredSelection:
+        """Return the runs that are selected in an array of this extent."""
+        return _spread(self.slab, self.axis, self.places, extent, self.shape)
 
 
 def select_points(points: object, extent: tuple[int, ...]) -> ScatteredSelection:
@@ -75,7 +98,9 @@ def select_points(points: object, extent: tuple[int, ...]) -> ScatteredSelection
     return ScatteredSelection(offsets=rows @ _strides(extent), run_elements=1, shape=(len(rows),))
 
 
-def select_scattered(index: object, extent: tuple[int, ...]) -> ScatteredSelection | None:
+def select_scattered(
+    index: object, extent: tuple[int, ...]
+) -> ScatteredSelection | ListedSelection | None:
     """Return the selection of a mask of the whole extent, or of a list along one axis.
 
     None where it is neither, or one that h5py refuses: it has the words for that.
@@ -96,7 +121,7 @@ def select_scattered(index: object, extent: tuple[int, ...]) -> ScatteredSelecti
     slab, shape = selection_from_index(tuple(given), extent)
     n_before = sum(isinstance(part, slice) for part in given[:axis])
     shape = (*shape[:n_before], len(on_axis), *shape[n_before + 1 :])
-    return _spread(slab, axis, on_axis, extent, shape)
+    return ListedSelection(slab=slab, axis=axis, places=on_axis, shape=shape)
 
 
 def _per_axis(parts: tuple[Any, ...], extent: tuple[int, ...]) -> list[Any]:

@@ -12,4 +12,5 @@ NB_MODULE(_native, module)
     bind_trace(module);
     bind_engine(module);
     bind_plan(module);
+    bind_chunks(module);
 }
