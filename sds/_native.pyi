@@ -117,6 +117,8 @@ class ReadFile:
         strides_bytes: Sequence[int],
         out: Buffer,
         strategy: str = "auto",
+        executor: str = "any",
+        queue_depth: int = 0,
     ) -> ReadReport: ...
 
 # lists.cpp

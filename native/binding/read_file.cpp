@@ -118,9 +118,19 @@ nb::dict report_dict(const sds_read_report &report)
 namespace
 {
 
+sds_executor executor_of(const std::string &name)
+{
+    std::string names;
+    for (int k = 0; const char *known = sds_executor_name(static_cast<sds_executor>(k)); k++) {
+        if (name == known) return static_cast<sds_executor>(k);
+        names += std::string(names.empty() ? "" : ", ") + known;
+    }
+    refuse("no executor is called '" + name + "'; there are " + names);
+}
+
 nb::dict read_runs(const ReadFile &self, int64_t first_offset, int64_t run_bytes,
                    const Axes &counts, const Axes &strides_bytes, nb::object out,
-                   const std::string &strategy)
+                   const std::string &strategy, const std::string &executor, int32_t queue_depth)
 {
     sds_runs runs = {};
     if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
@@ -134,7 +144,9 @@ nb::dict read_runs(const ReadFile &self, int64_t first_offset, int64_t run_bytes
         runs.level[k] = {counts[k], strides_bytes[k]};
         if (__builtin_mul_overflow(total, counts[k], &total)) check(SDS_EOVERFLOW, "runs");
     }
-    const sds_read_options options = options_of_strategy(strategy);
+    sds_read_options options = options_of_strategy(strategy);
+    options.executor = executor_of(executor);
+    options.queue_depth = queue_depth;
     const Buffer into(out, true);
     if (total < 0 || into.size() != static_cast<size_t>(total))
         refuse("out has " + std::to_string(into.size()) + " bytes, the runs " +
@@ -160,6 +172,10 @@ void bind_read_file(nb::module_ &module)
     for (int k = 0; const char *name = sds_strategy_name(static_cast<sds_strategy>(k)); k++)
         names.append(name);
     module.attr("STRATEGIES") = nb::tuple(names);
+    nb::list executors;
+    for (int k = 0; const char *name = sds_executor_name(static_cast<sds_executor>(k)); k++)
+        executors.append(name);
+    module.attr("EXECUTORS") = nb::tuple(executors);
     nb::class_<ReadFile>(module, "ReadFile")
         .def(nb::init<nb::object, bool>(), nb::arg("path_or_descriptor"), nb::arg("may_map") = true)
         .def("fileno", &ReadFile::fileno)
@@ -168,5 +184,5 @@ void bind_read_file(nb::module_ &module)
         .def_prop_ro("is_remote", &ReadFile::is_remote)
         .def("read_runs", &read_runs, nb::arg("first_offset"), nb::arg("run_bytes"),
              nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
-             nb::arg("strategy") = "auto");
+             nb::arg("strategy") = "auto", nb::arg("executor") = "any", nb::arg("queue_depth") = 0);
 }

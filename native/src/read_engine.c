@@ -125,6 +125,13 @@ static sds_status read_by_plans(sds_file *file, const sds__access *access,
     }
 }
 
+void sds_file_given(sds_file *file, sds_plan_given *out)
+{
+    memset(out, 0, sizeof *out);
+    out->may_map = sds__may_map(file);
+    out->may_queue = 1;
+}
+
 static sds_status read_access(sds_file *file, const sds__access *access,
                               const sds_read_options *options, sds_read_report *report)
 {

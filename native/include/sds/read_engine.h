@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "sds/geometry.h"
-#include "sds/read_types.h"
+#include "sds/read_plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,6 +44,9 @@ sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out
 
 /* No read may be under way. NULL: nothing. */
 void sds_file_close(sds_file *file);
+
+/* What plans of reads of it may be made of, where the cache is not looked at. */
+void sds_file_given(sds_file *file, sds_plan_given *out);
 
 /* Read all runs, in file order and packed, into out (sds_runs_bytes bytes).
  * SDS_ESHORT: the file ends before the data; SDS_EIO: errno is set; SDS_ENOMEM; SDS_EINVAL;

@@ -1,0 +1,473 @@
+"""The read engine: its choice against every single strategy, and against the device.
+
+``python -m benchmarks.read_engine [PART ...] [--file PATH] [--mib N] [--pairs N] [--quick]``
+
+Parts: ``table`` runs of 8 B to 64 KiB at gaps of 64 B to 1 MiB; ``scenarios`` those of Chen 2014,
+mixed, sparse and dense; ``stream`` contiguous reads against fio and against a loop of preads;
+``random`` small runs far apart against fio. All by default.
+
+Ways take turns, so that a device that drifts drifts for all. A ratio is the median of its pairs,
+with its 95 % bootstrap bounds; "A/A" are those of the engine's choice to itself, timed as another
+way would be. Cold: the file is dropped from the page cache before each read and opened anew. The
+file is filled with random bytes where it is not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sds import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+KIB, MIB = 1 << 10, 1 << 20
+FIRST_BYTE = 4096
+SIEVE_BUFFER_BYTES = 32 * MIB
+MOST_RUNS = 16384
+RUNS = (8, 64, 512, 4 * KIB, 64 * KIB)
+GAPS = (64, KIB, 4 * KIB, 32 * KIB, 128 * KIB, MIB)
+AUTO, AGAIN = "auto", "auto again"
+STRATEGIES = ("multiple", "sieve", "list", "pmd")
+EXECUTORS = ("pread", "sieve", "vector", "mapped", "list", "direct")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to read."""
+
+    strategy: str = AUTO
+    executor: str = "any"
+
+
+WAYS = {
+    AUTO: Way(),
+    AGAIN: Way(),
+    **{name: Way(strategy=name) for name in STRATEGIES},
+    **{f"by {name}": Way(executor=name) for name in EXECUTORS},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """The median of paired ratios, and its 95 % bootstrap bounds."""
+
+    low: float
+    median: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def ratio_of(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
+    """Return the ratio of what was timed in turns."""
+    ratios = np.asarray(numerators) / np.asarray(denominators)
+    drawn = np.random.default_rng(1).integers(0, len(ratios), (2000, len(ratios)))
+    low, high = np.quantile(np.median(ratios[drawn], axis=1), (0.025, 0.975))
+    return Ratio(low=float(low), median=float(np.median(ratios)), high=float(high))
+
+
+def make_file(path: Path, n_bytes: int) -> None:
+    """Fill a file with random bytes where it is not as long already."""
+    if path.exists() and path.stat().st_size >= n_bytes:
+        return
+    rng = np.random.default_rng(1)
+    with path.open("wb") as file:
+        for begin in range(0, n_bytes, 64 * MIB):
+            file.write(rng.bytes(min(64 * MIB, n_bytes - begin)))
+        os.fsync(file.fileno())
+
+
+def drop(path: Path) -> None:
+    """Drop a file from the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def load(path: Path) -> None:
+    """Read a file into the page cache."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(16 * MIB):
+            pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is read: equal runs, or any."""
+
+    name: str
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    stride: int = 0  # 0: they are no progression
+
+    @property
+    def n_bytes(self) -> int:
+        """What is wanted."""
+        return int(self.lengths.sum())
+
+
+def progression(run_bytes: int, gap_bytes: int, n_bytes: int, most: int = MOST_RUNS) -> Case:
+    """Return runs at equal gaps, as many as a file of so many bytes holds."""
+    stride = run_bytes + gap_bytes
+    n = max(2, min(most, (n_bytes - FIRST_BYTE - run_bytes) // stride + 1))
+    return Case(
+        name=f"{size(run_bytes)} at {size(gap_bytes)}",
+        offsets=FIRST_BYTE + stride * np.arange(n, dtype=np.int64),
+        lengths=np.full(n, run_bytes, np.int64),
+        stride=stride,
+    )
+
+
+def size(n_bytes: int) -> str:
+    """Return a size in words."""
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if n_bytes >= unit and n_bytes % unit == 0:
+            return f"{n_bytes // unit} {name}"
+    return f"{n_bytes} B"
+
+
+def read(
+    file: _native.ReadFile, case: Case, out: NDArray[np.uint8], way: Way
+) -> _native.ReadReport:
+    """Read a case in one way."""
+    if case.stride:
+        return file.read_runs(
+            int(case.offsets[0]),
+            int(case.lengths[0]),
+            (len(case.offsets),),
+            (case.stride,),
+            out,
+            strategy=way.strategy,
+            executor=way.executor,
+        )
+    return _native.read_list(
+        file, case.offsets, case.lengths, None, case.n_bytes, out, strategy=way.strategy
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Seconds of each way, in turns, and what the engine said of its choice."""
+
+    seconds: dict[str, list[float]]
+    report: _native.ReadReport
+
+    def median_us(self, way: str, n: int) -> float:
+        """Return microseconds per run."""
+        return float(np.median(self.seconds[way])) / n * 1e6
+
+    def ratio(self, way: str, other: str) -> Ratio:
+        """Return the time of one way over that of another."""
+        return ratio_of(self.seconds[way], self.seconds[other])
+
+
+def time_case(path: Path, case: Case, ways: Iterable[str], *, is_cold: bool, pairs: int) -> Timed:
+    """Read a case in several ways in turns; every way has to read the same bytes."""
+    out = np.ones(case.n_bytes, np.uint8)
+    expected: NDArray[np.uint8] | None = None
+    names = list(ways)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    report: _native.ReadReport | None = None
+    kept = None if is_cold else _native.ReadFile(os.fspath(path))
+    for turn in range(pairs + (0 if is_cold else 1)):
+        for name in names if turn % 2 else reversed(names):
+            if is_cold:
+                drop(path)
+            file = kept or _native.ReadFile(os.fspath(path))
+            out[:: max(1, case.n_bytes // 64)] ^= 0xFF
+            begun = time.perf_counter()
+            told = read(file, case, out, WAYS[name])
+            elapsed = time.perf_counter() - begun
+            if is_cold or turn > 0:  # the first makes what is kept of a file
+                seconds[name].append(elapsed)
+            if expected is None:
+                expected = out.copy()
+            elif not np.array_equal(out, expected):
+                sys.exit(f"{case.name}: {name} read other bytes")
+            if name == AUTO:
+                report = told
+            del file
+    if report is None:
+        sys.exit("auto has to be among the ways")
+    return Timed(seconds=seconds, report=report)
+
+
+def possible_ways(case: Case, *, is_cold: bool) -> list[str]:
+    """Leave out what cannot be (lists name no executor), or takes a thousand times as long."""
+    left_out = {"by list", "by direct"} if not is_cold else {"by mapped"}
+    if not case.stride:
+        left_out |= {name for name in WAYS if name.startswith("by ")}
+    if case.stride and int(case.lengths[0]) * 256 < case.stride:
+        left_out |= {"by vector"}
+    return [name for name in WAYS if name not in left_out]
+
+
+def judge(timed: Timed, case: Case, *, is_cold: bool) -> str:
+    """Say whether the laws hold: speed against the better of two, and memory."""
+    allowed = 1.15 if is_cold else 1.05
+    noise = timed.ratio(AGAIN, AUTO)
+    allowed = max(allowed, noise.high, 1 / noise.low)
+    better = min(("multiple", "sieve"), key=lambda way: np.median(timed.seconds[way]))
+    worse = "sieve" if better == "multiple" else "multiple"
+    against = timed.ratio(AUTO, better)
+    memory = case.n_bytes + timed.report["memory_bytes"]
+    faults = []
+    if against.high > allowed:
+        faults.append(f"{'slower' if against.low > allowed else 'may be slower'} than {better}")
+    if memory > max(2 * case.n_bytes, SIEVE_BUFFER_BYTES):
+        faults.append("too much memory")
+    return (
+        f"auto/{better} {against}, A/A {noise}, {worse}/auto {timed.ratio(worse, AUTO)}: "
+        f"{', '.join(faults) or 'holds'}"
+    )
+
+
+def print_cases(path: Path, cases: Sequence[Case], *, is_cold: bool, pairs: int) -> None:
+    """Time cases, and print a row for each."""
+    state = "cold" if is_cold else "warm"
+    n_fourfold = 0
+    for case in cases:
+        timed = time_case(
+            path, case, possible_ways(case, is_cold=is_cold), is_cold=is_cold, pairs=pairs
+        )
+        n = len(case.offsets)
+        times = ", ".join(
+            f"{name} {timed.median_us(name, n):.3g}" for name in timed.seconds if name != AGAIN
+        )
+        print(f"{state} | {case.name} x {n} | {timed.report['executor']} | us a run: {times}")
+        print(f"    {judge(timed, case, is_cold=is_cold)}", flush=True)
+        worse = max(("multiple", "sieve"), key=lambda way: np.median(timed.seconds[way]))
+        n_fourfold += timed.ratio(worse, AUTO).low >= 4
+    print(f"{state}: {n_fourfold} of {len(cases)} at least 4 times as fast as the worse of the two")
+
+
+def scenario_cases(n_bytes: int) -> list[Case]:
+    """Return Chen 2014's scenarios: sizes drawn from a seed."""
+    rng = np.random.default_rng(2014)
+    cases = []
+    for name, runs, holes in (
+        ("1: mixed", (64, 64 * KIB), (64, MIB)),
+        ("2: sparse", (64, 4 * KIB), (256 * KIB, 2 * MIB)),
+        ("3: dense", (KIB, 16 * KIB), (64, KIB)),
+    ):
+        n = 4096
+        lengths = np.exp(rng.uniform(*np.log(runs), n)).astype(np.int64)
+        gaps = np.exp(rng.uniform(*np.log(holes), n)).astype(np.int64)
+        offsets = FIRST_BYTE + np.cumsum(lengths + gaps) - lengths - gaps
+        fits = offsets + lengths <= n_bytes
+        cases.append(Case(name=name, offsets=offsets[fits], lengths=lengths[fits]))
+    return cases
+
+
+def fio(path: Path, *options: str) -> dict[str, float]:
+    """Run one job of fio past the page cache; return bytes and requests a second."""
+    command = ["fio", "--name=job", f"--filename={path}", "--ioengine=io_uring", "--direct=1"]
+    done = subprocess.run(
+        [*command, "--readonly", "--output-format=json", *options],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
+    return {"bytes": told["bw_bytes"], "requests": told["iops"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """How fast the device is at its best: by fio, or by the engine where fio is missing."""
+
+    path: Path
+    job: tuple[str, ...]
+    measure: str
+
+    @property
+    def name(self) -> str:
+        """What it is measured by."""
+        if not self.job:
+            return "the engine past the page cache (fio is missing: apt-get install fio)"
+        return "fio " + " ".join(self.job)
+
+    def seconds(self, case: Case, amount: str, units: float) -> float:
+        """Return what so many bytes or requests take."""
+        if not self.job:
+            return cold_s(self.path, case, WAYS["by direct"])
+        return units / fio(self.path, *self.job, amount)[self.measure]
+
+
+def find_device(path: Path, jobs: Sequence[tuple[str, ...]], amount: str, measure: str) -> Device:
+    """Return the job with which fio is fastest: the best of three each."""
+    job: tuple[str, ...] = ()
+    if shutil.which("fio"):
+        job = max(jobs, key=lambda job: max(fio(path, *job, amount)[measure] for _ in range(3)))
+    return Device(path=path, job=job, measure=measure)
+
+
+def stream(path: Path, n_bytes: int, pairs: int) -> None:
+    """Contiguous reads: cold against fio, warm against a loop of preads into the same buffer."""
+    jobs = [
+        ("--rw=read", f"--bs={block}", f"--iodepth={depth}")
+        for block, depth in (("256k", 16), ("512k", 8), ("1m", 4), ("1m", 8), ("4m", 4))
+    ]
+    for length in (64 * MIB, 256 * MIB, n_bytes - MIB):
+        case = Case(
+            name=size(length),
+            offsets=np.array([FIRST_BYTE]),
+            lengths=np.array([length]),
+            stride=length,
+        )
+        amount = f"--size={length}"
+        device = find_device(path, jobs, amount, "bytes")
+        ours, theirs = take_turns(
+            partial(cold_s, path, case, WAYS[AUTO]),
+            partial(device.seconds, case, amount, length),
+            pairs,
+        )
+        print_rate(f"cold | {case.name}", device.name, theirs, ours, length, target=0.85)
+        load(path)
+        with path.open("rb", buffering=0) as file:
+            ours, theirs = take_turns(*warm_readers(file.fileno(), path, case), max(pairs, 20))
+        print_rate(f"warm | {case.name}", "a loop of preads", theirs, ours, length, target=0.8)
+
+
+def cold_s(path: Path, case: Case, way: Way) -> float:
+    """Return the seconds of one cold read."""
+    out = np.ones(case.n_bytes, np.uint8)
+    drop(path)
+    file = _native.ReadFile(os.fspath(path))
+    begun = time.perf_counter()
+    read(file, case, out, way)
+    return time.perf_counter() - begun
+
+
+def warm_readers(
+    descriptor: int, path: Path, case: Case
+) -> tuple[Callable[[], float], Callable[[], float]]:
+    """Return the engine, and a loop of preads, into the same buffer."""
+    out = np.ones(case.n_bytes, np.uint8)
+    view = memoryview(out)
+    file = _native.ReadFile(os.fspath(path))
+
+    def by_engine() -> float:
+        begun = time.perf_counter()
+        read(file, case, out, WAYS[AUTO])
+        return time.perf_counter() - begun
+
+    def by_preads() -> float:
+        begun, done = time.perf_counter(), 0
+        while done < len(view):
+            done += os.preadv(descriptor, [view[done:]], FIRST_BYTE + done)
+        return time.perf_counter() - begun
+
+    return by_engine, by_preads
+
+
+def take_turns(
+    one: Callable[[], float], other: Callable[[], float], pairs: int
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of both."""
+    ones, others = [], []
+    for turn in range(pairs):
+        if turn % 2:
+            others.append(other())
+            ones.append(one())
+        else:
+            ones.append(one())
+            others.append(other())
+    return ones, others
+
+
+def print_rate(
+    title: str, what: str, theirs: list[float], ours: list[float], n: float, *, target: float
+) -> None:
+    """Print how near to another's rate the engine comes."""
+    share = ratio_of(theirs, ours)
+    verdict = "holds" if share.low >= target else "does not hold"
+    print(
+        f"{title} | {n / np.median(ours):.4g} a second, {what} {n / np.median(theirs):.4g}: "
+        f"share {share}, target {target}: {verdict}",
+        flush=True,
+    )
+
+
+def random_runs(path: Path, n_bytes: int, pairs: int) -> None:
+    """Small runs far apart, cold, against the device's best rate of random reads."""
+    most = 8192
+    jobs = [
+        ("--rw=randread", "--bs=4k", f"--iodepth={depth}", f"--size={n_bytes}")
+        for depth in (64, 128, 256)
+    ]
+    device = find_device(path, jobs, f"--io_size={4096 * most}", "requests")
+    for run_bytes, gap_bytes in itertools.product((64, 512, 4 * KIB), (64 * KIB, 256 * KIB, MIB)):
+        case = progression(run_bytes, gap_bytes, n_bytes, most=most)
+        n = len(case.offsets)
+        ours, theirs = take_turns(
+            partial(cold_s, path, case, WAYS[AUTO]),
+            partial(device.seconds, case, f"--io_size={4096 * n}", n),
+            pairs,
+        )
+        print_rate(f"cold | {case.name} x {n}", device.name, theirs, ours, n, target=0.8)
+
+
+def table(path: Path, n_bytes: int, pairs: int, *, is_quick: bool) -> None:
+    """Time the table of run lengths and gaps, warm and cold."""
+    runs, gaps = (RUNS, GAPS) if not is_quick else (RUNS[::2], GAPS[::2])
+    cases = [progression(run, gap, n_bytes) for run, gap in itertools.product(runs, gaps)]
+    load(path)
+    print_cases(path, cases, is_cold=False, pairs=pairs)
+    print_cases(path, cases, is_cold=True, pairs=max(5, pairs // 2))
+
+
+def scenarios(path: Path, n_bytes: int, pairs: int) -> None:
+    """Chen 2014's scenarios, warm and cold."""
+    cases = scenario_cases(n_bytes)
+    load(path)
+    print_cases(path, cases, is_cold=False, pairs=pairs)
+    print_cases(path, cases, is_cold=True, pairs=max(5, pairs // 2))
+
+
+def main() -> None:
+    """Run the parts that were asked for."""
+    parts = ("table", "scenarios", "stream", "random")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    parser.add_argument("--file", type=Path, help="made where missing; default: a temporary one")
+    parser.add_argument("--mib", type=int, default=2048, help="of the file")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="256 MiB, 5 pairs, a coarser table")
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(parts):
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {parts}")
+    pairs, n_bytes = (5, 256 * MIB) if asked.quick else (asked.pairs, asked.mib * MIB)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        path = asked.file or Path(folder) / "random.bin"
+        make_file(path, n_bytes)
+        wanted = asked.parts or parts
+        if "table" in wanted:
+            table(path, n_bytes, pairs, is_quick=asked.quick)
+        if "scenarios" in wanted:
+            scenarios(path, n_bytes, pairs)
+        if "stream" in wanted:
+            stream(path, n_bytes, max(5, pairs // 2))
+        if "random" in wanted:
+            random_runs(path, n_bytes, max(5, pairs // 2))
+
+
+if __name__ == "__main__":
+    main()
