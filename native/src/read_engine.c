@@ -64,7 +64,7 @@ static sds__run *run_of(sds_executor executor)
     }
 }
 
-/* Reading past the page cache leaves nothing there for the next read (docs/decisions/0006): it is
+/* Reading past the page cache leaves nothing there for the next read (docs/decisions/0007): it is
  * considered where the cache could not keep what is read, or where it was measured to be faster by
  * far. */
 static int is_worth_direct(const sds_file *file, const sds_read_plan *plan, int64_t room_bytes)
@@ -140,6 +140,9 @@ static sds_status read_access(sds_file *file, const sds__access *access,
     if (options == NULL) options = &defaults;
     if (report == NULL) report = &unwanted;
     memset(report, 0, sizeof *report);
+    if (options->queue_depth < 0 || options->regions_per_request < 0 ||
+        options->sieve_buffer_bytes < 0 || options->max_memory_bytes < 0)
+        return SDS_EINVAL;
     const sds_status checked = sds__access_check(access);
     if (checked != SDS_OK || sds__access_pieces(access) == 0) return checked;
     const sds__group whole = sds__access_whole(access);

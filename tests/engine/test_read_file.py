@@ -1,0 +1,88 @@
+"""Reads through the engine from Python: every strategy and executor, cold and warm."""
+
+import os
+
+import numpy as np
+import pytest
+
+from sds import _native
+from sds.errors import SdsValueError, TruncatedFileError
+
+CONTENT = np.random.default_rng(3).integers(0, 256, (1 << 20) + 77, np.uint8)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("engine") / "random.bin"
+    path.write_bytes(CONTENT.tobytes())
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    return path
+
+
+def drop(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+WAYS = [(strategy, "any") for strategy in _native.STRATEGIES]
+WAYS += [("auto", executor) for executor in _native.EXECUTORS]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize(("strategy", "executor"), WAYS)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (8, (1000,), (1000,)),
+        (100, (30, 20), (30000, 150)),
+        (5000, (100,), (9000,)),
+        (900000, (), ()),
+    ],
+)
+def test_all_ways_read_the_same(shape, strategy, executor, is_cold, path):
+    run_bytes, counts, strides = shape
+    offsets = np.full(1, 123)
+    for count, stride in zip(counts, strides, strict=True):
+        offsets = (offsets[:, None] + stride * np.arange(count)).reshape(-1)
+    expected = CONTENT[offsets[:, None] + np.arange(run_bytes)].reshape(-1)
+    if is_cold:
+        drop(path)
+    file = _native.ReadFile(path)
+    for _ in range(2):
+        out = np.zeros(len(expected), np.uint8)
+        report = file.read_runs(
+            123, run_bytes, counts, strides, out, strategy=strategy, executor=executor
+        )
+        assert np.array_equal(out, expected)
+    assert report["bytes_useful"] == len(expected)
+    assert report["requests"] >= (report["executor"] != "mapped")
+
+
+def test_a_depth_may_be_given(path):
+    drop(path)
+    out = np.zeros(8000, np.uint8)
+    report = _native.ReadFile(path).read_runs(
+        0, 8, (1000,), (1000,), out, executor="list", queue_depth=3
+    )
+    assert report["executor"] == "list"
+    assert np.array_equal(out.reshape(-1, 8), CONTENT[: 10**6].reshape(-1, 1000)[:, :8])
+
+
+@pytest.mark.parametrize("executor", _native.EXECUTORS)
+def test_a_file_that_ends_early_is_named(executor, path):
+    file = _native.ReadFile(path)
+    out = np.zeros(4000, np.uint8)
+    with pytest.raises(TruncatedFileError):
+        file.read_runs(len(CONTENT) - 3000, 40, (100,), (100,), out, executor=executor)
+
+
+def test_names_are_checked(path):
+    file = _native.ReadFile(path)
+    out = np.zeros(8, np.uint8)
+    with pytest.raises(SdsValueError, match="no executor is called 'magic'; there are any, pread"):
+        file.read_runs(0, 8, (), (), out, executor="magic")
+    with pytest.raises(SdsValueError):
+        file.read_runs(0, 8, (), (), out, queue_depth=-1)
