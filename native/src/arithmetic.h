@@ -23,6 +23,16 @@ static inline int64_t sds__least_common_multiple(int64_t a, int64_t b)
     return product;
 }
 
+static inline int64_t sds__least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t sds__greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline int64_t sds__divide_up(int64_t a, int64_t b)
 {
     return a / b + (a % b != 0);

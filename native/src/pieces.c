@@ -4,16 +4,6 @@
 
 #include "arithmetic.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t greatest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static sds_status check_runs(const sds_runs *runs)
 {
     if (runs->first_offset < 0 || runs->run_bytes < 0 || runs->n_levels < 0 ||
@@ -76,7 +66,7 @@ sds__group sds__access_whole(const sds__access *access)
         whole.offset = end = access->pieces[0].offset;
         for (size_t i = 0; i < access->n; i++) {
             whole.bytes_useful += access->pieces[i].length;
-            end = greatest(end, access->pieces[i].offset + access->pieces[i].length);
+            end = sds__greatest(end, access->pieces[i].offset + access->pieces[i].length);
         }
     }
     whole.length = end - whole.offset;
@@ -123,8 +113,8 @@ static void init_regular(sds__group_cursor *cursor)
         if (!is_core) continue;
         cursor->n_levels = k;
         const int64_t steps =
-            least((cursor->max_bytes - cursor->unit_span) / level.stride_bytes + 1,
-                  cursor->max_pieces / cursor->unit_pieces);
+            sds__least((cursor->max_bytes - cursor->unit_span) / level.stride_bytes + 1,
+                       cursor->max_pieces / cursor->unit_pieces);
         if (steps < level.count) {
             cursor->n_parts = sds__divide_up(level.count, steps);
             cursor->part_count = level.count;
@@ -172,7 +162,7 @@ static void split_piece(const sds__group_cursor *cursor, int64_t offset, int64_t
 {
     out->skip_bytes = cursor->part * cursor->max_bytes;
     out->offset = offset + out->skip_bytes;
-    out->length = out->bytes_useful = least(cursor->max_bytes, length - out->skip_bytes);
+    out->length = out->bytes_useful = sds__least(cursor->max_bytes, length - out->skip_bytes);
     out->first_piece = cursor->next_piece;
     out->n_pieces = 1;
 }
@@ -196,7 +186,7 @@ static int32_t advance_unit(sds__group_cursor *cursor)
 static int64_t steps_before(const sds__group_cursor *cursor, int64_t part)
 {
     return part * (cursor->part_count / cursor->n_parts) +
-           least(part, cursor->part_count % cursor->n_parts);
+           sds__least(part, cursor->part_count % cursor->n_parts);
 }
 
 static void next_regular(sds__group_cursor *cursor, sds__group *out)
@@ -248,14 +238,14 @@ static void next_of_list(sds__group_cursor *cursor, sds__group *out)
         }
         return;
     }
-    const int64_t most = least(cursor->max_pieces, n - cursor->next_piece);
+    const int64_t most = sds__least(cursor->max_pieces, n - cursor->next_piece);
     int64_t end = first->offset + first->length;
     int64_t useful = first->length;
     int64_t taken = 1;
     for (; taken < most; taken++) {
         const sds_piece *piece = &first[taken];
-        const int64_t hole = greatest(piece->offset - end, 0);
-        const int64_t longer = greatest(end, piece->offset + piece->length);
+        const int64_t hole = sds__greatest(piece->offset - end, 0);
+        const int64_t longer = sds__greatest(end, piece->offset + piece->length);
         if (hole > cursor->max_hole || longer - first->offset > cursor->max_bytes) break;
         end = longer;
         useful += piece->length;
@@ -285,10 +275,10 @@ static void add_group(sds__group_totals *totals, const sds__group *group)
     totals->groups++;
     totals->bytes_useful += group->bytes_useful;
     totals->bytes_read += group->length;
-    totals->longest_bytes = greatest(totals->longest_bytes, group->length);
+    totals->longest_bytes = sds__greatest(totals->longest_bytes, group->length);
     if (group->n_pieces > 1)
-        totals->longest_merged_bytes = greatest(totals->longest_merged_bytes, group->length);
-    totals->most_pieces = greatest(totals->most_pieces, group->n_pieces);
+        totals->longest_merged_bytes = sds__greatest(totals->longest_merged_bytes, group->length);
+    totals->most_pieces = sds__greatest(totals->most_pieces, group->n_pieces);
 }
 
 /* From the parts of one unit, times the units, less the pairs of units that are one group. */
@@ -321,7 +311,7 @@ static void totals_of_regular(const sds__group_cursor *cursor, sds__group_totals
             const int64_t joined = (level.count - 1) * outside;
             pairs += joined;
             bytes_between += joined * hole;
-            out->longest_bytes = greatest(out->longest_bytes, 2 * cursor->unit_span + hole);
+            out->longest_bytes = sds__greatest(out->longest_bytes, 2 * cursor->unit_span + hole);
             out->most_pieces = 2 * cursor->unit_pieces;
         }
         span += (level.count - 1) * level.stride_bytes;
@@ -348,159 +338,4 @@ void sds__group_totals_of(const sds__access *access, int64_t max_hole, int64_t m
     while (sds__group_next(&cursor, &group))
         add_group(out, &group);
     out->pieces = (int64_t)access->n;
-}
-
-void sds__strip_cursor_init(sds__strip_cursor *cursor, const sds__access *access,
-                            const sds__group *group)
-{
-    const sds_runs *runs = access->runs;
-    cursor->access = access;
-    cursor->piece = group->first_piece;
-    cursor->left = group->n_pieces;
-    cursor->skip_bytes = group->skip_bytes;
-    cursor->part_bytes = group->n_pieces == 1 ? group->length : 0;
-    cursor->offset = group->offset - group->skip_bytes;
-    cursor->outer_level = 0;
-    if (runs == NULL || cursor->left == 1 || runs->n_levels == 0) return;
-    cursor->outer_level = runs->n_levels - 1;
-    int64_t rest = cursor->piece;
-    for (int32_t k = runs->n_levels - 1; k >= 0; k--) {
-        cursor->index[k] = rest % runs->level[k].count;
-        rest /= runs->level[k].count;
-    }
-}
-
-/* Step the levels around the innermost one. */
-static void advance_strip(sds__strip_cursor *cursor, const sds_runs *runs)
-{
-    const int32_t inner = cursor->outer_level;
-    cursor->offset -= cursor->index[inner] * runs->level[inner].stride_bytes;
-    cursor->index[inner] = 0;
-    for (int32_t k = inner - 1; k >= 0; k--) {
-        cursor->offset += runs->level[k].stride_bytes;
-        if (++cursor->index[k] < runs->level[k].count) return;
-        cursor->offset -= runs->level[k].count * runs->level[k].stride_bytes;
-        cursor->index[k] = 0;
-    }
-}
-
-int sds__strip_next(sds__strip_cursor *cursor, sds__strip *out)
-{
-    if (cursor->left == 0) return 0;
-    const sds_runs *runs = cursor->access->runs;
-    if (runs == NULL) {
-        const sds_piece *piece = &cursor->access->pieces[cursor->piece++];
-        out->offset = piece->offset;
-        out->length = piece->length;
-        out->position = piece->position;
-        out->stride = 0;
-        out->count = 1;
-        cursor->left--;
-    } else if (cursor->left == 1 && cursor->part_bytes > 0) {
-        out->offset = cursor->offset;
-        out->length = runs->run_bytes;
-        out->position = cursor->piece * runs->run_bytes;
-        out->stride = 0;
-        out->count = 1;
-        cursor->left = 0;
-    } else {
-        const sds_level *inner = &runs->level[cursor->outer_level];
-        const int64_t at = cursor->index[cursor->outer_level];
-        out->offset = cursor->offset;
-        out->stride = inner->stride_bytes;
-        out->count = least(inner->count - at, cursor->left);
-        out->length = runs->run_bytes;
-        out->position = cursor->piece * runs->run_bytes;
-        cursor->piece += out->count;
-        cursor->left -= out->count;
-        if (cursor->left > 0) advance_strip(cursor, runs);
-        return 1;
-    }
-    if (cursor->part_bytes > 0) {
-        out->offset += cursor->skip_bytes;
-        out->position += cursor->skip_bytes;
-        out->length = cursor->part_bytes;
-    }
-    return 1;
-}
-
-/* Copies of a size that the compiler knows. */
-#define COPY_STRIP(bytes)                                                                          \
-    for (int64_t i = 0; i < count; i++)                                                            \
-        memcpy(to + i * (bytes), from + i * stride, bytes);                                        \
-    return;
-
-static void copy_strip(uint8_t *to, const uint8_t *from, int64_t count, int64_t stride,
-                       int64_t length)
-{
-    switch (length) {
-    case 1:
-        COPY_STRIP(1)
-    case 2:
-        COPY_STRIP(2)
-    case 4:
-        COPY_STRIP(4)
-    case 8:
-        COPY_STRIP(8)
-    case 12:
-        COPY_STRIP(12)
-    case 16:
-        COPY_STRIP(16)
-    case 24:
-        COPY_STRIP(24)
-    case 32:
-        COPY_STRIP(32)
-    case 64:
-        COPY_STRIP(64)
-    default:
-        for (int64_t i = 0; i < count; i++)
-            memcpy(to + i * length, from + i * stride, (size_t)length);
-    }
-}
-
-static void scatter_regular(const sds__access *access, const sds__group *group,
-                            const uint8_t *bytes)
-{
-    sds__strip_cursor cursor;
-    sds__strip strip;
-    sds__strip_cursor_init(&cursor, access, group);
-    while (sds__strip_next(&cursor, &strip))
-        copy_strip(access->out + strip.position, bytes + (strip.offset - group->offset),
-                   strip.count, strip.stride, strip.length);
-}
-
-#define COPY_PIECE(bytes)                                                                          \
-    case bytes:                                                                                    \
-        memcpy(to, from, bytes);                                                                   \
-        break;
-
-static void scatter_list(const sds__access *access, const sds__group *group, const uint8_t *bytes)
-{
-    const sds_piece *pieces = &access->pieces[group->first_piece];
-    for (int64_t i = 0; i < group->n_pieces; i++) {
-        uint8_t *to = access->out + pieces[i].position;
-        const uint8_t *from = bytes + (pieces[i].offset - group->offset);
-        switch (pieces[i].length) {
-            COPY_PIECE(1)
-            COPY_PIECE(2)
-            COPY_PIECE(4)
-            COPY_PIECE(8)
-            COPY_PIECE(16)
-        default:
-            memcpy(to, from, (size_t)pieces[i].length);
-        }
-    }
-}
-
-void sds__group_scatter(const sds__access *access, const sds__group *group, const uint8_t *bytes)
-{
-    if (group->n_pieces > 1 && access->runs == NULL) {
-        scatter_list(access, group, bytes);
-    } else if (group->n_pieces > 1) {
-        scatter_regular(access, group, bytes);
-    } else if (group->n_pieces == 1) {
-        const int64_t position = access->runs != NULL ? group->first_piece * access->runs->run_bytes
-                                                      : access->pieces[group->first_piece].position;
-        memcpy(access->out + position + group->skip_bytes, bytes, (size_t)group->length);
-    }
 }

@@ -1,0 +1,35 @@
+/* How long a plan takes. Internal. The model: docs/explanation/reads.md. */
+#ifndef SDS_READ_COST_H
+#define SDS_READ_COST_H
+
+#include "read_shape.h"
+#include "sds/read_plan.h"
+
+/* At either end of a request past the page cache. */
+#define SDS__DIRECT_ALIGNMENT INT64_C(4096)
+
+/* From this length on the buffer of a sieve does not stay in a second-level cache. */
+#define SDS__LARGE_BUFFER_BYTES (INT64_C(4) << 20)
+
+/* What the kernel takes for the next part of a stream, and reads ahead. */
+#define SDS__STREAM_HOLE_BYTES INT64_C(4096)
+
+/* Those that predictions count at, besides a plan's own. */
+void sds__add_cost_bounds(sds__hole_census *census);
+
+/* Of one request more, one at a time, as this process sees it: what p and n do to it is in the
+ * measured figure. */
+double sds__startup_s(const sds_io_parameters *costs);
+
+/* Of a byte, likewise. */
+double sds__streamed_s_per_byte(const sds_io_parameters *costs);
+
+/* Of one request more where so many are in flight. */
+double sds__queued_startup_s(const sds_io_parameters *costs, int32_t depth);
+
+/* Seconds of a plan that makes these requests. is_mapped: the file was mapped and loaded from
+ * before. A cache that is not known to be warm is taken to be cold. */
+double sds__predict_s(const sds__read_shape *shape, const sds_io_parameters *costs, int is_mapped,
+                      const sds_read_plan *plan, const sds__group_totals *totals);
+
+#endif
