@@ -50,13 +50,15 @@ static double blocks_touched(const sds__read_shape *shape, int64_t block_bytes)
     return exact + (double)near.groups * (1 - 1 / (double)block_bytes);
 }
 
+/* The first time whole lines come from memory; later, loads that the processor sees coming. */
 static double mapped_s(const sds__read_shape *shape, const sds_io_parameters *costs, int is_mapped)
 {
-    double seconds = costs->guard_s;
-    if (!is_mapped)
-        seconds += costs->map_s + blocks_touched(shape, TABLE_BYTES) * costs->table_s +
-                   blocks_touched(shape, FAULT_BYTES) * costs->touch_s;
-    return seconds + blocks_touched(shape, PAGE_BYTES) * costs->load_s +
+    const double loads_s = costs->guard_s + blocks_touched(shape, PAGE_BYTES) * costs->load_s;
+    if (is_mapped)
+        return loads_s + (double)shape->n_pieces * costs->pick_s +
+               (double)shape->bytes_useful * costs->loaded_s_per_byte;
+    return loads_s + costs->map_s + blocks_touched(shape, TABLE_BYTES) * costs->table_s +
+           blocks_touched(shape, FAULT_BYTES) * costs->touch_s +
            blocks_touched(shape, LINE_BYTES) * LINE_BYTES * costs->loaded_s_per_byte;
 }
 

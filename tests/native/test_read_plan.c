@@ -388,6 +388,10 @@ static void test_single_cases(void)
     CHECK(executor_of(255, 8, 8388608, &cold) == SDS_EXECUTOR_LIST);
     CHECK(executor_of(255, 8, 8388608, &kept) == SDS_EXECUTOR_MAPPED);
     CHECK(executor_of(255, 8, 8388608, &warm) == SDS_EXECUTOR_PREAD);
+    /* Dense runs: a small sieve, but for what was loaded before. */
+    CHECK(executor_of(65536, 8, 72, &warm) == SDS_EXECUTOR_SIEVE);
+    CHECK(executor_of(65536, 8, 72, &kept) == SDS_EXECUTOR_MAPPED);
+    CHECK(executor_of(16384, 512, 576, &kept) == SDS_EXECUTOR_MAPPED);
     /* What is not known to be warm is never mapped. */
     CHECK(executor_of(65536, 8, 32768, &unknown) != SDS_EXECUTOR_MAPPED);
 }
