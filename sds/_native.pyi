@@ -141,6 +141,17 @@ def read_list(
     regions_per_request: int = 0,
     sieve_buffer_bytes: int = 0,
 ) -> ReadReport: ...
+def plan_list(
+    file_offsets: NDArray[np.int64],
+    file_lengths: int | NDArray[np.int64],
+    memory_offsets: NDArray[np.int64] | None,
+    memory_lengths: int | NDArray[np.int64],
+    memory_bytes: int,
+    strategy: str = "auto",
+    cache: str = "cold",
+    regions_per_request: int = 0,
+    sieve_buffer_bytes: int = 0,
+) -> ReadPlan: ...
 def write_list(
     fd: int,
     file_offsets: NDArray[np.int64],

@@ -261,9 +261,9 @@ def describe_open_dataset(
         raise UnsupportedError(message) from error
     file_type = dataset.id.get_type()
     is_fixed_size = is_type_of_fixed_size(file_type)
-    storage = _storage_of(dataset)
-    null = dataset.id.get_space().get_simple_extent_type() == h5py.h5s.NULL
     plist = dataset.id.get_create_plist()
+    storage = _storage_of(plist)
+    null = dataset.id.get_space().get_simple_extent_type() == h5py.h5s.NULL
     filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
     # Without this check HDF5 returns a plausible offset for nothing: "undefined" plus user block.
     has_offset = (
@@ -279,7 +279,7 @@ def describe_open_dataset(
         element_size_bytes=int(file_type.get_size()),
         storage=storage,
         data_offset_bytes=None if offset is None else int(offset),
-        chunk_shape=None if dataset.chunks is None else tuple(int(n) for n in dataset.chunks),
+        chunk_shape=plist.get_chunk() if storage is Storage.CHUNKED else None,
         filters=tuple(
             Filter(
                 code=int(code),
@@ -307,11 +307,10 @@ def is_type_of_fixed_size(file_type: h5py.h5t.TypeID) -> bool:
     )
 
 
-def _storage_of(dataset: h5py.Dataset) -> Storage:
+def _storage_of(plist: h5py.h5p.PropDCID) -> Storage:
     """Return how HDF5 keeps the elements."""
     import h5py  # noqa: PLC0415
 
-    plist = dataset.id.get_create_plist()
     layout = plist.get_layout()
     if layout == h5py.h5d.CONTIGUOUS:
         return Storage.EXTERNAL if plist.get_external_count() else Storage.CONTIGUOUS

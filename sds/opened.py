@@ -26,6 +26,7 @@ from sds import _native
 from sds.chunk_reader import ChunkedSource
 from sds.dataset import DatasetDescription
 from sds.errors import FileMissingError, PermissionDeniedError
+from sds.home import Home
 from sds.identity import SETTLED_S
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class OpenedFile:
     chunked
         Where the chunks of those among them lie that are stored in chunks.
     table
-        Where its redirect table would be, and the environment for which that holds.
+        Where the redirect table of this file would be, and in which home.
     """
 
     path: str | bytes
@@ -73,7 +74,7 @@ class OpenedFile:
     is_remote: bool
     datasets: dict[str, DatasetDescription] = field(default_factory=dict)
     chunked: dict[str, ChunkedSource] = field(default_factory=dict)
-    table: tuple[tuple[str | None, ...], str] | None = None
+    table: tuple[Home, str] | None = None
     used_s: float = 0.0
 
 

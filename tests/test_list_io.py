@@ -145,7 +145,7 @@ def test_threads_read_lists_of_one_file(scratch):
 def test_reads_that_cannot_be_right_are_refused(scratch):
     scratch.write_bytes(bytes(10))
     for wrong, message in (
-        ({"strategy": "fast"}, "'fast'; there are auto, multiple, sieve, list, pmd"),
+        ({"strategy": "fast"}, "fast.; there are auto, multiple, sieve, list, pmd"),
         ({"regions_per_request": 0}, "regions_per_request is 0"),
         ({"sieve_buffer_bytes": -1}, "sieve_buffer_bytes is -1"),
     ):

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import sds
-from sds.errors import DatasetNotFoundError, NotHdf5Error, SdsValueError, SelectionError
+from sds.errors import (
+    DatasetNotFoundError,
+    NotHdf5Error,
+    SdsValueError,
+    SelectionError,
+    UnsupportedError,
+)
+from tests.redirected import settle
 
 SHAPE = (5, 7, 6)
 
@@ -39,6 +46,7 @@ def store(tmp_path_factory):
         handle["scalar"] = 2.5
         handle["null"] = h5py.Empty("f4")
         handle["empty"] = np.zeros((3, 0, 2))
+    settle(file)  # so that it stays open between reads
     return file
 
 
@@ -88,6 +96,140 @@ def test_basic_selections_read_as_with_h5py(store, index, data):
                 sds.read(store, name, index)
             return
     assert_same(sds.read(store, name, index), expected)
+
+
+def good_lists(length):
+    return st.lists(st.integers(0, length - 1), max_size=5, unique=True).map(sorted)
+
+
+def any_lists(length):
+    return st.one_of(
+        good_lists(length),
+        st.lists(st.integers(-length, length), max_size=5),
+        st.lists(st.booleans(), min_size=length, max_size=length),
+        st.lists(st.integers(0, 3), max_size=3).map(lambda places: np.array(places, np.uint8)),
+    )
+
+
+@st.composite
+def fancy_indices(draw, lists=any_lists):
+    """An index with a list along one axis, some of them such that h5py refuses them."""
+    axis = draw(st.integers(0, 2))
+    places = draw(lists(SHAPE[axis]))
+    parts = [
+        draw(st.integers(-n, n - 1) | st.slices(n).filter(lambda s: (s.step or 1) > 0))
+        for n in SHAPE
+    ]
+    parts[axis] = places if draw(st.booleans()) else np.array(places, np.array([*places, 0]).dtype)
+    if draw(st.booleans()):
+        parts = parts[: axis + 1] if draw(st.booleans()) else [*parts[: axis + 1], ...]
+    if axis == 2 and draw(st.booleans()):
+        parts = [..., parts[2]]
+    return tuple(parts)
+
+
+def assert_same_as_h5py(store, name, index, **options):
+    with h5py.File(store) as handle:
+        try:
+            expected = handle[name][index]
+        except (TypeError, ValueError, IndexError, OSError):
+            with pytest.raises((SelectionError, OSError)):
+                sds.read(store, name, index, **options)
+            return
+    assert_same(sds.read(store, name, index, **options), expected)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(index=fancy_indices(), name=st.sampled_from(["types/<f8", "types/>i2", "pairs", "chunked"]))
+def test_lists_along_an_axis_read_as_with_h5py(store, index, name):
+    assert_same_as_h5py(store, name, index)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mask=hnp.arrays(bool, SHAPE), name=st.sampled_from(["types/<i4", "pairs", "chunked"]))
+def test_masks_read_as_with_h5py(store, mask, name):
+    assert_same_as_h5py(store, name, mask)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "multiple", "sieve", "list", "pmd"])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(index=hnp.basic_indices(SHAPE, allow_newaxis=False) | fancy_indices(good_lists))
+def test_every_strategy_reads_the_same(store, strategy, index):
+    with h5py.File(store) as handle:
+        try:
+            expected = handle["types/>f4"][index]
+        except (TypeError, ValueError, IndexError, OSError):
+            return
+    assert_same(sds.read(store, "types/>f4", index, strategy=strategy), expected)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    rows=st.lists(st.tuples(*(st.integers(-n, n - 1) for n in SHAPE)), max_size=20),
+    name=st.sampled_from(["types/<f8", "types/>i2", "pairs", "flags", "chunked"]),
+)
+def test_points_read_as_numpy_indexes(store, rows, name):
+    with h5py.File(store) as handle:
+        whole = handle[name][...]
+    expected = whole[tuple(np.array(rows, int).reshape(-1, 3).T)]
+    assert_same(sds.read(store, name, points=rows), expected)
+    out = np.empty_like(expected)
+    assert sds.read(store, name, points=np.array(rows, "i4").reshape(-1, 3), out=out) is out
+    assert out.tobytes() == expected.tobytes()
+
+
+def test_points_of_other_datasets(store):
+    assert sds.read(store, "fixed", points=[1, 0, 1]).tolist() == [b"de", b"abc", b"de"]
+    assert sds.read(store, "text", points=[[1], [0]]).tolist() == [b"bc", b"a"]
+    assert sds.read(store, "late", points=[[0, 0, 0]]).tolist() == [3]
+    assert sds.read(store, "vectors", points=[[3, 1]]).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "message"),
+    [
+        ("types/<i4", [[0, 0]], r"points of shape \(1, 2\).* one row of 3 coordinates"),
+        ("types/<i4", [0, 0, 0], r"points of shape \(3,\)"),
+        ("types/<i4", [[0, 0, 0], [0, 7, 0]], r"point 1, \(0, 7, 0\), lies outside"),
+        ("types/<i4", [[0, -8, 0]], r"point 0, \(0, -8, 0\), lies outside"),
+        ("types/<i4", [[0.0, 1.0, 2.0]], "points are of type float64"),
+        ("scalar", [[0]], "points of shape"),
+        ("empty", [[0, 0, 0]], "lies outside"),
+    ],
+)
+def test_points_that_cannot_be_read_are_named(store, name, points, message):
+    for _ in range(2):
+        with pytest.raises(SelectionError, match=message):
+            sds.read(store, name, points=points)
+
+
+def test_strategies_that_do_not_apply_are_refused(store):
+    for name, index in (("chunked", ...), ("text", ...), ("types/<i4", "not"), ("scalar", ())):
+        with pytest.raises((UnsupportedError, SelectionError)):
+            sds.read(store, name, index, strategy="list")
+    with pytest.raises(UnsupportedError, match="'list' does not apply to this read of /chunked"):
+        sds.read(store, "chunked", strategy="list")
+    with pytest.raises(SdsValueError, match="'quick'; there are auto, multiple"):
+        sds.read(store, "types/<i4", strategy="quick")
+    with pytest.raises(SdsValueError, match="not both"):
+        sds.read(store, "types/<i4", np.s_[0], points=[[0, 0, 0]])
+
+
+def test_a_linked_file_is_read_as_with_h5py(store, tmp_path):
+    linking = tmp_path / "linking.h5"
+    with h5py.File(linking, "w") as handle:
+        handle["x"] = h5py.ExternalLink(store, "types/<f8")
+        handle["y"] = h5py.SoftLink("/x")
+    settle(linking)
+    for name in ("x", "y", "x"):
+        assert_same_as_h5py(linking, name, np.s_[1:, 2])
+
+
+def test_single_elements_are_scalars_as_with_h5py(store):
+    for name in ("types/>i2", "pairs", "flags"):
+        for index in ((1, 2, 3), (1, 2, 3, ...), (-1, -1, -1)):
+            for _ in range(2):
+                assert_same_as_h5py(store, name, index)
 
 
 def test_text_and_fancy_selections(store):

@@ -4,11 +4,13 @@
 #include <nanobind/stl/variant.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <variant>
 
 #include "binding.h"
+#include "plan.h"
 #include "read_file.h"
 #include "sds/list_io.h"
 #include "views.h"
@@ -110,6 +112,35 @@ nb::dict read_list(const ReadFile &file, const Numbers &file_offsets, const Leng
     return report_dict(report);
 }
 
+// What a read of lists would take, of a file that nothing is known of.
+nb::dict plan_list(const Numbers &file_offsets, const Lengths &file_lengths,
+                   const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
+                   int64_t memory_bytes, const std::string &strategy, const std::string &cache,
+                   int32_t regions_per_request, int64_t sieve_buffer_bytes)
+{
+    sds_read_options options = options_of_strategy(strategy);
+    options.regions_per_request = regions_per_request;
+    options.sieve_buffer_bytes = sieve_buffer_bytes;
+    const sds_plan_given given = {cache_of(cache), 0, 0, 1, 0, 0};
+    const sds_list list = list_of(file_offsets, file_lengths, memory_offsets, memory_lengths,
+                                  static_cast<size_t>(memory_bytes));
+    size_t n;
+    sds_piece *pieces;
+    sds_list_fault fault;
+    sds_read_plan plan;
+    sds_status status;
+    {
+        const nb::gil_scoped_release released;
+        status = sds_list_pieces(&list, SDS_LIST_INTO_MEMORY, &n, &pieces, &fault);
+        if (status == SDS_OK) {
+            status = sds_plan_pieces(n, pieces, nullptr, &options, &given, &plan);
+            free(pieces);
+        }
+    }
+    check_list(status, fault, "plan_list");
+    return plan_dict(plan);
+}
+
 nb::dict write_list(int fd, const Numbers &file_offsets, const Lengths &file_lengths,
                     const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
                     nb::object memory)
@@ -149,6 +180,11 @@ void bind_lists(nb::module_ &module)
                nb::arg("memory_lengths").noconvert(), nb::arg("memory"),
                nb::arg("strategy") = "auto", nb::arg("regions_per_request") = 0,
                nb::arg("sieve_buffer_bytes") = 0);
+    module.def("plan_list", &plan_list, nb::arg("file_offsets").noconvert(),
+               nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
+               nb::arg("memory_lengths").noconvert(), nb::arg("memory_bytes"),
+               nb::arg("strategy") = "auto", nb::arg("cache") = "cold",
+               nb::arg("regions_per_request") = 0, nb::arg("sieve_buffer_bytes") = 0);
     module.def("write_list", &write_list, nb::arg("fd"), nb::arg("file_offsets").noconvert(),
                nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
                nb::arg("memory_lengths").noconvert(), nb::arg("memory"));

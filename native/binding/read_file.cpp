@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "binding.h"
+#include "plan.h"
 #include "sds/geometry.h"
 #include "sds/read_plan.h"
 #include "views.h"
@@ -91,13 +92,8 @@ bool ReadFile::is_remote() const
 sds_read_options options_of_strategy(const std::string &name)
 {
     sds_read_options options = {};
-    std::string names;
-    for (int k = 0; const char *known = sds_strategy_name(static_cast<sds_strategy>(k)); k++) {
-        options.strategy = static_cast<sds_strategy>(k);
-        if (name == known) return options;
-        names += (k > 0 ? ", " : "") + std::string(known);
-    }
-    refuse("no strategy is called '" + name + "'; there are " + names);
+    options.strategy = strategy_of(name);
+    return options;
 }
 
 nb::dict report_dict(const sds_read_report &report)
