@@ -75,23 +75,21 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Whether a group is in the page cache, as far as its ends show. */
-static int is_cached(const queue *self, const sds__group *group)
-{
-    return sds__probe_byte(self->file, group->offset) == SDS_CACHE_WARM &&
-           sds__probe_byte(self->file, group->offset + group->length - 1) == SDS_CACHE_WARM;
-}
-
 static int next_group(queue *self, sds__group *out)
 {
     do
         if (self->is_stopped || !sds__group_next(&self->cursor, out)) return 0;
     while (sds__is_before(out, &self->begin));
-    if (self->options->is_watched && ++self->n_begun % WATCH_INTERVAL == 0 &&
-        is_cached(self, out)) {
-        self->is_stopped = 1;
-        self->stopped_at = sds__start_of(out);
-        return 0;
+    self->n_begun++;
+    if (self->options->is_watched && self->n_begun % WATCH_INTERVAL == 0 &&
+        self->n_groups - self->n_begun >= WATCH_INTERVAL) {
+        /* All that is left: what comes next may only have been read ahead. */
+        const sds__place left = sds__start_of(out);
+        if (sds__probe_access(self->file, self->access, &left) == SDS_CACHE_WARM) {
+            self->is_stopped = 1;
+            self->stopped_at = left;
+            return 0;
+        }
     }
     self->report->requests++;
     self->report->bytes_read += out->length;
