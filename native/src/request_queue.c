@@ -219,6 +219,8 @@ static void wind_up(queue *self, sds__ring *ring, int32_t slots[], int32_t *n_fr
  * otherwise. */
 static int run_ring(queue *self, sds__ring *ring, int32_t slots[])
 {
+    /* The device stays busy while a few of many are taken back together. */
+    const uint32_t n_together = 1 + (uint32_t)self->depth / 16;
     int32_t n_free = 0;
     for (int32_t slot = self->depth; slot > 0; slot--)
         slots[n_free++] = slot - 1;
@@ -228,7 +230,8 @@ static int run_ring(queue *self, sds__ring *ring, int32_t slots[])
             if (is_any) submit(self, ring, slots[--n_free]);
         }
         if (n_free == self->depth) return self->n_refused < MAX_REFUSED;
-        if (!sds__ring_submit(ring, !is_any || n_free == 0)) {
+        const int waits = !is_any || n_free == 0;
+        if (!sds__ring_submit(ring, waits ? n_together : 0)) {
             wind_up(self, ring, slots, &n_free);
             return self->status != SDS_OK;
         }

@@ -110,15 +110,17 @@ void sds__ring_read(sds__ring *ring, int fd, void *out, uint32_t n, int64_t offs
     ring->n_queued++;
 }
 
-static int is_any_done(const sds__ring *ring)
+static uint32_t n_done(const sds__ring *ring)
 {
-    return __atomic_load_n(ring->done_tail, __ATOMIC_ACQUIRE) != *ring->done_head;
+    return __atomic_load_n(ring->done_tail, __ATOMIC_ACQUIRE) - *ring->done_head;
 }
 
-int sds__ring_submit(sds__ring *ring, int waits)
+int sds__ring_submit(sds__ring *ring, uint32_t n_awaited)
 {
-    while (ring->n_queued > 0 || (waits && ring->n_in_flight > 0 && !is_any_done(ring))) {
-        const int n = enter(ring->fd, ring->n_queued, waits && !is_any_done(ring));
+    const uint32_t n_all = ring->n_queued + ring->n_in_flight;
+    if (n_awaited > n_all) n_awaited = n_all;
+    while (ring->n_queued > 0 || n_done(ring) < n_awaited) {
+        const int n = enter(ring->fd, ring->n_queued, n_awaited);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EBUSY) && ring->n_in_flight > 0) {
             /* The kernel is short of memory: what is done gives some back. */
@@ -135,7 +137,7 @@ int sds__ring_submit(sds__ring *ring, int waits)
 void sds__ring_wait(sds__ring *ring)
 {
     const struct timespec moment = {0, 50000};
-    while (ring->n_in_flight > 0 && !is_any_done(ring))
+    while (ring->n_in_flight > 0 && n_done(ring) == 0)
         /* Where the program has closed the descriptor, the queues are still mapped, and filled. */
         if (enter(ring->fd, 0, 1) < 0 && errno != EINTR) (void)nanosleep(&moment, NULL);
 }
@@ -171,9 +173,9 @@ void sds__ring_read(sds__ring *ring, int fd, void *out, uint32_t n, int64_t offs
     (void)ring, (void)fd, (void)out, (void)n, (void)offset, (void)tag;
 }
 
-int sds__ring_submit(sds__ring *ring, int waits)
+int sds__ring_submit(sds__ring *ring, uint32_t n_awaited)
 {
-    (void)ring, (void)waits;
+    (void)ring, (void)n_awaited;
     return 0;
 }
 

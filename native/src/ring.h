@@ -40,9 +40,9 @@ void sds__ring_close(sds__ring *ring);
 /* Queue a read; n_queued + n_in_flight must be less than n_entries. */
 void sds__ring_read(sds__ring *ring, int fd, void *out, uint32_t n, int64_t offset, uint64_t tag);
 
-/* Tell the kernel what is queued; waits: until at least one read is done. False where the kernel
- * takes no more (errno is set): some are then queued still. */
-int sds__ring_submit(sds__ring *ring, int waits);
+/* Tell the kernel what is queued, and wait until so many reads are done, or all. False where the
+ * kernel takes no more (errno is set): some are then queued still. */
+int sds__ring_submit(sds__ring *ring, uint32_t n_awaited);
 
 /* Wait until at least one read is done, whatever becomes of the ring's descriptor. */
 void sds__ring_wait(sds__ring *ring);

@@ -544,6 +544,38 @@ static void test_the_direct_descriptor(int fd)
     }
 }
 
+/* Whether a child could lock the file's first byte. */
+static int is_locked(int fd)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        struct flock wanted = {.l_type = F_WRLCK, .l_len = 1};
+        _exit(fcntl(fd, F_GETLK, &wanted) == 0 && wanted.l_type == F_UNLCK);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status) == 0;
+}
+
+/* No read takes a lock of the program's from it, by whatever it opens meanwhile. */
+static void test_locks_outlive_reads(void)
+{
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    const sds_piece ends[] = {{0, 100, 0}, {FILE_BYTES - 1, 1, 100}};
+    const sds__access access = {.n = 2, .pieces = ends, .out = out};
+    struct flock lock = {.l_type = F_WRLCK, .l_len = 1};
+    CHECK(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0 && is_locked(fd));
+    sds_file *file = open_file(fd);
+    for (size_t which = 0; which < N_EXECUTORS; which++) {
+        sds_read_plan plan = queued;
+        plan.executor = executors[which].executor;
+        run_to_the_end(file, which, &access, &plan);
+        CHECK(is_locked(fd));
+    }
+    sds_file_close(file);
+    close(fd);
+}
+
 /* A handle whose path names another file by now reads its own. */
 static void test_a_path_that_names_another_file(int fd)
 {
@@ -582,6 +614,7 @@ int main(void)
     test_a_file_that_shrinks_while_it_is_read();
     test_the_direct_descriptor(fd);
     test_a_path_that_names_another_file(fd);
+    test_locks_outlive_reads();
     /* Threads of the kernel, that have read for a ring, may still be on their way out. */
     for (int n = 0; n < 100 && count_threads() > 1; n++)
         CHECK(usleep(20000) == 0);
