@@ -33,7 +33,7 @@
 #define VIEW_TO_RESIDENT 64
 
 struct sds__mapping {
-    int is_possible;
+    _Atomic int is_possible;
     int is_in_memory;      /* of the file system */
     _Atomic int n_reads;   /* that could have been from a mapping and found none */
     _Atomic int furthest;  /* that a slow read has come, in 1/FULL */
@@ -93,7 +93,7 @@ static sds__mapping *mapping_of(sds_file *file)
     if (found != NULL) return found;
     sds__mapping *made = calloc(1, sizeof *made);
     if (made == NULL) return NULL;
-    made->is_possible = is_possible(file, &made->is_in_memory);
+    atomic_init(&made->is_possible, is_possible(file, &made->is_in_memory));
     if (atomic_compare_exchange_strong(&file->mapping, &found, made)) return made;
     free(made);
     return found;
@@ -105,7 +105,7 @@ int sds__can_map(sds_file *file)
     const int saved_errno = errno;
     const sds__mapping *mapping = mapping_of(file);
     errno = saved_errno;
-    return mapping != NULL && mapping->is_possible;
+    return mapping != NULL && atomic_load(&mapping->is_possible);
 }
 
 int sds__may_map(sds_file *file)
@@ -198,13 +198,26 @@ static void choose_range(const sds__view *before, int64_t size, int64_t *offset,
     *length = (end < file_end ? end : file_end) - begin;
 }
 
-static sds__view *map_range(const sds_file *file, int64_t offset, int64_t length)
+/* Readable, and not locked: in a program that has called mlockall(MCL_FUTURE), a mapping that can
+ * be read is read from the device as a whole, and kept. NULL: refused. */
+static void *map_unlocked(int fd, int64_t offset, size_t length)
+{
+    void *bytes = mmap(NULL, length, PROT_NONE, MAP_SHARED, fd, (off_t)offset);
+    if (bytes == MAP_FAILED) return NULL;
+    if (munlock(bytes, length) == 0 && mprotect(bytes, length, PROT_READ) == 0) return bytes;
+    (void)munmap(bytes, length);
+    return NULL;
+}
+
+static sds__view *map_range(const sds_file *file, sds__mapping *mapping, int64_t offset,
+                            int64_t length)
 {
     if ((uint64_t)length > SIZE_MAX) return NULL;
     sds__view *view = calloc(1, sizeof *view);
     if (view == NULL) return NULL;
-    void *bytes = mmap(NULL, (size_t)length, PROT_READ, MAP_SHARED, file->fd, (off_t)offset);
-    if (bytes == MAP_FAILED) {
+    void *bytes = map_unlocked(file->fd, offset, (size_t)length);
+    if (bytes == NULL) {
+        atomic_store(&mapping->is_possible, 0); /* and will be refused again */
         free(view);
         return NULL;
     }
@@ -230,7 +243,7 @@ static sds__view *make_view(const sds_file *file, sds__mapping *mapping, sds__vi
     choose_range(before, found.st_size, &offset, &length);
     if (length / VIEW_TO_RESIDENT > FREE_BYTES && length / VIEW_TO_RESIDENT > max_resident_bytes())
         return NULL;
-    sds__view *made = map_range(file, offset, length);
+    sds__view *made = map_range(file, mapping, offset, length);
     if (made == NULL) return NULL;
     sds__view *older = atomic_load(&mapping->newest);
     do
@@ -248,7 +261,7 @@ static sds__view *make_view(const sds_file *file, sds__mapping *mapping, sds__vi
 sds__view *sds__view_acquire(sds_file *file, int64_t offset, int64_t length)
 {
     sds__mapping *mapping = mapping_of(file);
-    if (mapping == NULL || !mapping->is_possible) return NULL;
+    if (mapping == NULL || !atomic_load(&mapping->is_possible)) return NULL;
     for (;;) {
         sds__view *kept = atomic_load(&mapping->kept);
         if (kept == NULL || !is_within(kept, offset, length))

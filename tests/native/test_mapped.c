@@ -349,6 +349,28 @@ static void the_second_read_counts_as_mapped(int fd)
     sds_file_close(file);
 }
 
+/* Locked mappings would be read from the device as a whole. */
+static void programs_that_lock_their_memory_lock_no_mapping(int fd)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        if (mlockall(MCL_FUTURE) != 0) _exit(0); /* not allowed here */
+        const int64_t before = sds__resident_file_bytes();
+        sds_file *file = open_mapped(fd);
+        static uint8_t out[16];
+        const sds_runs ends = {
+            .first_offset = 0, .run_bytes = 8, .n_levels = 1, .level = {{2, FILE_BYTES - 8}}};
+        const sds__access access = {.runs = &ends, .out = out};
+        sds__place place = {0, 0};
+        CHECK(read_mapped(file, &access, &place));
+        CHECK(sds__resident_file_bytes() - before < FILE_BYTES / 2);
+        sds_file_close(file);
+        _exit(0);
+    }
+    int how;
+    CHECK(waitpid(child, &how, 0) == child && how == 0);
+}
+
 static void children_read_on(int fd)
 {
     sds_file *file = open_mapped(fd);
@@ -489,6 +511,7 @@ int main(int argc, char **argv)
     threads_share_a_file(fd);
     the_second_read_counts_as_mapped(fd);
     what_never_pays_is_tried_ever_less();
+    programs_that_lock_their_memory_lock_no_mapping(fd);
     children_read_on(fd);
     what_may_not_be_mapped_is_not(fd);
     blocked_threads_read_by_calls(fd);
