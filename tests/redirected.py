@@ -204,7 +204,10 @@ def redirect(source, orders, home, *, always=True):
 
 
 def reads_by_replica(home):
-    """Return how many reads each replica served, 0 standing for the originals."""
+    """Return how many reads each replica served, 0 standing for the originals.
+
+    Of these -1 counts those that SDS's engine has read.
+    """
     served = {}
     for path in home.spool.iterdir():
         records = read_spool(path).records

@@ -212,7 +212,7 @@ def _grouped(
         elapsed_ns=records.elapsed_ns,
         start_ns=records.start_ns,
         last_start_ns=records.last_start_ns,
-        n_redirected=np.where(records.served_by != 0, n_calls, 0),
+        n_redirected=np.where(records.served_by > 0, n_calls, 0),
         n_collective=np.where(records.collective, n_calls, 0),
     )
 

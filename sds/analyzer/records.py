@@ -47,7 +47,8 @@ class ReadRecords:
     thread
         Ordinal of the thread in its process, shape (n,).
     served_by
-        0: the original; else a replica's id, shape (n,).
+        0: the original, through HDF5; -1: the original, read by SDS's engine; else a replica's id,
+        shape (n,).
     collective
         Whether collective MPI transfers, shape (n,).
     """

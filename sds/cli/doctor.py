@@ -136,6 +136,8 @@ def _print_diagnosis(found: "Diagnosis") -> None:
     for dataset in found.datasets:
         orders = f" ({'; '.join(map(format_order, dataset.orders))})" if dataset.orders else ""
         served = "served by a replica" if dataset.served else "read from the original"
+        if dataset.by_engine:
+            served += ", and the original by SDS's engine" if dataset.served else " by SDS's engine"
         print_lines(f"{dataset.path}{orders}: {served}: {dataset.reason}")
         if dataset.remedy:
             print_lines(f"  {dataset.remedy}")

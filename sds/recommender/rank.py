@@ -145,6 +145,10 @@ def _reads_now(
         else:
             now = _seconds(models[0], array, features_as_stored(array, pattern.call), pattern)
             now += decode_seconds(array, pattern.call)
+            if array.chunks is None and not pattern.n_collective:
+                # The connector has its engine read contiguous originals where that is faster.
+                by_engine = features_as_stored(array, pattern.call)
+                now = min(now, _seconds(models[1], array, by_engine, pattern))
             for order in existing:
                 features = features_in_replica(array, pattern.call, order)
                 now = min(now, _seconds(models[1], array, features, pattern))

@@ -42,6 +42,8 @@ class DatasetReport:
         Axis orders of the replicas that the table names.
     served
         Whether a read was served by a replica.
+    by_engine
+        Whether SDS's engine read the original, past HDF5.
     reason, remedy
         Of the connector's decision; the remedy is empty where there is nothing to do.
     """
@@ -51,6 +53,7 @@ class DatasetReport:
     served: bool
     reason: str
     remedy: str
+    by_engine: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +124,14 @@ def datasets_of_run(decisions: Iterable[Decision]) -> tuple[DatasetReport, ...]:
     """
     reads: dict[str, list[Decision]] = {}
     for entry in decisions:
-        if entry.event in ("served", "original"):
+        if entry.event in ("served", "original", "engine"):
             reads.setdefault(f"{entry.file}:{entry.dataset}", []).append(entry)
         elif entry.event == "no-table":
             reads.setdefault(entry.file, []).append(entry)
     reports = []
     for name, entries in reads.items():
-        reasons = tuple(dict.fromkeys(entry.reason for entry in entries if entry.event != "served"))
+        others = (entry.reason for entry in entries if entry.event not in ("served", "engine"))
+        reasons = tuple(dict.fromkeys(others))
         served = any(entry.event == "served" for entry in entries)
         reports.append(
             DatasetReport(
@@ -136,6 +140,7 @@ def datasets_of_run(decisions: Iterable[Decision]) -> tuple[DatasetReport, ...]:
                 served=served,
                 reason=_reason_of_run(reasons, served=served) or entries[0].reason,
                 remedy="; ".join(filter(None, map(remedy_for, reasons))),
+                by_engine=any(entry.event == "engine" for entry in entries),
             )
         )
     return tuple(reports)
@@ -151,13 +156,16 @@ def _report(entry: TableDataset, decisions: Iterable[Decision]) -> DatasetReport
     own = [found for found in decisions if found.dataset == entry.path]
     refused = [found for found in decisions if found.event == "no-table"]
     served = any(found.event == "served" for found in own)
-    reasons = [found.reason for found in own or refused] or ["it was not read"]
+    by_engine = [found for found in own if found.event == "engine"]
+    others = [found for found in own if found.event != "engine"]
+    reasons = [found.reason for found in others or refused or by_engine] or ["it was not read"]
     return DatasetReport(
         path=entry.path,
         orders=tuple(candidate.order for candidate in entry.candidates),
         served=served,
         reason=reasons[-1],
         remedy="" if served else remedy_for(reasons[-1]),
+        by_engine=bool(by_engine),
     )
 
 

@@ -48,6 +48,7 @@ _REMEDIES = {
     "no checksums": "build it anew with `sds reorganize`",
     "is not what the table says": "run `sds replicas verify`",
     "original is predicted": "nothing is wrong: such reads are faster from the original",
+    "read by SDS's engine": "nothing is wrong: such reads are faster past HDF5",
     "format version": "use one version of SDS for programs and server; `sds replicas verify` "
     "writes the table anew",
 }
@@ -61,7 +62,8 @@ class Decision:
     ----------
     event
         Of a library: ``bound``, ``native`` (not served, runs as without SDS), ``unbound``. Of a
-        file: ``table``, ``no-table``, ``dropped``. Of a dataset's reads: ``served``, ``original``.
+        file: ``table``, ``no-table``, ``dropped``. Of a dataset's reads: ``served``, ``original``,
+        ``engine`` (of the original, past HDF5).
     file
         The HDF5 library, or the HDF5 file.
     dataset

@@ -114,7 +114,8 @@ class TraceRecords:
     latency
         Reads of [2^b, 2^(b+1)) ns, shape (n, 40).
     served_by
-        0: the original; else a replica's id, shape (n,).
+        0: the original, through HDF5; -1: the original, read by SDS's engine; else a replica's id,
+        shape (n,).
     collective
         Whether collective MPI transfers, shape (n,).
     """

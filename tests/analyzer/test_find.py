@@ -127,6 +127,15 @@ def test_points_and_replica_and_collective_reads_are_counted():
     assert (found["plane"].n_redirected, found["plane"].n_collective) == (5, 5)
 
 
+def test_the_original_read_by_the_engine_is_not_redirected():
+    reads = [
+        Read((EVERY, EVERY, 3), [(5, (0, 0, 9))], served_by=-1),
+        Read((EVERY, EVERY, 100), [(2, (0, 0, 9))], served_by=7, at_ms=10),
+    ]
+    (pattern,) = find_patterns([records_of_reads(reads, CUBE)])
+    assert (pattern.n_calls, pattern.n_redirected) == (7, 2)
+
+
 def test_many_scattered_reads_are_few_patterns():
     n = 200_000
     random = np.random.default_rng(1)

@@ -68,7 +68,9 @@ class Oracle:
         self.sabotage = {}  # how often each kind was done
         self._directory = directory
         self._native = Worker(native_environment(), directory / "native.log")
-        self._connector = Worker(connector_environment(home.root), directory / "connector.log")
+        # The engine reads all that it can of the originals, however small.
+        connected = connector_environment(home.root, SDS_ENGINE="always")
+        self._connector = Worker(connected, directory / "connector.log")
 
     def check(self, program, *, sabotage_seed=None):
         """Run a program both ways, damaging tables and replicas meanwhile where a seed is given."""

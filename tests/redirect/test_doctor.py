@@ -12,7 +12,8 @@ import pytest
 
 from sds.errors import SelectionError
 from sds.home import Home
-from sds.redirect.decisions import remedy_for
+from sds.redirect.dataset_checks import datasets_of_run
+from sds.redirect.decisions import Decision, remedy_for
 from sds.redirect.doctor import diagnose
 from sds.redirect.tables import publish_table, table_path
 from tests.hdf5_builds import hdf5_build
@@ -326,3 +327,20 @@ def test_every_reason_of_the_connector_has_a_remedy_or_needs_none():
         reasons.update(texts)
     assert len(reasons) > 40
     assert {reason for reason in reasons if not remedy_for(reason)} == needs_none
+
+
+def test_what_the_engine_reads_of_originals_is_told():
+    decisions = [
+        Decision(event="no-table", file="/a.h5", dataset="", reason="there is none"),
+        Decision(event="engine", file="/a.h5", dataset="/cube", reason="predicted to be cheaper"),
+        Decision(event="served", file="/a.h5", dataset="/both", reason="/replica.h5"),
+        Decision(event="engine", file="/a.h5", dataset="/both", reason="predicted to be cheaper"),
+    ]
+    found = {report.path: report for report in datasets_of_run(decisions)}
+    told = {path: (report.served, report.by_engine) for path, report in found.items()}
+    assert told == {
+        "/a.h5": (False, False),
+        "/a.h5:/cube": (False, True),
+        "/a.h5:/both": (True, True),
+    }
+    assert found["/a.h5:/cube"].remedy == ""

@@ -763,7 +763,7 @@ def test_the_choice_is_made_per_selection(home, tmp_path):
     for which, replica in (
         ("columns", 1), ("points of a plane", 1), ("rows", 0), ("points of a row", 0),
     ):  # fmt: skip
-        run_python(program, path, which, env=connector_environment(home.root))
+        run_python(program, path, which, env=connector_environment(home.root, SDS_ENGINE=0))
         assert reads_by_replica(home) == {replica: 1}, which
         for file in home.spool.iterdir():
             file.unlink()
@@ -813,6 +813,6 @@ def test_a_part_serves_what_lies_in_it(home, tmp_path):
         print(data[[1, 4], 3:12:2, 5].tolist())
     """
     native = run_python(program, path, env=native_environment())
-    redirected = run_python(program, path, env=connector_environment(home.root))
+    redirected = run_python(program, path, env=connector_environment(home.root, SDS_ENGINE=0))
     assert redirected.stdout == native.stdout
     assert reads_by_replica(home) == {1: 4, 0: 6}

@@ -34,7 +34,7 @@
  *             bit 6 shape as before; bit 7 dataset and thread as before
  *     u8      n_loops, 0 to 4
  *     unless bit 7: varint dataset id, varint thread
- *     if bit 5:     zz served_by
+ *     if bit 5:     zz served_by, a replica's id above 0; -1: the original, read by SDS's engine
  *     unless bit 6: u8 rank, per axis (zz stride, zz count, zz block), zz n_elements
  *     per axis      zz start - start of the record before (an axis that it did not have: 0)
  *     per loop, outermost first: varint repeat (2 and up), per axis zz advance
@@ -65,6 +65,9 @@ extern "C" {
 #define SDS_TRACE_MAX_DATASETS (1 << 20)
 #define SDS_TRACE_LATENCY_BUCKETS 40 /* bucket b counts reads of [2^b, 2^(b+1)) ns */
 #define SDS_TRACE_MAX_LOOPS 4        /* nested repetitions folded into one record */
+
+/* The original, read by SDS's engine past HDF5. Told apart, since its times are not HDF5's. */
+#define SDS_SERVED_BY_ENGINE (-1)
 
 /* Once per file. */
 typedef struct sds_trace_process {
@@ -119,7 +122,7 @@ typedef struct sds_trace_read {
     int64_t n_elements;
     int64_t start_ns; /* CLOCK_REALTIME */
     int64_t elapsed_ns;
-    int64_t served_by;  /* 0: the original; else the replica's id */
+    int64_t served_by;  /* 0: the original; else the replica's id, or SDS_SERVED_BY_ENGINE */
     int32_t collective; /* 1: a collective MPI transfer */
 } sds_trace_read;
 

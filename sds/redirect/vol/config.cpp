@@ -106,10 +106,12 @@ void read_environment()
     find_home();
     find_replicas();
     if (const char *file = value_of("SDS_DEBUG")) print_path(settings.debug_file, "%s", file);
-    const bool enabled = settings.home[0] && !is_disabled();
-    settings.trace = enabled && !is("SDS_TRACE", "0");
-    settings.redirect = enabled && !is("SDS_REDIRECT", "0");
     settings.may_map = !is("SDS_MMAP", "0");
+    const bool enabled = !is_disabled();
+    settings.trace = enabled && settings.home[0] && !is("SDS_TRACE", "0");
+    settings.redirect = enabled && settings.home[0] && !is("SDS_REDIRECT", "0");
+    if (enabled && !is("SDS_ENGINE", "0"))
+        settings.engine = is("SDS_ENGINE", "always") ? Engine::always : Engine::faster;
     const long uid = number_of(value_of("SDS_SERVICE_UID"), 0, INT_MAX, -1);
     settings.has_service_uid = uid >= 0;
     settings.service_uid = uid >= 0 ? static_cast<uid_t>(uid) : 0;

@@ -8,6 +8,13 @@
 namespace sds::vol
 {
 
+// Who reads contiguous originals.
+enum class Engine {
+    never,  // HDF5
+    faster, // SDS's engine where that is predicted to be faster
+    always  // the engine whatever it can: to test it
+};
+
 struct Config {
     char home[PATH_MAX];       // SDS_HOME; "" where none can be named
     char replicas[PATH_MAX];   // canonical, ends in '/'; "" where there is no home
@@ -15,6 +22,7 @@ struct Config {
     bool trace;                // SDS_TRACE=0, SDS_DISABLE=1 or a file "disabled" turn it off
     bool redirect;             // SDS_REDIRECT=0, likewise
     bool may_map;              // files for reading; SDS_MMAP=0 turns it off
+    Engine engine;             // SDS_ENGINE: 0, 1 (the default) or always
     bool has_service_uid;      // SDS_SERVICE_UID: an account whose tables are trusted
     uid_t service_uid;
     int32_t rank;    // of the MPI launcher; -1: none

@@ -426,6 +426,8 @@ constexpr unsigned H5F_ACC_SWMR_READ = 0x40;
 constexpr int H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE = 1;
 constexpr int H5VL_NATIVE_DATASET_CHUNK_WRITE = 7;
 constexpr int H5VL_NATIVE_DATASET_GET_OFFSET = 9;
+constexpr int H5VL_NATIVE_FILE_GET_VFD_HANDLE = 9;
+constexpr int H5VL_NATIVE_FILE_GET_EOA = 21;
 #endif
 
 namespace sds::vol

@@ -5,6 +5,7 @@
 #include "error_stack.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "original_file.h"
 
 namespace sds::vol
 {
@@ -39,7 +40,10 @@ void release(Object *object)
 {
     const Host &host = *object->host;
     forget_dataset(*object);
-    if (object->file) release_file(object->file);
+    if (object->file) {
+        after_close(object->file->original);
+        release_file(object->file);
+    }
     if (object->connector != host.native) {
         ErrorStackKeeper keep(host);
         host.hdf5.H5Idec_ref(object->connector);

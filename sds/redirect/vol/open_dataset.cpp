@@ -10,6 +10,7 @@
 #include "decision_log.h"
 #include "error_stack.h"
 #include "open_file.h"
+#include "original_choice.h"
 #include "pass_on.h"
 #include "queries.h"
 #include "redirect.h"
@@ -269,6 +270,8 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
         // Of a chunked dataset, processes that read it open its index together.
         if (!from_memory || description.storage == SDS_STORAGE_CONTIGUOUS)
             dataset->redirection = find_redirection(host, *dataset, type);
+        if (dataset->redirection && dataset->file->original && description.element_bytes > 0)
+            dataset->window_elements = window_elements_of(*dataset->file->original, description);
         if (dataset->redirection && description.n_filters > 0 && !has_filters(object, dxpl)) {
             log_decision("original", dataset->file_path, dataset->path,
                          "the program's HDF5 lacks a filter of the dataset");
@@ -329,7 +332,10 @@ void forget_dataset(Object &object)
 void release_dataset(OpenDataset *dataset)
 {
     if (dataset->redirection) release_redirection(dataset->redirection);
-    if (dataset->file) release_file(dataset->file);
+    if (dataset->file) {
+        after_close(dataset->file->original);
+        release_file(dataset->file);
+    }
     free(dataset->file_path);
     free(dataset->path);
     free(dataset);

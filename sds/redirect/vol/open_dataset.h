@@ -14,6 +14,7 @@ struct Redirection; // redirect.h
 struct OpenDataset {
     OpenFile *file;           // counted; nullptr where it was not opened by this process
     Redirection *redirection; // nullptr: read from the original
+    int64_t window_elements;  // reads within as many gain nothing by the engine
     bool is_traced;
     bool reads_boxes;              // the last read that was traced selected a box
     uint32_t trace_id;             // 0: not in the trace yet

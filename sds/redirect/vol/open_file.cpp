@@ -11,6 +11,7 @@
 #include "config.h"
 #include "decision_log.h"
 #include "error_stack.h"
+#include "original_file.h"
 #include "pass_on.h"
 #include "queries.h"
 #include "replica.h"
@@ -34,6 +35,12 @@ struct MountedFile {
 };
 MountedFile *mounted_files = nullptr;
 bool lost_mounts = false; // memory was exhausted
+
+// Whether anything is to be known of what is opened.
+bool files_are_watched()
+{
+    return config().trace || config().redirect || config().engine != Engine::never;
+}
 
 bool is_sec2(const Host &host, hid_t driver)
 {
@@ -145,9 +152,9 @@ bool read_fileno(const Object &file, unsigned long &fileno)
                    *file.host->default_dxpl, nullptr) >= 0;
 }
 
-// True where HDF5 has the file open for writing, though it may have been asked to open it for
+// How HDF5 has the file open, which may be for writing though it has been asked to open it for
 // reading: it opens a file once, and gives out what it has.
-bool is_open_for_writing(const Object &file)
+unsigned intent_of(const Object &file)
 {
     unsigned flags = 0;
     H5VL_file_get_args_t args;
@@ -155,13 +162,15 @@ bool is_open_for_writing(const Object &file)
     args.op_type = H5VL_FILE_GET_INTENT;
     args.args.get_intent.flags = &flags;
     return pass_on(file, file.below->file_cls.get, file.hdf5().H5VLfile_get, &args,
-                   *file.host->default_dxpl, nullptr) < 0 ||
-           (flags & H5F_ACC_RDWR);
+                   *file.host->default_dxpl, nullptr) < 0
+               ? H5F_ACC_RDWR
+               : flags;
 }
 
 void free_file(OpenFile *file)
 {
     close_replicas(file->replicas);
+    if (file->original) close_original(file->original);
     sds_table_close(file->table);
     free(file->path);
     free(file->name);
@@ -199,8 +208,11 @@ void add_to_list(OpenFile *file)
     for (OpenFile *other = open_files; other; other = other->next) {
         // What a writer in this process has not flushed yet shows in no identity.
         if (!file->is_path || !other->is_path || !is_same_file(*file, *other)) continue;
-        if (file->writable) __atomic_store_n(&other->is_stale, true, __ATOMIC_RELEASE);
-        if (other->writable) file->is_stale = true;
+        if (file->writable) {
+            __atomic_store_n(&other->is_stale, true, __ATOMIC_RELEASE);
+            __atomic_store_n(&other->is_written, true, __ATOMIC_RELEASE);
+        }
+        if (other->writable) file->is_stale = file->is_written = true;
         // HDF5 opens a file once, in the way of the first time.
         if (other->collective_metadata) file->collective_metadata = true;
     }
@@ -254,11 +266,11 @@ void find_holder(Object &object, H5I_type_t type)
 } // namespace
 
 FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl)
-    : host_(host), name_(name), flags_(flags), path_(name), plain_(false), mpio_(false),
-      collective_metadata_(false), image_(false), found_(false)
+    : host_(host), name_(name), flags_(flags), fapl_(under_fapl), path_(name), plain_(false),
+      mpio_(false), collective_metadata_(false), image_(false), found_(false)
 {
     memset(&before_, 0, sizeof before_);
-    if (!config().trace && !config().redirect) return;
+    if (!files_are_watched()) return;
     const int saved_errno = errno;
     const hid_t driver = host.hdf5.H5Pget_driver(under_fapl);
     plain_ = is_sec2(host, driver);
@@ -273,10 +285,23 @@ FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t und
     errno = saved_errno;
 }
 
+bool FileOpening::may_redirect(const OpenFile &file, unsigned intent) const
+{
+    return config().redirect && file.is_path && !((flags_ | intent) & H5F_ACC_SWMR_READ) &&
+           !(intent & H5F_ACC_RDWR) && found_ && sds_identity_equal(&before_, &file.identity);
+}
+
+// A file that HDF5 reads through its default driver, and that nobody is known to write.
+bool FileOpening::may_read_past_hdf5(const OpenFile &file, unsigned intent) const
+{
+    return config().engine != Engine::never && plain_ && !mpio_ && file.is_path && intent == 0 &&
+           !(flags_ & H5F_ACC_SWMR_READ);
+}
+
 OpenFile *FileOpening::enter(const Object &opened, bool writable)
 {
     unsigned long fileno = 0;
-    if ((!config().trace && !config().redirect) || !read_fileno(opened, fileno)) return nullptr;
+    if (!files_are_watched() || !read_fileno(opened, fileno)) return nullptr;
     const int saved_errno = errno;
     // Through whichever driver it is written: readers of the same file are to know.
     const bool may_be_path = plain_ || (writable && !image_);
@@ -288,10 +313,11 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
         file->fileno = fileno;
         file->writable = writable;
         file->checked_ns = coarse_monotonic_ns();
-        const bool may_redirect =
-            config().redirect && file->is_path && !writable && !(flags_ & H5F_ACC_SWMR_READ) &&
-            found_ && sds_identity_equal(&before_, &file->identity) && !is_open_for_writing(opened);
-        if (may_redirect) file->table = load_table(file->path, file->identity, file->owner);
+        const unsigned intent = writable ? H5F_ACC_RDWR : intent_of(opened);
+        if (may_redirect(*file, intent))
+            file->table = load_table(file->path, file->identity, file->owner);
+        if (may_read_past_hdf5(*file, intent))
+            file->original = open_original(opened, fileno, fapl_);
         add_to_list(file);
     }
     errno = saved_errno;
@@ -356,7 +382,7 @@ bool was_mounted(const OpenFile &file)
 
 void remember_mount(const Object &child)
 {
-    if (!config().trace && !config().redirect) return;
+    if (!files_are_watched()) return;
     auto *mounted = static_cast<MountedFile *>(calloc(1, sizeof(MountedFile)));
     const bool is_known = mounted && read_fileno(child, mounted->fileno);
     SharedStateLock lock;
@@ -430,16 +456,16 @@ bool is_fresh(OpenFile &file)
     return is_same && !__atomic_load_n(&file.is_stale, __ATOMIC_ACQUIRE);
 }
 
-bool any_redirects()
+bool any_tables()
 {
     return __atomic_load_n(&n_tables, __ATOMIC_RELAXED) != 0;
 }
 
 void before_write(Object &object, H5I_type_t type)
 {
-    if (!config().redirect) return;
+    if (!config().redirect && config().engine == Engine::never) return;
     if (!object.file_holds_it) find_holder(object, type);
-    if (object.file) invalidate(*object.file);
+    if (object.file && config().redirect) invalidate(*object.file);
 }
 
 void drop_table_of(const char *name)

@@ -11,7 +11,8 @@
 namespace sds::vol
 {
 
-struct OpenReplica; // replica.h
+struct OpenReplica;  // replica.h
+struct OriginalFile; // original_file.h
 
 // One H5Fopen, or a file that HDF5 opened by itself to follow an external link and that is being
 // written. Counted: the file's wrapper and those of all objects reached through it hold it.
@@ -31,10 +32,12 @@ struct OpenFile {
     bool collective_metadata; // whoever reads its metadata waits for the others to do so, too
     sds_table *table;         // nullptr: reads are not redirected
     bool is_stale;            // changed since, or being written: never redirected again
+    bool is_written;          // open for writing in this process as well: HDF5 alone reads it
     int64_t checked_ns;       // when its identity was last compared, monotonic
     int64_t invalidated_ns;   // when its table was last removed before a write; 0: never
     int64_t searching_ns;     // spent in searching it for paths
     OpenReplica *replicas;    // opened so far
+    OriginalFile *original;   // nullptr: HDF5 alone reads it
 };
 
 // Watches one H5Fopen or H5Fcreate, begun before it and ended once it has succeeded.
@@ -49,10 +52,13 @@ class FileOpening
 
   private:
     OpenFile *enter(const Object &file, bool writable);
+    bool may_redirect(const OpenFile &file, unsigned intent) const;
+    bool may_read_past_hdf5(const OpenFile &file, unsigned intent) const;
 
     Host &host_;
     const char *name_;
     unsigned flags_;
+    hid_t fapl_;
     const char *path_; // within the name
     bool plain_;       // an ordinary file: what lies at the path is what HDF5 sees
     bool mpio_;
@@ -85,8 +91,8 @@ bool may_read_collectively(const Host &host, const char *name);
 // True while the file is the one that the table describes. Looks at most every two seconds.
 bool is_fresh(OpenFile &file);
 
-// False where no open file has a table: then no read needs a second look.
-bool any_redirects();
+// False where no open file has a table.
+bool any_tables();
 
 // To be called before anything that changes the file that holds this object: removes its table.
 // type: the object's.

@@ -6,6 +6,7 @@
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "original_file.h"
 #include "read_below.h"
 #include "redirect.h"
 #include "tracing.h"
@@ -83,7 +84,7 @@ bool are_apart(Range ranges[], size_t n)
 bool may_be_split(const ManyReads &reads)
 {
     const Host &host = *as_object(reads.datasets[0])->host;
-    if (!any_redirects() || is_collective(host, reads.dxpl)) return false;
+    if ((!any_tables() && !any_originals()) || is_collective(host, reads.dxpl)) return false;
     SilenceKeeper silence(host); // what is wrong with the arguments is HDF5's to say
     ErrorStackKeeper keep(host);
     auto *ranges = static_cast<Range *>(malloc(reads.n * sizeof(Range)));

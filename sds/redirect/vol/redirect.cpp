@@ -5,6 +5,7 @@
 
 #include "candidate.h"
 #include "chunked_transfer.h"
+#include "config.h"
 #include "conversion.h"
 #include "decision_log.h"
 #include "element_walk.h"
@@ -12,6 +13,8 @@
 #include "memory_layout.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "original_choice.h"
+#include "original_file.h"
 #include "prediction.h"
 #include "replica.h"
 #include "scattered.h"
@@ -27,7 +30,7 @@ namespace sds::vol
 struct Decision {
     sds_hyperslab shape; // its start counts for nothing
     uint64_t holders;    // partial candidates that hold what is read
-    int32_t choice;      // of the candidates; -1: the original
+    int32_t choice;      // of the candidates; by_hdf5, by_engine: the original
     uint32_t n_left;     // uses until it is made anew
 };
 constexpr int max_decisions = 4;
@@ -35,7 +38,9 @@ constexpr uint32_t uses_per_decision = 64;
 
 struct Redirection {
     sds_table_dataset dataset;
-    sds_candidate *candidates; // dataset.n_candidates of them
+    sds_candidate *candidates; // dataset.n_candidates of them; without a table none
+    OriginalFile *original;    // held by the dataset's file; nullptr: HDF5 alone reads it
+    sds_candidate itself;      // the original, where the engine may read it
     uint64_t partial;          // candidates that hold a part, one bit each
     uint32_t n_reads;          // counts shares
     uint32_t logged;           // reasons told already, one bit each
@@ -51,6 +56,7 @@ namespace
 // Why a read goes to the original.
 enum Reason {
     served,
+    read_by_engine,
     stale_source,
     collective_transfer,
     transformed,
@@ -70,6 +76,7 @@ enum Reason {
 
 constexpr const char *reason_text[] = {
     "a replica is predicted to be cheaper",
+    "the original read by SDS's engine is predicted to be cheaper than through HDF5",
     "the source has changed, or is being written",
     "the transfer is collective",
     "the transfer has a data transform",
@@ -87,17 +94,21 @@ constexpr const char *reason_text[] = {
     "the replica could not be read",
 };
 
-void tell(const OpenDataset &dataset, Reason reason, const char *text)
+void tell(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
 {
+    if (!text) text = reason_text[reason];
     Redirection &redirection = *dataset.redirection;
     if (!decisions_are_logged() || (redirection.logged & (1U << reason))) return;
+    // Where there is no table, HDF5 reads what it would have read.
+    if (redirection.dataset.n_candidates == 0 && reason != read_by_engine) return;
     redirection.logged |= 1U << reason;
-    log_decision(reason == served ? "served" : "original", dataset.file_path, dataset.path, text);
+    const char *event = reason == read_by_engine ? "engine" : "original";
+    log_decision(reason == served ? "served" : event, dataset.file_path, dataset.path, text);
 }
 
 int64_t original(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
 {
-    tell(dataset, reason, text ? text : reason_text[reason]);
+    tell(dataset, reason, text);
     return 0;
 }
 
@@ -154,16 +165,23 @@ uint64_t holders_of(const Redirection &redirection, const sds_hyperslab &slab)
     return holders;
 }
 
-// The cheapest candidate that is cheaper than the original; -1 where none is.
+// The cheapest candidate that is cheaper than the original, or how the original is read.
 int32_t predict_best(const Redirection &redirection, uint64_t holders, const sds_hyperslab &slab)
 {
-    double best_s = predict_original(redirection.dataset, slab);
-    int32_t best = -1;
-    for (int32_t i = 0; i < redirection.dataset.n_candidates; i++) {
+    const sds_table_dataset &dataset = redirection.dataset;
+    int32_t best = by_hdf5;
+    if (redirection.original && is_faster_by_engine(*redirection.original, dataset, slab))
+        best = by_engine;
+    if (dataset.n_candidates == 0) return best;
+    double best_s = predict_original(dataset, slab);
+    if (best == by_engine) {
+        const double by_engine_s = predict_replica(dataset, redirection.itself, slab);
+        if (by_engine_s >= 0 && by_engine_s < best_s) best_s = by_engine_s;
+    }
+    for (int32_t i = 0; i < dataset.n_candidates; i++) {
         const sds_candidate &candidate = redirection.candidates[i];
-        if (is_partial(redirection.dataset, candidate) && (i >= max_partial || !(holders >> i & 1)))
-            continue;
-        const double predicted_s = predict_replica(redirection.dataset, candidate, slab);
+        if (is_partial(dataset, candidate) && (i >= max_partial || !(holders >> i & 1))) continue;
+        const double predicted_s = predict_replica(dataset, candidate, slab);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
         best_s = predicted_s;
         best = i;
@@ -194,9 +212,16 @@ int32_t decide(Redirection &redirection, uint64_t holders, const sds_hyperslab &
     return choice;
 }
 
+// What serves by a choice; nullptr: HDF5 reads the original.
+const sds_candidate *candidate_of(const Redirection &redirection, int32_t choice)
+{
+    if (choice == by_engine) return &redirection.itself;
+    return choice < 0 ? nullptr : &redirection.candidates[choice];
+}
+
 const sds_candidate *choose(Redirection &redirection, const sds_hyperslab &slab)
 {
-    if (is_one_run(redirection.dataset, slab)) return nullptr;
+    if (is_one_run(redirection.dataset, slab) && config().engine != Engine::always) return nullptr;
     const uint64_t holders = holders_of(redirection, slab);
     int32_t choice;
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE)) {
@@ -205,7 +230,7 @@ const sds_candidate *choose(Redirection &redirection, const sds_hyperslab &slab)
         choice = decide(redirection, holders, slab);
         __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
     }
-    return choice < 0 ? nullptr : &redirection.candidates[choice];
+    return candidate_of(redirection, choice);
 }
 
 // Why none was chosen for a box: told in the log, of no account otherwise.
@@ -252,17 +277,40 @@ template <typename Move> Reason read_dataset(const OpenReplica &replica, Move mo
     return move(dataset) && is_unchanged(dataset, replica.identity) ? served : failed_transfer;
 }
 
-// Have the replica read by read(replica), where it is there and the read in its share.
-template <typename Read>
-int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, Read read)
+// Have the engine read the original by in_file(file).
+template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_file)
+{
+    OriginalFile &file = *dataset.redirection->original;
+    // A program's own writer in this process has what it has not written to the file yet.
+    if (__atomic_load_n(&dataset.file->is_written, __ATOMIC_ACQUIRE))
+        return original(dataset, stale_source);
+    if (!may_be_read(file, end_of(dataset.description))) return 0;
+    const OriginalReader reader(file);
+    if (!reader.get()) return 0;
+    if (!in_file(reader.get())) {
+        count_failure(file); // it may have ended early, where HDF5 reads zeros
+        return 0;
+    }
+    tell(dataset, read_by_engine);
+    return SDS_SERVED_BY_ENGINE;
+}
+
+// Have what was chosen read: a file by in_file(file), a replica in chunks by in_chunks(dataset).
+template <typename InFile, typename InChunks>
+int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, InFile in_file,
+                   InChunks in_chunks)
 {
     Redirection &redirection = *dataset.redirection;
+    if (&candidate == &redirection.itself) return serve_itself(dataset, in_file);
+    if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     if (!is_in_share(redirection, candidate)) return original(dataset, outside_share);
     OpenReplica *replica = replica_of(*dataset.file, redirection.dataset, candidate);
     if (!replica) return original(dataset, replica_unusable);
     if (const char *problem = problem_of(*replica))
         return original(dataset, replica_unusable, problem);
-    const Reason outcome = read(*replica);
+    const Reason outcome = candidate.storage == SDS_TABLE_CHUNKED
+                               ? read_dataset(*replica, in_chunks)
+                               : read_file(*replica, in_file);
     if (outcome == failed_transfer) count_failure(*replica);
     if (outcome != served) return original(dataset, outcome);
     tell(dataset, served, candidate.path);
@@ -284,11 +332,12 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     ScatteredRead read;
     if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
         return original(dataset, refused_spaces);
-    const int32_t choice = choose_scattered(host, redirection.scattered, redirection.dataset,
-                                            redirection.candidates, read);
-    if (choice < 0) return original(dataset, why_none(redirection, read));
-
-    const sds_candidate &candidate = redirection.candidates[choice];
+    const Layouts layouts = {redirection.dataset, redirection.candidates, redirection.original,
+                             redirection.itself};
+    const sds_candidate *candidate =
+        candidate_of(redirection, choose_scattered(host, redirection.scattered, layouts, read));
+    if (!candidate) return original(dataset, why_none(redirection, read));
+    if (candidate == &redirection.itself) tell(dataset, why_none(redirection, read));
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
     const FileType type(object, request.dxpl);
@@ -297,12 +346,39 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
                          request.dxpl, conversion))
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
-    return serve_from(dataset, candidate, [&](const OpenReplica &replica) {
-        return read_file(replica, [&](sds_file *file) {
-            return transfer_scattered(host, file, redirection.dataset, candidate, read, conversion,
+    return serve_from(
+        dataset, *candidate,
+        [&](sds_file *file) {
+            return transfer_scattered(host, file, redirection.dataset, *candidate, read, conversion,
                                       request.buffer);
-        });
-    });
+        },
+        [](const ReplicaDataset &) { return false; }); // chosen are contiguous ones alone
+}
+
+// What the file's table says of the dataset; false where none of its reads are redirected.
+bool read_table(const Host &host, const OpenDataset &dataset, hid_t type, Redirection &out)
+{
+    const sds_table *table = dataset.file->table;
+    int32_t index = 0;
+    sds_table_dataset &expected = out.dataset;
+    if (sds_table_find(table, dataset.path, &index) != SDS_OK ||
+        sds_table_dataset_at(table, index, &expected) != SDS_OK) {
+        log_decision("original", dataset.file_path, dataset.path, "the table does not name it");
+        return false;
+    }
+    const char *difference = find_difference(host, expected, dataset.description, type);
+    if (difference) {
+        log_decision("original", dataset.file_path, dataset.path, difference);
+        return false;
+    }
+    out.candidates = static_cast<sds_candidate *>(
+        calloc(static_cast<size_t>(expected.n_candidates), sizeof(sds_candidate)));
+    bool complete = out.candidates && expected.n_candidates > 0;
+    for (int32_t i = 0; complete && i < expected.n_candidates; i++)
+        complete = sds_table_candidate_at(table, index, i, &out.candidates[i]) == SDS_OK;
+    for (int32_t i = 0; complete && i < expected.n_candidates && i < max_partial; i++)
+        if (is_partial(expected, out.candidates[i])) out.partial |= uint64_t{1} << i;
+    return complete;
 }
 
 } // namespace
@@ -318,31 +394,23 @@ bool is_collective(const Host &host, hid_t dxpl)
 
 Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type)
 {
-    const OpenFile *file = dataset.file;
-    if (!file || !file->table) return nullptr;
-    int32_t index = 0;
-    sds_table_dataset expected;
-    if (sds_table_find(file->table, dataset.path, &index) != SDS_OK ||
-        sds_table_dataset_at(file->table, index, &expected) != SDS_OK) {
-        log_decision("original", dataset.file_path, dataset.path, "the table does not name it");
-        return nullptr;
-    }
-    const char *difference = find_difference(host, expected, dataset.description, type);
-    if (difference) {
-        log_decision("original", dataset.file_path, dataset.path, difference);
-        return nullptr;
-    }
+    if (!dataset.file) return nullptr;
+    const bool by_engine_too = may_be_read_by_engine(host, dataset, type);
+    if (!dataset.file->table && !by_engine_too) return nullptr;
     auto *made = static_cast<Redirection *>(calloc(1, sizeof(Redirection)));
     if (!made) return nullptr;
-    made->dataset = expected;
-    made->candidates = static_cast<sds_candidate *>(
-        calloc(static_cast<size_t>(expected.n_candidates), sizeof(sds_candidate)));
-    bool complete = made->candidates && expected.n_candidates > 0;
-    for (int32_t i = 0; complete && i < expected.n_candidates; i++)
-        complete = sds_table_candidate_at(file->table, index, i, &made->candidates[i]) == SDS_OK;
-    for (int32_t i = 0; complete && i < expected.n_candidates && i < max_partial; i++)
-        if (is_partial(expected, made->candidates[i])) made->partial |= uint64_t{1} << i;
-    if (complete) return made;
+    if (dataset.file->table && !read_table(host, dataset, type, *made)) {
+        free(made->candidates);
+        made->candidates = nullptr;
+        made->dataset.n_candidates = 0;
+        made->partial = 0;
+    }
+    if (by_engine_too) {
+        if (made->dataset.n_candidates == 0) made->dataset = dataset_of_itself(dataset.description);
+        made->original = dataset.file->original;
+        made->itself = candidate_of_itself(dataset.description, made->dataset, made->candidates);
+    }
+    if (made->original || made->dataset.n_candidates > 0) return made;
     release_redirection(made);
     return nullptr;
 }
@@ -353,18 +421,25 @@ void release_redirection(Redirection *redirection)
     free(redirection);
 }
 
+bool may_serve(const Host &host, const OpenDataset &dataset, hid_t file_space)
+{
+    const Redirection *redirection = dataset.redirection;
+    return redirection && (redirection->dataset.n_candidates > 0 ||
+                           may_gain(host, file_space, dataset.window_elements));
+}
+
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
                    const ReadRequest &request)
 {
     const Host &host = *object.host;
     Redirection &redirection = *dataset.redirection;
-    if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     // HDF5 refuses a read without a buffer.
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request);
     const sds_candidate *candidate = choose(redirection, selection.slab);
     if (!candidate) return original(dataset, why_none(redirection, selection.slab));
+    if (candidate == &redirection.itself) tell(dataset, why_none(redirection, selection.slab));
 
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
@@ -380,17 +455,16 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
         !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
         return serve_scattered(object, dataset, selection, request);
-    return serve_from(dataset, *candidate, [&](const OpenReplica &replica) {
-        if (candidate->storage == SDS_TABLE_CHUNKED)
-            return read_dataset(replica, [&](const ReplicaDataset &in_chunks) {
-                return transfer_chunked(in_chunks, type.id(), redirection.dataset, *candidate,
-                                        selection.slab, conversion, memory, request.buffer);
-            });
-        return read_file(replica, [&](sds_file *file) {
+    return serve_from(
+        dataset, *candidate,
+        [&](sds_file *file) {
             return transfer(host, file, redirection.dataset, *candidate, selection.slab, conversion,
                             memory, request.buffer);
+        },
+        [&](const ReplicaDataset &in_chunks) {
+            return transfer_chunked(in_chunks, type.id(), redirection.dataset, *candidate,
+                                    selection.slab, conversion, memory, request.buffer);
         });
-    });
 }
 
 } // namespace sds::vol

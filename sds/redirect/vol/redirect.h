@@ -22,13 +22,18 @@ struct ReadRequest {
 // True for a collective MPI transfer.
 bool is_collective(const Host &host, hid_t dxpl);
 
-// What the table says of a dataset; nullptr where its reads are not redirected.
-// type: the dataset's, which stays the caller's.
+// What else than HDF5 may read a dataset: replicas that the file's table names, and the engine, its
+// contiguous original. nullptr where HDF5 alone does. type: the dataset's, which stays the
+// caller's.
 Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type);
 void release_redirection(Redirection *redirection);
 
-// Fill the buffer from a replica where that is predicted to be cheaper than the original. Returns
-// the replica's id; 0 where the original is to be read, which then overwrites the buffer.
+// False where it is plain from outside that HDF5 is to carry out a read.
+bool may_serve(const Host &host, const OpenDataset &dataset, hid_t file_space);
+
+// Fill the buffer from a replica, or from the original by the engine, where that is predicted to be
+// cheaper. Returns the replica's id, or SDS_SERVED_BY_ENGINE; 0 where HDF5 is to read the original,
+// which then overwrites the buffer.
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
                    const ReadRequest &request);
 

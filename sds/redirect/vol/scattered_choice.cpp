@@ -268,20 +268,38 @@ bool may_pay(const sds_table_dataset &dataset, const sds_candidate &candidate,
             !is_plainly_worse(replica_map_of(dataset, candidate), sample));
 }
 
-int32_t find_best(const sds_table_dataset &dataset, const sds_candidate candidates[],
-                  const ScatteredRead &read, Sample &sample)
+bool is_faster_by_engine(const Layouts &layouts, Sample &sample)
 {
+    PieceList list(max_sampled);
+    if (!layouts.original || !list.allocate()) return false;
+    const double factor =
+        list_sample(sample, replica_map_of(layouts.dataset, layouts.itself), list);
+    if (factor == 0) return false;
+    list.to_bytes(layouts.itself.data_offset_bytes, layouts.dataset.element_bytes);
+    return is_faster_by_engine(*layouts.original, layouts.dataset,
+                               {sample.n, sample.runs, list, factor});
+}
+
+int32_t find_best(const Layouts &layouts, const ScatteredRead &read, Sample &sample)
+{
+    const sds_table_dataset &dataset = layouts.dataset;
+    int32_t best = is_faster_by_engine(layouts, sample) ? by_engine : by_hdf5;
     int32_t first = 0;
-    while (first < dataset.n_candidates && !may_pay(dataset, candidates[first], read, sample))
+    while (first < dataset.n_candidates &&
+           !may_pay(dataset, layouts.candidates[first], read, sample))
         first++;
-    if (first == dataset.n_candidates) return -1;
+    if (first == dataset.n_candidates) return best;
     double best_s = dataset.storage == SDS_TABLE_CONTIGUOUS
                         ? predict_contiguous(dataset, sample)
                         : predict_chunked(dataset, read, sample);
-    int32_t best = -1;
+    if (best == by_engine) {
+        const double by_engine_s = predict_candidate(dataset, layouts.itself, sample);
+        if (by_engine_s >= 0 && by_engine_s < best_s) best_s = by_engine_s;
+    }
     for (int32_t i = first; i < dataset.n_candidates; i++) {
-        if (i > first && !may_pay(dataset, candidates[i], read, sample)) continue;
-        const double predicted_s = predict_candidate(dataset, candidates[i], sample);
+        const sds_candidate &candidate = layouts.candidates[i];
+        if (i > first && !may_pay(dataset, candidate, read, sample)) continue;
+        const double predicted_s = predict_candidate(dataset, candidate, sample);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
         best_s = predicted_s;
         best = i;
@@ -289,17 +307,16 @@ int32_t find_best(const sds_table_dataset &dataset, const sds_candidate candidat
     return best;
 }
 
-int32_t predict_best(const Host &host, const sds_table_dataset &dataset,
-                     const sds_candidate candidates[], const ScatteredRead &read)
+int32_t predict_best(const Host &host, const Layouts &layouts, const ScatteredRead &read)
 {
     auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
-    if (!sample) return -1;
+    if (!sample) return by_hdf5;
     {
         SilenceKeeper silence(host);
         ErrorStackKeeper keep(host);
         take(host, read, *sample);
     }
-    const int32_t best = find_best(dataset, candidates, read, *sample);
+    const int32_t best = find_best(layouts, read, *sample);
     free(sample);
     return best;
 }
@@ -311,16 +328,16 @@ uint8_t power_of_two(int64_t n)
 
 // What tells the read from others without listing its elements. Where partial replicas are, those
 // that hold it tell as well.
-ScatteredChoices::Choice outline(const sds_table_dataset &dataset, const sds_candidate candidates[],
-                                 const ScatteredRead &read)
+ScatteredChoices::Choice outline(const Layouts &layouts, const ScatteredRead &read)
 {
+    const sds_table_dataset &dataset = layouts.dataset;
     ScatteredChoices::Choice made = {};
     made.kind = read.kind;
     made.n_elements = read.n_elements;
     for (int32_t axis = 0; axis < dataset.rank; axis++)
         made.size[axis] = power_of_two(read.high[axis] - read.low[axis] + 1);
     for (int32_t i = 0; i < dataset.n_candidates && i < 64; i++)
-        if (can_serve(candidates[i], read)) made.candidates |= UINT64_C(1) << i;
+        if (can_serve(layouts.candidates[i], read)) made.candidates |= UINT64_C(1) << i;
     return made;
 }
 
@@ -342,13 +359,12 @@ bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
     return true;
 }
 
-int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
-                         const sds_table_dataset &dataset, const sds_candidate candidates[],
+int32_t choose_scattered(const Host &host, ScatteredChoices &choices, const Layouts &layouts,
                          const ScatteredRead &read)
 {
     if (__atomic_test_and_set(&choices.busy, __ATOMIC_ACQUIRE)) // another thread is at it
-        return predict_best(host, dataset, candidates, read);
-    ScatteredChoices::Choice wanted = outline(dataset, candidates, read);
+        return predict_best(host, layouts, read);
+    ScatteredChoices::Choice wanted = outline(layouts, read);
     ScatteredChoices::Choice *found = nullptr;
     for (ScatteredChoices::Choice &made : choices.made)
         if (made.n_left > 0 && look_alike(made, wanted)) found = &made;
@@ -356,14 +372,15 @@ int32_t choose_scattered(const Host &host, ScatteredChoices &choices,
         found->n_left--;
         wanted.candidate = found->candidate;
     } else {
-        wanted.candidate = predict_best(host, dataset, candidates, read);
+        wanted.candidate = predict_best(host, layouts, read);
         wanted.n_left = uses_per_choice;
         choices.made[choices.n++ % ScatteredChoices::most] = wanted;
         choices.n %= ScatteredChoices::most;
     }
     __atomic_clear(&choices.busy, __ATOMIC_RELEASE);
     // Beyond the candidates that are told apart, one may have been chosen for a like read.
-    if (wanted.candidate >= 0 && !can_serve(candidates[wanted.candidate], read)) return -1;
+    if (wanted.candidate >= 0 && !can_serve(layouts.candidates[wanted.candidate], read))
+        return by_hdf5;
     return wanted.candidate;
 }
 

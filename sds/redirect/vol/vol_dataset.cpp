@@ -2,6 +2,7 @@
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "original_choice.h"
 #include "pass_on.h"
 #include "read_below.h"
 #include "read_many.h"
@@ -41,9 +42,20 @@ herr_t read_original(Object &object, const ReadRequest &request)
                       &asked.file_space, asked.dxpl, &asked.buffer);
 }
 
-// Read one dataset, from a replica where one serves it, and trace the read by the clock.
+// Whether only the engine could read it in place of HDF5, and would gain nothing. Told without a
+// description of the dataset, which not every program that reads one needs.
+bool is_plain(Object &object, const ReadRequest &request)
+{
+    if (any_tables()) return false;
+    const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
+    if (known && !known->redirection) return true;
+    return !may_gain(*object.host, request.file_space, known ? known->window_elements : 0);
+}
+
+// Read one dataset, by whatever serves it, and trace the read by the clock.
 herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock *clock)
 {
+    if (!clock && is_plain(object, request)) return read_original(object, request);
     OpenDataset *dataset = dataset_of(object, request.dxpl);
     if (!dataset || (!clock && !dataset->redirection)) return read_original(object, request);
     const Host &host = *object.host;
@@ -52,7 +64,8 @@ herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock
     if (clock) span = sds_tick_span_begin(clock);
     Selection selection;
     int64_t served_by = 0;
-    if (dataset->redirection && is_selection(host, request.file_space)) {
+    const bool is_asked = may_serve(host, *dataset, request.file_space);
+    if (is_asked && is_selection(host, request.file_space)) {
         select(host, request.file_space, stored.rank, stored.extent, selection);
         served_by = serve_read(object, *dataset, selection, request);
         if (served_by != 0 && !leave_word(object, stored, request)) served_by = 0;
@@ -60,7 +73,7 @@ herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock
     const herr_t result = served_by == 0 ? read_original(object, request) : 0;
     if (result < 0 || !clock) return result;
     sds_tick_span_end(&span);
-    if (!dataset->redirection)
+    if (!is_asked)
         select_done(host, request.file_space, stored.rank, stored.extent, dataset->reads_boxes,
                     selection);
     trace_read(*dataset, selection, span, served_by, is_collective(host, request.dxpl));
@@ -75,7 +88,7 @@ herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_space
         return read_many({n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers},
                          clock);
     Object &object = *as_object(datasets[0]);
-    if (clock || any_redirects())
+    if (clock || any_tables() || any_originals())
         return read_one(
             object, {memory_types[0], memory_spaces[0], file_spaces[0], dxpl, buffers[0]}, clock);
     return read_below(object, 1, &object.under, memory_types, memory_spaces, file_spaces, dxpl,

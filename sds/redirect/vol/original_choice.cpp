@@ -1,0 +1,269 @@
+#include "original_choice.h"
+
+#include <string.h>
+
+#include "config.h"
+#include "open_dataset.h"
+#include "open_file.h"
+#include "prediction.h"
+#include "sds/read_plan.h"
+#include "selection.h"
+#include "type_digest.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+constexpr int32_t own_order[SDS_MAX_RANK] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                             11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                             22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+constexpr int64_t own_start[SDS_MAX_RANK] = {};
+
+// So few elements are not worth a second look.
+constexpr int64_t min_elements = 17;
+// What lies within a page is one request in any case.
+constexpr int64_t page_bytes = 4096;
+
+// ---- what HDF5 does
+
+// Reads of contiguous data by HDF5: each run that does not lie in the sieve buffer has the buffer
+// filled from there on; one that is longer than the buffer is read directly.
+struct SievedRead {
+    double runs;
+    double requests;
+    double bytes; // read from the file
+    bool streams; // each request begins where the one before ended, or soon after
+};
+
+// What HDF5 adds to a call, and what it takes to find a run in the buffer and to copy it.
+constexpr double call_more_s = 0.3e-6;
+constexpr double run_s = 11e-9;
+
+double warm_seconds(const SievedRead &read, const sds_io_parameters &costs)
+{
+    return read.requests * (costs.call_s + call_more_s) + read.bytes * costs.copy_s_per_byte +
+           read.runs * run_s;
+}
+
+double cold_seconds(const SievedRead &read, const sds_io_parameters &costs)
+{
+    const double startups = read.streams ? 1 : read.requests;
+    return startups * costs.reads.startup_s + read.bytes * costs.buffered_s_per_byte +
+           warm_seconds(read, costs);
+}
+
+SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
+{
+    SievedRead read = {1, 1, 0, false};
+    int64_t length = runs.run_bytes; // of what one request covers, from its first byte
+    int64_t within = 1;              // runs in it
+    int32_t level = runs.n_levels - 1;
+    for (; level >= 0; level--) {
+        const int64_t span =
+            (runs.level[level].count - 1) * runs.level[level].stride_bytes + length;
+        if (span > sieve_bytes) break;
+        length = span;
+        within *= runs.level[level].count;
+    }
+    read.runs = static_cast<double>(within);
+    for (int32_t outer = level; outer >= 0; outer--)
+        read.runs *= static_cast<double>(runs.level[outer].count);
+    if (level < 0 || length > sieve_bytes) {
+        read.requests = read.runs / static_cast<double>(within);
+        read.bytes = read.requests * static_cast<double>(length);
+        return read;
+    }
+    const int64_t stride = runs.level[level].stride_bytes, count = runs.level[level].count;
+    const int64_t per_request = 1 + (sieve_bytes - length) / stride;
+    read.requests = static_cast<double>((count + per_request - 1) / per_request);
+    for (int32_t outer = level - 1; outer >= 0; outer--)
+        read.requests *= static_cast<double>(runs.level[outer].count);
+    read.bytes = read.requests * static_cast<double>(sieve_bytes);
+    read.streams = per_request * stride <= 2 * sieve_bytes && count > 2 * per_request;
+    return read;
+}
+
+// ---- what the engine does
+
+constexpr double serving_s = 3e-6; // what serving costs besides reading
+// Uncertain predictions: so much faster it must be where it gains most, and no slower elsewhere.
+constexpr double clear_gain = 0.8;
+
+// What the engine's plans are made of.
+sds_plan_given given_of(OriginalFile &file)
+{
+    sds_plan_given given = {};
+    const OriginalReader reader(file);
+    if (reader.get()) sds_file_given(reader.get(), &given);
+    return given;
+}
+
+bool is_worth_it(const SievedRead &by_hdf5_alone, double warm_s, double cold_s)
+{
+    sds_io_parameters costs;
+    sds_io_parameters_builtin(&costs);
+    const double warm = (serving_s + warm_s) / warm_seconds(by_hdf5_alone, costs);
+    const double cold = (serving_s + cold_s) / cold_seconds(by_hdf5_alone, costs);
+    return warm <= 1 && cold <= 1 && (warm < clear_gain || cold < clear_gain);
+}
+
+// ---- selections from outside
+
+// Elements from the first to the last that is selected, in the C order of the space; 0 where that
+// cannot be told.
+int64_t span_of(const Functions &hdf5, hid_t space)
+{
+    hsize_t extent[SDS_MAX_RANK], low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    if (hdf5.H5Sselect_valid(space) <= 0) return 0; // has been moved out of the space
+    const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
+    if (rank <= 0 || hdf5.H5Sget_select_bounds(space, low, high) < 0) return 0;
+    hsize_t first = 0, last = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        first = first * extent[axis] + low[axis];
+        last = last * extent[axis] + high[axis];
+    }
+    return static_cast<int64_t>(last - first + 1);
+}
+
+int64_t product_of(int32_t n, const int64_t factors[])
+{
+    int64_t product = 1;
+    for (int32_t i = 0; i < n; i++)
+        if (__builtin_mul_overflow(product, factors[i], &product)) return -1;
+    return product;
+}
+
+} // namespace
+
+int64_t end_of(const sds_trace_dataset &stored)
+{
+    int64_t end = product_of(stored.rank, stored.extent);
+    if (end < 0 || __builtin_mul_overflow(end, stored.element_bytes, &end) ||
+        __builtin_add_overflow(end, stored.data_offset_bytes, &end))
+        return INT64_MAX;
+    return end;
+}
+
+bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t type)
+{
+    const sds_trace_dataset &stored = dataset.description;
+    const OriginalFile *file = dataset.file->original;
+    uint32_t crc = 0;
+    return file && stored.storage == SDS_STORAGE_CONTIGUOUS && stored.data_offset_bytes >= 0 &&
+           stored.n_filters == 0 && stored.rank > 0 && stored.element_bytes > 0 &&
+           product_of(stored.rank, stored.extent) > 0 && end_of(stored) <= file->end &&
+           type_crc32c(host, type, crc);
+}
+
+sds_table_dataset dataset_of_itself(const sds_trace_dataset &stored)
+{
+    sds_table_dataset dataset = {};
+    dataset.path = stored.path;
+    dataset.rank = stored.rank;
+    dataset.extent = stored.extent;
+    dataset.element_bytes = stored.element_bytes;
+    dataset.type_class = stored.type_class;
+    dataset.storage = SDS_TABLE_CONTIGUOUS;
+    dataset.data_offset_bytes = stored.data_offset_bytes;
+    return dataset;
+}
+
+sds_candidate candidate_of_itself(const sds_trace_dataset &stored, const sds_table_dataset &dataset,
+                                  const sds_candidate candidates[])
+{
+    sds_candidate itself = {};
+    itself.path = stored.file;
+    itself.storage = SDS_TABLE_CONTIGUOUS;
+    itself.data_offset_bytes = stored.data_offset_bytes;
+    itself.rank = stored.rank;
+    itself.order = own_order;
+    itself.region_start = own_start;
+    itself.region_extent = stored.extent;
+    itself.layout = dataset.layout;
+    itself.model = dataset.model;
+    for (int32_t i = dataset.n_candidates - 1; i >= 0; i--)
+        if (candidates[i].storage == SDS_TABLE_CONTIGUOUS && candidates[i].model.calibrated)
+            itself.model = candidates[i].model;
+    return itself;
+}
+
+int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &stored)
+{
+    const int64_t window = file.sieve_bytes > page_bytes ? file.sieve_bytes : page_bytes;
+    return window / stored.element_bytes;
+}
+
+bool may_gain(const Host &host, hid_t file_space, int64_t window_elements)
+{
+    if (config().engine == Engine::always) return true;
+    if (file_space <= last_special_space) return false; // everything, in one piece
+    if (!is_selection(host, file_space)) return false;  // HDF5 says so
+    const hssize_t n = host.hdf5.H5Sget_select_npoints(file_space);
+    if (n < min_elements) return false;
+    const int64_t span = span_of(host.hdf5, file_space);
+    return span > n && span > window_elements;
+}
+
+bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
+                         const sds_hyperslab &slab)
+{
+    if (config().engine == Engine::always) return true;
+    sds_array array = {};
+    array.rank = dataset.rank;
+    memcpy(array.extent, dataset.extent, static_cast<size_t>(dataset.rank) * sizeof(int64_t));
+    array.element_bytes = dataset.element_bytes;
+    array.offset_bytes = dataset.data_offset_bytes;
+    sds_runs runs;
+    if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return false;
+    sds_read_plan warm, cold;
+    sds_plan_given in_cache = given_of(file), on_device = in_cache;
+    in_cache.cache = SDS_CACHE_WARM;
+    on_device.cache = SDS_CACHE_COLD;
+    return sds_plan_runs(&runs, nullptr, nullptr, &in_cache, &warm) == SDS_OK &&
+           sds_plan_runs(&runs, nullptr, nullptr, &on_device, &cold) == SDS_OK &&
+           is_worth_it(sieve(runs, file.sieve_bytes), warm.predicted_s, cold.predicted_s);
+}
+
+// HDF5 takes the runs as they come.
+SievedRead sieve(const SampledRuns &sample, int64_t element_bytes, int64_t sieve_bytes)
+{
+    SievedRead read = {0, 0, 0, false};
+    int64_t begin = 0, end = 0; // of the buffer
+    for (size_t i = 0; i < sample.n; i++) {
+        const int64_t offset = sample.runs[i].offset * element_bytes;
+        const int64_t length = sample.runs[i].length * element_bytes;
+        read.runs += 1;
+        if (offset >= begin && offset + length <= end) continue;
+        read.requests += 1;
+        if (length > sieve_bytes) {
+            read.bytes += static_cast<double>(length);
+            continue;
+        }
+        begin = offset;
+        end = offset + sieve_bytes;
+        read.bytes += static_cast<double>(sieve_bytes);
+    }
+    read.runs *= sample.factor;
+    read.requests *= sample.factor;
+    read.bytes *= sample.factor;
+    return read;
+}
+
+bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
+                         const SampledRuns &sample)
+{
+    if (config().engine == Engine::always) return true;
+    sds_read_plan warm, cold;
+    sds_plan_given in_cache = given_of(file), on_device = in_cache;
+    in_cache.cache = SDS_CACHE_WARM;
+    on_device.cache = SDS_CACHE_COLD;
+    const PieceList &list = sample.sorted;
+    return sds_plan_pieces(list.n(), list.pieces(), nullptr, nullptr, &in_cache, &warm) == SDS_OK &&
+           sds_plan_pieces(list.n(), list.pieces(), nullptr, nullptr, &on_device, &cold) ==
+               SDS_OK &&
+           is_worth_it(sieve(sample, dataset.element_bytes, file.sieve_bytes),
+                       warm.predicted_s * sample.factor, cold.predicted_s * sample.factor);
+}
+
+} // namespace sds::vol

@@ -1,0 +1,55 @@
+// Which reads of a contiguous original the core's engine carries out instead of HDF5.
+#pragma once
+
+#include "element_walk.h"
+#include "original_file.h"
+#include "replica_map.h"
+#include "sds/table_format.h"
+#include "sds/trace_format.h"
+
+namespace sds::vol
+{
+
+struct OpenDataset;
+
+// Choices beside the candidates of a table, which are counted from 0.
+constexpr int32_t by_hdf5 = -1;
+constexpr int32_t by_engine = -2;
+
+// Whether the dataset's bytes are those that HDF5 would make elements of: in one piece of the file,
+// not filtered, of a type without references. type: the dataset's.
+bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t type);
+
+// What a table would say of the dataset, and of the original as a replica of itself: where the
+// table has measured reads by the engine, with the model of its candidates. The result points into
+// stored.
+sds_table_dataset dataset_of_itself(const sds_trace_dataset &stored);
+sds_candidate candidate_of_itself(const sds_trace_dataset &stored, const sds_table_dataset &dataset,
+                                  const sds_candidate candidates[]);
+
+// The first byte behind the dataset's.
+int64_t end_of(const sds_trace_dataset &stored);
+
+// How many elements HDF5's sieve buffer holds: what spans no more, it reads with one request.
+int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &stored);
+
+// False for reads that the engine cannot carry out faster: few elements, what lies in one piece,
+// and what spans no more than so many elements. A look from outside, which costs little of the
+// smallest read.
+bool may_gain(const Host &host, hid_t file_space, int64_t window_elements);
+
+bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
+                         const sds_hyperslab &slab);
+
+// A part of a selection: its runs in HDF5's order, the same sorted and joined, and how many times
+// greater the whole is.
+struct SampledRuns {
+    size_t n;
+    const ElementRun *runs;
+    const PieceList &sorted; // in bytes
+    double factor;
+};
+bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
+                         const SampledRuns &sample);
+
+} // namespace sds::vol

@@ -1,0 +1,256 @@
+#include "original_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "config.h"
+#include "error_stack.h"
+#include "pass_on.h"
+#include "shared_state.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+constexpr int64_t default_sieve_bytes = 65536; // HDF5's own
+constexpr int max_failures = 3;
+
+OriginalFile *originals = nullptr;
+int n_originals = 0; // read without the lock
+
+// Have the native connector write one value behind a pointer that its arguments hold.
+template <typename Arguments>
+bool get_native(const Object &file, int operation, const Arguments &arguments)
+{
+    struct {
+        Arguments arguments;
+        char room[120]; // the native connector's union of all optional operations
+    } request;
+    memset(static_cast<void *>(&request), 0, sizeof request);
+    request.arguments = arguments;
+    H5VL_optional_args_t args = {operation, &request};
+    return pass_on(file, file.below->file_cls.optional, file.hdf5().H5VLfile_optional, &args,
+                   *file.host->default_dxpl, nullptr) >= 0;
+}
+
+// HDF5's descriptor of a file opened through sec2; negative where it cannot be had.
+int descriptor_of(const Object &file)
+{
+    struct Arguments {
+        hid_t fapl;
+        void **handle;
+    };
+    void *handle = nullptr;
+    return get_native(file, H5VL_NATIVE_FILE_GET_VFD_HANDLE, Arguments{0, &handle}) && handle
+               ? *static_cast<const int *>(handle)
+               : -1;
+}
+
+// The end of what HDF5 takes for allocated, from the beginning of the file; 0 where it cannot be
+// had.
+int64_t end_of(const Object &file)
+{
+    haddr_t end = 0;
+    return get_native(file, H5VL_NATIVE_FILE_GET_EOA, &end) && end <= INT64_MAX
+               ? static_cast<int64_t>(end)
+               : 0;
+}
+
+// In a page buffer HDF5 keeps what it has read, which the engine would read anew.
+bool has_page_buffer(const Host &host, hid_t fapl)
+{
+    size_t bytes = 0;
+    unsigned min_metadata = 0, min_raw = 0;
+    return host.hdf5.H5Pget_page_buffer_size &&
+           (host.hdf5.H5Pget_page_buffer_size(fapl, &bytes, &min_metadata, &min_raw) < 0 ||
+            bytes > 0);
+}
+
+int64_t sieve_bytes_of(const Host &host, hid_t fapl)
+{
+    size_t bytes = 0;
+    if (!host.hdf5.H5Pget_sieve_buf_size || host.hdf5.H5Pget_sieve_buf_size(fapl, &bytes) < 0)
+        return default_sieve_bytes;
+    return bytes < INT64_MAX ? static_cast<int64_t>(bytes) : INT64_MAX;
+}
+
+// Its fields from the file on; false where it is not to be read past HDF5.
+bool look_at(const Object &file, hid_t fapl, OriginalFile &out)
+{
+    const Host &host = *file.host;
+    SilenceKeeper silence(host); // nothing of this is the program's business
+    ErrorStackKeeper keep(host);
+    out.host = &host;
+    if (has_page_buffer(host, fapl)) return false;
+    out.sieve_bytes = sieve_bytes_of(host, fapl);
+    out.end = end_of(file);
+    out.fd = descriptor_of(file);
+    struct stat found;
+    if (out.end <= 0 || out.fd < 0 || fstat(out.fd, &found) != 0 || !S_ISREG(found.st_mode))
+        return false;
+    out.device = static_cast<uint64_t>(found.st_dev);
+    out.inode = static_cast<uint64_t>(found.st_ino);
+    return true;
+}
+
+// Whether the program can spare a descriptor for reads past the page cache.
+bool leaves_descriptors(int fd)
+{
+    rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 4;
+}
+
+sds_file *make_reader(const OriginalFile &file)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd);
+    const char *again = leaves_descriptors(file.fd) ? path : nullptr;
+    const sds_file_options options = {again, nullptr, config().may_map};
+    sds_file *made = nullptr;
+    return sds_file_open(file.fd, &options, &made) == SDS_OK ? made : nullptr;
+}
+
+// One use of the reader, which is this one where there is none; nullptr where that is none either.
+sds_file *take_reader(OriginalFile &file, sds_file *made)
+{
+    SharedStateLock lock;
+    if (!file.reader) __atomic_store_n(&file.reader, made, __ATOMIC_RELAXED);
+    if (file.reader) file.n_reading++;
+    return file.reader;
+}
+
+// To be called with the lock. Returns it, to be closed without.
+sds_file *give_up_reader(OriginalFile &file)
+{
+    sds_file *reader = file.reader;
+    __atomic_store_n(&file.reader, nullptr, __ATOMIC_RELAXED);
+    file.is_closed = false;
+    return reader;
+}
+
+bool is_own(const OriginalFile &file, struct stat &now)
+{
+    const int saved_errno = errno;
+    const bool is_same = fstat(file.fd, &now) == 0 &&
+                         static_cast<uint64_t>(now.st_dev) == file.device &&
+                         static_cast<uint64_t>(now.st_ino) == file.inode;
+    errno = saved_errno;
+    return is_same;
+}
+
+// To be called with the lock.
+OriginalFile *find(const Host &host, unsigned long fileno)
+{
+    OriginalFile *file = originals;
+    while (file && (file->host != &host || file->fileno != fileno))
+        file = file->next;
+    if (file) file->references++;
+    return file;
+}
+
+} // namespace
+
+OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl)
+{
+    {
+        SharedStateLock lock;
+        if (OriginalFile *known = find(*file.host, fileno)) return known;
+    }
+    const int saved_errno = errno;
+    auto *made = static_cast<OriginalFile *>(calloc(1, sizeof(OriginalFile)));
+    const bool is_usable = made && look_at(file, fapl, *made);
+    errno = saved_errno;
+    if (!is_usable) {
+        free(made);
+        return nullptr;
+    }
+    made->fileno = fileno;
+    made->references = 1;
+    OriginalFile *known;
+    {
+        SharedStateLock lock;
+        known = find(*file.host, fileno);
+        if (!known) {
+            made->next = originals;
+            originals = made;
+            __atomic_add_fetch(&n_originals, 1, __ATOMIC_RELAXED);
+            return made;
+        }
+    }
+    free(made); // another thread was faster
+    return known;
+}
+
+void close_original(OriginalFile *file)
+{
+    {
+        SharedStateLock lock;
+        if (--file->references > 0) return;
+        OriginalFile **link = &originals;
+        while (*link != file)
+            link = &(*link)->next;
+        *link = file->next;
+        __atomic_sub_fetch(&n_originals, 1, __ATOMIC_RELAXED);
+    }
+    // HDF5 may have closed its descriptor by now, which is not touched any more.
+    sds_file_close(file->reader);
+    free(file);
+}
+
+bool may_be_read(const OriginalFile &file, int64_t end)
+{
+    struct stat now;
+    return __atomic_load_n(&file.n_failures, __ATOMIC_RELAXED) < max_failures &&
+           is_own(file, now) && now.st_size >= end;
+}
+
+OriginalReader::OriginalReader(OriginalFile &file)
+    : file_(file), reader_(take_reader(file, nullptr))
+{
+    if (reader_) return;
+    sds_file *made = make_reader(file);
+    if (!made) return;
+    reader_ = take_reader(file, made);
+    if (reader_ != made) sds_file_close(made); // another thread was faster
+}
+
+OriginalReader::~OriginalReader()
+{
+    if (!reader_) return;
+    sds_file *unused = nullptr;
+    {
+        SharedStateLock lock;
+        if (--file_.n_reading == 0 && file_.is_closed) unused = give_up_reader(file_);
+    }
+    sds_file_close(unused);
+}
+
+void after_close(OriginalFile *file)
+{
+    struct stat now;
+    if (!file || !__atomic_load_n(&file->reader, __ATOMIC_RELAXED) || is_own(*file, now)) return;
+    sds_file *unused = nullptr;
+    {
+        SharedStateLock lock;
+        file->is_closed = true;
+        if (file->n_reading == 0) unused = give_up_reader(*file);
+    }
+    sds_file_close(unused);
+}
+
+void count_failure(OriginalFile &file)
+{
+    __atomic_add_fetch(&file.n_failures, 1, __ATOMIC_RELAXED);
+}
+
+bool any_originals()
+{
+    return __atomic_load_n(&n_originals, __ATOMIC_RELAXED) != 0;
+}
+
+} // namespace sds::vol
