@@ -20,6 +20,7 @@
 /* Requests in flight beyond these bytes make no device faster; fewer than these, many slower. */
 #define BYTES_IN_FLIGHT (8 * MIB)
 #define LEAST_DEPTH 8
+#define MAX_DEPTH 1024
 #define LEAST_QUEUED_BYTES (64 * KIB)
 #define LIST_REGION_BYTES MIB /* of pieces that touch but go to several places */
 
@@ -241,7 +242,7 @@ static void plan_best(const planner *self, sds_read_plan *out)
         sds_read_plan other;
         if (!is_possible(self, others[i])) continue;
         plan_by(self, others[i], &other);
-        if (is_better(self, &other, out)) *out = other;
+        if (other.memory_bytes <= memory_bound(self) && is_better(self, &other, out)) *out = other;
     }
 }
 
@@ -333,7 +334,8 @@ sds_status sds__plan_access(const sds__access *access, const sds_io_parameters *
         .costs = parameters,
         .given = given,
         .cache = options->cache != SDS_CACHE_UNKNOWN ? options->cache : given->cache,
-        .queue_depth = options->queue_depth > 0 ? options->queue_depth : parameters->queue_depth,
+        .queue_depth = (int32_t)sds__least(
+            options->queue_depth > 0 ? options->queue_depth : parameters->queue_depth, MAX_DEPTH),
         .regions_per_request = options->regions_per_request > 0 ? options->regions_per_request
                                                                 : SDS_REGIONS_PER_REQUEST,
         .sieve_buffer_bytes =

@@ -123,8 +123,7 @@ def test_auto_reads_everything_within_its_memory(case, state, max_memory):
         span = runs[-1][0] + runs[-1][1] - runs[0][0]
         assert plan.bytes_useful <= plan.bytes_read <= span
         assert plan.predicted_s > 0
-        if plan.executor not in (Executor.VECTOR, Executor.DIRECT):
-            assert plan.memory_bytes <= (options.max_memory_bytes or BUFFER)
+        assert plan.memory_bytes <= (options.max_memory_bytes or BUFFER)
         if plan.executor is Executor.MAPPED:
             assert state.may_map
             assert state.cache is Cache.WARM

@@ -129,7 +129,7 @@ static sds_read_options random_options(uint64_t *state)
 {
     sds_read_options options = {
         .strategy = (sds_strategy)random_between(state, SDS_STRATEGY_AUTO, SDS_STRATEGY_PMD)};
-    if (random_u64(state) % 4 == 0) options.queue_depth = (int32_t)random_between(state, 1, 300);
+    if (random_u64(state) % 4 == 0) options.queue_depth = (int32_t)random_between(state, 1, 3000);
     if (random_u64(state) % 4 == 0)
         options.regions_per_request = (int32_t)random_between(state, 1, 200);
     if (random_u64(state) % 4 == 0) options.sieve_buffer_bytes = random_between(state, 1, 1 << 22);
@@ -171,9 +171,13 @@ static void check_plan(const sds__access *access, const sds_read_options *option
         CHECK(plan.memory_bytes <= plan.queue_depth * longest &&
               (longest == 0 || plan.memory_bytes >= longest));
     if (plan.strategy != SDS_STRATEGY_AUTO) return;
+    CHECK(plan.queue_depth >= 1 && plan.queue_depth <= 1024);
     CHECK(given->may_queue || plan.executor != SDS_EXECUTOR_LIST);
     CHECK(given->may_read_directly || plan.executor != SDS_EXECUTOR_DIRECT);
-    if (options->max_memory_bytes > 0 || plan.executor == SDS_EXECUTOR_VECTOR) return;
+    if (options->max_memory_bytes > 0) {
+        CHECK(plan.memory_bytes <= options->max_memory_bytes);
+        return;
+    }
     /* At most the larger of twice the direct method's memory and one sieve buffer. */
     const int64_t buffer =
         options->sieve_buffer_bytes > 0 ? options->sieve_buffer_bytes : SDS_SIEVE_BUFFER_BYTES;
