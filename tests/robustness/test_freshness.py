@@ -1,5 +1,6 @@
 """Whatever happens to a source, nobody reads what its replica remembers of it."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -15,8 +16,14 @@ from sds.errors import SourceChangedError
 from sds.home import Home
 from sds.identity import SETTLED_S, identity_of, settled_identity
 from sds.redirect.tables import table_path
-from tests.redirected import reads_by_replica, redirect, settle
-from tests.robustness.conftest import values_of, write_cube
+from tests.redirected import (
+    publish_candidates,
+    reads_by_replica,
+    redirect,
+    settle,
+    write_replica,
+)
+from tests.robustness.conftest import KINDS, compile_c, values_of, write_cube
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 
 READ = """
@@ -196,7 +203,9 @@ def test_changed_while_it_is_open(tmp_path):
         assert answer == f"{expected[:, :, 3].tolist()}\n" or "emptied" in name or "trunc" in name
         reader.end()
         reasons = [reason for event, *_, reason in decisions(log) if event == "original"]
-        assert reasons == ["the source has changed, or is being written"], name
+        assert reasons == ["the source has changed, was removed or moved, or is being written"], (
+            name
+        )
 
 
 def test_what_was_open_stays_what_it_was(cube, home, tmp_path):
@@ -216,6 +225,223 @@ def test_what_was_open_stays_what_it_was(cube, home, tmp_path):
         answers.append(reader.ask())
         reader.end()
     assert len(set(answers)) == 1
+
+
+# ---- away from its path while it is open
+
+READS = """
+    import ctypes, os, shutil, sys, h5py, numpy as np
+    from h5py import h5s, h5t
+
+    path, departure = sys.argv[1:]
+    file = h5py.File(path, locking=False)
+    cube, other = file["cube"], file["other"]
+    with open("/proc/self/maps") as maps:
+        hdf5 = ctypes.CDLL(next(line[line.index("/"):].rstrip() for line in maps
+                                if "/libhdf5-" in line))
+
+    def box():
+        return cube[:, :, 3]
+
+    def strided():
+        return other[::2, 1:14:3, 4]
+
+    def union():
+        space = cube.id.get_space()
+        space.select_hyperslab((0, 0, 1), (9, 14, 1))
+        for k in (4, 8):    # at no regular distance
+            space.select_hyperslab((0, 0, k), (9, 14, 1), op=h5s.SELECT_OR)
+        out = np.zeros(3 * 9 * 14)
+        cube.id.read(h5s.create_simple(out.shape), space, out)
+        return out
+
+    def several():
+        spaces = [data.id.get_space() for data in (cube, other)]
+        for space in spaces:
+            space.select_hyperslab((0, 0, 6), (9, 14, 1))
+        outs = [np.zeros((9, 14, 1)) for _ in spaces]
+        memory = h5s.create_simple(outs[0].shape)
+        ids = lambda *values: (ctypes.c_int64 * len(values))(*values)
+        assert hdf5.H5Dread_multi(
+            ctypes.c_size_t(2), ids(cube.id.id, other.id.id), ids(*[h5t.NATIVE_DOUBLE.id] * 2),
+            ids(memory.id, memory.id), ids(*[space.id for space in spaces]), ctypes.c_int64(0),
+            (ctypes.c_void_p * 2)(*[out.ctypes.data for out in outs])) >= 0
+        return np.concatenate(outs)
+
+    def read():
+        for way in (box, strided, union, several):
+            print(way.__name__, way().ravel().tolist())
+
+    read()
+    exec(departure)
+    read()
+"""
+STAYS = ""
+DEPARTURES = {
+    "removed": "os.remove(path)",
+    "replaced by rename": "shutil.copy2(path, path + '.new'); os.replace(path + '.new', path)",
+    "replaced by its own copy": "shutil.copy2(path, path + '.new'); os.remove(path);"
+    " shutil.copy2(path + '.new', path)",
+    "moved away": "os.rename(path, path + '.away')",
+    "its folder moved": "os.rename(os.path.dirname(path), os.path.dirname(path) + '.away')",
+    "touched": "os.utime(path)",
+    "its mode changed": "os.chmod(path, 0o640)",
+}
+
+
+def write_two(path):
+    """Write a file of two datasets; there is a hard link to it before anything is made of it."""
+    path.parent.mkdir()
+    with h5py.File(path, "w") as file:
+        file["cube"] = values_of()
+        file["other"] = -values_of()
+    os.link(path, path.parent.parent / "hard.h5")
+    settle(path)
+    return path
+
+
+def publish_two(path, kind, home):
+    candidates = {
+        name: [write_replica(path, name, (2, 0, 1), home, number=number, **KINDS[kind])]
+        for number, name in enumerate(["/cube", "/other"], start=1)
+    }
+    publish_candidates(path, candidates, home)
+
+
+def reads_around(departure, kind, tmp_path, *, by_link=False, extra=None):
+    """Read, have the file depart, and read at once: natively, then by replicas.
+
+    Returns how many reads the replicas served, how many the original, and the decisions.
+    """
+    printed = []
+    home = Home(tmp_path / "home")
+    home.create()
+    environments = (
+        native_environment(),
+        connector_environment(home.root, SDS_DEBUG=tmp_path / "log", **(extra or {})),
+    )
+    for number, env in enumerate(environments):
+        folder = tmp_path / f"run{number}"
+        folder.mkdir()
+        path = write_two(folder / "data" / "two.h5")
+        publish_two(path, kind, home)
+        name = path
+        if by_link:
+            name = folder / "link.h5"
+            name.symlink_to(path)
+        text = departure.replace("path", "os.path.realpath(path)") if by_link else departure
+        printed.append(run_python(READS, name, text, env=env).stdout)
+    assert printed[0] == printed[1]
+    assert len(printed[0].splitlines()) == 8
+    counted = reads_by_replica(home)
+    served = sum(n for replica, n in counted.items() if replica > 0)
+    return served, sum(counted.values()) - served, decisions(tmp_path / "log")
+
+
+@pytest.mark.parametrize("departure", DEPARTURES)
+def test_no_replica_serves_what_has_left_its_path(departure, tmp_path):
+    """Not at the next look: at the next read. The other name that it has does not count."""
+    served, original, lines = reads_around(DEPARTURES[departure], "contiguous", tmp_path)
+    assert (served, original) == (5, 5)
+    reasons = {reason for event, *_, reason in lines if event == "original"}
+    assert "the source has changed, was removed or moved, or is being written" in reasons
+
+
+@pytest.mark.parametrize("kind", ["filtered", "partial"])
+def test_nor_in_chunks(kind, tmp_path):
+    """The union is left to the original: such replicas serve boxes alone."""
+    served, original, _ = reads_around(DEPARTURES["removed"], kind, tmp_path)
+    assert (served, original) == (4, 6)
+
+
+def test_nor_where_it_was_opened_by_a_symbolic_link(tmp_path):
+    served, original, _ = reads_around(DEPARTURES["removed"], "contiguous", tmp_path, by_link=True)
+    assert (served, original) == (5, 5)
+
+
+def test_what_stays_is_served(tmp_path):
+    """The control of the tests above; the reads after nothing has happened."""
+    served, original, _ = reads_around(STAYS, "contiguous", tmp_path)
+    assert (served, original) == (10, 0)
+
+
+STATX = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static long n_calls;
+
+int statx(int folder, const char *path, int flags, unsigned mask, struct statx *out)
+{
+    static int (*real)(int, const char *, int, unsigned, struct statx *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "statx");
+    const int is_source = strstr(path, "two.h5") && (flags & AT_STATX_DONT_SYNC);
+    n_calls += is_source;
+    const char *way = getenv("STATX");
+    if (!is_source || !way) return real(folder, path, flags, mask, out);
+    if (*way >= '0' && *way <= '9') {
+        errno = atoi(way);
+        return -1;
+    }
+    const int result = real(folder, path, flags, mask, out);
+    if (strcmp(way, "lazy") == 0) out->stx_size = 0;
+    if (strcmp(way, "partly") == 0) out->stx_mask &= ~STATX_MTIME;
+    return result;
+}
+
+__attribute__((destructor)) static void tell(void)
+{
+    const char *name = getenv("STATX_CALLS");
+    FILE *file = name ? fopen(name, "w") : NULL;
+    if (!file) return;
+    fprintf(file, "%ld\n", n_calls);
+    fclose(file);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def own_statx(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("statx")
+    (folder / "statx.c").write_text(STATX)
+    return compile_c(folder / "statx.c", folder / "statx.so", "-shared", "-fPIC", "-ldl")
+
+
+@pytest.mark.parametrize("way", [errno.ENOSYS, errno.EPERM, "lazy", "partly"])
+@pytest.mark.parametrize(("departure", "after"), [(STAYS, 5), (DEPARTURES["removed"], 0)])
+def test_without_a_quick_look_there_is_a_full_one(departure, after, way, own_statx, tmp_path):
+    """Old kernels and some containers refuse it; some file systems answer it inexactly."""
+    extra = {"LD_PRELOAD": own_statx, "STATX": way}
+    served, original, _ = reads_around(departure, "contiguous", tmp_path, extra=extra)
+    assert (served, original) == (5 + after, 5 - after)
+
+
+def test_only_reads_that_a_replica_serves_look(own_statx, tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    path = write_two(tmp_path / "data" / "two.h5")
+    publish_two(path, "contiguous", home)
+    text = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            cube = file["cube"]
+            for i in range(9):
+                cube[i], cube[i, 2, 3:7]    # of one piece: the original's
+            for k in range(int(sys.argv[2])):
+                cube[:, :, k]
+    """
+    for n_served in (0, 7):
+        calls = tmp_path / "calls"
+        env = connector_environment(home.root, LD_PRELOAD=own_statx, STATX_CALLS=calls)
+        run_python(text, path, n_served, env=env)
+        assert int(calls.read_text()) == n_served
+    assert reads_by_replica(home)[1] == 7
 
 
 # ---- ways to a file

@@ -1,10 +1,12 @@
 #include "open_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -19,6 +21,7 @@
 
 namespace sds::vol
 {
+
 namespace
 {
 
@@ -219,6 +222,35 @@ void add_to_list(OpenFile *file)
     if (file->table) __atomic_add_fetch(&n_tables, 1, __ATOMIC_RELAXED);
     file->next = open_files;
     open_files = file;
+}
+
+#ifdef STATX_BASIC_STATS
+int64_t ns_of(const struct statx_timestamp &time)
+{
+    return time.tv_sec * 1000000000 + time.tv_nsec;
+}
+#endif
+
+// Whether the file is what it was, as far as this machine knows without asking a file server. False
+// says nothing yet: what file systems answer in haste may be less exact.
+bool is_as_remembered(const OpenFile &file)
+{
+#ifdef STATX_BASIC_STATS
+    const int saved_errno = errno;
+    struct statx now;
+    const int found =
+        statx(AT_FDCWD, file.path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &now);
+    errno = saved_errno; // kernels before 4.11 and some containers have no such call
+    return found == 0 && (now.stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS &&
+           now.stx_nlink > 0 && makedev(now.stx_dev_major, now.stx_dev_minor) == file.device &&
+           now.stx_ino == file.identity.inode &&
+           static_cast<int64_t>(now.stx_size) == file.identity.size_bytes &&
+           ns_of(now.stx_mtime) == file.identity.mtime_ns &&
+           ns_of(now.stx_ctime) == file.identity.ctime_ns;
+#else
+    (void)file;
+    return false;
+#endif
 }
 
 // Remove the table of a file that is about to be written. It is looked for again after a while:
@@ -440,11 +472,11 @@ void close_replica_datasets(const Host &host)
 
 bool is_fresh(OpenFile &file)
 {
-    // Nearly every read ends here, without the lock.
     if (__atomic_load_n(&file.is_stale, __ATOMIC_ACQUIRE)) return false;
     const int64_t now_ns = coarse_monotonic_ns();
-    if (now_ns - __atomic_load_n(&file.checked_ns, __ATOMIC_ACQUIRE) < freshness_interval_ns)
-        return true;
+    const bool is_due =
+        now_ns - __atomic_load_n(&file.checked_ns, __ATOMIC_ACQUIRE) >= freshness_interval_ns;
+    if (!is_due && is_as_remembered(file)) return true;
     const int saved_errno = errno;
     sds_identity now;
     const bool is_same = sds_identity_of_path(file.path, &now, nullptr, nullptr) == SDS_OK &&

@@ -88,7 +88,9 @@ OpenFile *find_named(const Host &host, const char *name);
 // True where no file of this name is known, or where its metadata is read collectively.
 bool may_read_collectively(const Host &host, const char *name);
 
-// True while the file is the one that the table describes. Looks at most every two seconds.
+// True while the file is the one that the table describes, and where it was. To be asked before
+// each read that is to be served: a look costs less than a microsecond. At most every two seconds
+// it asks a file server as well, where there is one.
 bool is_fresh(OpenFile &file);
 
 // False where no open file has a table.

@@ -77,7 +77,7 @@ enum Reason {
 constexpr const char *reason_text[] = {
     "a replica is predicted to be cheaper",
     "the original read by SDS's engine is predicted to be cheaper than through HDF5",
-    "the source has changed, or is being written",
+    "the source has changed, was removed or moved, or is being written",
     "the transfer is collective",
     "the transfer has a data transform",
     "the selection lies in the transfer's properties, or HDF5 does not list its elements",
@@ -383,10 +383,10 @@ bool read_table(const Host &host, const OpenDataset &dataset, hid_t type, Redire
 
 } // namespace
 
-bool is_collective(const Host &host, hid_t dxpl)
+bool asks_for_collective(const Host &host, hid_t dxpl)
 {
     constexpr int collective = 1; // H5FD_MPIO_COLLECTIVE
-    if (!host.hdf5.H5Pget_dxpl_mpio || dxpl == 0 || dxpl == *host.default_dxpl) return false;
+    if (dxpl == 0 || dxpl == *host.default_dxpl) return false;
     ErrorStackKeeper keep(host);
     int mode = 0;
     return host.hdf5.H5Pget_dxpl_mpio(dxpl, &mode) >= 0 && mode == collective;

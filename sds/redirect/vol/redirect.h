@@ -1,6 +1,7 @@
 // Redirection: which reads a replica serves, and how.
 #pragma once
 
+#include "branch.h"
 #include "object.h"
 #include "selection.h"
 
@@ -20,7 +21,11 @@ struct ReadRequest {
 };
 
 // True for a collective MPI transfer.
-bool is_collective(const Host &host, hid_t dxpl);
+bool asks_for_collective(const Host &host, hid_t dxpl);
+inline bool is_collective(const Host &host, hid_t dxpl)
+{
+    return seldom(host.hdf5.H5Pget_dxpl_mpio) && asks_for_collective(host, dxpl);
+}
 
 // What else than HDF5 may read a dataset: replicas that the file's table names, and the engine, its
 // contiguous original. nullptr where HDF5 alone does. type: the dataset's, which stays the
