@@ -102,13 +102,18 @@ class ReadReport(TypedDict):
 
 class ReadFile:
     def __init__(
-        self, path_or_descriptor: str | bytes | PathLike[str] | int, may_map: bool = True
+        self,
+        path_or_descriptor: str | bytes | PathLike[str] | int,
+        may_map: bool = True,
+        measured: Measured | None = None,
     ) -> None: ...
     def fileno(self) -> int: ...
     def is_open(self) -> bool: ...
     def is_linked(self) -> bool: ...
     @property
     def is_remote(self) -> bool: ...
+    @property
+    def file_system_type(self) -> int: ...
     def read_runs(
         self,
         first_offset: int,
@@ -117,7 +122,9 @@ class ReadFile:
         strides_bytes: Sequence[int],
         out: Buffer,
         strategy: str = "auto",
+        *,
         executor: str = "any",
+        cache: str = "unknown",
         queue_depth: int = 0,
     ) -> ReadReport: ...
 
@@ -487,3 +494,16 @@ class SpoolWriter:
     def close(self) -> None: ...
     @property
     def path(self) -> str: ...
+
+# measured.cpp
+
+MEASURED_NAME: str
+
+class Measured:
+    def __init__(self, encoded: Buffer) -> None: ...
+    def file_systems(self) -> list[tuple[str, int, IoParameters]]: ...
+    def find(
+        self, canonical_path: str | bytes | PathLike[str], kind: int
+    ) -> IoParameters | None: ...
+
+def encode_measured(file_systems: list[tuple[str, int, IoParameters]]) -> bytes: ...

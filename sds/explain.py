@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     import h5py
 
+    from sds.engine import IoParameters
+
 LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
 
@@ -135,6 +137,7 @@ def explain(
     raid_min_request: int | None = None,
     order: tuple[int, ...] | None = None,
     model: CostModel | None = None,
+    parameters: IoParameters | None = None,
     budget_s: float | None = None,
 ) -> Explanation:
     """Return what reading a selection of a dataset touches.
@@ -152,6 +155,9 @@ def explain(
         Suppose a contiguous replica with this axis order, as in `numpy.transpose`.
     model
         Predicts the time; the built-in one where None.
+    parameters
+        Costs of requests, by which the read engine's strategies are predicted; the built-in ones
+        where None.
     budget_s
         Seconds after which bounds are given instead of exact values; None: no limit.
 
@@ -217,7 +223,7 @@ def explain(
         exact=features.exact,
         bounds=features.bounds,
         requests=Requests(multiple=features.runs, list=math.ceil(features.runs / LIST_REGIONS)),
-        plans=_plans(described, slab, order),
+        plans=_plans(described, slab, order, parameters),
     )
     if described.filters and not replica:
         names = ", ".join(f.name or str(f.code) for f in described.filters)
@@ -285,7 +291,10 @@ def _touched_as_replica(
 
 
 def _plans(
-    described: DatasetDescription, slab: Hyperslab, order: tuple[int, ...] | None
+    described: DatasetDescription,
+    slab: Hyperslab,
+    order: tuple[int, ...] | None,
+    parameters: IoParameters | None,
 ) -> tuple[StrategyPlan, ...]:
     """Return what the strategies of the read engine would do; nothing for chunks."""
     if order is None and described.storage is not Storage.CONTIGUOUS:
@@ -299,7 +308,9 @@ def _plans(
 
     def plan(strategy: Strategy, cache: Cache) -> ReadPlan:
         state = FileState(cache=cache)
-        return plan_read(described.extent, slab, layout, strategy=strategy, state=state)
+        return plan_read(
+            described.extent, slab, layout, strategy=strategy, state=state, parameters=parameters
+        )
 
     return compare_strategies(plan)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from sds import _native
 from sds.errors import FileMissingError, PermissionDeniedError, SdsValueError
-from sds.opened import keep, open_file
+from sds.opened import engine_of, keep, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -145,7 +145,7 @@ def read_list(  # noqa: PLR0917  (Ching 2002: two lists of two, by position)
     """
     in_file, in_memory = _lists(file_offsets, file_lengths, mem_offsets, mem_lengths)
     if isinstance(file, int):
-        engine = _native.ReadFile(file, may_map=os.environ.get("SDS_MMAP") != "0")
+        engine = engine_of(file)
     else:
         opened = open_file(file)
         keep(opened)

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from sds import _native
 from sds.chunk_reader import ChunkedSource
 from sds.dataset import DatasetDescription
+from sds.engine import load_measured
 from sds.errors import FileMissingError, PermissionDeniedError
-from sds.home import Home
+from sds.home import Home, default_home
 from sds.identity import SETTLED_S
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def open_file(file: str | os.PathLike[str]) -> OpenedFile:
         return kept
     path = os.fspath(file)
     try:
-        engine = _native.ReadFile(path, may_map=os.environ.get("SDS_MMAP") != "0")
+        engine = engine_of(path)
     except FileNotFoundError as error:
         message = f"no such file: {file}; check the name and the directory"
         raise FileMissingError(message) from error
@@ -110,6 +111,15 @@ def open_file(file: str | os.PathLike[str]) -> OpenedFile:
         engine=engine,
         is_regular=stat.S_ISREG(found.st_mode),
         is_remote=engine.is_remote,
+    )
+
+
+def engine_of(file: str | bytes | int) -> _native.ReadFile:
+    """Return what reads a file: opened here, or a descriptor of the caller's."""
+    return _native.ReadFile(
+        file,
+        may_map=os.environ.get("SDS_MMAP") != "0",
+        measured=load_measured(default_home()),
     )
 
 

@@ -13,6 +13,7 @@ void bind_lists(nanobind::module_ &module);
 void bind_table(nanobind::module_ &module);
 void bind_trace(nanobind::module_ &module);
 void bind_engine(nanobind::module_ &module);
+void bind_measured(nanobind::module_ &module);
 void bind_plan(nanobind::module_ &module);
 void bind_chunks(nanobind::module_ &module);
 

@@ -92,7 +92,8 @@ nb::dict read_list(const ReadFile &file, const Numbers &file_offsets, const Leng
                    nb::object memory, const std::string &strategy, int32_t regions_per_request,
                    int64_t sieve_buffer_bytes)
 {
-    sds_read_options options = options_of_strategy(strategy);
+    sds_read_options options = {};
+    options.strategy = strategy_of(strategy);
     options.regions_per_request = regions_per_request;
     options.sieve_buffer_bytes = sieve_buffer_bytes;
     const Buffer into(memory, true);
@@ -118,7 +119,8 @@ nb::dict plan_list(const Numbers &file_offsets, const Lengths &file_lengths,
                    int64_t memory_bytes, const std::string &strategy, const std::string &cache,
                    int32_t regions_per_request, int64_t sieve_buffer_bytes)
 {
-    sds_read_options options = options_of_strategy(strategy);
+    sds_read_options options = {};
+    options.strategy = strategy_of(strategy);
     options.regions_per_request = regions_per_request;
     options.sieve_buffer_bytes = sieve_buffer_bytes;
     const sds_plan_given given = {cache_of(cache), 0, 0, 1, 0, 0};

@@ -11,6 +11,7 @@ NB_MODULE(_native, module)
     bind_table(module);
     bind_trace(module);
     bind_engine(module);
+    bind_measured(module);
     bind_plan(module);
     bind_chunks(module);
 }

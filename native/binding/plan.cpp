@@ -96,15 +96,7 @@ nb::dict io_parameters()
 {
     sds_io_parameters costs;
     sds_io_parameters_builtin(&costs);
-    nb::dict dict;
-    dict["reads"] = dict_of(costs.reads);
-    dict["writes"] = dict_of(costs.writes);
-    for (const auto &cost : io_costs)
-        dict[cost.name] = costs.*cost.at;
-    dict["direct_min_bytes"] = costs.direct_min_bytes;
-    dict["queue_depth"] = costs.queue_depth;
-    dict["is_measured"] = costs.is_measured != 0;
-    return dict;
+    return parameters_dict(costs);
 }
 
 nb::tuple chen_2014()
@@ -233,7 +225,7 @@ Value value_of(const std::string &name, const char *what, int n, const char *(*n
         if (name == other) return static_cast<Value>(i);
         known += std::string(i > 0 ? ", " : "") + other;
     }
-    refuse("no " + std::string(what) + " is called \"" + name + "\"; there are " + known);
+    refuse("no " + std::string(what) + " is called '" + name + "'; there are " + known);
 }
 
 } // namespace
@@ -261,6 +253,19 @@ sds_io_parameters io_parameters_of(nb::handle parameters)
         refuse("a cost is negative or not finite, or clients, nodes or queue_depth are below 1: " +
                nb::cast<std::string>(nb::str(parameters)));
     return costs;
+}
+
+nb::dict parameters_dict(const sds_io_parameters &costs)
+{
+    nb::dict dict;
+    dict["reads"] = dict_of(costs.reads);
+    dict["writes"] = dict_of(costs.writes);
+    for (const auto &cost : io_costs)
+        dict[cost.name] = costs.*cost.at;
+    dict["direct_min_bytes"] = costs.direct_min_bytes;
+    dict["queue_depth"] = costs.queue_depth;
+    dict["is_measured"] = costs.is_measured != 0;
+    return dict;
 }
 
 sds_strategy strategy_of(const std::string &name)

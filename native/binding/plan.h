@@ -16,4 +16,7 @@ sds_strategy strategy_of(const std::string &name);
 sds_executor executor_of(const std::string &name);
 sds_cache cache_of(const std::string &name);
 
+// All that io_parameters_of() takes.
+nanobind::dict parameters_dict(const sds_io_parameters &parameters);
+
 nanobind::dict plan_dict(const sds_read_plan &plan);

@@ -9,13 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <iterator>
 #include <vector>
 
 #include "binding.h"
 #include "plan.h"
 #include "sds/geometry.h"
-#include "sds/read_plan.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -34,7 +34,7 @@ constexpr uint32_t remote_types[] = {
 
 } // namespace
 
-ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map)
+ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *measured)
 {
     std::string path;
     if (nb::isinstance<nb::int_>(path_or_descriptor)) {
@@ -45,8 +45,10 @@ ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map)
         if (fd_ < 0) check(SDS_EIO, path.c_str());
         is_own_ = true;
     }
+    if (measured != nullptr) find_parameters(*measured);
     struct stat found;
-    const sds_file_options options = {is_own_ ? path.c_str() : nullptr, nullptr, may_map};
+    const sds_file_options options = {is_own_ ? path.c_str() : nullptr,
+                                      parameters_.is_measured ? &parameters_ : nullptr, may_map};
     sds_status status = fstat(fd_, &found) == 0 ? SDS_OK : SDS_EIO;
     if (status == SDS_OK) {
         device_ = found.st_dev;
@@ -59,6 +61,18 @@ ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map)
         errno = saved_errno;
         check(status, is_own_ ? path.c_str() : "descriptor");
     }
+}
+
+// Of any of its names: costs do not hang on which.
+void ReadFile::find_parameters(const Measured &measured)
+{
+    struct statfs system;
+    char *path = realpath(("/proc/self/fd/" + std::to_string(fd_)).c_str(), nullptr);
+    const sds_io_parameters *found = nullptr;
+    if (path != nullptr && fstatfs(fd_, &system) == 0)
+        found = measured.find(path, static_cast<uint64_t>(system.f_type));
+    if (found != nullptr) parameters_ = *found;
+    std::free(path);
 }
 
 ReadFile::~ReadFile()
@@ -80,6 +94,13 @@ bool ReadFile::is_linked() const
     return is_open() && fstat(fd_, &found) == 0 && found.st_nlink > 0;
 }
 
+uint64_t ReadFile::file_system_type() const
+{
+    struct statfs found;
+    if (fstatfs(fd_, &found) != 0) check(SDS_EIO, "statfs");
+    return static_cast<uint64_t>(found.f_type);
+}
+
 bool ReadFile::is_remote() const
 {
     struct statfs found;
@@ -87,13 +108,6 @@ bool ReadFile::is_remote() const
     const auto type = static_cast<uint32_t>(found.f_type);
     return std::find(std::begin(remote_types), std::end(remote_types), type) !=
            std::end(remote_types);
-}
-
-sds_read_options options_of_strategy(const std::string &name)
-{
-    sds_read_options options = {};
-    options.strategy = strategy_of(name);
-    return options;
 }
 
 nb::dict report_dict(const sds_read_report &report)
@@ -114,19 +128,10 @@ nb::dict report_dict(const sds_read_report &report)
 namespace
 {
 
-sds_executor executor_of(const std::string &name)
-{
-    std::string names;
-    for (int k = 0; const char *known = sds_executor_name(static_cast<sds_executor>(k)); k++) {
-        if (name == known) return static_cast<sds_executor>(k);
-        names += std::string(names.empty() ? "" : ", ") + known;
-    }
-    refuse("no executor is called '" + name + "'; there are " + names);
-}
-
 nb::dict read_runs(const ReadFile &self, int64_t first_offset, int64_t run_bytes,
                    const Axes &counts, const Axes &strides_bytes, nb::object out,
-                   const std::string &strategy, const std::string &executor, int32_t queue_depth)
+                   const std::string &strategy, const std::string &executor,
+                   const std::string &cache, int32_t queue_depth)
 {
     sds_runs runs = {};
     if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
@@ -140,8 +145,10 @@ nb::dict read_runs(const ReadFile &self, int64_t first_offset, int64_t run_bytes
         runs.level[k] = {counts[k], strides_bytes[k]};
         if (__builtin_mul_overflow(total, counts[k], &total)) check(SDS_EOVERFLOW, "runs");
     }
-    sds_read_options options = options_of_strategy(strategy);
+    sds_read_options options = {};
+    options.strategy = strategy_of(strategy);
     options.executor = executor_of(executor);
+    options.cache = cache_of(cache);
     options.queue_depth = queue_depth;
     const Buffer into(out, true);
     if (total < 0 || into.size() != static_cast<size_t>(total))
@@ -173,12 +180,15 @@ void bind_read_file(nb::module_ &module)
         executors.append(name);
     module.attr("EXECUTORS") = nb::tuple(executors);
     nb::class_<ReadFile>(module, "ReadFile")
-        .def(nb::init<nb::object, bool>(), nb::arg("path_or_descriptor"), nb::arg("may_map") = true)
+        .def(nb::init<nb::object, bool, const Measured *>(), nb::arg("path_or_descriptor"),
+             nb::arg("may_map") = true, nb::arg("measured") = nb::none())
         .def("fileno", &ReadFile::fileno)
         .def("is_open", &ReadFile::is_open)
         .def("is_linked", &ReadFile::is_linked)
         .def_prop_ro("is_remote", &ReadFile::is_remote)
+        .def_prop_ro("file_system_type", &ReadFile::file_system_type)
         .def("read_runs", &read_runs, nb::arg("first_offset"), nb::arg("run_bytes"),
              nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
-             nb::arg("strategy") = "auto", nb::arg("executor") = "any", nb::arg("queue_depth") = 0);
+             nb::arg("strategy") = "auto", nb::kw_only(), nb::arg("executor") = "any",
+             nb::arg("cache") = "unknown", nb::arg("queue_depth") = 0);
 }

@@ -6,13 +6,15 @@
 
 #include <string>
 
+#include "measured.h"
 #include "sds/read_engine.h"
 
 class ReadFile
 {
   public:
     // A path is opened here and closed with this object; a descriptor stays the caller's.
-    ReadFile(nanobind::object path_or_descriptor, bool may_map);
+    // measured: says what requests cost; nullptr: the built-in costs hold.
+    ReadFile(nanobind::object path_or_descriptor, bool may_map, const Measured *measured);
     ~ReadFile();
     ReadFile(const ReadFile &) = delete;
     ReadFile &operator=(const ReadFile &) = delete;
@@ -27,18 +29,21 @@ class ReadFile
     // The same, and whether any path leads to the file.
     bool is_linked() const;
 
+    // f_type of statfs(2).
+    uint64_t file_system_type() const;
+
     // Whether attributes that this host knows may be older than the file.
     bool is_remote() const;
 
   private:
+    void find_parameters(const Measured &measured);
+
     int fd_ = -1;
     bool is_own_ = false;
     dev_t device_ = 0;
     ino_t inode_ = 0;
+    sds_io_parameters parameters_ = {}; // where is_measured is set
     sds_file *file_ = nullptr;
 };
-
-// The options that a strategy's name stands for; throws SdsValueError for another one.
-sds_read_options options_of_strategy(const std::string &name);
 
 nanobind::dict report_dict(const sds_read_report &report);

@@ -9,7 +9,7 @@ import typer
 from sds.cli.options import AsJson, canonical
 
 if TYPE_CHECKING:
-    from sds.recommender.calibration import Calibration
+    from sds.recommender.calibration import Calibration, EngineMeasurement
 
 
 def calibrate(
@@ -73,5 +73,48 @@ def _print_calibration(found: "Calibration") -> None:
             )
         )
     print_table(("reads", "model", "R2>", "held-out error, median>", "95 %>"), rows)
+    if found.engine is not None:
+        _print_engine(found.engine)
     if not found.complete:
         note("the time ended before every shape was read; a larger --budget measures them all")
+
+
+def _print_engine(found: "EngineMeasurement") -> None:
+    """Print what requests cost the read engine, and up to which hole it reads on."""
+    from sds.cli.output import print_fields, print_table
+    from sds.cli.quantities import format_seconds, format_size
+
+    costs = found.parameters
+    rates = [
+        f"{format_size(1 / cost)}/s"
+        for cost in (costs.buffered_s_per_byte, costs.direct_s_per_byte, costs.copy_s_per_byte)
+    ]
+    times = [
+        format_seconds(cost)
+        for cost in (costs.reads.startup_s, costs.queued_startup_s, costs.call_s, costs.touch_s)
+    ]
+    holes = [
+        format_size(hole)
+        for hole in (
+            costs.reads.break_even_bytes(),
+            costs.queued_startup_s / costs.buffered_s_per_byte,
+        )
+    ]
+    errors = math.exp(found.median_log_error), math.exp(found.p95_log_error)
+    print_fields(
+        (
+            ("cold request", f"{times[0]} alone, {times[1]} with {costs.queue_depth} in flight"),
+            ("cold stream", f"{rates[0]}, past the page cache {rates[1]}"),
+            ("warm", f"{times[2]} a call, {rates[2]}, {times[3]} to map 64 KiB"),
+            ("holes read along", f"up to {holes[0]} alone, {holes[1]} in flight"),
+            (
+                "error of the fit",
+                f"x{errors[0]:.2f} in the median, x{errors[1]:.2f} in 95 %",
+            ),
+        )
+    )
+    if found.queue:
+        print_table(
+            ("requests in flight>", "cold 4 KiB request>"),
+            [(str(depth), format_seconds(seconds)) for depth, seconds in found.queue],
+        )

@@ -62,8 +62,10 @@ def explain(
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_order, parse_size
     from sds.dataset import parse_dataset_name
+    from sds.engine import measured_parameters
     from sds.explain import explain as explain_read
     from sds.geometry import HOPPER, LOCAL_DISK
+    from sds.home import default_home
 
     def size(text: str | None, option: str) -> int | None:
         return None if text is None else parse_size(text, name=option)
@@ -88,6 +90,7 @@ def explain(
         raid_min_request=min_request,
         order=None if order is None else parse_order(order),
         model=_calibrated_model(file, is_replica=order is not None) if is_here else None,
+        parameters=measured_parameters(default_home(), file) if is_here else None,
     )
     if as_json:
         print_json(explanation)

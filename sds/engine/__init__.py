@@ -1,5 +1,15 @@
-"""How a read of many runs would be carried out: pure plans, and the costs they are made from."""
+"""How a read of many runs would be carried out: pure plans, and the costs they are made from.
 
+Pure but for `sds.engine.measured`, the file in which programs find measured costs.
+"""
+
+from sds.engine.measured import (
+    MeasuredFileSystem,
+    load_measured,
+    measured_parameters,
+    publish_measured,
+    read_measured,
+)
 from sds.engine.parameters import (
     CHEN_2014_READS,
     CHEN_2014_WRITES,
@@ -27,6 +37,7 @@ __all__ = [
     "Executor",
     "FileState",
     "IoParameters",
+    "MeasuredFileSystem",
     "PlanOptions",
     "PmdCosts",
     "ReadPlan",
@@ -34,6 +45,10 @@ __all__ = [
     "StrategyPlan",
     "builtin_parameters",
     "compare_strategies",
+    "load_measured",
+    "measured_parameters",
     "plan_extents",
     "plan_selection",
+    "publish_measured",
+    "read_measured",
 ]

@@ -116,6 +116,12 @@ class IoParameters:
         """Return the parameters as the core takes them."""
         return cast("_native.IoParameters", asdict(self))
 
+    @classmethod
+    def from_native(cls, found: _native.IoParameters) -> IoParameters:
+        """Return the parameters that the core gave."""
+        costs = {name: PmdCosts(**found[name]) for name in ("reads", "writes")}
+        return cls(**cast("dict[str, Any]", {**found, **costs}))
+
 
 def _check_costs(costs: PmdCosts | IoParameters) -> None:
     for field in fields(costs):
@@ -126,9 +132,7 @@ def _check_costs(costs: PmdCosts | IoParameters) -> None:
 
 def builtin_parameters() -> IoParameters:
     """Return what serves until a file system is measured: a small virtual solid-state disk."""
-    found = _native.io_parameters()
-    costs = {name: PmdCosts(**found[name]) for name in ("reads", "writes")}
-    return IoParameters(**cast("dict[str, Any]", {**found, **costs}))
+    return IoParameters.from_native(_native.io_parameters())
 
 
 CHEN_2014_READS, CHEN_2014_WRITES = (PmdCosts(**costs) for costs in _native.chen_2014())

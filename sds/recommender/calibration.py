@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, RaidLayout, StripeLayout
 from sds.recommender.model import CacheState, CostModel, Via
@@ -107,6 +108,32 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMeasurement:
+    """What requests and bytes cost the read engine.
+
+    Attributes
+    ----------
+    kind
+        f_type of statfs(2): programs elsewhere may have another file system mounted there.
+    parameters
+        By which the engine plans; of what could not be measured, the built-in ones.
+    queue
+        (requests in flight, seconds per cold request of 4 KiB); empty without cold reads.
+    n_reads
+        Timed.
+    median_log_error, p95_log_error
+        Of |log(predicted / measured)| over the reads that the parameters were fitted to.
+    """
+
+    kind: int
+    parameters: IoParameters
+    queue: tuple[tuple[int, float], ...]
+    n_reads: int
+    median_log_error: float
+    p95_log_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """What was measured of a file system, and the models fitted to it.
 
@@ -130,6 +157,8 @@ class Calibration:
         Whether every shape was read at least once within the budget.
     measurements
         One per way of reading and cache state.
+    engine
+        What requests cost; None in calibrations from before that was measured.
     """
 
     path: str
@@ -141,6 +170,7 @@ class Calibration:
     cold_method: str
     complete: bool
     measurements: tuple[Measurement, ...]
+    engine: EngineMeasurement | None = None
 
     def measurement(self, *, via: Via, cache: CacheState) -> Measurement | None:
         """Return what was measured in one way from one cache state; None where it was not."""

@@ -40,6 +40,7 @@ from sds.recommender.cost import (
     greatest_features,
     processes_per_ost,
 )
+from sds.recommender.engine_calibration import measure_engine
 from sds.recommender.model import CacheState, Via, builtin_model
 from sds.recommender.readers import Readers
 from sds.recommender.samples import ModelChoice, Samples
@@ -48,8 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Share of the progress that writing and reading take; the rest is fitting.
-_WRITTEN, _READ = 0.05, 0.9
+# Share of the progress that writing and reading take, and by when the engine is measured; the rest
+# is fitting.
+_WRITTEN, _READ, _ENGINE = 0.05, 0.8, 0.9
+# Of the budget, at most, for the engine: its reads are quick, and few rounds tell enough.
+_ENGINE_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,13 @@ def run_calibration(
         run = _Run(settings=settings, file=file, extent=extent, copies=copies)
         with Readers(max(settings.processes), directory=directory) as readers:
             complete, cold_method = run.measure(readers, progress)
+        engine = measure_engine(
+            file,
+            can_evict=cold_method != _COLD_METHODS[False],
+            budget_s=settings.budget_s * _ENGINE_SHARE,
+            seed=settings.seed,
+            progress=lambda share, what: progress(_READ + (_ENGINE - _READ) * share, what),
+        )
         file_system = file_system_of(directory)
     if not run.measured:
         raise SdsValueError(
@@ -109,7 +120,7 @@ def run_calibration(
         )
     measurements = []
     for i, ((via, cache), measured) in enumerate(sorted(run.measured.items())):
-        progress(_READ + (1.0 - _READ) * i / len(run.measured), f"fitting {via}, {cache}")
+        progress(_ENGINE + (1.0 - _ENGINE) * i / len(run.measured), f"fitting {via}, {cache}")
         samples = measured.samples()
         choice = choose_model(
             samples, without_processes=settings.without_processes, via=via, cache=cache
@@ -124,10 +135,11 @@ def run_calibration(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         settings=settings,
         elapsed_s=time.monotonic() - begin,
-        n_reads=sum(len(m.samples) for m in measurements),
+        n_reads=sum(len(m.samples) for m in measurements) + engine.n_reads,
         cold_method=cold_method,
         complete=complete,
         measurements=tuple(measurements),
+        engine=engine,
     )
 
 

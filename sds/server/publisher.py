@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sds.catalog.records import ReplicaState
 from sds.chunks import decode_seconds_per_byte
+from sds.engine import MeasuredFileSystem, publish_measured
 from sds.errors import FormatError, NotFoundError, PermissionDeniedError, UnsupportedError
 from sds.identity import identity_of
 from sds.redirect.tables import (
@@ -101,6 +102,25 @@ class Publisher:
                 path.unlink(missing_ok=True)
                 withdrawn.append(path.name)
         return published, tuple(withdrawn)
+
+    def publish_measured(self) -> None:
+        """Make what programs find about file systems say what the catalog says.
+
+        Of several calibrations of one mount point, as on several hosts, the newest.
+        """
+        with self._one_at_a_time:
+            publish_measured(
+                self._home,
+                [
+                    MeasuredFileSystem(
+                        mount_point=record.mount_point,
+                        kind=record.calibration.engine.kind,
+                        parameters=record.calibration.engine.parameters,
+                    )
+                    for record in self._store.calibrations()
+                    if record.calibration.engine is not None
+                ],
+            )
 
     def _dataset(
         self, file: str, data_offset_bytes: int | None, replicas: list[tuple[int, Replica]]

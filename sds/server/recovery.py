@@ -70,6 +70,7 @@ class Recovery:
                 finished.append(record.id)
         removed = tuple(str(path) for path in recover(self._home))
         published, withdrawn = self._publisher.publish_all()
+        self._publisher.publish_measured()
         return RecoveryReport(
             jobs_requeued=tuple(job.id for job in interrupted if job.state is JobState.QUEUED),
             jobs_failed=tuple(job.id for job in interrupted if job.state is JobState.FAILED),

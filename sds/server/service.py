@@ -215,6 +215,7 @@ class Service:
                 calibration=calibration,
             )
             self._publisher.publish_all()
+            self._publisher.publish_measured()
             return record
 
     def calibrations(self) -> tuple[records.CalibrationRecord, ...]:

@@ -204,7 +204,7 @@ def test_parameters_decide():
 def test_an_executor_can_be_asked_for(executor):
     found = _native.plan_runs(0, 8, (9,), (4096,), executor=executor, cache="warm")
     assert found["executor"] == executor
-    with pytest.raises(SdsValueError, match='no executor is called "mmap"; there are any, pread'):
+    with pytest.raises(SdsValueError, match="no executor is called 'mmap'; there are any, pread"):
         _native.plan_runs(0, 8, (9,), (4096,), executor="mmap")
 
 
@@ -260,9 +260,9 @@ def test_bad_input_is_named():
         plan_extents(np.array([0, 1]), np.array([2**62, 2**62]))
     with pytest.raises(SdsValueError, match="no stride shorter"):
         _native.plan_runs(0, 8, (4,), (7,))
-    with pytest.raises(SdsValueError, match='no strategy is called "fast"; there are auto, mult'):
+    with pytest.raises(SdsValueError, match="no strategy is called 'fast'; there are auto, mult"):
         _native.plan_runs(0, 8, (4,), (8,), strategy="fast")
-    with pytest.raises(SdsValueError, match='no state of the cache is called "hot"'):
+    with pytest.raises(SdsValueError, match="no state of the cache is called 'hot'"):
         _native.plan_runs(0, 8, (4,), (8,), cache="hot")
     with pytest.raises(SdsValueError, match="queue_depth"):
         _native.plan_runs(0, 8, (4,), (8,), parameters={"queue_depth": 0})

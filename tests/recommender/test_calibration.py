@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sds import _native
 from sds.errors import (
     FileMissingError,
     InsufficientSpaceError,
@@ -63,7 +64,8 @@ def test_it_says_what_it_holds_for(calibration):
     assert calibration.file_system.device == Path(calibration.path).stat().st_dev
     assert Path(calibration.path).is_relative_to(calibration.file_system.mount_point)
     assert "DONTNEED" in calibration.cold_method or calibration.cold_method.startswith("none")
-    assert calibration.n_reads == sum(len(m.samples) for m in calibration.measurements)
+    of_models = sum(len(m.samples) for m in calibration.measurements)
+    assert calibration.n_reads == of_models + calibration.engine.n_reads
 
 
 def test_it_survives_json(calibration):
@@ -201,3 +203,11 @@ def test_the_cache_state_without_cold_reads_is_warm(calibration):
 
 def test_the_file_system_of_proc_is_proc():
     assert file_system_of(Path("/proc/self")).kind == "proc"
+
+
+def test_the_engine_is_measured_too(calibration):
+    engine = calibration.engine
+    assert engine.parameters.is_measured
+    assert engine.n_reads > 50
+    assert engine.kind == _native.ReadFile(Path(calibration.path)).file_system_type
+    assert Calibration.from_json(calibration.to_json()).engine == engine

@@ -9,6 +9,7 @@
 
 #include "candidate.h"
 #include "config.h"
+#include "measured.h"
 #include "open_file.h"
 #include "sds/checksum.h"
 #include "shared_state.h"
@@ -134,7 +135,8 @@ bool may_keep(int fd)
 // nullptr where memory is exhausted.
 sds_file *open_reader(const OpenReplica &replica, int fd)
 {
-    const sds_file_options options = {replica.path, nullptr, config().may_map};
+    const sds_file_options options = {replica.path, measured_parameters(replica.path, fd),
+                                      config().may_map};
     sds_file *file;
     return sds_file_open(fd, &options, &file) == SDS_OK ? file : nullptr;
 }
