@@ -215,15 +215,18 @@ static void run(copy_plan *plan, const void *src, void *dst)
     }
     const int32_t across = contiguous_source_axis(plan);
     const int32_t last = plan->rank - 1;
-    uint8_t *buffer = NULL; /* not on the stack, which may be a small thread's */
+    /* Not on the stack, which may be a small thread's; nor of aligned_alloc, which leaves holes in
+     * glibc's heap that it fills with nothing else. */
+    uint8_t *allocated = NULL;
     if (across >= 0 && across != last && sds__transpose_edge(plan->element_bytes) > 0 &&
         plan->dst_stride[last] == (int64_t)plan->element_bytes)
-        buffer = aligned_alloc(SDS__TRANSPOSE_LINE, SDS__TRANSPOSE_BYTES);
-    if (buffer != NULL)
-        copy_tiles(plan, across, src, dst, buffer);
+        allocated = malloc(SDS__TRANSPOSE_BYTES + SDS__TRANSPOSE_LINE);
+    if (allocated != NULL)
+        copy_tiles(plan, across, src, dst,
+                   allocated + SDS__TRANSPOSE_LINE - (uintptr_t)allocated % SDS__TRANSPOSE_LINE);
     else
         copy_rows(plan, src, dst);
-    free(buffer);
+    free(allocated);
 }
 
 sds_status sds_copy_strided(int32_t rank, const int64_t shape[], const int64_t src_stride[],

@@ -1,7 +1,5 @@
 #include "replica_map.h"
 
-#include <stdlib.h>
-
 namespace sds::vol
 {
 
@@ -32,15 +30,11 @@ ReplicaMap replica_map_of(const sds_table_dataset &dataset, const sds_candidate 
     return map;
 }
 
-PieceList::~PieceList()
-{
-    free(pieces_);
-}
-
 bool PieceList::allocate()
 {
-    pieces_ = static_cast<sds_piece *>(malloc(2 * most_ * sizeof(sds_piece)));
-    return pieces_;
+    if (!memory_.allocate(static_cast<int64_t>(2 * most_ * sizeof(sds_piece)))) return false;
+    pieces_ = reinterpret_cast<sds_piece *>(memory_.bytes());
+    return true;
 }
 
 void PieceList::sort()

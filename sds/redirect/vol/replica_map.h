@@ -1,6 +1,7 @@
 // Where elements of a source lie in a contiguous replica.
 #pragma once
 
+#include "scratch.h"
 #include "sds/read_types.h"
 #include "sds/table_format.h"
 
@@ -24,7 +25,6 @@ class PieceList
 {
   public:
     explicit PieceList(size_t most) : most_(most), n_(0), n_elements_(0), pieces_(nullptr) {}
-    ~PieceList();
     PieceList(const PieceList &) = delete;
     PieceList &operator=(const PieceList &) = delete;
 
@@ -47,6 +47,7 @@ class PieceList
     const size_t most_;
     size_t n_;
     int64_t n_elements_;
+    Scratch memory_;
     sds_piece *pieces_; // and as many again, for sorting
 };
 

@@ -1,11 +1,11 @@
 #include "scattered.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "element_walk.h"
 #include "error_stack.h"
 #include "replica_map.h"
+#include "scratch.h"
 #include "selection.h"
 
 namespace sds::vol
@@ -13,12 +13,11 @@ namespace sds::vol
 namespace
 {
 
-// Elements are read, converted and put in place in batches of at most so many bytes, and of at
-// most so many pieces of the replica.
-constexpr int64_t batch_bytes = 4 << 20;
-constexpr int64_t max_pieces = 1 << 16;
+// Elements are read, converted and put in place in batches of at most so many pieces of the
+// replica.
+constexpr int64_t max_pieces = 1 << 15;
 // A selection of points that spans more places than this, in no order, is not checked.
-constexpr int64_t max_places = 1 << 25;
+constexpr int64_t max_places = 1 << 24;
 
 constexpr hid_t packed = H5S_ALL; // a memory space of all the elements one after the other
 
@@ -59,18 +58,20 @@ bool are_distinct(const Host &host, hid_t space, int64_t n_elements)
     if (is_increasing(host, space, n_elements)) return true;
     int64_t first = 0, last = 0;
     if (!find_range(host, space, first, last) || last - first >= max_places) return false;
-    auto *taken = static_cast<uint8_t *>(calloc(static_cast<size_t>((last - first) / 8 + 1), 1));
-    if (!taken) return false;
+    const int64_t n_bytes = (last - first) / 8 + 1;
+    Scratch bits;
+    if (!bits.allocate(n_bytes)) return false;
+    char *taken = bits.bytes();
+    memset(taken, 0, static_cast<size_t>(n_bytes));
     ElementWalk walk(host, space, n_elements);
     ElementRun run;
     bool distinct = true;
     while (distinct && walk.next(1, run)) {
         const int64_t place = run.offset - first;
-        const auto bit = static_cast<uint8_t>(1U << (place % 8));
+        const int bit = 1 << (place % 8);
         distinct = !(taken[place / 8] & bit);
-        taken[place / 8] |= bit;
+        taken[place / 8] = static_cast<char>(taken[place / 8] | bit);
     }
-    free(taken);
     return distinct && walk.n_left() == 0;
 }
 
@@ -99,13 +100,13 @@ class ScatteredTransfer
     ScatteredTransfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
                       const sds_candidate &candidate, const ScatteredRead &read,
                       const Conversion &conversion, void *buffer);
-    ~ScatteredTransfer();
     ScatteredTransfer(const ScatteredTransfer &) = delete;
     ScatteredTransfer &operator=(const ScatteredTransfer &) = delete;
 
     bool run();
 
   private:
+    bool allocate();
     bool list_batch();
     bool read_pieces(void *out) const;
     bool move_batch();
@@ -124,15 +125,17 @@ class ScatteredTransfer
     ElementRun pending_; // of the file, not listed yet
     PieceList list_;
     char *buffer_;
+    Scratch scratch_; // of both
     char *piece_;
     char *background_;
 };
 
 int64_t elements_of_batch(const ScatteredRead &read, const Conversion &conversion)
 {
-    const int64_t bytes =
+    int64_t bytes =
         conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes : conversion.to_bytes;
-    const int64_t n = bytes < batch_bytes ? batch_bytes / bytes : 1;
+    if (conversion.needs_background) bytes += conversion.to_bytes;
+    const int64_t n = bytes < most_piece_bytes() ? most_piece_bytes() / bytes : 1;
     return n < read.n_elements ? n : read.n_elements;
 }
 
@@ -151,10 +154,17 @@ ScatteredTransfer::ScatteredTransfer(const Host &host, sds_file *file,
 {
 }
 
-ScatteredTransfer::~ScatteredTransfer()
+bool ScatteredTransfer::allocate()
 {
-    free(piece_);
-    free(background_);
+    constexpr int64_t alignment = 64;
+    const int64_t bytes = conversion_.from_bytes > conversion_.to_bytes ? conversion_.from_bytes
+                                                                        : conversion_.to_bytes;
+    const int64_t in_piece = (most_ * bytes + alignment - 1) / alignment * alignment;
+    const int64_t behind = conversion_.needs_background ? most_ * conversion_.to_bytes : 0;
+    if (!list_.allocate() || !scratch_.allocate(in_piece + behind)) return false;
+    piece_ = scratch_.bytes();
+    if (behind > 0) background_ = piece_ + in_piece;
+    return true;
 }
 
 // List the next elements, as many as a batch holds.
@@ -209,22 +219,13 @@ bool ScatteredTransfer::move_batch()
     if (!memory_.next(list_.n_elements(), run)) return false;
     if (conversion_.from == 0 && run.length == list_.n_elements())
         return read_pieces(buffer_ + run.offset * conversion_.to_bytes);
-    if (!piece_) {
-        const int64_t bytes = conversion_.from_bytes > conversion_.to_bytes ? conversion_.from_bytes
-                                                                            : conversion_.to_bytes;
-        piece_ = static_cast<char *>(malloc(static_cast<size_t>(most_ * bytes)));
-        if (conversion_.needs_background)
-            background_ =
-                static_cast<char *>(malloc(static_cast<size_t>(most_ * conversion_.to_bytes)));
-        if (!piece_ || (conversion_.needs_background && !background_)) return false;
-    }
     return (!background_ || fill_background()) && read_pieces(piece_) &&
            convert(host_, conversion_, list_.n_elements(), piece_, background_) && scatter(run);
 }
 
 bool ScatteredTransfer::run()
 {
-    if (!list_.allocate()) return false;
+    if (!allocate()) return false;
     while (list_batch())
         if (!move_batch()) return false;
     return file_.n_left() == 0 && pending_.length == 0 && memory_.n_left() == 0;

@@ -1,8 +1,7 @@
 #include "transfer.h"
 
-#include <stdlib.h>
-
 #include "candidate.h"
+#include "scratch.h"
 #include "sds/permute.h"
 #include "sds/read_engine.h"
 
@@ -10,9 +9,6 @@ namespace sds::vol
 {
 namespace
 {
-
-// Elements are read, converted and put in place in pieces of at most this size.
-constexpr int64_t piece_bytes = 4 << 20;
 
 // A read in the replica's axes.
 struct Transfer {
@@ -92,21 +88,22 @@ bool move_from(const Transfer &self, int32_t axis, const sds_hyperslab &slab, ch
 // Choose pieces that fit; returns the bytes that the greatest needs.
 int64_t plan_pieces(Transfer &self)
 {
+    const int64_t most = most_piece_bytes();
     const int64_t element_bytes = self.conversion.from_bytes > self.conversion.to_bytes
                                       ? self.conversion.from_bytes
                                       : self.conversion.to_bytes;
     int64_t inner = element_bytes; // of one index of the axis
     for (int32_t axis = 0; axis < self.array.rank; axis++)
         inner *= self.shape[axis];
-    if (inner <= piece_bytes || self.array.rank == 0) {
+    if (inner <= most || self.array.rank == 0) {
         self.split_axis = self.array.rank;
         return inner;
     }
     self.split_axis = 0;
     inner /= self.shape[0];
-    while (inner > piece_bytes && self.split_axis + 1 < self.array.rank)
+    while (inner > most && self.split_axis + 1 < self.array.rank)
         inner /= self.shape[++self.split_axis];
-    self.split = inner < piece_bytes ? piece_bytes / inner : 1;
+    self.split = inner < most ? most / inner : 1;
     return inner * self.split;
 }
 
@@ -126,13 +123,11 @@ bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset
 
     for (int32_t axis = 0; axis < self.array.rank; axis++)
         self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
-    self.piece = static_cast<char *>(malloc(static_cast<size_t>(plan_pieces(self))));
-    if (!self.piece) return false;
-    const bool done = self.split_axis == self.array.rank
-                          ? move_piece(self, self.slab, self.memory)
-                          : move_from(self, 0, self.slab, self.memory);
-    free(self.piece);
-    return done;
+    Scratch piece;
+    if (!piece.allocate(plan_pieces(self))) return false;
+    self.piece = piece.bytes();
+    return self.split_axis == self.array.rank ? move_piece(self, self.slab, self.memory)
+                                              : move_from(self, 0, self.slab, self.memory);
 }
 
 } // namespace sds::vol
