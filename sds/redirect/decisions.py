@@ -41,6 +41,9 @@ _REMEDIES = {
     "with replicas open at a time",
     "failed several times": "run `sds replicas verify`, and look after the disk that it is on",
     "being closed": "nothing to do: HDF5 reads for itself while it ends",
+    "replicas in chunks are in use": "nothing to do: replicas in chunks take turns in being open; "
+    "contiguous ones (`sds reorganize` without --chunks) are open all the time",
+    "memory is exhausted": "give the program more memory",
     "standard stream": "start the program with its standard streams open",
     "the program's HDF5": "build a contiguous replica too (`sds reorganize` without --chunks)",
     "of another path": "run `sds replicas verify`, which writes it anew",

@@ -1,6 +1,8 @@
 /* Reads planes of /cube, (18, 28, 22) doubles counting up, and ends in one of several ways.
  *
- *     kinds SOURCE close | left-open | library-close | twice | threads
+ *     kinds SOURCE close | left-open | library-close | twice | threads | turns | thread-turns
+ *
+ * turns: of /cube0 to /cube5, which hold the same, one after the other, and left open.
  *
  * Prints what is wrong, and what is open of files, datasets and groups before and after. */
 #include <hdf5.h>
@@ -8,8 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { n_rows = 18, n_columns = 28, n_planes = 22 };
+enum { n_rows = 18, n_columns = 28, n_planes = 22, n_cubes = 6 };
 
 static hid_t dataset_of(const char *path, hid_t *file)
 {
@@ -47,12 +50,12 @@ static void *read_planes(void *argument)
     return (void *)wrong;
 }
 
-static int read_in_threads(hid_t dataset)
+static int read_in_threads(hid_t *datasets, void *read(void *))
 {
     pthread_t thread[4];
     long wrong = 0;
     for (int i = 0; i < 4; i++)
-        pthread_create(&thread[i], NULL, read_planes, &dataset);
+        pthread_create(&thread[i], NULL, read, datasets);
     for (int i = 0; i < 4; i++) {
         void *result;
         pthread_join(thread[i], &result);
@@ -61,13 +64,59 @@ static int read_in_threads(hid_t dataset)
     return (int)wrong;
 }
 
+/* Longer than a replica is kept open in vain. */
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+}
+
+static int read_in_turn(const hid_t cubes[])
+{
+    int wrong = 0;
+    for (int i = 0; i < 3 * n_cubes; i++) {
+        if (i % 3 == 0) nap();
+        wrong += read_plane(cubes[i % n_cubes], (hsize_t)i);
+    }
+    return wrong;
+}
+
+static void *read_any(void *argument)
+{
+    unsigned random = (unsigned)(size_t)&random;
+    long wrong = 0;
+    for (hsize_t turn = 0; turn < 200; turn++) {
+        random = random * 1103515245 + 12345;
+        if (turn % 40 == 39) nap();
+        wrong += read_plane(((hid_t *)argument)[(random >> 16) % n_cubes], turn % n_planes);
+    }
+    return (void *)wrong;
+}
+
+static int read_cubes(const char *path, int in_threads)
+{
+    const hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    hid_t cubes[n_cubes];
+    for (int i = 0; i < n_cubes; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "/cube%d", i);
+        cubes[i] = H5Dopen2(file, name, H5P_DEFAULT);
+    }
+    return in_threads ? read_in_threads(cubes, read_any) : read_in_turn(cubes);
+}
+
 static void read_and_end(const char *path, const char *how)
 {
+    if (strcmp(how, "turns") == 0 || strcmp(how, "thread-turns") == 0) {
+        printf("wrong: %d\n", read_cubes(path, how[1] == 'h'));
+        print_open();
+        printf("library: %d\n", H5close());
+        return;
+    }
     hid_t file, dataset = dataset_of(path, &file);
     int wrong = 0;
     for (hsize_t k = 0; k < n_planes; k++)
         wrong += read_plane(dataset, k);
-    if (strcmp(how, "threads") == 0) wrong += read_in_threads(dataset);
+    if (strcmp(how, "threads") == 0) wrong += read_in_threads(&dataset, read_planes);
     printf("wrong: %d\n", wrong);
     print_open();
     if (strcmp(how, "left-open") == 0) return;

@@ -10,7 +10,13 @@ import pytest
 
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, hdf5_build
-from tests.redirected import reads_by_replica, redirect, settle
+from tests.redirected import (
+    publish_candidates,
+    reads_by_replica,
+    redirect,
+    settle,
+    write_replica,
+)
 from tests.under_connector import connector_environment, native_environment, run_python
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
@@ -63,31 +69,107 @@ def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, p
     assert connected - native <= 8 * MIB
 
 
-MANY_READS = """
-    import sys
+PRIVATE_MEMORY = """
+    import sys, threading, time
     from pathlib import Path
-    import h5py
+    import h5py, numpy as np
 
-    files = [h5py.File(name) for name in sys.argv[1:]]
-    for start in range(0, 64, 8):
-        for file in files:
-            file["d"][:, :, start : start + 3]
-    status = Path("/proc/self/smaps_rollup").read_text()
-    print(next(int(l.split()[1]) for l in status.splitlines() if l.startswith("Private_Dirty")))
+    def print_private_memory():
+        # Pages of its own, whether or not it shares what they were copied from.
+        status = Path("/proc/self/smaps_rollup").read_text()
+        print(next(int(l.split()[1]) for l in status.splitlines() if l.startswith("Anonymous")))
 """
 
 
-@pytest.mark.parametrize("n", [5, 15])
-def test_replicas_in_chunks_take_little_memory(n, home, tmp_path):
-    values = np.random.default_rng(0).integers(0, 99, (64, 64, 64), "i4")
-    sources = [tmp_path / f"{i}.h5" for i in range(n)]
-    for path in sources:
-        with h5py.File(path, "w") as file:
-            file["d"] = values
-        settle(path)
-        redirect(path, [("d", (2, 0, 1), {"chunks": "auto", "filters": "gzip:1"})], home)
-    native = run_python(MANY_READS, *sources, env=native_environment())
-    connected = run_python(MANY_READS, *sources, env=connector_environment(home.root))
-    assert reads_by_replica(home) == {1: 8 * n}
-    # 8 MiB for the process, with five of them, and what HDF5 takes for each further file.
-    assert (int(connected.stdout) - int(native.stdout)) * 1024 <= 8 * MIB + (n - 5) * MIB // 2
+def private_memory(program, *arguments, home):
+    """Return how much more private memory a program has in the end under the connector."""
+    native, connected = (
+        int(run_python(PRIVATE_MEMORY + program, *arguments, env=env).stdout) * 1024
+        for env in (native_environment(), connector_environment(home.root))
+    )
+    return connected - native
+
+
+@pytest.fixture
+def many_replicas(tmp_path, home):
+    """Return a file of 33 datasets with replicas in chunks of 1 MiB, and one that is contiguous."""
+    path = tmp_path / "many.h5"
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        for i in range(33):
+            file[f"{i:02d}"] = random.integers(0, 9999, (64, 64, 64), "i4")
+        file["contiguous"] = np.arange(64 * 64 * 512, dtype="f4").reshape(64, 64, 512)
+    settle(path)
+    candidates = {
+        f"/{i:02d}": [
+            write_replica(
+                path, f"/{i:02d}", (2, 0, 1), home, number=i + 1,
+                chunks=(64, 64, 64), compression="gzip", compression_opts=1, shuffle=True,
+            )
+        ]
+        for i in range(33)
+    }  # fmt: skip
+    candidates["/contiguous"] = [write_replica(path, "/contiguous", (2, 0, 1), home, number=34)]
+    publish_candidates(path, candidates, home)
+    return path
+
+
+def test_replicas_in_chunks_take_little_memory(many_replicas, home):
+    program = """
+    file = h5py.File(sys.argv[1])
+    names = sorted(file)[:33]
+    part, whole = np.zeros((64, 64, 3), "i4"), np.zeros((64, 64, 511), "f4")
+    for i, name in enumerate(names):
+        if i % 3 == 0:
+            time.sleep(0.1)   # longer than a replica is kept open in vain
+        for k in range(0, 60, 3):
+            file[name].read_direct(part, np.s_[:, :, k : k + 3])
+        file["contiguous"].read_direct(whole, np.s_[:, :, 1:])
+    print_private_memory()
+    """
+    more = private_memory(program, many_replicas, home=home)
+    served = reads_by_replica(home)
+    assert len(served.keys() & set(range(1, 34))) > 25  # nearly all of them
+    assert more <= 8 * MIB
+
+
+def test_the_libraries_of_a_process_take_little_memory_together(many_replicas, home):
+    program = """
+    import netCDF4, tables
+    files = h5py.File(sys.argv[1]), netCDF4.Dataset(sys.argv[1]), tables.open_file(sys.argv[1])
+    by_library = [lambda n: files[0][n], lambda n: files[1][n], lambda n: files[2].root[n]]
+    whole = np.zeros((64, 64, 511), "f4")
+    for turn in range(6):
+        for dataset in by_library:
+            time.sleep(0.1)
+            for i in range(6):
+                dataset(f"{5 * turn + i:02d}")[:, :, 5:8]
+        files[0]["contiguous"].read_direct(whole, np.s_[:, :, 1:])
+    print_private_memory()
+    files[2].close()
+    """
+    more = private_memory(program, many_replicas, home=home)
+    assert sum(n for replica, n in reads_by_replica(home).items() if 0 < replica < 34) > 20
+    assert more <= 8 * MIB
+
+
+@pytest.mark.parametrize("name", ["contiguous", "07"])
+def test_threads_take_little_memory_together(name, many_replicas, home):
+    program = """
+    data = h5py.File(sys.argv[1])[sys.argv[2]]
+    parts = [np.zeros((64, 64, 50), data.dtype) for _ in range(32)]
+
+    def read(part):
+        for k in range(10):
+            data.read_direct(part, np.s_[:, :, k : k + 50])
+
+    threads = [threading.Thread(target=read, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print_private_memory()
+    """
+    more = private_memory(program, many_replicas, name, home=home)
+    assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) == 320
+    assert more <= 8 * MIB

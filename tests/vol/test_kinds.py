@@ -27,6 +27,7 @@ KINDS = {
     "filtered": {"chunks": True, "compression": "gzip", "shuffle": True},
 }
 SHAPE = (18, 28, 22)
+PAUSE_S = 0.15  # after which replicas are closed for others, on a busy machine as well
 TYPES = ["<f8", ">i4", "<i2", "S7", [("n", "<i4"), ("x", ">f8")], "<c8"]
 
 
@@ -108,9 +109,13 @@ def test_random_reads_of_every_order(kind, part, tmp_path, home):
         )
         candidates[f"/{i:02d}"] = [replica]
     publish_candidates(source, candidates, home)
-    arguments = (source, 7, 900)
-    native = run_python(RANDOM_READS, *arguments, env=native_environment())
-    redirected = run_python(RANDOM_READS, *arguments, env=connector_environment(home.root))
+    # No more than some replicas in chunks are open at a time: these are read in turn.
+    arguments = (source, 7, 33 * 27)
+    pauses_s = (1e-9, PAUSE_S) if KINDS[kind] else ()
+    native = run_python(RANDOM_READS, *arguments, *pauses_s[:1], env=native_environment())
+    redirected = run_python(
+        RANDOM_READS, *arguments, *pauses_s[1:], env=connector_environment(home.root)
+    )
     assert redirected.stdout == native.stdout
     assert redirected.stderr == ""
     by_replica = reads_by_replica(home)
@@ -513,19 +518,121 @@ def test_descriptors_of_replicas_go_with_their_source(cube, home):
     assert run_and_tell(program, cube, home=home)[1] == 3
 
 
-def test_no_more_than_some_replicas_are_open(cube, home):
+COUNT_REPLICAS = f"""
+    import os, sys, time, h5py
+    PAUSE_S = {PAUSE_S}
+    def replicas():
+        return sum("/replicas/" in os.path.realpath("/proc/self/fd/" + fd)
+                   for fd in os.listdir("/proc/self/fd"))
+"""
+
+
+@pytest.fixture
+def cubes(tmp_path, home):
+    sources = [make_cube(tmp_path / f"{i}.h5") for i in range(12)]
+    for source in sources:
+        replica = write_replica(source, "/cube", (2, 0, 1), home, chunks=(7, 8, 9))
+        publish_candidates(source, {"/cube": [replica]}, home)
+    return sources
+
+
+def test_no_more_than_some_replicas_are_open(cubes, home):
+    program = (
+        COUNT_REPLICAS
+        + """
+    files = [h5py.File(name) for name in sys.argv[1:]]
+    planes = [file["cube"][:, :, 3] for file in files]
+    assert replicas() == 3
+    for file in files:
+        time.sleep(PAUSE_S)
+        planes.append(file["cube"][:, :, 3])
+        assert replicas() == 3
+    for file in files:
+        file.close()
+    assert replicas() == 0
+    assert all((plane == planes[0]).all() for plane in planes)
+    """
+    )
+    _, _, reasons = run_and_tell(program, *cubes, home=home)
+    assert reads_by_replica(home) == {0: 9, 1: 3 + 12}
+    assert "other replicas in chunks are in use" in reasons
+
+
+def test_one_replica_serves_many_that_have_the_file_open(cube, home):
     replica = write_replica(cube, "/cube", (2, 0, 1), home, chunks=(7, 8, 9))
     publish_candidates(cube, {"/cube": [replica]}, home)
-    program = """
-        import sys, h5py
-        files = [h5py.File(sys.argv[1]) for _ in range(40)]
-        planes = [file["cube"][:, :, 3] for file in files]
-        files.pop(0).close()
-        planes.append(files[-1]["cube"][:, :, 3])
-        assert all((plane == planes[0]).all() for plane in planes)
+    program = (
+        COUNT_REPLICAS
+        + """
+    files = [h5py.File(sys.argv[1]) for _ in range(40)]
+    planes = [file["cube"][:, :, 3] for file in files]
+    files.pop(0).close()
+    planes.append(files[-1]["cube"][:, :, 3])
+    assert replicas() == 1
+    assert all((plane == planes[0]).all() for plane in planes)
     """
+    )
     run_and_tell(program, cube, home=home)
     assert reads_by_replica(home) == {0: 8, 1: 32 + 1}
+
+
+@pytest.mark.parametrize("how", ["renamed over", "removed", "writable by others"])
+def test_a_replica_that_changes_while_it_is_closed(how, cubes, home):
+    replica = home.replicas / "0.cube-1.h5"
+    program = (
+        COUNT_REPLICAS
+        + """
+    how, replica, *sources = sys.argv[1:]
+    files = [h5py.File(name) for name in sources]
+    before = files[0]["cube"][:, :, 3].tolist()
+    for file in files[1:]:
+        time.sleep(PAUSE_S)
+        assert file["cube"][:, :, 3].tolist() == before
+    assert not any(os.path.realpath(f"/proc/self/fd/{fd}") == replica
+                   for fd in os.listdir("/proc/self/fd"))
+    if how == "removed":
+        os.unlink(replica)
+    elif how == "writable by others":
+        os.chmod(replica, 0o622)
+    else:
+        with open(replica, "rb") as old, open(replica + ".new", "wb") as new:
+            new.write(old.read()[:-3000] + bytes(3000))
+        os.rename(replica + ".new", replica)
+    time.sleep(PAUSE_S)
+    assert files[0]["cube"][:, :, 3].tolist() == before
+    """
+    )
+    _, n_served, reasons = run_and_tell(program, how, replica, *cubes[:4], home=home)
+    assert n_served == 4
+    expected = {"removed": "the replica is missing"}
+    assert reasons[-1] == expected.get(how, "the replica has changed since it was published")
+
+
+def test_libraries_of_a_process_share_the_room(cubes, home):
+    program = (
+        COUNT_REPLICAS
+        + """
+    import netCDF4, tables
+    by_h5py = [h5py.File(name)["cube"] for name in sys.argv[1:4]]
+    by_netcdf = netCDF4.Dataset(sys.argv[4])
+    by_tables = tables.open_file(sys.argv[5])
+    expected = by_h5py[0][:, :, 3].tolist()
+    assert by_h5py[1][:, :, 3].tolist() == by_h5py[2][:, :, 3].tolist() == expected
+    assert by_netcdf["cube"][:, :, 3].tolist() == expected
+    assert replicas() == 4
+    assert by_tables.root.cube[:, :, 3].tolist() == expected   # of the original: no room
+    assert replicas() == 4
+    time.sleep(PAUSE_S)
+    by_h5py[0][:, :, 3]                                        # leaves some
+    assert replicas() == 3
+    assert by_tables.root.cube[:, :, 3].tolist() == expected
+    assert replicas() == 4
+    by_tables.close()
+    by_netcdf.close()
+    """
+    )
+    run_and_tell(program, *cubes[:5], home=home)
+    assert reads_by_replica(home) == {0: 1, 1: 6}
 
 
 @pytest.mark.parametrize("how", ["closed", "reused"])

@@ -33,6 +33,22 @@ def cube(tmp_path, home):
     return path
 
 
+@pytest.fixture
+def cubes(tmp_path, home):
+    path = tmp_path / "cubes.h5"
+    names = [f"/cube{i}" for i in range(6)]
+    with h5py.File(path, "w") as file:
+        for name in names:
+            file[name] = np.arange(np.prod(SHAPE), dtype=float).reshape(SHAPE)
+    settle(path)
+    candidates = {
+        name: [write_replica(path, name, (2, 0, 1), home, number=i + 1, chunks=(3, 18, 28))]
+        for i, name in enumerate(names)
+    }
+    publish_candidates(path, candidates, home)
+    return path
+
+
 @pytest.fixture(scope="module", params=BUILDS, ids="-".join)
 def program(request, tmp_path_factory):
     target = tmp_path_factory.mktemp("kinds") / "program"
@@ -62,6 +78,11 @@ def test_a_program_is_served_and_ends_as_natively(end, program, cube, home):
     assert served == {1: 2 * SHAPE[2] if end == "twice" else SHAPE[2]}
 
 
+def test_replicas_take_turns_in_being_open(program, cubes, home):
+    served = compare(program, cubes, "turns", home=home)
+    assert served == dict.fromkeys(range(1, 7), 3)
+
+
 def test_a_program_does_not_hear_of_damage(program, cube, home):
     # HDF5 prints the errors of a C program that does not forbid it.
     replica = write_replica(cube, "/cube", (2, 0, 1), home, chunks=(1, 18, 28), compression="gzip")
@@ -80,6 +101,14 @@ def test_a_program_does_not_hear_of_damage(program, cube, home):
 def test_threads_of_a_thread_safe_library(build, tmp_path, cube, home):
     program = hdf5_build(*build).compile(SOURCE, tmp_path / "program")
     assert compare(program, cube, "threads", home=home) == {1: SHAPE[2] + 4 * 200}
+
+
+@pytest.mark.parametrize("build", THREADED, ids="-".join)
+def test_threads_have_replicas_take_turns(build, tmp_path, cubes, home):
+    program = hdf5_build(*build).compile(SOURCE, tmp_path / "program")
+    served = compare(program, cubes, "thread-turns", home=home)
+    assert sum(served.values()) == 4 * 200
+    assert sum(1 for replica in served if replica > 0) > 3  # more than are open at a time
 
 
 def test_a_static_program_that_hides_its_symbols(tmp_path, cube, home):

@@ -26,9 +26,10 @@ from tests.under_connector import (
 SHAPE = (9, 14, 11)
 
 RANDOM_READS = """
-    import hashlib, json, sys
+    import hashlib, json, sys, time
     import h5py, numpy as np
     path, seed, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    pause_s = float(sys.argv[4]) if len(sys.argv) > 4 else 0   # then one dataset after the other
     random = np.random.default_rng(seed)
     digest, shapes = hashlib.sha256(), []
 
@@ -58,8 +59,10 @@ RANDOM_READS = """
 
     with h5py.File(path) as file:
         names = sorted(name for name in file)
-        for _ in range(n):
-            data = file[names[random.integers(len(names))]]
+        for i in range(n):
+            data = file[names[i * len(names) // n if pause_s else random.integers(len(names))]]
+            if pause_s and i % (3 * n // len(names)) == 0:
+                time.sleep(pause_s)
             how = random.integers(7)
             index = tuple(slice_of(length) for length in data.shape)
             if how < 3 or data.ndim == 0:

@@ -1,20 +1,16 @@
 #include "chunked_transfer.h"
 
-#include <stdlib.h>
-
 #include "candidate.h"
+#include "chunk_cache.h"
 #include "error_stack.h"
 #include "library_context.h"
+#include "scratch.h"
 #include "sds/permute.h"
 
 namespace sds::vol
 {
 namespace
 {
-
-// Elements are read, converted and put in place in pieces of whole chunks, of at most this size
-// where what is selected of one chunk is not larger.
-constexpr int64_t piece_bytes = 2 << 20;
 
 constexpr int select_set = 0; // H5S_SELECT_SET
 
@@ -70,6 +66,12 @@ struct ChunkedTransfer {
     char *piece;
 };
 
+int64_t element_bytes_of(const Conversion &conversion)
+{
+    return conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes
+                                                       : conversion.to_bytes;
+}
+
 // Blocks that touch, and a block that is alone, are selected index by index.
 void normalize(sds_hyperslab &slab)
 {
@@ -92,12 +94,14 @@ int64_t most_read(const ChunkedTransfer &self, int32_t axis, int64_t window)
     return most < all ? most : all;
 }
 
-// Choose windows of whole chunks, as long as fits on the last axis, then on those before it.
+// Elements are read, converted and put in place in pieces of whole chunks, larger than others
+// where what is selected of one chunk is. Choose windows as long as fits on the last axis, then on
+// those before it.
 // Returns the elements of the greatest piece.
 int64_t plan_windows(ChunkedTransfer &self, const sds_candidate &candidate, int64_t element_bytes)
 {
     const sds_hyperslab &slab = self.slab;
-    const int64_t most_elements = piece_bytes / element_bytes;
+    const int64_t most_elements = most_piece_bytes() / element_bytes;
     int64_t read[SDS_MAX_RANK], elements = 1;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
         self.window[axis] = candidate.chunks.shape[axis];
@@ -201,6 +205,103 @@ bool move_from(const ChunkedTransfer &self, int32_t axis, const sds_hyperslab &s
     return true;
 }
 
+// The whole chunks around what is selected. False where they are too large to be cached, or no more
+// than what is selected: then the next read does not need them.
+bool find_chunks(const sds_hyperslab &slab, const sds_array &array, const sds_candidate &candidate,
+                 sds_hyperslab &box, int64_t &n_bytes)
+{
+    int64_t n_selected = n_bytes = array.element_bytes;
+    box.rank = slab.rank;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        const int64_t chunk = candidate.chunks.shape[axis];
+        const int64_t last =
+            slab.start[axis] + (slab.count[axis] - 1) * slab.stride[axis] + slab.block[axis] - 1;
+        const int64_t whole = (last / chunk + 1) * chunk;
+        const int64_t end = whole < array.extent[axis] ? whole : array.extent[axis];
+        box.start[axis] = slab.start[axis] / chunk * chunk;
+        box.stride[axis] = box.block[axis] = 1;
+        box.count[axis] = end - box.start[axis];
+        n_selected *= slab.count[axis] * slab.block[axis];
+        if (__builtin_mul_overflow(n_bytes, box.count[axis], &n_bytes) ||
+            n_bytes > max_cached_bytes)
+            return false;
+    }
+    return n_bytes > n_selected;
+}
+
+// How a slab lies in a box of elements of so many bytes; false where it is no grid of elements.
+bool find_in_box(const sds_hyperslab &slab, const sds_hyperslab &box, int64_t element_bytes,
+                 int64_t stride[], int64_t &offset)
+{
+    int64_t step = element_bytes;
+    offset = 0;
+    for (int32_t axis = slab.rank - 1; axis >= 0; axis--) {
+        if (slab.count[axis] > 1 && slab.block[axis] > 1) return false;
+        stride[axis] = step * (slab.block[axis] == 1 ? slab.stride[axis] : 1);
+        offset += step * (slab.start[axis] - box.start[axis]);
+        step *= box.count[axis];
+    }
+    return true;
+}
+
+void packed_strides(int32_t rank, const int64_t shape[], int64_t element_bytes, int64_t stride[])
+{
+    for (int32_t axis = rank - 1; axis >= 0; axis--) {
+        stride[axis] = element_bytes;
+        element_bytes *= shape[axis];
+    }
+}
+
+// Move elements that lie in memory, converted on the way.
+bool move_elements(const ChunkedTransfer &self, const int64_t shape[], const int64_t stride[],
+                   const char *elements, char *destination)
+{
+    const Conversion &conversion = self.conversion;
+    const int32_t rank = self.slab.rank;
+    const auto from_bytes = static_cast<size_t>(conversion.from_bytes);
+    if (conversion.from == 0)
+        return sds_copy_strided(rank, shape, stride, self.memory_stride, from_bytes, elements,
+                                destination) == SDS_OK;
+    int64_t n_elements = 1, packed[SDS_MAX_RANK];
+    for (int32_t axis = 0; axis < rank; axis++)
+        n_elements *= shape[axis];
+    Scratch piece;
+    if (!piece.allocate(n_elements * element_bytes_of(conversion))) return false;
+    packed_strides(rank, shape, conversion.from_bytes, packed);
+    if (sds_copy_strided(rank, shape, stride, packed, from_bytes, elements, piece.bytes()) !=
+            SDS_OK ||
+        !convert(*self.replica.host, conversion, n_elements, piece.bytes(), nullptr))
+        return false;
+    packed_strides(rank, shape, conversion.to_bytes, packed);
+    return sds_copy_strided(rank, shape, packed, self.memory_stride,
+                            static_cast<size_t>(conversion.to_bytes), piece.bytes(),
+                            destination) == SDS_OK;
+}
+
+// What became of a read that the cache was asked for.
+enum class Cached { not_meant, moved, failed };
+
+Cached move_from_cache(const ChunkedTransfer &self, const sds_array &array,
+                       const sds_candidate &candidate, const int64_t shape[], char *destination)
+{
+    sds_hyperslab box;
+    int64_t stride[SDS_MAX_RANK], offset, n_bytes;
+    // Converted elements may be much larger than those in the chunks.
+    if (element_bytes_of(self.conversion) > 2 * array.element_bytes ||
+        !find_chunks(self.slab, array, candidate, box, n_bytes) ||
+        !find_in_box(self.slab, box, array.element_bytes, stride, offset))
+        return Cached::not_meant;
+    CachedBox cached(self.replica, box, n_bytes);
+    if (!cached.bytes()) return Cached::not_meant;
+    if (!cached.is_filled()) {
+        if (!read_slab(self, box, box.count, cached.bytes())) return Cached::failed;
+        cached.set_filled();
+    }
+    return move_elements(self, shape, stride, cached.bytes() + offset, destination)
+               ? Cached::moved
+               : Cached::failed;
+}
+
 } // namespace
 
 bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table_dataset &dataset,
@@ -220,19 +321,20 @@ bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table
     int64_t shape[SDS_MAX_RANK];
     sds_hyperslab_shape(&self.slab, shape);
     char *destination = static_cast<char *>(buffer) + memory.offset_bytes;
+    for (int32_t axis = 0; axis < array.rank; axis++)
+        self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
+    const Cached outcome = move_from_cache(self, array, candidate, shape, destination);
+    if (outcome != Cached::not_meant) return outcome == Cached::moved;
     if (conversion.from == 0 && memory.is_packed && is_box(self.slab) &&
         keeps_order(candidate, shape))
         return read_slab(self, self.slab, shape, destination);
 
-    for (int32_t axis = 0; axis < array.rank; axis++)
-        self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
-    const int64_t element_bytes =
-        conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes : conversion.to_bytes;
+    const int64_t element_bytes = element_bytes_of(conversion);
     const int64_t most = plan_windows(self, candidate, element_bytes);
-    self.piece = static_cast<char *>(malloc(static_cast<size_t>(most * element_bytes)));
-    const bool done = self.piece && move_from(self, 0, self.slab, destination);
-    free(self.piece);
-    return done;
+    Scratch piece;
+    if (!piece.allocate(most * element_bytes)) return false;
+    self.piece = piece.bytes();
+    return move_from(self, 0, self.slab, destination);
 }
 
 } // namespace sds::vol

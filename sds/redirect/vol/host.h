@@ -44,6 +44,7 @@ struct Host {
     hid_t native; // the native connector's id between initialize and terminate, else -1
     const H5VL_class_t *native_class; // then its callbacks, where they are to be called directly
     bool closes_replicas; // HDF5 will call before it ends, so that replicas are closed in time
+    bool is_ending;       // it has called
     int slot;
     char version[16];    // "2.0.0"
     char library[512];   // path of the library

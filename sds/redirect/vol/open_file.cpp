@@ -454,22 +454,6 @@ void release_file(OpenFile *file)
     free_file(file);
 }
 
-void close_replica_datasets(const Host &host)
-{
-    for (;;) {
-        OpenReplica *found = nullptr;
-        ReplicaDataset dataset = {};
-        {
-            SharedStateLock lock;
-            for (OpenFile *file = open_files; file && !found; file = file->next)
-                if (file->host == &host) found = find_open_dataset(file->replicas);
-            if (!found) return;
-            dataset = take_dataset(*found);
-        }
-        close_replica_dataset(dataset);
-    }
-}
-
 bool is_fresh(OpenFile &file)
 {
     if (__atomic_load_n(&file.is_stale, __ATOMIC_ACQUIRE)) return false;

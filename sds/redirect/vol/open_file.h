@@ -80,9 +80,6 @@ bool was_mounted(const OpenFile &file);
 OpenFile *hold_file(OpenFile *file);
 void release_file(OpenFile *file);
 
-// Close all replicas that HDF5 has open for files of this host; their reads go to the originals.
-void close_replica_datasets(const Host &host);
-
 // The open file of this name, counted: of several, one that is writable.
 OpenFile *find_named(const Host &host, const char *name);
 // True where no file of this name is known, or where its metadata is read collectively.

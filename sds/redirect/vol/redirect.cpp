@@ -304,14 +304,12 @@ int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, InFile 
     if (&candidate == &redirection.itself) return serve_itself(dataset, in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     if (!is_in_share(redirection, candidate)) return original(dataset, outside_share);
-    OpenReplica *replica = replica_of(*dataset.file, redirection.dataset, candidate);
-    if (!replica) return original(dataset, replica_unusable);
-    if (const char *problem = problem_of(*replica))
-        return original(dataset, replica_unusable, problem);
+    const ReplicaUse use(*dataset.file, redirection.dataset, candidate);
+    if (use.problem()) return original(dataset, replica_unusable, use.problem());
     const Reason outcome = candidate.storage == SDS_TABLE_CHUNKED
-                               ? read_dataset(*replica, in_chunks)
-                               : read_file(*replica, in_file);
-    if (outcome == failed_transfer) count_failure(*replica);
+                               ? read_dataset(use.replica(), in_chunks)
+                               : read_file(use.replica(), in_file);
+    if (outcome == failed_transfer) count_failure(use.replica());
     if (outcome != served) return original(dataset, outcome);
     tell(dataset, served, candidate.path);
     return candidate.replica_id;

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "candidate.h"
+#include "chunk_cache.h"
+#include "clock.h"
 #include "config.h"
 #include "measured.h"
 #include "open_file.h"
+#include "scratch.h"
 #include "sds/checksum.h"
 #include "shared_state.h"
 
@@ -121,12 +124,16 @@ int open_file(const char *path)
     return moved;
 }
 
+bool leaves_room(int fd)
+{
+    rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 4;
+}
+
 // Whether one more is kept; then it counts.
 bool may_keep(int fd)
 {
-    rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(fd) >= limit.rlim_cur / 4)
-        return false;
+    if (!leaves_room(fd)) return false;
     if (__atomic_add_fetch(&n_kept, 1, __ATOMIC_RELAXED) <= max_kept) return true;
     __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
     return false;
@@ -163,44 +170,203 @@ bool is_own(const OpenReplica &replica)
            static_cast<uint64_t>(found.st_ino) == replica.identity.inode;
 }
 
-// As open_replica_dataset(), where there is room for one more.
-const char *open_and_keep(const Host &host, const sds_table_dataset &dataset,
-                          const sds_candidate &candidate, ReplicaDataset &out)
+// Replicas in chunks that HDF5 has open. For the metadata of each file it takes half a mebibyte,
+// once for all who have it open. So few files are open at a time: the one that was not used for
+// longest gives its room to the next.
+struct Place {
+    const Host *host; // nullptr: free
+    uint64_t inode;
+    OpenReplica *replica; // nullptr while it is being opened
+};
+constexpr int max_places = 32;
+constexpr int max_files = 4;
+constexpr int max_files_of_host = 3; // others need not wait until all that it has open is closed
+Place places[max_places];
+bool is_wanted = false; // a host that has no file open found no room
+
+// A program that reads in turn more replicas than there is room for is not to open them in turn:
+// some serve it, and the originals the rest. What was idle for so long, and twenty times as long
+// as it takes to open it, goes.
+constexpr int64_t min_idle_ns = 50000000;
+constexpr int64_t idle_per_opening = 20;
+
+constexpr char no_place[] = "other replicas in chunks are in use";
+
+// Called with the lock held, as all up to take_place().
+bool is_of_file(const Place &place, const Host &host, uint64_t inode)
 {
-    const char *problem = open_replica_dataset(host, dataset, candidate, out);
-    if (problem || may_keep(*out.fd)) return problem;
+    return place.host == &host && place.inode == inode;
+}
+
+// The place of the file that comes first; nullptr where it is not open.
+Place *find_place(const Host &host, uint64_t inode)
+{
+    for (Place &place : places)
+        if (is_of_file(place, host, inode)) return &place;
+    return nullptr;
+}
+
+// Files that are open; of one host, or of all for nullptr.
+int count_files(const Host *host)
+{
+    int n = 0;
+    for (const Place &place : places)
+        if (place.host && (!host || place.host == host))
+            n += find_place(*place.host, place.inode) == &place;
+    return n;
+}
+
+bool is_idle(const Place &place, int64_t now_ns)
+{
+    if (!place.replica) return false;
+    const OpenReplica &replica = *place.replica;
+    const int64_t idle_ns = now_ns - __atomic_load_n(&replica.used_ns, __ATOMIC_RELAXED);
+    return __atomic_load_n(&replica.n_users, __ATOMIC_ACQUIRE) == 0 && idle_ns >= min_idle_ns &&
+           idle_ns >= idle_per_opening * replica.opening_ns;
+}
+
+// When a file was last used; INT64_MAX where it is not idle.
+int64_t last_use(const Host &host, uint64_t inode, int64_t now_ns)
+{
+    int64_t last_ns = 0;
+    for (const Place &place : places) {
+        if (!is_of_file(place, host, inode)) continue;
+        if (!is_idle(place, now_ns)) return INT64_MAX;
+        if (place.replica->used_ns > last_ns) last_ns = place.replica->used_ns;
+    }
+    return last_ns;
+}
+
+// The host's file that was not used for longest; nullptr where none is idle.
+const Place *find_idle(const Host &host)
+{
+    const int64_t now_ns = coarse_monotonic_ns();
+    const Place *found = nullptr;
+    int64_t least_ns = INT64_MAX;
+    for (const Place &place : places) {
+        if (place.host != &host) continue;
+        const int64_t last_ns = last_use(host, place.inode, now_ns);
+        if (last_ns >= least_ns) continue;
+        least_ns = last_ns;
+        found = &place;
+    }
+    return found;
+}
+
+void free_place(Place &left)
+{
+    left = {};
+    if (count_files(nullptr) > 0) return;
+    use_small_pieces(false);
+    drop_cached_boxes();
+}
+
+// Take from a replica what HDF5 has open of it; its place is free then.
+ReplicaDataset take_dataset(OpenReplica &replica)
+{
+    for (Place &place : places)
+        if (place.replica == &replica) free_place(place);
+    const ReplicaDataset taken = replica.dataset;
+    replica.dataset = {};
+    return taken;
+}
+
+// Close the idle ones of a file.
+void close_file(const Host &host, uint64_t inode)
+{
+    for (;;) {
+        ReplicaDataset dataset = {};
+        {
+            SharedStateLock lock;
+            const int64_t now_ns = coarse_monotonic_ns();
+            for (const Place &place : places)
+                if (!dataset.host && is_of_file(place, host, inode) && is_idle(place, now_ns))
+                    dataset = take_dataset(*place.replica);
+        }
+        if (!dataset.host) return;
+        close_replica_dataset(dataset);
+    }
+}
+
+// A place for one more of the host's; nullptr where others use all.
+// idle: the file to be closed first, 0 for none.
+Place *take_place(const Host &host, uint64_t inode, uint64_t &idle)
+{
+    SharedStateLock lock;
+    idle = 0;
+    const int n_of_host = count_files(&host);
+    const bool is_open = find_place(host, inode) != nullptr;
+    if (!is_open && (n_of_host >= max_files_of_host || count_files(nullptr) >= max_files)) {
+        const Place *oldest = find_idle(host);
+        if (n_of_host == 0) __atomic_store_n(&is_wanted, true, __ATOMIC_RELAXED);
+        if (!oldest) return nullptr;
+        idle = oldest->inode;
+    }
+    Place *found = nullptr;
+    for (Place &place : places)
+        if (!place.host) found = &place;
+    if (!found) return nullptr;
+    *found = {&host, inode, nullptr};
+    use_small_pieces(true);
+    return found;
+}
+
+// Leave room to another host that has none, which cannot have this host's replicas closed.
+void give_room(const Host &host)
+{
+    uint64_t inode;
+    {
+        SharedStateLock lock;
+        const Place *idle = count_files(&host) > 1 ? find_idle(host) : nullptr;
+        if (!idle) return;
+        inode = idle->inode;
+        __atomic_store_n(&is_wanted, false, __ATOMIC_RELAXED);
+    }
+    close_file(host, inode);
+}
+
+// Look at a replica in chunks, and have HDF5 open its dataset. Returns why it must not be used.
+const char *open_in_chunks(const Host &host, uid_t source_owner, const sds_table_dataset &dataset,
+                           const sds_candidate &candidate, ReplicaDataset &out)
+{
+    const int fd = open_file(candidate.path);
+    if (fd < 0) return errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
+    const char *problem = find_problem(fd, dataset, candidate, source_owner);
+    close(fd);
+    if (!problem) problem = open_replica_dataset(host, dataset, candidate, out);
+    if (problem || leaves_room(*out.fd)) return problem;
     close_replica_dataset(out);
     return "the program needs its descriptors itself";
 }
 
-OpenReplica *open_replica(const Host &host, const sds_table_dataset &dataset,
-                          const sds_candidate &candidate, uid_t source_owner)
+// What is known of a replica from the start; nullptr where memory is exhausted.
+OpenReplica *make_replica(const sds_candidate &candidate)
 {
     auto *replica = static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica)));
     if (!replica) return nullptr;
-    const int saved_errno = errno;
     replica->replica_id = candidate.replica_id;
     replica->path = candidate.path;
     replica->identity = candidate.identity;
     replica->fd = -1;
-    const int fd = open_file(candidate.path);
-    if (fd < 0) {
-        replica->problem =
-            errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
-    } else {
-        replica->problem = find_problem(fd, dataset, candidate, source_owner);
-        if (candidate.storage == SDS_TABLE_CHUNKED)
-            close(fd);
-        else
-            settle(*replica, fd);
-    }
-    if (!replica->problem && candidate.storage == SDS_TABLE_CHUNKED)
-        replica->problem = open_and_keep(host, dataset, candidate, replica->dataset);
-    errno = saved_errno;
     return replica;
 }
 
-OpenReplica *find(OpenReplica *first, int64_t replica_id)
+void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &candidate,
+                     uid_t source_owner, OpenReplica &replica)
+{
+    const int saved_errno = errno;
+    const int fd = open_file(candidate.path);
+    if (fd < 0) {
+        replica.problem =
+            errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
+    } else {
+        replica.problem = find_problem(fd, dataset, candidate, source_owner);
+        settle(replica, fd);
+    }
+    errno = saved_errno;
+}
+
+OpenReplica *find_replica(OpenReplica *first, int64_t replica_id)
 {
     while (first && first->replica_id != replica_id)
         first = first->next;
@@ -215,37 +381,91 @@ bool is_trusted_owner(uid_t owner, uid_t source_owner)
            (config().has_service_uid && owner == config().service_uid);
 }
 
-OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
-                        const sds_candidate &candidate)
+// Called with the lock held: HDF5 is to have the dataset open for as long as the read lasts. False
+// where it has not.
+bool ReplicaUse::hold()
 {
-    {
-        SharedStateLock lock;
-        if (OpenReplica *known = find(file.replicas, candidate.replica_id)) return known;
-    }
-    // Replicas in chunks are not opened for each read: while others take the room, it is left
-    // alone.
-    if (candidate.storage == SDS_TABLE_CHUNKED &&
-        __atomic_load_n(&n_kept, __ATOMIC_RELAXED) >= max_kept)
-        return nullptr;
-    OpenReplica *made = open_replica(*file.host, dataset, candidate, file.owner);
-    if (!made) return nullptr;
-    OpenReplica *known;
-    {
-        SharedStateLock lock;
-        known = find(file.replicas, candidate.replica_id);
-        if (!known) {
-            made->next = file.replicas;
-            file.replicas = made;
-            return made;
-        }
-    }
-    close_replicas(made); // another thread was faster
-    return known;
+    problem_ = __atomic_load_n(&replica_->problem, __ATOMIC_ACQUIRE);
+    host_ = problem_ ? nullptr : replica_->dataset.host;
+    if (host_) __atomic_add_fetch(&replica_->n_users, 1, __ATOMIC_RELAXED);
+    return host_;
 }
 
-const char *problem_of(const OpenReplica &replica)
+// True where the replica is known and can be read, or cannot.
+bool ReplicaUse::find(OpenFile &file, const sds_candidate &candidate)
 {
-    return __atomic_load_n(&replica.problem, __ATOMIC_ACQUIRE);
+    SharedStateLock lock;
+    replica_ = find_replica(file.replicas, candidate.replica_id);
+    return replica_ && (hold() || problem_ || candidate.storage != SDS_TABLE_CHUNKED);
+}
+
+void ReplicaUse::open(const Host &host, uid_t source_owner, const sds_table_dataset &dataset,
+                      const sds_candidate &candidate)
+{
+    uint64_t idle = 0;
+    Place *place = take_place(host, candidate.identity.inode, idle);
+    if (!place) {
+        problem_ = no_place;
+        return;
+    }
+    const int saved_errno = errno;
+    if (idle != 0) close_file(host, idle);
+    const int64_t begin_ns = monotonic_ns();
+    ReplicaDataset opened = {};
+    const char *problem = open_in_chunks(host, source_owner, dataset, candidate, opened);
+    {
+        SharedStateLock lock;
+        if (problem) __atomic_store_n(&replica_->problem, problem, __ATOMIC_RELEASE);
+        if (!problem && !replica_->dataset.host) {
+            place->replica = replica_;
+            replica_->dataset = opened;
+            replica_->opening_ns = monotonic_ns() - begin_ns;
+            opened = {};
+        } else {
+            free_place(*place); // another thread may have been faster
+        }
+        if (!hold() && !problem_) problem_ = no_place; // which others have taken again
+    }
+    close_replica_dataset(opened);
+    errno = saved_errno;
+}
+
+ReplicaUse::ReplicaUse(OpenFile &file, const sds_table_dataset &dataset,
+                       const sds_candidate &candidate)
+    : replica_(nullptr), problem_(nullptr), host_(nullptr)
+{
+    if (find(file, candidate)) return;
+    if (!replica_) {
+        OpenReplica *made = make_replica(candidate);
+        if (!made) {
+            problem_ = "memory is exhausted";
+            return;
+        }
+        if (candidate.storage != SDS_TABLE_CHUNKED)
+            open_contiguous(dataset, candidate, file.owner, *made);
+        {
+            SharedStateLock lock;
+            replica_ = find_replica(file.replicas, candidate.replica_id);
+            if (!replica_) {
+                replica_ = made;
+                made->next = file.replicas;
+                file.replicas = made;
+                made = nullptr;
+            }
+            problem_ = replica_->problem;
+        }
+        close_replicas(made); // another thread was faster
+    }
+    if (!problem_ && candidate.storage == SDS_TABLE_CHUNKED)
+        open(*file.host, file.owner, dataset, candidate);
+}
+
+ReplicaUse::~ReplicaUse()
+{
+    if (!host_) return;
+    __atomic_store_n(&replica_->used_ns, coarse_monotonic_ns(), __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&replica_->n_users, 1, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&is_wanted, __ATOMIC_RELAXED)) give_room(*host_);
 }
 
 ReplicaFile::ReplicaFile(const OpenReplica &replica)
@@ -287,28 +507,30 @@ void count_failure(OpenReplica &replica)
         __atomic_store_n(&replica.problem, &problem[0], __ATOMIC_RELEASE);
 }
 
-OpenReplica *find_open_dataset(OpenReplica *first)
+void close_replica_datasets(const Host &host)
 {
-    while (first && !first->dataset.host)
-        first = first->next;
-    return first;
-}
-
-ReplicaDataset take_dataset(OpenReplica &replica)
-{
-    static const char closing[] = "HDF5 is being closed";
-    __atomic_store_n(&replica.problem, &closing[0], __ATOMIC_RELEASE);
-    const ReplicaDataset taken = replica.dataset;
-    replica.dataset = {};
-    if (taken.host) __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
-    return taken;
+    for (;;) {
+        ReplicaDataset dataset = {};
+        {
+            SharedStateLock lock;
+            for (Place &place : places)
+                if (place.host == &host && place.replica && !dataset.host)
+                    dataset = take_dataset(*place.replica);
+        }
+        if (!dataset.host) return;
+        close_replica_dataset(dataset);
+    }
 }
 
 void close_replicas(OpenReplica *first)
 {
     while (first) {
         OpenReplica *next = first->next;
-        ReplicaDataset dataset = take_dataset(*first);
+        ReplicaDataset dataset = {};
+        {
+            SharedStateLock lock; // another thread may be about to close it
+            dataset = take_dataset(*first);
+        }
         close_replica_dataset(dataset);
         if (first->fd >= 0) {
             sds_file_close(first->file);

@@ -1,4 +1,5 @@
-// Replica files: opened once per source file that is open, and checked before they serve.
+// Replica files: checked before they serve, and open until their source is closed. Of those in
+// chunks HDF5 has few open at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -21,16 +22,36 @@ struct OpenReplica {
     uint64_t device;        // with the inode: whose descriptor fd is
     const char *problem;    // why it is not to be used; nullptr where it may
     int n_failures;         // reads of it that failed
-    ReplicaDataset dataset; // where it is stored in chunks
+    ReplicaDataset dataset; // where it is stored in chunks; closed now and then
+    int n_users;            // reads of the dataset that go on
+    int64_t used_ns;        // when the last one ended, monotonic
+    int64_t opening_ns;     // what it took to open the dataset
 };
 
-// The replica of a candidate in the file's table, opened and checked; nullptr where memory is
-// exhausted, or too many in chunks are open.
-OpenReplica *replica_of(OpenFile &file, const sds_table_dataset &dataset,
-                        const sds_candidate &candidate);
+// The replica of a candidate in the file's table, for one read. While that lasts, HDF5 has one in
+// chunks open.
+class ReplicaUse
+{
+  public:
+    ReplicaUse(OpenFile &file, const sds_table_dataset &dataset, const sds_candidate &candidate);
+    ~ReplicaUse();
+    ReplicaUse(const ReplicaUse &) = delete;
+    ReplicaUse &operator=(const ReplicaUse &) = delete;
 
-// Why it is not to be used; nullptr where it may.
-const char *problem_of(const OpenReplica &replica);
+    // Why it is not to be read; nullptr where it may.
+    const char *problem() const { return problem_; }
+    OpenReplica &replica() const { return *replica_; } // where there is no problem
+
+  private:
+    bool find(OpenFile &file, const sds_candidate &candidate);
+    void open(const Host &host, uid_t source_owner, const sds_table_dataset &dataset,
+              const sds_candidate &candidate);
+    bool hold();
+
+    OpenReplica *replica_;
+    const char *problem_;
+    const Host *host_; // whose dataset is held
+};
 
 // A replica for one read.
 class ReplicaFile
@@ -59,11 +80,8 @@ class ReplicaFile
 void count_failure(OpenReplica &replica);
 
 void close_replicas(OpenReplica *first);
-
-// The first that HDF5 has open; nullptr where there is none.
-OpenReplica *find_open_dataset(OpenReplica *first);
-// Take from a replica what HDF5 has open of it, for good.
-ReplicaDataset take_dataset(OpenReplica &replica);
+// Close what this host has open of replicas, before it ends.
+void close_replica_datasets(const Host &host);
 
 // True for whom the connector trusts with tables and replicas: the source's owner, this user, and
 // the service account that is configured.

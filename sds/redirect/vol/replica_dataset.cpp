@@ -10,7 +10,7 @@
 #include "library_context.h"
 #include "object.h"
 #include "open_dataset.h"
-#include "open_file.h"
+#include "replica.h"
 #include "type_digest.h"
 
 namespace sds::vol
@@ -20,18 +20,13 @@ namespace
 
 constexpr int filter_fletcher32 = 3; // H5Z_FILTER_FLETCHER32
 
-// A chunk is decoded once in a read, whose pieces are made of whole chunks. The cache serves
-// blocks in one chunk, and the next read of a program that advances within a chunk.
-constexpr size_t min_cache_bytes = 1 << 20;
-// Of all replicas of the process; those for which nothing is left go without.
-constexpr size_t all_caches_bytes = 2 << 20;
-size_t cached_bytes = 0;
-constexpr size_t cache_slots = 521;
-constexpr double cache_policy = 0.75; // HDF5's own
+uint64_t n_openings = 0;
 
-void close_all(void *host)
+void close_all(void *ending)
 {
-    close_replica_datasets(*static_cast<const Host *>(host));
+    Host &host = *static_cast<Host *>(ending);
+    host.is_ending = true;
+    close_replica_datasets(host);
 }
 
 // When HDF5 ends, it closes what has identifiers first, datatypes among them, which open datasets
@@ -77,29 +72,11 @@ bool prepare_access(const Host &host, hid_t fapl)
            (!hdf5.H5Pset_fapl_log || hdf5.H5Pset_fapl_log(fapl, nullptr, 0, 0) >= 0);
 }
 
-// Bytes of the process's chunk caches; 0 where they are not to be had.
-size_t take_cache(size_t bytes)
+// A chunk is decoded once in a read, whose pieces are made of whole chunks, and chunk_cache.h keeps
+// what the next ones may need.
+bool forbid_cache(const Host &host, hid_t dapl)
 {
-    if (__atomic_add_fetch(&cached_bytes, bytes, __ATOMIC_RELAXED) <= all_caches_bytes)
-        return bytes;
-    __atomic_sub_fetch(&cached_bytes, bytes, __ATOMIC_RELAXED);
-    return 0;
-}
-
-void give_cache(size_t bytes)
-{
-    __atomic_sub_fetch(&cached_bytes, bytes, __ATOMIC_RELAXED);
-}
-
-bool prepare_cache(const Host &host, hid_t dapl, const sds_table_dataset &dataset,
-                   const sds_candidate &candidate, size_t &taken)
-{
-    size_t bytes = static_cast<size_t>(dataset.element_bytes);
-    for (int32_t axis = 0; axis < candidate.rank; axis++)
-        bytes *= static_cast<size_t>(candidate.chunks.shape[axis]);
-    if (bytes < min_cache_bytes) bytes = min_cache_bytes;
-    taken = take_cache(bytes);
-    return dapl >= 0 && host.hdf5.H5Pset_chunk_cache(dapl, cache_slots, taken, cache_policy) >= 0;
+    return dapl >= 0 && host.hdf5.H5Pset_chunk_cache(dapl, 1, 0, 1) >= 0;
 }
 
 // Damage must be found before a filter or the library meets it: every chunk's checksum is looked at
@@ -180,8 +157,7 @@ const char *open_in(const Host &host, hid_t file, const sds_table_dataset &datas
     if (!has_checksums(*out.fd)) return "the replica's metadata have no checksums";
 
     const PropertyList access(host, *host.dataset_access);
-    if (!prepare_cache(host, access.id(), dataset, candidate, out.cache_bytes))
-        return "the replica cannot be given a chunk cache";
+    if (!forbid_cache(host, access.id())) return "the replica cannot be opened without a cache";
     const LibraryContext context(host);
     void *under_file = context.ok() ? hdf5.H5VLobject(file) : nullptr;
     if (!under_file) return "the program's HDF5 gives no access to the replica";
@@ -211,6 +187,7 @@ const char *open_replica_dataset(const Host &host, const sds_table_dataset &data
     SilenceKeeper silence(host);
     ErrorStackKeeper keep(host);
     out = {};
+    if (host.is_ending) return "HDF5 is being closed";
     if (!will_close_in_time(host)) return "the program's HDF5 does not tell when it ends";
     const PropertyList access(host, *host.file_access);
     if (!prepare_access(host, access.id())) return "the program's HDF5 cannot open replicas";
@@ -220,11 +197,11 @@ const char *open_replica_dataset(const Host &host, const sds_table_dataset &data
     // The dataset keeps the file open.
     host.hdf5.H5Fclose(file);
     if (problem) {
-        give_cache(out.cache_bytes);
         out = {};
     } else {
         out.host = &host;
         out.inode = candidate.identity.inode;
+        out.opening = __atomic_add_fetch(&n_openings, 1, __ATOMIC_RELAXED);
     }
     return problem;
 }
@@ -244,7 +221,6 @@ void close_replica_dataset(ReplicaDataset &replica)
     const LibraryContext context(host);
     if (context.ok())
         host.hdf5.H5VLdataset_close(replica.object, host.native, *host.default_dxpl, nullptr);
-    give_cache(replica.cache_bytes);
     replica = {};
 }
 

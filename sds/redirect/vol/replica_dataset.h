@@ -11,11 +11,11 @@ namespace sds::vol
 {
 
 struct ReplicaDataset {
-    const Host *host;   // nullptr: not open
-    void *object;       // the native connector's dataset; it keeps its file open
-    int *fd;            // HDF5's descriptor of that file
-    uint64_t inode;     // of that file
-    size_t cache_bytes; // that it may fill with chunks
+    const Host *host; // nullptr: not open
+    void *object;     // the native connector's dataset; it keeps its file open
+    int *fd;          // HDF5's descriptor of that file
+    uint64_t inode;   // of that file
+    uint64_t opening; // its number among those of the process, from 1
 };
 
 // Open the dataset of a candidate that is a regular file, owned and writable as it should be, and

@@ -53,7 +53,7 @@ herr_t terminate(Host &host)
     if (host.native >= 0) host.hdf5.H5VLclose(host.native);
     host.native = -1;
     host.native_class = nullptr;
-    host.closes_replicas = false;
+    host.closes_replicas = host.is_ending = false;
     return 0;
 }
 
