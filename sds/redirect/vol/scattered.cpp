@@ -7,6 +7,7 @@
 #include "replica_map.h"
 #include "scratch.h"
 #include "selection.h"
+#include "transfer.h"
 
 namespace sds::vol
 {
@@ -187,7 +188,9 @@ bool ScatteredTransfer::list_batch()
 
 bool ScatteredTransfer::read_pieces(void *out) const
 {
-    return sds_read_pieces(replica_, list_.n(), list_.pieces(), nullptr, out, nullptr) == SDS_OK;
+    sds_read_options options = {};
+    options.max_memory_bytes = max_engine_bytes;
+    return sds_read_pieces(replica_, list_.n(), list_.pieces(), &options, out, nullptr) == SDS_OK;
 }
 
 // What lies where the batch will go, packed.

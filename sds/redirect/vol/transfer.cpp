@@ -28,8 +28,10 @@ struct Transfer {
 bool read_slab(const Transfer &self, const sds_hyperslab &slab, void *out)
 {
     sds_runs runs;
+    sds_read_options options = {};
+    options.max_memory_bytes = max_engine_bytes;
     return sds_runs_of(&self.array, &slab, &runs) == SDS_OK &&
-           sds_read_runs(self.file, &runs, nullptr, out, nullptr) == SDS_OK;
+           sds_read_runs(self.file, &runs, &options, out, nullptr) == SDS_OK;
 }
 
 // Cut the slab to the indices from `index` on of one axis, at most n of them and no more than lie

@@ -9,6 +9,9 @@
 namespace sds::vol
 {
 
+// What the engine's own buffers may take, of a read that the page cache does not hold too.
+constexpr int64_t max_engine_bytes = 512 << 10;
+
 // Read slab (in the source's axes) of the candidate, open as file, into buffer. The
 // conversion needs no background. False on any error; the buffer then holds anything.
 bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
