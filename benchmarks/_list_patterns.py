@@ -56,15 +56,15 @@ class Pattern:
     def expected(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return what memory of zeros holds after the read, found byte by byte."""
         memory = np.zeros(self.memory_bytes, np.uint8)
-        places = _places(self.file_offsets, self.file_lengths)
+        of_file = places(self.file_offsets, self.file_lengths)
         if self.mem_offsets is None or self.mem_lengths is None:
-            memory[: len(places)] = content[places]
+            memory[: len(of_file)] = content[of_file]
         else:
-            memory[_places(self.mem_offsets, self.mem_lengths)] = content[places]
+            memory[places(self.mem_offsets, self.mem_lengths)] = content[of_file]
         return memory
 
 
-def _places(offsets: Offsets, lengths: Offsets | int) -> Offsets:
+def places(offsets: Offsets, lengths: Offsets | int) -> Offsets:
     """Return the place of every byte of regions."""
     each = np.broadcast_to(np.asarray(lengths, np.int64), offsets.shape)
     within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)

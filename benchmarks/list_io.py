@@ -28,6 +28,7 @@ from benchmarks._list_patterns import (
     decomposition,
     display_tile,
     flash_checkpoint,
+    places,
 )
 from sds import _native
 
@@ -112,6 +113,27 @@ def plan_cost(pattern: Pattern, rounds: int) -> None:
     )
 
 
+def write_checkpoint(path: Path, rounds: int) -> None:
+    """Print what writing FLASH's checkpoint takes: what list I/O was made for."""
+    pattern = flash_checkpoint(1, 4)
+    data = np.random.default_rng(0).integers(0, 256, pattern.memory_bytes, np.uint8)
+    seconds = []
+    for _ in range(rounds):
+        begun_s = time.perf_counter()
+        report = sds.write_list(path, *pattern.lists, data)
+        seconds.append(time.perf_counter() - begun_s)
+    out = np.zeros(pattern.memory_bytes, np.uint8)
+    sds.read_list(path, *pattern.lists, out)
+    written = np.zeros(pattern.memory_bytes, bool)
+    written[places(pattern.mem_offsets, pattern.mem_lengths)] = True
+    if not np.array_equal(out[written], data[written]):
+        raise AssertionError("what was written is not what is read")
+    print(
+        f"\n{pattern.name}, written: {statistics.median(seconds) * 1e3:.2f} ms, "
+        f"{report.pieces:,} pieces of memory, {report.requests:,} requests, not synced"
+    )
+
+
 def as_native(pattern: Pattern) -> tuple[object, object, object, object]:
     """Return lists as the binding takes them."""
     mem_lengths = 0 if pattern.mem_lengths is None else pattern.mem_lengths
@@ -138,13 +160,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compare all patterns."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.list_io")
     parser.add_argument("map", nargs="?", type=Path, help="decomposition of E3SM-IO")
-    parser.add_argument("--mib", type=int, default=1024, help="size of the file of the sweeps")
+    parser.add_argument("--mib", type=int, default=1024, help="file of the sweeps; 0: none")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--variables", type=int, default=1, help="read at once, of a decomposition")
     parser.add_argument("--cold", action="store_true")
     given = parser.parse_args(arguments)
     real = [] if given.map is None else decomposition(given.map, n_variables=given.variables)
-    groups = [patterns_of_the_paper(), real, sweeps(given.mib << 20)]
+    groups = [patterns_of_the_paper(), real, sweeps(given.mib << 20) if given.mib else []]
     print("cold" if given.cold else "warm", "reads; one process")
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = Path(folder) / "file"
@@ -155,6 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for pattern in patterns:
                 compare(path, pattern, rounds=given.rounds, is_cold=given.cold)
                 plan_cost(pattern, given.rounds)
+            if not given.cold and patterns is groups[0]:
+                write_checkpoint(path, given.rounds)
             sds.forget()
 
 
