@@ -18,6 +18,12 @@
  * and again. The last one is carried out to the end. */
 #define MAX_PLANS 8
 
+/* Reads of so many pieces begin as if they were cached: the first calls tell. Of so few, not even a
+ * plan is made, and a hole of so many bytes is read rather than jumped. */
+#define FEW_PIECES 64
+#define VERY_FEW_PIECES 4
+#define CLOSE_BYTES 4096
+
 /* Reads of less are not considered for reading past the page cache. */
 #define LEAST_DIRECT_BYTES (INT64_C(32) << 20)
 
@@ -90,6 +96,13 @@ static sds_status plan_access(const sds_file *file, const sds__access *access,
                : SDS_OK;
 }
 
+/* Whether nothing is asked for by name. */
+static int is_default(const sds_read_options *options)
+{
+    return options->strategy == SDS_STRATEGY_AUTO && options->executor == SDS_EXECUTOR_ANY &&
+           options->cache == SDS_CACHE_UNKNOWN;
+}
+
 /* What is known of the file, for what is left of a read. */
 static void look(sds_file *file, const sds__access *access, const sds__place *place,
                  sds_plan_given *given)
@@ -101,19 +114,27 @@ static void look(sds_file *file, const sds__access *access, const sds__place *pl
     given->is_mapped = sds__counts_as_mapped(file, whole.offset, whole.length);
 }
 
+/* From a place on. */
 static sds_status read_by_plans(sds_file *file, const sds__access *access,
-                                const sds_read_options *options, sds_read_report *report)
+                                const sds_read_options *options, sds__place place,
+                                sds_read_report *report)
 {
     const int64_t n_pieces = sds__access_pieces(access);
     sds_plan_given given = {.cache = options->cache, .may_map = 1, .may_queue = 1};
     sds_read_options asked = *options;
-    sds__place place = {0, 0};
+    int is_assumed = is_default(options) && n_pieces <= FEW_PIECES && place.piece == 0;
+    if (is_assumed) given.cache = SDS_CACHE_WARM;
     for (int n = 1;; n++) {
         look(file, access, &place, &given);
-        if (n == 1) report->cache = given.cache;
         const sds_status planned = plan_access(file, access, &asked, &given, &report->plan);
         if (planned != SDS_OK) return planned;
+        report->cache = given.cache;
         sds_read_plan plan = report->plan;
+        if (is_assumed && plan.executor == SDS_EXECUTOR_MAPPED) {
+            is_assumed = 0;
+            given.cache = sds__probe_access(file, access, &place);
+            if (given.cache != SDS_CACHE_WARM) continue;
+        }
         /* What was asked for by name, or what the cache holds changes as fast as it is looked at:
          * carry on regardless. */
         if (asked.executor != SDS_EXECUTOR_ANY || n >= MAX_PLANS) plan.cache = SDS_CACHE_UNKNOWN;
@@ -123,6 +144,30 @@ static sds_status read_by_plans(sds_file *file, const sds__access *access,
         asked.executor = SDS_EXECUTOR_ANY;
         given.may_map = plan.executor != SDS_EXECUTOR_MAPPED && given.may_map;
     }
+}
+
+/* Two calls or three take no longer than to plan: what lies close together by one call, the others
+ * by one each. */
+static sds_status read_very_few(sds_file *file, const sds__access *access,
+                                const sds_read_options *options, const sds__group *whole,
+                                sds_read_report *report)
+{
+    const int is_close = whole->length <= (whole->n_pieces - 1) * CLOSE_BYTES;
+    sds_read_plan *plan = &report->plan;
+    sds__place place = {0, 0};
+    report->cache = plan->cache = SDS_CACHE_WARM;
+    plan->executor = is_close ? SDS_EXECUTOR_SIEVE : SDS_EXECUTOR_PREAD;
+    plan->runs = whole->n_pieces;
+    plan->requests = is_close ? 1 : whole->n_pieces;
+    plan->bytes_useful = whole->bytes_useful;
+    plan->bytes_read = is_close ? whole->length : whole->bytes_useful;
+    plan->memory_bytes = is_close ? whole->length : 0;
+    plan->max_hole_bytes = is_close ? SDS__JOIN_ALL : SDS__JOIN_NOTHING;
+    plan->group_bytes = SDS__MAX_CALL_BYTES;
+    plan->queue_depth = 1;
+    const sds_status status = sds__run_calls(file, access, plan, &place, report);
+    if (status != SDS_OK || place.piece >= whole->n_pieces) return status;
+    return read_by_plans(file, access, options, place, report);
 }
 
 void sds_file_given(sds_file *file, sds_plan_given *out)
@@ -147,8 +192,10 @@ static sds_status read_access(sds_file *file, const sds__access *access,
     if (checked != SDS_OK || sds__access_pieces(access) == 0) return checked;
     const sds__group whole = sds__access_whole(access);
     uint8_t *to = sds__group_target(access, &whole);
+    if (to == NULL && whole.n_pieces <= VERY_FEW_PIECES && is_default(options))
+        return read_very_few(file, access, options, &whole, report);
     if (to == NULL || whole.length > PLAIN_BYTES)
-        return read_by_plans(file, access, options, report);
+        return read_by_plans(file, access, options, (sds__place){0, 0}, report);
     report->requests = 1;
     report->bytes_read = whole.length;
     report->plan.executor = SDS_EXECUTOR_PREAD;
