@@ -28,7 +28,9 @@ typedef struct sds_file_options {
      * file is not opened again. */
     const char *path;
     const struct sds_io_parameters *parameters; /* of its file system; NULL: built in */
-    int may_map;                                /* whether it may be read from a mapping */
+    /* Whether it may be read from a mapping, for which a handler of SIGBUS is installed with the
+     * first need: docs/explanation/signals.md. */
+    int may_map;
 } sds_file_options;
 
 typedef struct sds_read_report {
@@ -42,7 +44,8 @@ typedef struct sds_read_report {
  * reads need besides is made when one needs it. options may be NULL: nothing is kept. */
 sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out);
 
-/* No read may be under way. NULL: nothing. */
+/* No read may be under way. NULL: nothing. Until then a mapping keeps what the descriptor's flock()
+ * locked locked, also where the descriptor is closed before. */
 void sds_file_close(sds_file *file);
 
 /* What plans of reads of it may be made of, where the cache is not looked at. */
