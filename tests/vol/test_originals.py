@@ -1,11 +1,14 @@
 """Contiguous originals that the engine reads past HDF5: with no table, no replica, no server."""
 
 import textwrap
+from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
 
+from sds import _native
+from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.trace import read_spool
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import (
@@ -512,3 +515,21 @@ def test_where_the_table_says_the_original_the_engine_may_read_it(cube, home):
     table = redirect(cube, [("/f8", (1, 2, 0))], home)
     publish_table(home, with_models(table, original_s=0.0, replica_s=1.0))
     assert both('across(h5py.File(path)["f8"])', cube, home) == {ENGINE: 1}
+
+
+def test_the_choice_goes_by_what_was_measured(cube, home):
+    program = """
+    with h5py.File(path) as file:
+        across(file["f8"])
+    """
+    assert both(program, cube, home)[ENGINE] == 1
+    # HDF5 picks runs from its buffer by itself, and neither queues nor maps.
+    dear = dict.fromkeys(("pick_s", "vector_s", "queued_startup_s", "guard_s"), 1.0)
+    system = MeasuredFileSystem(
+        mount_point="/",
+        kind=_native.ReadFile(cube).file_system_type,
+        parameters=replace(builtin_parameters(), is_measured=True, call_s=1e-3, **dear),
+    )
+    publish_measured(home, [system])
+    served = both(program, cube, home)
+    assert (served[ENGINE], served[0]) == (1, 1)

@@ -6,8 +6,8 @@
 namespace sds::vol
 {
 
-// What reads from an open file cost; nullptr where its file system was not measured. path:
-// canonical. Lives as long as the process.
-const sds_io_parameters *measured_parameters(const char *path, int fd);
+// What reads from an open file cost; nullptr where its file system was not measured. Lives as long
+// as the process.
+const sds_io_parameters *measured_parameters(int fd);
 
 } // namespace sds::vol

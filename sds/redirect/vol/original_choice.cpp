@@ -99,10 +99,14 @@ sds_plan_given given_of(OriginalFile &file)
     return given;
 }
 
-bool is_worth_it(const SievedRead &by_hdf5_alone, double warm_s, double cold_s)
+bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone, double warm_s,
+                 double cold_s)
 {
     sds_io_parameters costs;
-    sds_io_parameters_builtin(&costs);
+    if (file.costs)
+        costs = *file.costs;
+    else
+        sds_io_parameters_builtin(&costs);
     const double warm = (serving_s + warm_s) / warm_seconds(by_hdf5_alone, costs);
     const double cold = (serving_s + cold_s) / cold_seconds(by_hdf5_alone, costs);
     return warm <= 1 && cold <= 1 && (warm < clear_gain || cold < clear_gain);
@@ -220,9 +224,9 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
     sds_plan_given in_cache = given_of(file), on_device = in_cache;
     in_cache.cache = SDS_CACHE_WARM;
     on_device.cache = SDS_CACHE_COLD;
-    return sds_plan_runs(&runs, nullptr, nullptr, &in_cache, &warm) == SDS_OK &&
-           sds_plan_runs(&runs, nullptr, nullptr, &on_device, &cold) == SDS_OK &&
-           is_worth_it(sieve(runs, file.sieve_bytes), warm.predicted_s, cold.predicted_s);
+    return sds_plan_runs(&runs, file.costs, nullptr, &in_cache, &warm) == SDS_OK &&
+           sds_plan_runs(&runs, file.costs, nullptr, &on_device, &cold) == SDS_OK &&
+           is_worth_it(file, sieve(runs, file.sieve_bytes), warm.predicted_s, cold.predicted_s);
 }
 
 // HDF5 takes the runs as they come.
@@ -259,10 +263,11 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
     in_cache.cache = SDS_CACHE_WARM;
     on_device.cache = SDS_CACHE_COLD;
     const PieceList &list = sample.sorted;
-    return sds_plan_pieces(list.n(), list.pieces(), nullptr, nullptr, &in_cache, &warm) == SDS_OK &&
-           sds_plan_pieces(list.n(), list.pieces(), nullptr, nullptr, &on_device, &cold) ==
+    return sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &in_cache, &warm) ==
                SDS_OK &&
-           is_worth_it(sieve(sample, dataset.element_bytes, file.sieve_bytes),
+           sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &on_device, &cold) ==
+               SDS_OK &&
+           is_worth_it(file, sieve(sample, dataset.element_bytes, file.sieve_bytes),
                        warm.predicted_s * sample.factor, cold.predicted_s * sample.factor);
 }
 

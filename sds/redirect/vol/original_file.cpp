@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "error_stack.h"
+#include "measured.h"
 #include "pass_on.h"
 #include "shared_state.h"
 
@@ -95,6 +96,7 @@ bool look_at(const Object &file, hid_t fapl, OriginalFile &out)
         return false;
     out.device = static_cast<uint64_t>(found.st_dev);
     out.inode = static_cast<uint64_t>(found.st_ino);
+    out.costs = measured_parameters(out.fd);
     return true;
 }
 
@@ -110,7 +112,7 @@ sds_file *make_reader(const OriginalFile &file)
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd);
     const char *again = leaves_descriptors(file.fd) ? path : nullptr;
-    const sds_file_options options = {again, nullptr, config().may_map};
+    const sds_file_options options = {again, file.costs, config().may_map};
     sds_file *made = nullptr;
     return sds_file_open(file.fd, &options, &made) == SDS_OK ? made : nullptr;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "object.h"
+#include "sds/io_model.h"
 #include "sds/read_engine.h"
 
 namespace sds::vol
@@ -20,12 +21,13 @@ struct OriginalFile {
     int fd;          // HDF5's
     uint64_t device; // with the inode: whose descriptor it was when the file was opened
     uint64_t inode;
-    int64_t end;         // HDF5 refuses to read behind it
-    int64_t sieve_bytes; // of HDF5's buffer, through which it reads short runs
-    sds_file *reader;    // nullptr while the engine has not read it
-    int n_reading;       // uses of the reader under way
-    bool is_closed;      // by HDF5: the reader goes with the last of them
-    int n_failures;      // reads by the engine that failed
+    int64_t end;                    // HDF5 refuses to read behind it
+    int64_t sieve_bytes;            // of HDF5's buffer, through which it reads short runs
+    const sds_io_parameters *costs; // of its file system; nullptr: not measured
+    sds_file *reader;               // nullptr while the engine has not read it
+    int n_reading;                  // uses of the reader under way
+    bool is_closed;                 // by HDF5: the reader goes with the last of them
+    int n_failures;                 // reads by the engine that failed
 };
 
 // The file that HDF5 has just opened through this list; nullptr where it is not to be read past

@@ -142,8 +142,7 @@ bool may_keep(int fd)
 // nullptr where memory is exhausted.
 sds_file *open_reader(const OpenReplica &replica, int fd)
 {
-    const sds_file_options options = {replica.path, measured_parameters(replica.path, fd),
-                                      config().may_map};
+    const sds_file_options options = {replica.path, measured_parameters(fd), config().may_map};
     sds_file *file;
     return sds_file_open(fd, &options, &file) == SDS_OK ? file : nullptr;
 }
