@@ -311,7 +311,19 @@ def read_chunks(
     out: Buffer,
     n_threads: int,
     window_bytes: int = 0,
+    kept: Sequence[NDArray[np.uint8]] = ...,
 ) -> dict[str, int]: ...
+def copy_chunks(
+    extent: Sequence[int],
+    chunk: Sequence[int],
+    element_bytes: int,
+    axes: Sequence[tuple[int, int, int, int] | NDArray[np.int64]],
+    result_shape: Sequence[int],
+    points: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None,
+    index: NDArray[np.int64],
+    out: Buffer,
+    kept: Sequence[NDArray[np.uint8]],
+) -> None: ...
 
 # table.cpp
 

@@ -61,14 +61,13 @@ def chunk_grid(extent: tuple[int, ...], chunk_shape: tuple[int, ...]) -> tuple[i
     return tuple(-(-n // length) for n, length in zip(extent, chunk_shape, strict=True))
 
 
-def is_readable(dataset: h5py.Dataset) -> bool:
-    """Return whether this HDF5 library tells all that reading chunks without it takes."""
+@functools.cache
+def is_hdf5_able() -> bool:
+    """Return whether h5py's HDF5 library tells all that reading chunks without it takes."""
     import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
 
-    return (
-        h5py.version.hdf5_version_tuple[:3] >= _OLDEST_NATIVE_HDF5
-        and dataset.file.driver == "sec2"
-        and all(hasattr(_hdf5(), name) for name in ("H5Dchunk_iter", "H5Fget_eoa"))
+    return h5py.version.hdf5_version_tuple[:3] >= _OLDEST_NATIVE_HDF5 and all(
+        hasattr(_hdf5(), name) for name in ("H5Dchunk_iter", "H5Fget_eoa", "H5Pget_chunk_opts")
     )
 
 
@@ -125,11 +124,13 @@ def are_edges_unfiltered(dataset: h5py.Dataset) -> bool:
 
 def _end_of_allocation(dataset: h5py.Dataset) -> int:
     """Return the byte of the file behind which HDF5 reads nothing."""
+    import h5py  # noqa: PLC0415
+
     end = ctypes.c_uint64()
     get = _hdf5().H5Fget_eoa
     get.argtypes = (ctypes.c_int64, ctypes.POINTER(ctypes.c_uint64))
-    if get(dataset.file.id.id, ctypes.byref(end)) < 0:
-        message = f"HDF5 does not tell where {dataset.file.filename} ends"
+    if get(h5py.h5i.get_file_id(dataset.id).id, ctypes.byref(end)) < 0:
+        message = f"HDF5 does not tell where the file of {dataset.name} ends"
         raise OSError(message)
     return end.value
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-from dataclasses import dataclass
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,7 +25,7 @@ from sds.chunk_index import (
     ChunkIndex,
     are_edges_unfiltered,
     chunk_grid,
-    is_readable,
+    is_hdf5_able,
     read_chunk_index,
 )
 from sds.codecs import DEFLATE, FLETCHER32, SHUFFLE, NativeFilter, native_filter
@@ -38,9 +40,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_Spans: TypeAlias = tuple[int, int, int, int] | NDArray[np.int64]
+_PointArrays: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+_InCore: TypeAlias = tuple[list[_Spans], tuple[int, ...], _PointArrays | None, NDArray[np.int64]]
+
 Selected: TypeAlias = "Hyperslab | ListedSelection | ScatteredSelection"
 
 _MAX_INDEXED_CHUNKS = 1 << 21
+
+# Of a dataset with filters: a read of no more than this leaves its chunks behind for the next one,
+# decoded. HDF5 2 keeps as much for each dataset that is open.
+_MAX_KEPT_BYTES = 8 << 20
 
 # What HDF5 takes per chunk and per byte of a chunk, with a warm cache, to open a file and a
 # dataset, and to tell where chunks lie; what a read without it takes before it begins (measured on
@@ -70,6 +80,8 @@ class ChunkedSource:
         Where its chunks lie, once that is known.
     missed_s
         What reads through HDF5 have cost so far for want of the index.
+    kept
+        Chunks that reads left behind, decoded, by their entry in the index; `lock` guards it.
     """
 
     described: DatasetDescription
@@ -78,6 +90,29 @@ class ChunkedSource:
     fill: NDArray[np.generic] | None
     index: ChunkIndex | None = None
     missed_s: float = 0.0
+    kept: OrderedDict[int, NDArray[np.uint8]] = field(default_factory=OrderedDict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of the elements of a chunk."""
+        shape = self.described.chunk_shape or ()
+        return math.prod(shape) * self.described.element_size_bytes
+
+    def find_kept(self, cells: list[int]) -> dict[int, NDArray[np.uint8]]:
+        """Return those of some chunks that earlier reads left behind."""
+        with self.lock:
+            found = {cell: self.kept[cell] for cell in cells if cell in self.kept}
+            for cell in found:
+                self.kept.move_to_end(cell)
+        return found
+
+    def keep(self, decoded: dict[int, NDArray[np.uint8]]) -> None:
+        """Leave decoded chunks for later reads."""
+        with self.lock:
+            self.kept.update(decoded)
+            while len(self.kept) * self.chunk_bytes > _MAX_KEPT_BYTES:
+                self.kept.popitem(last=False)
 
 
 def describe_chunked(dataset: h5py.Dataset, described: DatasetDescription) -> ChunkedSource | None:
@@ -91,7 +126,7 @@ def describe_chunked(dataset: h5py.Dataset, described: DatasetDescription) -> Ch
     if (
         described.chunk_shape is None
         or math.prod(chunk_grid(described.extent, described.chunk_shape)) > _MAX_INDEXED_CHUNKS
-        or not is_readable(dataset)
+        or not is_hdf5_able()
     ):
         return None
     filters = []
@@ -182,7 +217,7 @@ def _read(
     described = source.described
     chunk_shape = described.chunk_shape or ()
     points = None
-    axes: list[tuple[int, int, int, int] | NDArray[np.int64]] = []
+    axes: list[_Spans] = []
     shape: tuple[int, ...]
     if isinstance(selected, ScatteredSelection):
         cells, points = _points_by_chunk(index, described, selected)
@@ -199,25 +234,52 @@ def _read(
             return False
         result[...] = source.fill
     order = stored[np.argsort(offsets[stored], kind="stable")]
-    cells = cells[order]
-    report = _native.read_chunks(
-        engine,
-        described.extent,
-        chunk_shape,
-        described.element_size_bytes,
-        list(source.filters),
-        source.edges_unfiltered,
-        axes,
-        shape,
-        None if points is None else points.of_chunks(order),
-        np.stack(np.unravel_index(cells, index.grid), axis=1).astype(np.int64, order="C"),
-        offsets[order],
-        index.size_bytes[cells],
-        index.skipped[cells],
-        result.reshape(-1).view(np.uint8).data,
-        _n_threads(),
-    )
-    log.debug("read %s:%s without HDF5: %s", described.file, described.path, report)
+    into = result.reshape(-1).view(np.uint8).data
+
+    def selection_in(chosen: NDArray[np.int64]) -> _InCore:
+        """Return what the core is told of the selection, and of some of the chunks."""
+        return (
+            axes,
+            shape,
+            None if points is None else points.of_chunks(chosen),
+            np.stack(np.unravel_index(cells[chosen], index.grid), axis=1).astype(np.int64, "C"),
+        )
+
+    element_bytes = described.element_size_bytes
+    fresh: dict[int, NDArray[np.uint8]] = {}
+    if source.filters and len(order) * source.chunk_bytes <= _MAX_KEPT_BYTES:
+        known = source.find_kept(cells[order].tolist())
+        is_known = np.isin(cells[order], list(known))
+        if known:
+            chosen = order[is_known]
+            _native.copy_chunks(
+                described.extent,
+                chunk_shape,
+                element_bytes,
+                *selection_in(chosen),
+                into,
+                [known[cell] for cell in cells[chosen].tolist()],
+            )
+            order = order[~is_known]
+        fresh = {cell: np.empty(source.chunk_bytes, np.uint8) for cell in cells[order].tolist()}
+    if len(order):
+        report = _native.read_chunks(
+            engine,
+            described.extent,
+            chunk_shape,
+            element_bytes,
+            list(source.filters),
+            source.edges_unfiltered,
+            *selection_in(order),
+            offsets[order],
+            index.size_bytes[cells[order]],
+            index.skipped[cells[order]],
+            into,
+            _n_threads(),
+            kept=list(fresh.values()),
+        )
+        source.keep(fresh)
+        log.debug("read %s:%s without HDF5: %s", described.file, described.path, report)
     return True
 
 
@@ -240,7 +302,7 @@ class _OnAxis:
         The chunks that hold them, ascending.
     """
 
-    native: tuple[int, int, int, int] | NDArray[np.int64]
+    native: _Spans
     length: int
     chunks: NDArray[np.int64]
 
@@ -290,9 +352,7 @@ class _Points:
     in_chunk: NDArray[np.int64]
     in_result: NDArray[np.int64]
 
-    def of_chunks(
-        self, order: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def of_chunks(self, order: NDArray[np.int64]) -> _PointArrays:
         """Return the same of some of the chunks, in another order."""
         n_points = np.diff(self.first)[order]
         first = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_points)])

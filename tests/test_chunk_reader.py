@@ -6,6 +6,7 @@ import ctypes
 import logging
 import math
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import h5py
@@ -24,6 +25,7 @@ from sds.codecs import native_filter
 from sds.dataset import describe_open_dataset
 from sds.errors import FormatError
 from sds.geometry import is_basic_index, selection_from_index
+from sds.opened import find_opened
 from sds.scattered import select_points, select_scattered
 
 PIPELINES = {
@@ -68,7 +70,12 @@ def read_without_hdf5(dataset, selected, shape):
     engine = _native.ReadFile(dataset.file.id.get_vfd_handle(), may_map=False)
     filled = np.full(shape, b"\xee" * dataset.dtype.itemsize, f"V{dataset.dtype.itemsize}")
     result = filled.view(dataset.dtype)
-    return result if read_chunked(engine, source, selected, result) else None
+    if not read_chunked(engine, source, selected, result):
+        return None
+    again = np.zeros_like(result)  # from the chunks that the first read left behind
+    assert read_chunked(engine, source, selected, again)
+    assert again.tobytes() == result.tobytes()
+    return result
 
 
 def read_both(dataset, index):
@@ -387,6 +394,30 @@ def test_windows_of_any_size(large):
                 scratch = 2 * n_threads * (32 * 32 * 64 * 8 + 128)
                 largest = max(window_bytes, int(index.size_bytes.max()))
                 assert report["memory_bytes"] <= scratch + 2 * largest + 2 * 24 * len(order)
+
+
+def test_chunks_are_decoded_once_for_small_reads(large, caplog):
+    name = "shuffle+gzip+fletcher32"
+    with h5py.File(large) as handle:
+        expected = handle[name][:3, :2, :300]
+    sds.forget()
+    with caplog.at_level(logging.DEBUG, "sds.chunk_reader"):
+        for i in range(3):
+            assert sds.read(large, name, np.s_[i, :2, :200]).tobytes() == (
+                expected[i, :, :200].tobytes()
+            )
+        assert len(re.findall("'chunks': 4", caplog.text)) == 1
+        assert "'chunks': 0" not in caplog.text
+        caplog.clear()
+        assert sds.read(large, name, np.s_[0, :2, :300]).tobytes() == expected[0].tobytes()
+        assert "'chunks': 1" in caplog.text  # the fifth
+        sds.read(large, name)  # too large to be left behind
+        source = find_opened(large).chunked[name]
+        assert sum(chunk.nbytes for chunk in source.kept.values()) == 5 * 32 * 32 * 64 * 8
+        for i in range(0, 70, 5):
+            sds.read(large, name, np.s_[i, :, 0:64])
+            sds.read(large, name, np.s_[i, :, 400:600])
+        assert sum(chunk.nbytes for chunk in source.kept.values()) <= 8 << 20
 
 
 def test_a_file_that_changes_is_read_anew(tmp_path):

@@ -110,54 +110,103 @@ sds_axis_spans axis_of(nb::handle selected, int64_t result_length)
     return axis;
 }
 
+// What is selected, and of which chunks; for as long as the Python objects live.
+struct Selection {
+    std::vector<sds_axis_spans> axes;
+    sds_chunk_points at = {};
+    std::vector<uint8_t *> kept;
+    sds_chunk_list chunks = {};
+
+    const sds_axis_spans *axis() const { return axes.empty() ? nullptr : axes.data(); }
+    const sds_chunk_points *points() const { return axes.empty() ? &at : nullptr; }
+};
+
+int64_t bytes_of_result(const Axes &shape, int64_t element_bytes)
+{
+    int64_t total = element_bytes;
+    for (const int64_t length : shape)
+        if (length < 0 || __builtin_mul_overflow(total, length, &total))
+            check(SDS_EOVERFLOW, "result_shape");
+    return total;
+}
+
+// Where whole chunks are kept: buffers of so many bytes each.
+std::vector<uint8_t *> places_of(const nb::list &kept, const sds_chunked_dataset &dataset)
+{
+    std::vector<uint8_t *> places;
+    int64_t chunk_bytes = dataset.element_bytes;
+    for (int32_t k = 0; k < dataset.rank; k++)
+        if (__builtin_mul_overflow(chunk_bytes, dataset.chunk[k], &chunk_bytes))
+            check(SDS_EOVERFLOW, "chunk");
+    for (const nb::handle item : kept) {
+        const auto array =
+            nb::cast<nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(item, false);
+        if (static_cast<int64_t>(array.shape(0)) != chunk_bytes)
+            refuse("a kept chunk has " + std::to_string(chunk_bytes) + " bytes");
+        places.push_back(array.data());
+    }
+    return places;
+}
+
+void select(Selection &made, const sds_chunked_dataset &dataset, const nb::list &axes_selected,
+            const Axes &result_shape, nb::object points, const Array<int64_t, 2> &index,
+            const nb::list &kept)
+{
+    const auto rank = static_cast<size_t>(dataset.rank);
+    const size_t n = index.shape(0);
+    if (index.shape(1) != rank) refuse("index must have a number per axis");
+    if (points.is_none()) {
+        if (axes_selected.size() != rank || result_shape.size() != rank)
+            refuse("one selection and one length of the result for each axis");
+        for (size_t k = 0; k < rank; k++)
+            made.axes.push_back(axis_of(axes_selected[k], result_shape[k]));
+    } else {
+        const auto [first, in_chunk, in_result] =
+            nb::cast<std::tuple<Array<int64_t, 1>, Array<int64_t, 1>, Array<int64_t, 1>>>(points,
+                                                                                          false);
+        if (first.shape(0) != n + 1 || in_result.shape(0) != in_chunk.shape(0) ||
+            first.data()[n] != static_cast<int64_t>(in_chunk.shape(0)))
+            refuse("points must be those of as many chunks");
+        made.at = {first.data(), in_chunk.data(), in_result.data(),
+                   bytes_of_result(result_shape, 1)};
+    }
+    made.kept = places_of(kept, dataset);
+    if (!made.kept.empty() && made.kept.size() != n) refuse("keep every chunk or none");
+    made.chunks.n = n;
+    made.chunks.index = index.data();
+    made.chunks.kept = made.kept.empty() ? nullptr : made.kept.data();
+}
+
 nb::dict read_chunks(const ReadFile &file, const Axes &extent, const Axes &chunk,
                      int64_t element_bytes, const nb::list &filters, bool edges_unfiltered,
                      const nb::list &axes_selected, const Axes &result_shape, nb::object points,
                      Array<int64_t, 2> index, Array<int64_t, 1> offset, Array<int64_t, 1> size,
                      Array<uint32_t, 1> skipped, nb::object out, int32_t n_threads,
-                     int64_t window_bytes)
+                     int64_t window_bytes, const nb::list &kept)
 {
     const sds_chunked_dataset dataset =
         dataset_of(extent, chunk, element_bytes, filters, edges_unfiltered);
-    const size_t n = offset.shape(0);
-    if (index.shape(0) != n || index.shape(1) != extent.size() || size.shape(0) != n ||
-        skipped.shape(0) != n)
+    Selection selection;
+    select(selection, dataset, axes_selected, result_shape, points, index, kept);
+    const size_t n = index.shape(0);
+    if (offset.shape(0) != n || size.shape(0) != n || skipped.shape(0) != n)
         refuse("index, offset, size and skipped must describe as many chunks");
-    int64_t total = element_bytes;
-    for (const int64_t length : result_shape)
-        if (length < 0 || __builtin_mul_overflow(total, length, &total))
-            check(SDS_EOVERFLOW, "result_shape");
+    selection.chunks.offset = offset.data();
+    selection.chunks.size = size.data();
+    selection.chunks.skipped = skipped.data();
+    const int64_t total = bytes_of_result(result_shape, element_bytes);
     const Buffer into(out, true);
     if (into.size() != static_cast<size_t>(total))
         refuse("out has " + std::to_string(into.size()) + " bytes, the selection " +
                std::to_string(total));
-
-    std::vector<sds_axis_spans> axes;
-    sds_chunk_points at = {};
-    if (points.is_none()) {
-        if (axes_selected.size() != extent.size() || result_shape.size() != extent.size())
-            refuse("one selection and one length of the result for each axis");
-        for (size_t k = 0; k < extent.size(); k++)
-            axes.push_back(axis_of(axes_selected[k], result_shape[k]));
-    } else {
-        const auto [first, in_chunk, in_result] =
-            nb::cast<std::tuple<Array<int64_t, 1>, Array<int64_t, 1>, Array<int64_t, 1>>>(points);
-        const auto n_points = static_cast<int64_t>(in_chunk.shape(0));
-        if (first.shape(0) != n + 1 || in_result.shape(0) != in_chunk.shape(0) ||
-            first.data()[n] != n_points)
-            refuse("points must be those of as many chunks");
-        at = {first.data(), in_chunk.data(), in_result.data(), total / element_bytes};
-    }
-    const sds_chunk_list chunks = {n, index.data(), offset.data(), size.data(), skipped.data()};
     const sds_chunked_options options = {n_threads, window_bytes};
     sds_chunked_report report = {};
     sds_status status;
     int saved_errno;
     {
         const nb::gil_scoped_release released;
-        status = sds_read_chunks(file.file(), &dataset, points.is_none() ? axes.data() : nullptr,
-                                 points.is_none() ? nullptr : &at, &chunks, &options, into.bytes(),
-                                 &report);
+        status = sds_read_chunks(file.file(), &dataset, selection.axis(), selection.points(),
+                                 &selection.chunks, &options, into.bytes(), &report);
         saved_errno = errno;
     }
     errno = saved_errno;
@@ -169,6 +218,28 @@ nb::dict read_chunks(const ReadFile &file, const Axes &extent, const Axes &chunk
     made["memory_bytes"] = report.memory_bytes;
     made["threads"] = report.threads;
     return made;
+}
+
+void copy_chunks(const Axes &extent, const Axes &chunk, int64_t element_bytes,
+                 const nb::list &axes_selected, const Axes &result_shape, nb::object points,
+                 Array<int64_t, 2> index, nb::object out, const nb::list &kept)
+{
+    const sds_chunked_dataset dataset = dataset_of(extent, chunk, element_bytes, nb::list(), false);
+    Selection selection;
+    select(selection, dataset, axes_selected, result_shape, points, index, kept);
+    if (selection.kept.size() != index.shape(0)) refuse("one kept chunk for each of index");
+    const int64_t total = bytes_of_result(result_shape, element_bytes);
+    const Buffer into(out, true);
+    if (into.size() != static_cast<size_t>(total))
+        refuse("out has " + std::to_string(into.size()) + " bytes, the selection " +
+               std::to_string(total));
+    sds_status status;
+    {
+        const nb::gil_scoped_release released;
+        status = sds_copy_chunks(&dataset, selection.axis(), selection.points(), &selection.chunks,
+                                 into.bytes());
+    }
+    check(status, "copy_chunks");
 }
 
 // Where the chunks of a dataset lie, as H5Dchunk_iter tells: the arrays that the caller prepared,
@@ -243,5 +314,8 @@ void bind_chunks(nb::module_ &module)
                nb::arg("element_bytes"), nb::arg("filters"), nb::arg("edges_unfiltered"),
                nb::arg("axes"), nb::arg("result_shape"), nb::arg("points").none(), nb::arg("index"),
                nb::arg("offset"), nb::arg("size"), nb::arg("skipped"), nb::arg("out"),
-               nb::arg("n_threads"), nb::arg("window_bytes") = 0);
+               nb::arg("n_threads"), nb::arg("window_bytes") = 0, nb::arg("kept") = nb::list());
+    module.def("copy_chunks", &copy_chunks, nb::arg("extent"), nb::arg("chunk"),
+               nb::arg("element_bytes"), nb::arg("axes"), nb::arg("result_shape"),
+               nb::arg("points").none(), nb::arg("index"), nb::arg("out"), nb::arg("kept"));
 }

@@ -121,15 +121,23 @@ static sds_status decode(const reading *self, size_t chunk, const sds_piece *sto
 static sds_status place(const reading *self, size_t chunk, const sds_piece *stored,
                         const uint8_t *bytes, scratch *own)
 {
-    const sds__chunk_share share = sds__chunk_selected(self->selection, chunk);
-    if (share.bytes == 0) return SDS_OK;
-    const int is_run = share.run_bytes == self->selection->chunk_bytes;
-    uint8_t *to = is_run ? self->out + share.position : NULL;
+    const sds__chunk_selection *selection = self->selection;
+    uint8_t *to = NULL;
+    if (selection->chunks->kept != NULL) {
+        to = selection->chunks->kept[chunk];
+    } else {
+        const sds__chunk_share share = sds__chunk_selected(selection, chunk);
+        if (share.bytes == 0) return SDS_OK;
+        if (share.run_bytes == selection->chunk_bytes) to = self->out + share.position;
+    }
     const uint8_t *elements;
     const sds_status status = decode(self, chunk, stored, bytes, own, to, &elements);
-    if (status == SDS_OK && elements != to)
-        sds__chunk_copy(self->selection, chunk, elements, self->out);
-    return status;
+    if (status != SDS_OK) return status;
+    if (selection->chunks->kept != NULL && elements != to)
+        memcpy(to, elements, (size_t)selection->chunk_bytes);
+    if (selection->chunks->kept != NULL || elements != to)
+        sds__chunk_copy(selection, chunk, elements, self->out);
+    return SDS_OK;
 }
 
 /* Decode chunks of the open window until none is left. The lock is held. */
@@ -345,7 +353,7 @@ static sds_status read_selected_bytes(reading *self)
 /* Whether reading chunks whole costs less than reading what is selected of them. */
 static int is_better_whole(const sds__chunk_selection *selection)
 {
-    if (selection->dataset->n_filters > 0) return 1;
+    if (selection->dataset->n_filters > 0 || selection->chunks->kept != NULL) return 1;
     const sds__chunk_share share = sds__chunk_selected(selection, selection->chunks->n / 2);
     return share.run_bytes < WHOLE_RUN_BYTES && share.bytes > selection->chunk_bytes / WHOLE_SHARE;
 }
@@ -396,4 +404,15 @@ sds_status sds_read_chunks(sds_file *file, const sds_chunked_dataset *dataset,
     }
     if (report != NULL) *report = self.report;
     return status;
+}
+
+sds_status sds_copy_chunks(const sds_chunked_dataset *dataset, const sds_axis_spans axis[],
+                           const sds_chunk_points *points, const sds_chunk_list *chunks, void *out)
+{
+    sds__chunk_selection selection;
+    const sds_status status = sds__chunk_selection_init(&selection, dataset, axis, points, chunks);
+    if (status != SDS_OK) return status;
+    for (size_t i = 0; i < chunks->n; i++)
+        sds__chunk_copy(&selection, i, chunks->kept[i], out);
+    return SDS_OK;
 }

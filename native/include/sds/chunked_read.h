@@ -41,6 +41,7 @@ typedef struct sds_chunk_list {
     const int64_t *offset;   /* bytes, in the file */
     const int64_t *size;     /* bytes, in the file */
     const uint32_t *skipped; /* bit k: its k-th filter was not applied */
+    uint8_t *const *kept;    /* NULL; or where all elements of chunk i are to be left besides */
 } sds_chunk_list;
 
 /* Elements selected one by one: those of chunk i are first[i] to first[i + 1] - 1. */
@@ -85,6 +86,11 @@ sds_status sds_read_chunks(sds_file *file, const sds_chunked_dataset *dataset,
                            const sds_axis_spans axis[], const sds_chunk_points *points,
                            const sds_chunk_list *chunks, const sds_chunked_options *options,
                            void *out, sds_chunked_report *report);
+
+/* Copy what is selected of chunks whose elements are in memory: kept, which is not written. Of the
+ * list, neither offset nor size is looked at. */
+sds_status sds_copy_chunks(const sds_chunked_dataset *dataset, const sds_axis_spans axis[],
+                           const sds_chunk_points *points, const sds_chunk_list *chunks, void *out);
 
 #ifdef __cplusplus
 }
