@@ -151,8 +151,7 @@ def _read_anew(
     strategy: str,
 ) -> Any:  # noqa: ANN401
     """Read from a dataset that h5py opens, and keep what it says of it where that is possible."""
-    with _opened_by_hdf5(file, dataset) as (handle, found):
-        source = _file_of(found)
+    with _opened_by_hdf5(file, dataset) as (handle, source, found):
         is_linked = source.name != handle.name
         # Before the description: what is changed afterwards is seen when the file is opened again.
         version = _version_in_hdf5(source)
@@ -259,33 +258,31 @@ def _without_shape(selected: Selected) -> Hyperslab | ListedSelection | Scattere
 @contextmanager
 def _opened_by_hdf5(
     file: str | os.PathLike[str], name: str
-) -> Iterator[tuple[h5py.h5f.FileID, h5py.Dataset]]:
-    """Open a file, and a dataset in it, as `open_hdf5` and `get_dataset` do, in half the time."""
+) -> Iterator[tuple[h5py.h5f.FileID, h5py.h5f.FileID, h5py.Dataset]]:
+    """Open a file, and a dataset in it, as `open_hdf5` and `get_dataset` do, in half the time.
+
+    Yields the file, the one that holds the dataset (an external link may lead there), and that.
+    """
     import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
 
-    properties = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    properties.set_fclose_degree(h5py.h5f.CLOSE_STRONG)  # nothing stays open with an exception
+    # As h5py opens files: HDF5 refuses to open one in two ways at once, in another thread too.
     handle = None
     try:
-        handle = h5py.h5f.open(os.fsencode(file), h5py.h5f.ACC_RDONLY, properties)
+        handle = h5py.h5f.open(os.fsencode(file), h5py.h5f.ACC_RDONLY)
         found = h5py.Dataset(h5py.h5d.open(handle, name.encode()))
     except (OSError, KeyError, ValueError, RuntimeError):
         if handle is not None:
             handle.close()
         with open_hdf5(file) as opened:  # has the words for what is wrong
-            yield opened.id, get_dataset(opened, name)
+            found = get_dataset(opened, name)
+            yield opened.id, h5py.h5i.get_file_id(found.id), found
         return
+    source = h5py.h5i.get_file_id(found.id)
     try:
-        yield handle, found
-    finally:
-        handle.close()
-
-
-def _file_of(dataset: h5py.Dataset) -> h5py.h5f.FileID:
-    """Return the file that holds a dataset: an external link may have led there."""
-    import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
-
-    return h5py.h5i.get_file_id(dataset.id)
+        yield handle, source, found
+    finally:  # also where an exception keeps hold of the frames that know them
+        for one in (found.id, source, handle):
+            one.close()
 
 
 def _version_in_hdf5(file: h5py.h5f.FileID) -> Version | None:

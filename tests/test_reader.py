@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import numpy as np
@@ -288,3 +289,39 @@ def test_importing_sds_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_files_are_closed_behind_errors(tmp_path):
+    """A traceback keeps the frames of a read, which must not keep HDF5's handles with it."""
+    file = tmp_path / "broken.h5"
+    with h5py.File(file, "w") as handle:
+        handle.create_dataset("x", data=np.arange(100), chunks=(10,), fletcher32=True)
+    with h5py.File(file) as handle:
+        offset = handle["x"].id.get_chunk_info(0).byte_offset
+    with file.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(b"damage")
+    with pytest.raises(OSError, match="read") as damaged:
+        sds.read(file, "x")
+    with pytest.raises(SelectionError) as refused:
+        sds.read(file, "x", (0, 0))
+    with h5py.File(file, "r+") as handle:
+        assert handle["x"][50] == 50
+    assert damaged.value is not refused.value
+
+
+def test_files_can_be_opened_while_they_are_read(tmp_path):
+    file = tmp_path / "busy.h5"
+    with h5py.File(file, "w") as handle:
+        handle["x"] = np.arange(10, dtype=">f8")  # written just now: opened by each read
+
+    def open_often():
+        for _ in range(300):
+            with h5py.File(file) as handle:
+                assert handle["x"].shape == (10,)
+
+    with ThreadPoolExecutor(2) as pool:
+        opening = pool.submit(open_often)
+        for _ in range(100):
+            sds.read(file, "x")
+        opening.result()
