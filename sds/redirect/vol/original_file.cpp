@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "config.h"
 #include "error_stack.h"
 #include "measured.h"
 #include "pass_on.h"
+#include "replica.h"
 #include "shared_state.h"
 
 namespace sds::vol
@@ -100,18 +100,11 @@ bool look_at(const Object &file, hid_t fapl, OriginalFile &out)
     return true;
 }
 
-// Whether the program can spare a descriptor for reads past the page cache.
-bool leaves_descriptors(int fd)
-{
-    rlimit limit;
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 4;
-}
-
 sds_file *make_reader(const OriginalFile &file)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd);
-    const char *again = leaves_descriptors(file.fd) ? path : nullptr;
+    const char *again = leaves_room(file.fd) ? path : nullptr;
     const sds_file_options options = {again, file.costs, config().may_map};
     sds_file *made = nullptr;
     return sds_file_open(file.fd, &options, &made) == SDS_OK ? made : nullptr;

@@ -124,12 +124,6 @@ int open_file(const char *path)
     return moved;
 }
 
-bool leaves_room(int fd)
-{
-    rlimit limit;
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 4;
-}
-
 // Whether one more is kept; then it counts.
 bool may_keep(int fd)
 {
@@ -373,6 +367,12 @@ OpenReplica *find_replica(OpenReplica *first, int64_t replica_id)
 }
 
 } // namespace
+
+bool leaves_room(int fd)
+{
+    rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 4;
+}
 
 bool is_trusted_owner(uid_t owner, uid_t source_owner)
 {

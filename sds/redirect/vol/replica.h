@@ -83,6 +83,9 @@ void close_replicas(OpenReplica *first);
 // Close what this host has open of replicas, before it ends.
 void close_replica_datasets(const Host &host);
 
+// Whether the program can spare descriptors while it is given such a one.
+bool leaves_room(int fd);
+
 // True for whom the connector trusts with tables and replicas: the source's owner, this user, and
 // the service account that is configured.
 bool is_trusted_owner(uid_t owner, uid_t source_owner);
