@@ -17,7 +17,7 @@
 
 /* Pieces of the first batch, and of the longest. */
 #define FIRST_BATCH 16
-#define LAST_BATCH 1024
+#define LAST_BATCH 256
 #define BATCH_BYTES (INT64_C(1) << 20)
 
 /* A fault enters the pages around it that are cached, too: up to as many as one table entry. */
@@ -135,6 +135,7 @@ static int is_slow_itself(gathering *at)
     at->processor_ns = processor_ns;
     at->n_waited_faults = usage.ru_majflt;
     at->loss_ns = at->expected_ns = 0;
+    at->n_batch = FIRST_BATCH; /* so that it is known soon */
     return is_slow;
 }
 

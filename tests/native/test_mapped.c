@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -456,6 +457,27 @@ static void blocked_threads_read_by_calls(int fd)
     sds_file_close(file);
 }
 
+/* Whoever looked for the cache may have looked where it is: few pages are waited for. */
+static void what_is_not_cached_is_left_to_calls(int fd)
+{
+    static uint8_t out[16000];
+    const sds__access access = {.runs = &column, .out = out};
+    CHECK(fdatasync(fd) == 0);
+    int n_cold = 0, n_stopped = 0;
+    for (int i = 0; i < 5; i++) {
+        const struct iovec to = {out, 1};
+        CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+        if (preadv2(fd, &to, 1, FILE_BYTES / 2, RWF_NOWAIT) >= 0) continue; /* it stayed */
+        n_cold++;
+        sds_file *file = open_mapped(fd);
+        sds__place place = {0, 0};
+        /* Unless the device is as fast as memory. */
+        if (!read_mapped(file, &access, &place) && place.piece < 500) n_stopped++;
+        sds_file_close(file);
+    }
+    CHECK(n_stopped >= n_cold - 1);
+}
+
 static void resident_pages_are_bounded(int fd)
 {
     CHECK(sds__memory_limit_bytes() > 1 << 20);
@@ -516,6 +538,7 @@ int main(int argc, char **argv)
     what_may_not_be_mapped_is_not(fd);
     blocked_threads_read_by_calls(fd);
     resident_pages_are_bounded(fd);
+    what_is_not_cached_is_left_to_calls(fd);
     files_in_memory_are_mapped_where_they_are_whole();
     holes_are_zeros();
     what_lies_behind_the_end_is_left_to_calls();
