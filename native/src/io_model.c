@@ -43,7 +43,7 @@ void sds_io_parameters_builtin(sds_io_parameters *out)
         .table_s = 1e-6,
         .touch_s = 0.4e-6,
         .load_s = 4e-9,
-        .loaded_s_per_byte = 1.2e-10,
+        .loaded_s_per_byte = 1.05e-10,
     };
 }
 

@@ -23,6 +23,11 @@ double sds__streamed_s_per_byte(const sds_io_parameters *costs)
     return costs->reads.tt_s_per_byte + costs->reads.cud_s_per_byte;
 }
 
+double sds__merged_s_per_byte(const sds_io_parameters *costs)
+{
+    return larger(costs->buffered_s_per_byte, sds__streamed_s_per_byte(costs));
+}
+
 double sds__queued_startup_s(const sds_io_parameters *costs, int32_t depth)
 {
     return larger(costs->queued_startup_s, sds__startup_s(costs) / depth);
@@ -89,7 +94,8 @@ static double warm_s(const sds_io_parameters *costs, const sds_read_plan *plan,
     return calls_s + useful * costs->copy_s_per_byte;
 }
 
-/* The device is as fast as a stream; every hole that is jumped costs a start-up. */
+/* The device is as fast as a stream, copying included; every hole that is jumped costs a start-up.
+ */
 static double streamed_s(const sds__read_shape *shape, const sds_io_parameters *costs,
                          int64_t max_hole)
 {
@@ -111,6 +117,7 @@ static double cold_s(const sds__read_shape *shape, const sds_io_parameters *cost
                            groups * sds__queued_startup_s(costs, plan->queue_depth);
     switch (plan->executor) {
     case SDS_EXECUTOR_SIEVE:
+        if (totals->longest_merged_bytes == 0) break;
         return groups * costs->call_s + to_pick_s +
                streamed_s(shape, costs,
                           sds__greatest(plan->max_hole_bytes, SDS__STREAM_HOLE_BYTES));
@@ -118,14 +125,18 @@ static double cold_s(const sds__read_shape *shape, const sds_io_parameters *cost
         return groups * costs->call_s + (double)totals->pieces * costs->vector_s +
                streamed_s(shape, costs, plan->max_hole_bytes);
     case SDS_EXECUTOR_LIST:
-        return queue_s + to_pick_s + (double)totals->bytes_read * costs->buffered_s_per_byte;
+        return queue_s + to_pick_s +
+               (double)totals->bytes_read * (totals->longest_merged_bytes > 0
+                                                 ? sds__merged_s_per_byte(costs)
+                                                 : costs->buffered_s_per_byte);
     case SDS_EXECUTOR_DIRECT:
         return costs->direct_setup_s + queue_s + to_pick_s +
                ((double)totals->bytes_read + groups * SDS__DIRECT_ALIGNMENT) *
                    costs->direct_s_per_byte;
     default:
-        return groups * costs->call_s + streamed_s(shape, costs, SDS__STREAM_HOLE_BYTES);
+        break;
     }
+    return groups * costs->call_s + streamed_s(shape, costs, SDS__STREAM_HOLE_BYTES);
 }
 
 double sds__predict_s(const sds__read_shape *shape, const sds_io_parameters *costs, int is_mapped,

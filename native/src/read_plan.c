@@ -24,6 +24,9 @@
 #define LEAST_QUEUED_BYTES (64 * KIB)
 #define LIST_REGION_BYTES MIB /* of pieces that touch but go to several places */
 
+/* Longer runs are copied as fast by a call, which no file that shrinks interrupts. */
+#define MAPPED_RUN_BYTES (256 * KIB)
+
 #define IO_VECTOR_BYTES 16 /* one struct iovec */
 
 typedef struct {
@@ -113,10 +116,13 @@ static void fit_queue(const planner *self, sds_read_plan *plan)
 static int64_t hole_worth_queued(const planner *self)
 {
     const sds_io_parameters *costs = self->costs;
+    const double merged_s_per_byte = sds__merged_s_per_byte(costs);
+    const double detour_s_per_byte =
+        costs->cached_copy_s_per_byte + merged_s_per_byte - costs->buffered_s_per_byte;
     const double run_bytes = (double)self->shape.bytes_useful / (double)self->shape.n_pieces;
-    const double saved_s = sds__queued_startup_s(self->costs, self->queue_depth) -
-                           run_bytes * costs->cached_copy_s_per_byte - costs->pick_s;
-    return saved_s > 0 ? hole_worth(saved_s, costs->buffered_s_per_byte) : SDS__JOIN_TOUCHING;
+    const double saved_s = sds__queued_startup_s(costs, self->queue_depth) -
+                           run_bytes * detour_s_per_byte - costs->pick_s;
+    return saved_s > 0 ? hole_worth(saved_s, merged_s_per_byte) : SDS__JOIN_TOUCHING;
 }
 
 /* The bounds of an executor under the strategy "auto". */
@@ -222,7 +228,8 @@ static int is_possible(const planner *self, sds_executor executor)
 {
     switch (executor) {
     case SDS_EXECUTOR_MAPPED:
-        return is_warm(self) && self->given->may_map;
+        return is_warm(self) && self->given->may_map &&
+               self->shape.bytes_useful / self->shape.n_pieces <= MAPPED_RUN_BYTES;
     case SDS_EXECUTOR_LIST:
         return !is_warm(self) && self->given->may_queue;
     case SDS_EXECUTOR_DIRECT:
@@ -230,6 +237,21 @@ static int is_possible(const planner *self, sds_executor executor)
     default:
         return 1;
     }
+}
+
+static void take_better(const planner *self, const sds_read_plan *other, sds_read_plan *best)
+{
+    if (other->memory_bytes <= memory_bound(self) && is_better(self, other, best)) *best = *other;
+}
+
+/* A few small holes make every run take the way through a buffer: also consider reading none. */
+static void plan_queue_in_place(const planner *self, sds_read_plan *out)
+{
+    *out = begin(self, SDS_STRATEGY_AUTO, SDS_EXECUTOR_LIST);
+    choose_bounds(self, out);
+    out->max_hole_bytes = SDS__JOIN_TOUCHING;
+    fit_queue(self, out);
+    finish(self, out);
 }
 
 static void plan_best(const planner *self, sds_read_plan *out)
@@ -242,7 +264,10 @@ static void plan_best(const planner *self, sds_read_plan *out)
         sds_read_plan other;
         if (!is_possible(self, others[i])) continue;
         plan_by(self, others[i], &other);
-        if (other.memory_bytes <= memory_bound(self) && is_better(self, &other, out)) *out = other;
+        take_better(self, &other, out);
+        if (others[i] != SDS_EXECUTOR_LIST || other.max_hole_bytes <= SDS__JOIN_TOUCHING) continue;
+        plan_queue_in_place(self, &other);
+        take_better(self, &other, out);
     }
 }
 

@@ -396,6 +396,14 @@ static void test_single_cases(void)
     CHECK(executor_of(65536, 8, 72, &warm) == SDS_EXECUTOR_SIEVE);
     CHECK(executor_of(65536, 8, 72, &kept) == SDS_EXECUTOR_MAPPED);
     CHECK(executor_of(16384, 512, 576, &kept) == SDS_EXECUTOR_MAPPED);
+    CHECK(executor_of(1024, 65536, 131072, &kept) == SDS_EXECUTOR_MAPPED);
+    /* Long runs gain nothing by a mapping. */
+    CHECK(executor_of(64, MIB, 2 * MIB, &kept) == SDS_EXECUTOR_PREAD);
+    /* Cold: a stream reads small holes, a queue jumps large ones. */
+    CHECK(executor_of(16384, 8, 72, &cold) == SDS_EXECUTOR_SIEVE);
+    CHECK(executor_of(16384, 8, 4104, &cold) != SDS_EXECUTOR_LIST);
+    CHECK(executor_of(4096, 65536, 69632, &cold) != SDS_EXECUTOR_LIST);
+    CHECK(executor_of(4096, 65536, 65536 + 131072, &cold) == SDS_EXECUTOR_LIST);
     /* What is not known to be warm is never mapped. */
     CHECK(executor_of(65536, 8, 32768, &unknown) != SDS_EXECUTOR_MAPPED);
 }
@@ -429,8 +437,9 @@ static void test_one_client_of_many_nodes(void)
     CHECK(ours.executor == SDS_EXECUTOR_LIST && ours.requests == 1000);
     CHECK(ours.bytes_read == dense.run_bytes * 1000);
     CHECK(ours.predicted_s < published.predicted_s);
-    /* Sixteen clients share the nodes: sieving wins again, as in the figure. */
+    /* Of sixteen clients each has one node's worth: sieving wins again, as in the figure. */
     costs.clients = 16;
+    costs.buffered_s_per_byte += costs.reads.cud_s_per_byte;
     costs.queued_startup_s *= 16;
     CHECK(sds_plan_runs(&dense, &costs, NULL, &given, &ours) == SDS_OK);
     CHECK(ours.bytes_read > dense.run_bytes * 1000 && ours.requests < 500);
