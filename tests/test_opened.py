@@ -16,7 +16,7 @@ import pytest
 
 import sds
 from sds import opened
-from sds.errors import FileMissingError, NotHdf5Error
+from sds.errors import FileMissingError, NotHdf5Error, SelectionError
 from tests.redirected import settle
 
 SHAPE = (8, 16, 32)
@@ -161,6 +161,24 @@ def test_other_files_that_are_written_do_not_matter(run, tmp_path):
         assert opened.find_opened(run) is kept
     with h5py.File("memory", "w", driver="core", backing_store=False):
         assert opened.find_opened(run) is None  # no telling which file that is
+
+
+def test_nothing_of_hdf5_stays_open(run):
+    def n_open():
+        return h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE | h5py.h5f.OBJ_DATASET)
+
+    read(run)
+    assert n_open() == 0
+    sds.forget()
+    with pytest.raises(SelectionError) as caught:
+        sds.read(run, "x", np.s_[99])
+    assert n_open() == 0
+    assert caught.traceback
+    with h5py.File(run) as handle:  # opened twice at once
+        sds.forget()
+        assert np.array_equal(read(run), expected(0))
+        assert handle["x"].shape == SHAPE
+    assert n_open() == 0
 
 
 def test_few_files_are_kept_and_the_latest(tmp_path):

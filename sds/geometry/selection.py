@@ -48,20 +48,21 @@ def selection_from_index(
         If the index is not basic, steps backwards or reaches outside the extent.
     """
     parts = _expand(index if isinstance(index, tuple) else (index,), extent)
-    axes = [
-        _select_axis(part, axis, length)
-        for axis, (part, length) in enumerate(zip(parts, extent, strict=True))
-    ]
+    starts, strides, counts, shape = [], [], [], []
+    for axis, part in enumerate(parts):
+        start, step, count = _select_axis(part, axis, extent[axis])
+        starts.append(start)
+        strides.append(step)
+        counts.append(count)
+        if isinstance(part, slice):
+            shape.append(count)
     slab = Hyperslab(
-        start=tuple(start for start, _, _ in axes),
-        stride=tuple(step for _, step, _ in axes),
-        count=tuple(count for _, _, count in axes),
-        block=(1,) * len(axes),
+        start=tuple(starts),
+        stride=tuple(strides),
+        count=tuple(counts),
+        block=(1,) * len(counts),
     )
-    shape = tuple(
-        count for part, (_, _, count) in zip(parts, axes, strict=True) if isinstance(part, slice)
-    )
-    return slab, shape
+    return slab, tuple(shape)
 
 
 def _is_integer(part: object) -> TypeGuard[int | np.integer[Any]]:
