@@ -297,16 +297,12 @@ static int32_t start_workers(queue *self, int32_t n, worker workers[])
 static void run_threads(queue *self)
 {
     worker workers[MAX_THREADS];
-    int state;
     const int64_t useful = self->n_groups / REQUESTS_PER_THREAD;
     const int32_t n = (int32_t)least(least(self->depth, MAX_THREADS), useful < 1 ? 1 : useful);
-    /* Who cancels the calling thread finds it joined with its workers. */
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     const int32_t n_started = start_workers(self, n - 1, workers);
     run_calls(self, 0);
     for (int32_t i = 0; i < n_started; i++)
         (void)pthread_join(workers[i].thread, NULL);
-    (void)pthread_setcancelstate(state, NULL);
 }
 
 /* Choose how much is in flight, and allocate what it needs. */
@@ -344,13 +340,16 @@ static void run(queue *self)
 {
     sds__ring ring;
     int32_t *slots = malloc((size_t)self->depth * sizeof *slots);
-    int is_over = 0;
+    int is_over = 0, state;
+    /* Who cancels the calling thread finds nothing in flight. */
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     if (slots != NULL && sds__ring_open(&ring, (uint32_t)self->depth)) {
         is_over = run_ring(self, &ring, slots);
         sds__ring_close(&ring);
     }
     free(slots);
     if (!is_over) run_threads(self);
+    (void)pthread_setcancelstate(state, NULL);
 }
 
 sds_status sds__read_queue(sds_file *file, const sds__access *access, const sds_read_plan *plan,

@@ -394,7 +394,7 @@ static void test_limits(sds_file *file)
 typedef struct {
     sds_file *file;
     int64_t first;
-    volatile int *stops;
+    _Atomic int *stops;
     int64_t n_reads;
 } reader;
 
@@ -432,7 +432,7 @@ static void test_sixteen_threads_share_a_file(sds_file *file)
 /* Children of a process whose other threads are reading read the same file. */
 static void test_fork_while_others_read(sds_file *file)
 {
-    volatile int stops = 0;
+    _Atomic int stops = 0;
     pthread_t threads[2];
     reader readers[2];
     for (int i = 0; i < 2; i++) {
@@ -456,7 +456,7 @@ static void test_fork_while_others_read(sds_file *file)
 
 typedef struct {
     int fd;
-    volatile int stops;
+    _Atomic int stops;
 } shrinker;
 
 static void *shrink_and_grow(void *argument)
