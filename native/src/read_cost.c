@@ -104,6 +104,13 @@ static double streamed_s(const sds__read_shape *shape, const sds_io_parameters *
            (double)stream.bytes_read * sds__streamed_s_per_byte(costs);
 }
 
+/* Whether requests in flight are so close to each other that they gain nothing over a stream. */
+static int is_near(const sds__read_shape *shape, const sds__group_totals *totals)
+{
+    return totals->longest_merged_bytes > 0 ||
+           count_unbounded(shape, SDS__STREAM_HOLE_BYTES).groups <= shape->n_pieces / 2;
+}
+
 static double cold_s(const sds__read_shape *shape, const sds_io_parameters *costs,
                      const sds_read_plan *plan, const sds__group_totals *totals)
 {
@@ -126,9 +133,8 @@ static double cold_s(const sds__read_shape *shape, const sds_io_parameters *cost
                streamed_s(shape, costs, plan->max_hole_bytes);
     case SDS_EXECUTOR_LIST:
         return queue_s + to_pick_s +
-               (double)totals->bytes_read * (totals->longest_merged_bytes > 0
-                                                 ? sds__merged_s_per_byte(costs)
-                                                 : costs->buffered_s_per_byte);
+               (double)totals->bytes_read * (is_near(shape, totals) ? sds__merged_s_per_byte(costs)
+                                                                    : costs->buffered_s_per_byte);
     case SDS_EXECUTOR_DIRECT:
         return costs->direct_setup_s + queue_s + to_pick_s +
                ((double)totals->bytes_read + groups * SDS__DIRECT_ALIGNMENT) *

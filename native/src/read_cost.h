@@ -24,8 +24,8 @@ double sds__startup_s(const sds_io_parameters *costs);
 /* Of a byte, likewise. */
 double sds__streamed_s_per_byte(const sds_io_parameters *costs);
 
-/* Of a byte of requests with holes that are in flight together: they are close to each other, the
- * kernel reads ahead for each of them, and they gain nothing over a stream. */
+/* Of a byte of requests in flight that are close to each other: the kernel reads ahead for each of
+ * them, and they gain nothing over a stream. */
 double sds__merged_s_per_byte(const sds_io_parameters *costs);
 
 /* Of one request more where so many are in flight. */

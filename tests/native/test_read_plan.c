@@ -375,6 +375,7 @@ static sds_executor executor_of(int64_t count, int64_t run, int64_t stride,
 static void test_single_cases(void)
 {
     const sds_plan_given unknown = {SDS_CACHE_UNKNOWN, 1, 1, 1, 1, 0};
+    const sds_plan_given cached = {SDS_CACHE_COLD, 1, 0, 1, 0, 0}; /* through the page cache */
     const sds_plan_given little_room = {SDS_CACHE_COLD, 1, 0, 1, 1, MIB};
     /* One run is one call; a long cold one is several in flight, and past the cache where that has
      * no room for it. */
@@ -400,10 +401,12 @@ static void test_single_cases(void)
     /* Long runs gain nothing by a mapping. */
     CHECK(executor_of(64, MIB, 2 * MIB, &kept) == SDS_EXECUTOR_PREAD);
     /* Cold: a stream reads small holes, a queue jumps large ones. */
-    CHECK(executor_of(16384, 8, 72, &cold) == SDS_EXECUTOR_SIEVE);
-    CHECK(executor_of(16384, 8, 4104, &cold) != SDS_EXECUTOR_LIST);
-    CHECK(executor_of(4096, 65536, 69632, &cold) != SDS_EXECUTOR_LIST);
-    CHECK(executor_of(4096, 65536, 65536 + 131072, &cold) == SDS_EXECUTOR_LIST);
+    CHECK(executor_of(16384, 8, 72, &cached) == SDS_EXECUTOR_SIEVE);
+    CHECK(executor_of(16384, 8, 4104, &cached) == SDS_EXECUTOR_SIEVE);
+    CHECK(executor_of(4096, 65536, 65600, &cached) == SDS_EXECUTOR_VECTOR);
+    CHECK(executor_of(4096, 65536, 69632, &cached) == SDS_EXECUTOR_VECTOR);
+    CHECK(executor_of(4096, 65536, 65536 + 131072, &cached) == SDS_EXECUTOR_LIST);
+    CHECK(executor_of(1, 64 * MIB, 0, &cached) == SDS_EXECUTOR_LIST);
     /* What is not known to be warm is never mapped. */
     CHECK(executor_of(65536, 8, 32768, &unknown) != SDS_EXECUTOR_MAPPED);
 }
