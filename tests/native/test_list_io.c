@@ -38,11 +38,19 @@ ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset)
 
 ssize_t pwritev(int fd, const struct iovec *vectors, int n, off_t offset)
 {
-    if (!is_shaken || random_u64(&state) % 3)
+    switch (is_shaken ? random_u64(&state) % 4 : 0) {
+    case 1:
+        errno = EINTR;
+        return -1;
+    case 2:
+        n = (int)random_between(&state, 1, n);
         return syscall(SYS_pwritev, fd, vectors, n, offset, 0);
-    const int some = (int)random_between(&state, 1, n);
-    if (random_u64(&state) % 2) return syscall(SYS_pwritev, fd, vectors, some, offset, 0);
-    return pwrite(fd, vectors->iov_base, vectors->iov_len, offset);
+    case 3: /* a part of the first */
+        return syscall(SYS_pwrite64, fd, vectors->iov_base,
+                       (size_t)random_between(&state, 1, (int64_t)vectors->iov_len), offset);
+    default:
+        return syscall(SYS_pwritev, fd, vectors, n, offset, 0);
+    }
 }
 
 /* Cut so many bytes into regions within a range. */
