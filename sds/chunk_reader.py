@@ -63,6 +63,8 @@ _HDF5_OPEN_S = 500e-6
 _INDEX_S_PER_CHUNK = 0.5e-6
 _START_S = 100e-6
 
+_CHUNK_EXTRA_BYTES = 4096
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ChunkedSource:
@@ -184,7 +186,12 @@ def _saved_seconds(source: ChunkedSource, selected: Selected) -> float:
 
 
 def read_chunked(
-    engine: _native.ReadFile, source: ChunkedSource, selected: Selected, result: NDArray[Any]
+    engine: _native.ReadFile,
+    source: ChunkedSource,
+    selected: Selected,
+    result: NDArray[Any],
+    *,
+    max_memory_bytes: int | None = None,
 ) -> bool:
     """Fill an array with what is selected; return whether that was done.
 
@@ -196,12 +203,14 @@ def read_chunked(
         Whose chunks were found.
     result
         C-contiguous, of as many elements as are selected: one at least.
+    max_memory_bytes
+        For chunks on their way, at least eight of them; no chunks are then left behind.
     """
     index = source.index
     if index is None:
         return False
     try:
-        return _read(engine, source, index, selected, result)
+        return _read(engine, source, index, selected, result, max_memory_bytes=max_memory_bytes)
     except (FormatError, TruncatedFileError, OSError, MemoryError) as error:
         log.debug("HDF5 reads %s:%s: %s", source.described.file, source.described.path, error)
         return False
@@ -213,6 +222,8 @@ def _read(
     index: ChunkIndex,
     selected: Selected,
     result: NDArray[Any],
+    *,
+    max_memory_bytes: int | None,
 ) -> bool:
     described = source.described
     chunk_shape = described.chunk_shape or ()
@@ -247,7 +258,8 @@ def _read(
 
     element_bytes = described.element_size_bytes
     fresh: dict[int, NDArray[np.uint8]] = {}
-    if source.filters and len(order) * source.chunk_bytes <= _MAX_KEPT_BYTES:
+    is_bounded = max_memory_bytes is not None
+    if source.filters and not is_bounded and len(order) * source.chunk_bytes <= _MAX_KEPT_BYTES:
         known = source.find_kept(cells[order].tolist())
         is_known = np.isin(cells[order], list(known))
         if known:
@@ -275,12 +287,23 @@ def _read(
             index.size_bytes[cells[order]],
             index.skipped[cells[order]],
             into,
-            _n_threads(),
+            *_threads_and_window(source, max_memory_bytes),
             kept=list(fresh.values()),
         )
         source.keep(fresh)
         log.debug("read %s:%s without HDF5: %s", described.file, described.path, report)
     return True
+
+
+def _threads_and_window(source: ChunkedSource, max_memory_bytes: int | None) -> tuple[int, int]:
+    """Return how many threads undo filters, and the bytes that are read at a time (0: default).
+
+    A thread holds two chunks; two windows are on their way.
+    """
+    if max_memory_bytes is None:
+        return _n_threads(), 0
+    of_thread = 2 * (source.chunk_bytes + _CHUNK_EXTRA_BYTES)
+    return min(_n_threads(), max(1, max_memory_bytes // 2 // of_thread)), max_memory_bytes // 4
 
 
 def _n_threads() -> int:

@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+# Before netCDF4, beside whose codecs h5py cannot make datasets with hdf5plugin's Blosc.
+import hdf5plugin  # noqa: F401
 import pytest
 
 from sds.home import Home

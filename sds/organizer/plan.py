@@ -41,6 +41,10 @@ _FIXED_BYTES = 4 * MIB
 METADATA_ROOM_BYTES = 1 * MIB
 # HDF5 holds a chunk twice while it runs the filters: before and after.
 _COPIES_OF_A_CHUNK = 2
+# Of all memory, for undoing filters in several threads; at least so many chunks.
+_DECODE_SHARE = 8
+_DECODED_CHUNKS = 8
+_MIN_DECODE_BYTES, _MAX_DECODE_BYTES = 8 * MIB, 64 * MIB
 # Of a chunk's entry in its index, with its share of what pages of entries need.
 _INDEX_ENTRY_BYTES = 24
 
@@ -192,6 +196,13 @@ class ReorganizationPlan:
         return math.prod(min(size, n) for size, n in within)
 
     @property
+    def decode_bytes(self) -> int:
+        """Memory for undoing the source's filters without HDF5; 0 where HDF5 is to."""
+        element = self.element_size_bytes
+        chunks = _chunk_bytes(self.source_chunk_shape, self.layout.chunk_in_source_axes, element)
+        return self.memory_bytes - 2 * self.slab_elements * element - chunks - _FIXED_BYTES
+
+    @property
     def n_slabs(self) -> int:
         """Slabs in all."""
         return math.prod(self.slab_counts)
@@ -314,13 +325,9 @@ def _choose_slabs(
     region = layout.region
     of_source = described.chunk_shape
     of_replica = layout.chunk_in_source_axes
-    # The chunks that HDF5 filters: one of the source, one of the replica.
-    chunk_bytes = sum(
-        _COPIES_OF_A_CHUNK * math.prod(chunk) * element
-        for chunk in (of_source, of_replica)
-        if chunk is not None
-    )
-    fixed_bytes = _FIXED_BYTES + chunk_bytes
+    chunk_bytes = _chunk_bytes(of_source, of_replica, element)
+    decode_bytes = _decode_bytes(described, allowed_bytes)
+    fixed_bytes = _FIXED_BYTES + chunk_bytes + decode_bytes
     start = region.start
     span = region.extent
     if of_replica is not None:
@@ -377,6 +384,26 @@ def _choose_slabs(
         )
     held = math.prod(min(size, n) for size, n in zip(shape, region.extent, strict=True))
     return start, shape, 2 * held * element + fixed_bytes
+
+
+def _chunk_bytes(
+    of_source: tuple[int, ...] | None, of_replica: tuple[int, ...] | None, element: int
+) -> int:
+    """Return the memory of the chunks that HDF5 filters: one of the source, one of the replica."""
+    return sum(
+        _COPIES_OF_A_CHUNK * math.prod(chunk) * element
+        for chunk in (of_source, of_replica)
+        if chunk is not None
+    )
+
+
+def _decode_bytes(described: DatasetDescription, allowed_bytes: int) -> int:
+    """Return the memory for undoing the source's filters in several threads; 0: HDF5 does that."""
+    if not described.filters:
+        return 0
+    size_bytes = min(allowed_bytes // _DECODE_SHARE, _MAX_DECODE_BYTES)
+    chunk_bytes = math.prod(described.chunk_shape or ()) * described.element_size_bytes
+    return size_bytes if size_bytes >= max(_MIN_DECODE_BYTES, _DECODED_CHUNKS * chunk_bytes) else 0
 
 
 def _shown(shape: Sequence[int]) -> str:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from sds import _native
+from sds.chunk_index import read_chunk_index
+from sds.chunk_reader import describe_chunked, read_chunked
 from sds.chunks import decode_seconds_per_byte
-from sds.dataset import get_dataset
+from sds.dataset import describe_open_dataset, get_dataset
 from sds.errors import FormatError, UnsupportedError
+from sds.geometry import Hyperslab
 from sds.organizer.container import create_container, open_source
 from sds.organizer.filters import require_filters
 from sds.organizer.plan import plan_transposition
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     import h5py
 
+    from sds.chunk_reader import ChunkedSource
     from sds.organizer.plan import (
         ReorganizationPlan,
         ReorganizationRequest,
@@ -99,12 +104,13 @@ class Transposer:
 
 
 class _SlabReader:
-    """Reads slabs of the source: a contiguous one with preads, any other through HDF5."""
+    """Reads slabs of the source: with preads, as chunks without HDF5, or through HDF5."""
 
     def __init__(self, plan: ReorganizationPlan) -> None:
         self._plan = plan
         self._file: h5py.File | None = None
         self._descriptor: int | None = None
+        self._chunked: ChunkedSource | None = None
 
     def __enter__(self) -> Self:
         if self._plan.data_offset_bytes is not None:
@@ -117,7 +123,39 @@ class _SlabReader:
         )
         self._file = open_source(self._plan.source_path)
         self._dataset = get_dataset(self._file, self._plan.dataset_path)
+        if self._plan.decode_bytes:
+            self._find_chunks(self._file)
         return self
+
+    def _find_chunks(self, file: h5py.File) -> None:
+        """Find where the chunks lie, to read them without HDF5, where that is possible."""
+        described = describe_open_dataset(self._dataset, self._plan.source_path)
+        chunked = describe_chunked(self._dataset, described) if described.is_native else None
+        if chunked is None or file.driver != "sec2":
+            return
+        try:
+            chunked.index = read_chunk_index(self._dataset)
+        except OSError as error:
+            log.debug("HDF5 reads %s: %s", self._plan.dataset_path, error)
+            return
+        self._decode_bytes = self._plan.decode_bytes - chunked.index.memory_bytes
+        if self._decode_bytes >= self._plan.decode_bytes // 2:
+            self._chunked = chunked
+            self._engine = _native.ReadFile(file.id.get_vfd_handle(), may_map=False)
+
+    def _read_chunks(self, slab: Slab, out: np.ndarray) -> bool:
+        """Read a slab without HDF5; return whether that was possible."""
+        if self._chunked is None:
+            return False
+        ones = (1,) * len(slab.shape)
+        n_bytes = math.prod(slab.shape) * self._plan.element_size_bytes
+        return read_chunked(
+            self._engine,
+            self._chunked,
+            Hyperslab(start=slab.start, stride=ones, count=slab.shape, block=ones),
+            out[:n_bytes].view(self._chunked.described.dtype).reshape(slab.shape),
+            max_memory_bytes=self._decode_bytes,
+        )
 
     def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
@@ -142,6 +180,8 @@ class _SlabReader:
     def read(self, slab: Slab, out: np.ndarray) -> None:
         """Read a slab into the bytes of `out`, in the order of the source."""
         plan = self._plan
+        if self._read_chunks(slab, out):
+            return
         if self._descriptor is None or plan.data_offset_bytes is None:
             try:
                 read_slab_through_hdf5(self._dataset, slab, out)

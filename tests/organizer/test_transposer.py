@@ -230,3 +230,30 @@ def test_a_filter_that_is_not_installed_is_named(tmp_path):
         build(tmp_path / "a.h5", "/d", home, (1, 0))
     assert not list(home.replicas.rglob("*.h5"))
     assert not list(home.replicas.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_filtered_sources_are_decoded_without_hdf5_where_memory_allows(tmp_path, caplog, damaged):
+    file = tmp_path / "a.h5"
+    values = np.arange(64 * 64 * 64, dtype="<f4").reshape(64, 64, 64)
+    with h5py.File(file, "w") as handle:
+        handle.create_dataset(
+            "cube", data=values, chunks=(16, 16, 32), compression="gzip", fletcher32=True
+        )
+    with h5py.File(file) as handle:
+        offset = handle["cube"].id.get_chunk_info(3).byte_offset
+    if damaged:
+        with file.open("r+b") as stream:
+            stream.seek(offset + 9)
+            stream.write(b"damage")
+    home = Home(tmp_path / "home")
+    with caplog.at_level("DEBUG", "sds.chunk_reader"):
+        if damaged:
+            with pytest.raises(FormatError, match="damaged"):
+                build(file, "/cube", home, (2, 0, 1), memory_bytes=64 << 20)
+            return
+        plan, replica = build(file, "/cube", home, (2, 0, 1), memory_bytes=64 << 20)
+    assert plan.decode_bytes == 8 << 20
+    assert "without HDF5" in caplog.text
+    with h5py.File(replica.path) as copy:
+        assert np.array_equal(copy["cube"][...], values.transpose(2, 0, 1))
