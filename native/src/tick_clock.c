@@ -69,11 +69,6 @@ static sds_tick_sample sample(int32_t counts)
     return best;
 }
 
-static int64_t scale(const sds_tick_clock *clock, int64_t ticks)
-{
-    return (int64_t)((__int128)ticks * (__int128)clock->ns_per_tick >> 32);
-}
-
 static uint64_t ticks_in(const sds_tick_clock *clock, int64_t ns)
 {
     return (uint64_t)(((unsigned __int128)ns << 32) / clock->ns_per_tick);
@@ -126,26 +121,16 @@ static int look(sds_tick_clock *clock)
     return 1;
 }
 
-/* Spans of other threads may have ended before the anchor; not so long before it, unless the
- * counter has jumped. */
-static int is_due(const sds_tick_clock *clock, const sds_tick_span *span)
-{
-    const uint64_t since = span->end - clock->anchor.ticks;
-    return since + clock->due_ticks >= 2 * clock->due_ticks;
-}
-
 void sds_tick_clock_convert(sds_tick_clock *clock, const sds_tick_span *span, int64_t *start_ns,
                             int64_t *elapsed_ns)
 {
-    if (span->counts == clock->counts && is_due(clock, span) && !look(clock)) begin(clock, 0);
-    if (span->counts != clock->counts) {
-        /* It was under way when the counter fell out of step: all that is known is when it ended.
-         */
-        *start_ns = clock_ns(CLOCK_REALTIME);
-        *elapsed_ns = 0;
+    if (sds_tick_clock_try(clock, span, start_ns, elapsed_ns)) return;
+    if (span->counts == clock->counts && !look(clock)) begin(clock, 0);
+    if (span->counts == clock->counts) {
+        sds_tick_clock_scale(clock, span, start_ns, elapsed_ns);
         return;
     }
-    *start_ns =
-        clock->anchor.realtime_ns + scale(clock, (int64_t)(span->begin - clock->anchor.ticks));
-    *elapsed_ns = scale(clock, (int64_t)(span->end - span->begin));
+    /* It was under way when the counter fell out of step: all that is known is when it ended. */
+    *start_ns = clock_ns(CLOCK_REALTIME);
+    *elapsed_ns = 0;
 }

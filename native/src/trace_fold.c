@@ -11,23 +11,6 @@ static void times_begin(sds__fold_times *times)
     times->min_ns = INT64_MAX;
 }
 
-static int64_t saturating_add(int64_t a, int64_t b)
-{
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
-static void times_add_read(sds__fold_times *times, const sds__fold_read *read, int is_first)
-{
-    const int64_t elapsed_ns = read->elapsed_ns < 0 ? 0 : read->elapsed_ns;
-    if (is_first) times->first_start_ns = read->start_ns;
-    times->last_start_ns = read->start_ns;
-    times->sum_ns = saturating_add(times->sum_ns, elapsed_ns);
-    if (elapsed_ns < times->min_ns) times->min_ns = elapsed_ns;
-    if (elapsed_ns > times->max_ns) times->max_ns = elapsed_ns;
-    times->latency[sds__latency_bucket(elapsed_ns)]++;
-}
-
 static void times_add(sds__fold_times *times, const sds__fold_times *later, int is_first)
 {
     if (is_first) {
@@ -35,7 +18,7 @@ static void times_add(sds__fold_times *times, const sds__fold_times *later, int 
         return;
     }
     times->last_start_ns = later->last_start_ns;
-    times->sum_ns = saturating_add(times->sum_ns, later->sum_ns);
+    times->sum_ns = sds__saturating_add(times->sum_ns, later->sum_ns);
     if (later->min_ns < times->min_ns) times->min_ns = later->min_ns;
     if (later->max_ns > times->max_ns) times->max_ns = later->max_ns;
     for (int bucket = 0; bucket < SDS_TRACE_LATENCY_BUCKETS; bucket++)
@@ -47,22 +30,11 @@ static size_t start_bytes(const sds__fold *fold)
     return (size_t)fold->shape.rank * sizeof(int64_t);
 }
 
-/* start == origin + n * advance */
-static int is_at(const sds__fold *fold, const int64_t start[], const int64_t origin[], int64_t n,
-                 const int64_t advance[])
-{
-    for (int32_t axis = 0; axis < fold->shape.rank; axis++) {
-        const uint64_t step = (uint64_t)n * (uint64_t)advance[axis];
-        if ((uint64_t)start[axis] != (uint64_t)origin[axis] + step) return 0;
-    }
-    return 1;
-}
-
 /* Count a read in the innermost level. */
 static void count_read(sds__fold *fold, const sds__fold_read *read)
 {
     sds__fold_level *inner = &fold->level[0];
-    times_add_read(&inner->times, read, inner->done == 0);
+    sds__times_add_read(&inner->times, read, inner->done == 0);
     inner->done++;
     fold->n_reads++;
     memcpy(fold->last, read->start, start_bytes(fold));
@@ -153,7 +125,8 @@ static int lengthen(sds__fold *fold, const sds__fold_read *read, int32_t complet
 {
     for (int32_t l = 0; l < complete; l++) {
         const sds__fold_level *level = &fold->level[l];
-        if (!is_at(fold, read->start, level->origin, level->repeat, level->advance)) continue;
+        if (!sds__fold_is_at(fold, read->start, level->origin, level->repeat, level->advance))
+            continue;
         carry(fold, l);
         for (int32_t above = fold->n_levels - 1; above > l; above--)
             emit_level(fold, above);
@@ -224,7 +197,7 @@ static int fit(sds__fold *fold, const sds__fold_read *read)
     const int32_t complete = all_carried ? top : n_complete(fold);
     const sds__fold_level *next = &fold->level[complete];
     const int64_t done = next->done + (complete > 0 && !all_carried);
-    if (is_at(fold, start, next->origin, done, next->advance)) {
+    if (sds__fold_is_at(fold, start, next->origin, done, next->advance)) {
         if (!all_carried) carry(fold, complete);
         if (complete > 0) begin_instances(fold, complete - 1, start);
         count_read(fold, read);
@@ -251,28 +224,10 @@ void sds__fold_begin(sds__fold *fold, const sds__shape *shape, const sds__fold_r
     begin_single(fold, read);
 }
 
-/* Count a read that is one step of the innermost level behind the last one: nearly every read.
- * 0 where it is not. */
-static int step(sds__fold *fold, const sds__fold_read *read)
-{
-    sds__fold_level *inner = &fold->level[0];
-    const int inside = fold->n_levels == 1
-                           ? inner->done > 1
-                           : fold->n_levels > 1 && inner->done > 0 && inner->done < inner->repeat;
-    if (!inside || !is_at(fold, read->start, fold->last, 1, inner->advance)) return 0;
-    for (int32_t axis = 0; axis < fold->shape.rank; axis++)
-        fold->last[axis] = sds__wrap_add(fold->last[axis], inner->advance[axis]);
-    times_add_read(&inner->times, read, 0);
-    inner->done++;
-    fold->n_reads++;
-    return 1;
-}
-
 void sds__fold_add(sds__fold *fold, const sds__fold_read *read)
 {
-    /* A record counts in 32 bits. */
+    if (sds__fold_step(fold, read)) return;
     if (fold->n_reads >= UINT32_MAX) sds__fold_flush(fold);
-    if (step(fold, read)) return;
     while (!fit(fold, read))
         continue;
 }

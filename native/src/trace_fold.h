@@ -10,7 +10,9 @@
 
 #include <stdint.h>
 
+#include "bytes.h"
 #include "sds/trace_format.h"
+#include "trace_layout.h"
 
 /* What reads that fold together share. Packed, as what follows is ordered, by what is looked at
  * together: a small read leaves little of the trace in the processor's nearest cache, and every
@@ -66,6 +68,54 @@ typedef struct sds__fold {
     sds__fold_emit emit;
     void *context;
 } sds__fold;
+
+static inline int64_t sds__saturating_add(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+static inline void sds__times_add_read(sds__fold_times *times, const sds__fold_read *read,
+                                       int is_first)
+{
+    const int64_t elapsed_ns = read->elapsed_ns < 0 ? 0 : read->elapsed_ns;
+    if (is_first) times->first_start_ns = read->start_ns;
+    times->last_start_ns = read->start_ns;
+    times->sum_ns = sds__saturating_add(times->sum_ns, elapsed_ns);
+    if (elapsed_ns < times->min_ns) times->min_ns = elapsed_ns;
+    if (elapsed_ns > times->max_ns) times->max_ns = elapsed_ns;
+    times->latency[sds__latency_bucket(elapsed_ns)]++;
+}
+
+/* start == origin + n * advance */
+static inline int sds__fold_is_at(const sds__fold *fold, const int64_t start[],
+                                  const int64_t origin[], int64_t n, const int64_t advance[])
+{
+    for (int32_t axis = 0; axis < fold->shape.rank; axis++) {
+        const uint64_t step = (uint64_t)n * (uint64_t)advance[axis];
+        if ((uint64_t)start[axis] != (uint64_t)origin[axis] + step) return 0;
+    }
+    return 1;
+}
+
+/* Count a read that is one step of the innermost level behind the last one: nearly every read.
+ * 0 where it is not. */
+static inline int sds__fold_step(sds__fold *fold, const sds__fold_read *read)
+{
+    sds__fold_level *inner = &fold->level[0];
+    /* A record counts in 32 bits. */
+    if (fold->n_reads >= UINT32_MAX) return 0;
+    const int inside = fold->n_levels == 1
+                           ? inner->done > 1
+                           : fold->n_levels > 1 && inner->done > 0 && inner->done < inner->repeat;
+    if (!inside || !sds__fold_is_at(fold, read->start, fold->last, 1, inner->advance)) return 0;
+    for (int32_t axis = 0; axis < fold->shape.rank; axis++)
+        fold->last[axis] = sds__wrap_add(fold->last[axis], inner->advance[axis]);
+    sds__times_add_read(&inner->times, read, 0);
+    inner->done++;
+    fold->n_reads++;
+    return 1;
+}
 
 /* The first read of a shape. */
 void sds__fold_begin(sds__fold *fold, const sds__shape *shape, const sds__fold_read *read,

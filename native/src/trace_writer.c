@@ -22,6 +22,8 @@
 #define RESERVE_BYTES 4096     /* kept of the cap for the count of reads left out */
 #define N_STREAMS 64           /* shapes that fold at the same time */
 #define N_RECENT 16            /* remembered as the last of a dataset */
+#define N_ASIDE 32             /* boxes put aside */
+#define ASIDE_TICKS (1U << 22) /* for about so long: a millisecond or four */
 #define N_THREADS 256          /* told apart; later ones share the last ordinal */
 #define N_BUCKETS 1024
 #define CHUNK 1024 /* descriptions of datasets allocated together */
@@ -49,6 +51,7 @@ struct sds_trace_writer {
     /* What every read looks at, side by side. */
     sds_owner_lock lock; /* held while a read is recorded, seldom while a file is written */
     _Atomic int *life;   /* zero in the child of a fork */
+    int32_t n_aside;
     _Atomic uint32_t n_datasets;
     int full;
     sds_tick_clock clock;
@@ -58,6 +61,8 @@ struct sds_trace_writer {
     stream *recent[N_RECENT]; /* by dataset */
     uint32_t n_threads;
     pthread_t thread[N_THREADS];
+    sds_trace_box aside[N_ASIDE];
+    sds_hyperslab slab; /* of the one that is being folded */
 
     stream *stream[N_STREAMS];
     char *spool_dir;
@@ -216,6 +221,7 @@ static void renew(sds_trace_writer *writer, int64_t pid)
         if (writer->stream[i] != NULL) writer->stream[i]->fold.n_levels = 0;
     memset(writer->recent, 0, sizeof writer->recent);
     writer->n_threads = 0;
+    writer->n_aside = 0;
     begin_block(writer);
     writer->n_dropped = 0;
     writer->n_dropped_written = 0;
@@ -232,17 +238,20 @@ void sds_trace_after_fork(sds_trace_writer *writer, int64_t pid)
     atomic_store(writer->life, ALIVE);
 }
 
-/* 0 where this very thread holds it: then the writer is left as it is. */
-static int lock(sds_trace_writer *writer)
+/* In a child that learns only now that it is one. */
+__attribute__((cold, noinline)) static void begin_life(sds_trace_writer *writer)
 {
-    int life = atomic_load_explicit(writer->life, memory_order_acquire);
-    if (life != ALIVE) {
-        life = WIPED;
-        if (atomic_compare_exchange_strong(writer->life, &life, RENEWING))
-            sds_trace_after_fork(writer, (int64_t)getpid());
-        while (atomic_load(writer->life) != ALIVE)
-            sched_yield();
-    }
+    int life = WIPED;
+    if (atomic_compare_exchange_strong(writer->life, &life, RENEWING))
+        sds_trace_after_fork(writer, (int64_t)getpid());
+    while (atomic_load(writer->life) != ALIVE)
+        sched_yield();
+}
+
+/* 0 where this very thread holds it: then the writer is left as it is. */
+static inline int lock(sds_trace_writer *writer)
+{
+    if (atomic_load_explicit(writer->life, memory_order_acquire) != ALIVE) begin_life(writer);
     return sds_owner_lock_take(&writer->lock);
 }
 
@@ -395,13 +404,12 @@ static void flush(sds_trace_writer *writer)
     write_dropped(writer);
 }
 
-static uint32_t thread_ordinal(sds_trace_writer *writer)
+static uint32_t thread_ordinal(sds_trace_writer *writer, pthread_t thread)
 {
-    const pthread_t self = pthread_self();
     for (uint32_t i = 0; i < writer->n_threads; i++)
-        if (pthread_equal(writer->thread[i], self)) return i;
+        if (pthread_equal(writer->thread[i], thread)) return i;
     if (writer->n_threads == N_THREADS) return N_THREADS - 1;
-    writer->thread[writer->n_threads] = self;
+    writer->thread[writer->n_threads] = thread;
     return writer->n_threads++;
 }
 
@@ -502,20 +510,20 @@ static void fold_read(sds_trace_writer *writer, stream *of, const added_read *re
     sds__fold_begin(&of->fold, &shape, &folded, emit_record, writer);
 }
 
-static void add_read(sds_trace_writer *writer, added_read *read)
+/* Return the stream of the read's shape; NULL where the read was dropped. */
+static stream *add_read(sds_trace_writer *writer, const added_read *read)
 {
-    if (read->dataset == 0 || read->dataset > atomic_load(&writer->n_datasets)) return;
+    if (read->dataset == 0 || read->dataset > atomic_load(&writer->n_datasets)) return NULL;
     if (writer->full) {
         /* At every doubling, so that the count survives a kill and stays within the reserve. */
         writer->n_dropped++;
         if ((writer->n_dropped & (writer->n_dropped - 1)) == 0) write_dropped(writer);
-        return;
+        return NULL;
     }
-    read->thread = thread_ordinal(writer);
     stream *of = find_stream(writer, read);
     if (of == NULL) {
         writer->n_dropped++;
-        return;
+        return NULL;
     }
     fold_read(writer, of, read);
     of->used = ++writer->tick;
@@ -530,6 +538,69 @@ static void add_read(sds_trace_writer *writer, added_read *read)
         }
         writer->flushed_ns = read->start_ns;
     }
+    return of;
+}
+
+/* Whether two boxes differ in place and time alone. */
+static int is_like(const sds_trace_box *box, const sds_trace_box *other)
+{
+    if (box->dataset != other->dataset || box->rank != other->rank ||
+        box->thread != other->thread || box->served_by != other->served_by ||
+        box->collective != other->collective)
+        return 0;
+    for (int32_t axis = 0; axis < box->rank; axis++)
+        if (box->last[axis] - box->first[axis] != other->last[axis] - other->first[axis]) return 0;
+    return 1;
+}
+
+static sds_tick_span span_of(const sds_trace_box *box)
+{
+    return (sds_tick_span){box->begin, box->end, box->counts};
+}
+
+/* Count a box like the one before it, which went to this stream, where no more is to be done:
+ * nearly every one. 0 where it is not so simple. */
+static int step(sds_trace_writer *writer, stream *of, const sds_trace_box *box)
+{
+    const sds_tick_span span = span_of(box);
+    sds__fold_read read = {.start = box->first};
+    if (!sds_tick_clock_try(&writer->clock, &span, &read.start_ns, &read.elapsed_ns)) return 0;
+    const int64_t since_ns = sds__wrap_sub(read.start_ns, writer->flushed_ns);
+    return since_ns >= 0 && since_ns < writer->interval_ns && sds__fold_step(&of->fold, &read);
+}
+
+/* Return the stream that the box went to; NULL where it was dropped. */
+static stream *fold_box(sds_trace_writer *writer, const sds_trace_box *box)
+{
+    const sds_tick_span span = span_of(box);
+    sds_hyperslab *slab = &writer->slab;
+    added_read read = {.dataset = box->dataset,
+                       .thread = thread_ordinal(writer, (pthread_t)box->thread),
+                       .kind = SDS_SELECT_HYPERSLAB,
+                       .collective = box->collective,
+                       .n_elements = 1,
+                       .served_by = box->served_by,
+                       .slab = slab};
+    slab->rank = box->rank;
+    for (int32_t axis = 0; axis < box->rank; axis++) {
+        slab->start[axis] = box->first[axis];
+        slab->stride[axis] = slab->block[axis] = 1;
+        slab->count[axis] = box->last[axis] - box->first[axis] + 1;
+        read.n_elements *= slab->count[axis];
+    }
+    sds_tick_clock_convert(&writer->clock, &span, &read.start_ns, &read.elapsed_ns);
+    return add_read(writer, &read);
+}
+
+__attribute__((noinline)) static void fold_boxes(sds_trace_writer *writer)
+{
+    stream *of = NULL;
+    for (int32_t i = 0; i < writer->n_aside; i++) {
+        const sds_trace_box *box = &writer->aside[i];
+        if (of == NULL || !is_like(box, box - 1) || !step(writer, of, box))
+            of = fold_box(writer, box);
+    }
+    writer->n_aside = 0;
 }
 
 static int is_rank(int32_t rank)
@@ -549,6 +620,8 @@ void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
                         .start_ns = read->start_ns,
                         .elapsed_ns = read->elapsed_ns};
     if (!lock(writer)) return;
+    fold_boxes(writer);
+    added.thread = thread_ordinal(writer, pthread_self());
     add_read(writer, &added);
     unlock(writer);
 }
@@ -563,8 +636,26 @@ void sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_re
                         .served_by = read->served_by,
                         .slab = read->slab};
     if (!lock(writer)) return;
+    fold_boxes(writer);
     sds_tick_clock_convert(&writer->clock, &read->span, &added.start_ns, &added.elapsed_ns);
+    added.thread = thread_ordinal(writer, pthread_self());
     add_read(writer, &added);
+    unlock(writer);
+}
+
+/* Where reads are slow, each is folded at once: what waits may be lost. */
+static int is_enough(const sds_trace_writer *writer, const sds_trace_box *latest)
+{
+    return writer->n_aside == N_ASIDE || latest->end - writer->aside[0].begin > ASIDE_TICKS;
+}
+
+void sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box)
+{
+    if (writer == NULL || (uint16_t)box->rank > SDS_TRACE_BOX_RANK || !lock(writer)) return;
+    sds_trace_box *aside = &writer->aside[writer->n_aside++];
+    *aside = *box;
+    aside->thread = sds_owner_lock_owner(&writer->lock);
+    if (is_enough(writer, aside)) fold_boxes(writer);
     unlock(writer);
 }
 
@@ -577,6 +668,7 @@ void sds_trace_flush(sds_trace_writer *writer)
 {
     if (writer == NULL) return;
     if (!lock(writer)) return;
+    fold_boxes(writer);
     flush(writer);
     unlock(writer);
 }

@@ -227,6 +227,104 @@ static void test_a_file_says_what_was_written(void)
     free(path);
 }
 
+/* Add a box of this width at j, of ranks up to the most that are put aside. */
+static void add_box(sds_trace_writer *writer, uint32_t dataset, int16_t rank, int64_t j)
+{
+    const sds_tick_span span = sds_tick_span_begin(sds_trace_clock(writer));
+    sds_trace_box box = {.dataset = dataset,
+                         .rank = rank,
+                         .counts = (int8_t)span.counts,
+                         .begin = span.begin,
+                         .end = span.begin};
+    for (int axis = 0; axis < rank; axis++) {
+        box.first[axis] = axis == rank - 1 ? j : 0;
+        box.last[axis] = box.first[axis] + (axis == rank - 1 ? 2 : 0);
+    }
+    sds_trace_add_box(writer, &box);
+}
+
+/* Boxes wait to be folded together: none is lost or counted twice, and none changes places with a
+ * read that does not wait. */
+static void test_boxes_are_reads_like_others(void)
+{
+    sds_trace_writer *writer = writer_new(1, 0);
+    const sds_trace_dataset cube = dataset_of("/cube");
+    const sds_trace_dataset grid = dataset_of("/grid");
+    const uint32_t a = sds_trace_add_dataset(writer, &cube);
+    const uint32_t b = sds_trace_add_dataset(writer, &grid);
+    for (int64_t j = 0; j < 1001; j++) /* no multiple of those that wait */
+        add_box(writer, a, 2, 3 * j);
+    const sds_hyperslab slab = column(a, 7, 0).slab;
+    sds_tick_span span = sds_tick_span_begin(sds_trace_clock(writer));
+    const sds_trace_timed_read read = {
+        .dataset = a, .kind = SDS_SELECT_HYPERSLAB, .slab = &slab, .n_elements = 100, .span = span};
+    sds_trace_add_timed_read(writer, &read);
+    for (int64_t j = 0; j < 45; j++) { /* in turn, of two shapes */
+        add_box(writer, b, 1, j);
+        add_box(writer, b, SDS_TRACE_BOX_RANK, 2 * j);
+    }
+    add_box(writer, b + 1, 2, 0); /* of no dataset */
+    const sds_trace_box too_many_axes = {.dataset = a, .rank = SDS_TRACE_BOX_RANK + 1};
+    sds_trace_add_box(writer, &too_many_axes);
+    char *path = strdup(sds_trace_writer_path(writer));
+    sds_trace_writer_close(writer);
+
+    sds_trace_reader *reader;
+    CHECK(sds_trace_reader_open(path, 0, &reader) == SDS_OK);
+    uint32_t id;
+    sds_trace_dataset dataset;
+    sds_trace_record record;
+    int64_t n_reads[5] = {0};
+    int event;
+    while ((event = sds_trace_reader_next(reader, &id, &dataset, &record)) != SDS_TRACE_END) {
+        if (event != SDS_TRACE_RECORD) continue;
+        const int32_t rank = record.first.slab.rank;
+        CHECK(record.first.kind == SDS_SELECT_HYPERSLAB);
+        CHECK(record.first.slab.stride[0] == 1 && record.first.slab.block[0] == 1);
+        if (record.first.n_elements == 100) { /* the column */
+            CHECK(record.n_reads == 1 && rank == 2 && record.first.slab.start[1] == 7);
+            continue;
+        }
+        CHECK(record.first.n_elements == 3 && record.first.slab.count[rank - 1] == 3);
+        CHECK(record.first.dataset == (rank == 2 ? a : b));
+        CHECK(record.n_loops == 1 && record.first.slab.start[rank - 1] == 0);
+        CHECK(record.advance[0][rank - 1] == (rank == 2 ? 3 : rank == 1 ? 1 : 2));
+        n_reads[rank] += record.n_reads;
+    }
+    CHECK(n_reads[1] == 45 && n_reads[2] == 1001 && n_reads[SDS_TRACE_BOX_RANK] == 45);
+    CHECK(sds_trace_reader_dropped_reads(reader) == 0);
+    sds_trace_reader_close(reader);
+    CHECK(unlink(path) == 0);
+    free(path);
+}
+
+/* Those that a parent has put aside are its own. */
+static void test_boxes_that_wait_are_not_inherited(void)
+{
+    sds_trace_writer *writer = writer_new(1, 0);
+    const sds_trace_dataset cube = dataset_of("/cube");
+    const uint32_t id = sds_trace_add_dataset(writer, &cube);
+    add_box(writer, id, 2, 0);
+    add_box(writer, id, 2, 3);
+    sds_trace_after_fork(writer, 2);
+    for (int64_t j = 0; j < 3; j++)
+        add_box(writer, id, 2, 3 * j);
+    char *path = strdup(sds_trace_writer_path(writer));
+    sds_trace_writer_close(writer);
+    sds_trace_reader *reader;
+    CHECK(sds_trace_reader_open(path, 0, &reader) == SDS_OK);
+    uint32_t found;
+    sds_trace_dataset dataset;
+    sds_trace_record record;
+    CHECK(sds_trace_reader_next(reader, &found, &dataset, &record) == SDS_TRACE_DATASET);
+    CHECK(sds_trace_reader_next(reader, &found, &dataset, &record) == SDS_TRACE_RECORD);
+    CHECK(record.n_reads == 3);
+    CHECK(sds_trace_reader_next(reader, &found, &dataset, &record) == SDS_TRACE_END);
+    sds_trace_reader_close(reader);
+    CHECK(unlink(path) == 0);
+    free(path);
+}
+
 /* Any bytes are walked to an end; the sanitizers watch. Checksums made right again reach what lies
  * behind them. */
 static void test_any_damage_is_survived(void)
@@ -321,6 +419,7 @@ static void test_a_signal_in_the_middle_of_a_read_waits_for_nothing(void)
         const struct itimerval soon = {{0, 0}, {0, 1 + j % 37}};
         if (j % 40 == 0) CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
         sds_trace_add_read(interrupted, &read);
+        add_box(interrupted, id, 2, j);
     }
     CHECK(signal(SIGALRM, SIG_IGN) != SIG_ERR);
     char *path = strdup(sds_trace_writer_path(interrupted));
@@ -336,6 +435,8 @@ int main(void)
     test_a_loop_that_begins_in_the_middle_soon_locks_in();
     test_any_stream_expands_to_itself();
     test_a_file_says_what_was_written();
+    test_boxes_are_reads_like_others();
+    test_boxes_that_wait_are_not_inherited();
     test_any_damage_is_survived();
     test_without_a_spool_nothing_happens();
     test_a_signal_in_the_middle_of_a_read_waits_for_nothing();

@@ -27,10 +27,10 @@ static inline void sds_owner_lock_wait(int tries)
         nanosleep(&moment, (struct timespec *)0);
 }
 
-/* Return 0 where this very thread holds it already; it is then not taken once more. */
-static inline int sds_owner_lock_take(sds_owner_lock *lock)
+/* The same as below, where it was not free. */
+__attribute__((cold, noinline)) static int sds_owner_lock_await(sds_owner_lock *lock,
+                                                                uintptr_t self)
 {
-    const uintptr_t self = (uintptr_t)pthread_self();
     for (int tries = 0;; tries++) {
         uintptr_t owner = 0;
         if (__atomic_compare_exchange_n(&lock->owner, &owner, self, 0, __ATOMIC_ACQUIRE,
@@ -39,6 +39,23 @@ static inline int sds_owner_lock_take(sds_owner_lock *lock)
         if (owner == self) return 0;
         sds_owner_lock_wait(tries);
     }
+}
+
+/* Return 0 where this very thread holds it already; it is then not taken once more. */
+static inline int sds_owner_lock_take(sds_owner_lock *lock)
+{
+    const uintptr_t self = (uintptr_t)pthread_self();
+    uintptr_t owner = 0;
+    if (__atomic_compare_exchange_n(&lock->owner, &owner, self, 0, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED))
+        return 1;
+    return sds_owner_lock_await(lock, self);
+}
+
+/* The thread that holds it: for that thread to ask. */
+static inline uintptr_t sds_owner_lock_owner(const sds_owner_lock *lock)
+{
+    return __atomic_load_n(&lock->owner, __ATOMIC_RELAXED);
 }
 
 static inline void sds_owner_lock_release(sds_owner_lock *lock)

@@ -49,6 +49,36 @@ void sds_tick_clock_init(sds_tick_clock *clock);
 /* In the child after fork, where another thread of the parent may have been using it. */
 void sds_tick_clock_renew(sds_tick_clock *clock);
 
+static inline int64_t sds_tick_clock_ns(const sds_tick_clock *clock, uint64_t ticks)
+{
+    return (int64_t)((__int128)(int64_t)ticks * (__int128)clock->ns_per_tick >> 32);
+}
+
+static inline void sds_tick_clock_scale(const sds_tick_clock *clock, const sds_tick_span *span,
+                                        int64_t *start_ns, int64_t *elapsed_ns)
+{
+    *start_ns =
+        clock->anchor.realtime_ns + sds_tick_clock_ns(clock, span->begin - clock->anchor.ticks);
+    *elapsed_ns = sds_tick_clock_ns(clock, span->end - span->begin);
+}
+
+/* Spans of other threads may have ended before the anchor; not so long before it, unless the
+ * counter has jumped. */
+static inline int sds_tick_clock_is_due(const sds_tick_clock *clock, const sds_tick_span *span)
+{
+    const uint64_t since = span->end - clock->anchor.ticks;
+    return since + clock->due_ticks >= 2 * clock->due_ticks;
+}
+
+/* The same as below where the clocks need not be asked; else 0. */
+static inline int sds_tick_clock_try(const sds_tick_clock *clock, const sds_tick_span *span,
+                                     int64_t *start_ns, int64_t *elapsed_ns)
+{
+    if (span->counts != clock->counts || sds_tick_clock_is_due(clock, span)) return 0;
+    sds_tick_clock_scale(clock, span, start_ns, elapsed_ns);
+    return 1;
+}
+
 /* When a span began (CLOCK_REALTIME), and how long it was. By one thread at a time. */
 void sds_tick_clock_convert(sds_tick_clock *clock, const sds_tick_span *span, int64_t *start_ns,
                             int64_t *elapsed_ns);
@@ -56,7 +86,7 @@ void sds_tick_clock_convert(sds_tick_clock *clock, const sds_tick_span *span, in
 static inline uint64_t sds_ticks(int32_t counts)
 {
 #if defined(__x86_64__)
-    if (counts) return __rdtsc();
+    if (__builtin_expect(counts, 1)) return __rdtsc();
 #else
     (void)counts;
 #endif

@@ -153,6 +153,24 @@ typedef struct sds_trace_timed_read {
     sds_tick_span span;
 } sds_trace_timed_read;
 void sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read);
+/* The same for a hyperslab that is a box without gaps, of few axes: what most reads are. Boxes are
+ * put aside, some at a time, and folded together: between two small reads of a program hardly any
+ * of its code and data stays in the processor's nearest caches, and fetching them again costs more
+ * than what they do. */
+#define SDS_TRACE_BOX_RANK 4 /* at most */
+typedef struct sds_trace_box {
+    uint32_t dataset;
+    int16_t rank;
+    int8_t collective;
+    int8_t counts; /* as in sds_tick_span */
+    uint64_t begin;
+    uint64_t end;
+    int64_t served_by;
+    uintptr_t thread;                  /* the writer's to fill in */
+    int64_t first[SDS_TRACE_BOX_RANK]; /* indices on each axis of its first element, */
+    int64_t last[SDS_TRACE_BOX_RANK];  /* and of its last */
+} sds_trace_box;
+void sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box);
 const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer);
 void sds_trace_flush(sds_trace_writer *writer);
 /* Where the file is, or will be once there is something to write. */

@@ -32,8 +32,13 @@ constexpr int n_ieee_floats = 4;
 
 struct Host {
     Functions hdf5;
-    const hid_t *default_dxpl; // the library's variables, filled when it initialises
-    const hid_t *file_access;  // classes of property lists, likewise
+    // What every call looks at, side by side.
+    hid_t native; // the native connector's id between initialize and terminate, else -1
+    const H5VL_class_t *native_class; // then its callbacks, where they are to be called directly
+    WrapContext native_wrap_context;  // one for all objects: spares an allocation per call
+    bool shows_spaces;                // the functions that are not public tell of dataspaces
+    const hid_t *default_dxpl;        // the library's variables, filled when it initialises
+    const hid_t *file_access;         // classes of property lists, likewise
     const hid_t *dataset_access;
     const hid_t *sec2_driver; // 2.x; nullptr in 1.14
     hid_t (*sec2_driver_init)(void);
@@ -41,8 +46,6 @@ struct Host {
     hid_t (*mpio_driver_init)(void);
     const hid_t *ieee_floats[n_ieee_floats]; // F32LE, F32BE, F64LE, F64BE
     const void *base;                        // where the library is mapped: tells hosts apart
-    hid_t native; // the native connector's id between initialize and terminate, else -1
-    const H5VL_class_t *native_class; // then its callbacks, where they are to be called directly
     bool closes_replicas; // HDF5 will call before it ends, so that replicas are closed in time
     bool is_ending;       // it has called
     int slot;
@@ -50,7 +53,6 @@ struct Host {
     char library[512];   // path of the library
     const char *binding; // how its functions were found
     H5VL_class_t connector_class;
-    WrapContext native_wrap_context; // one for all objects: spares an allocation per call
 
     // The callbacks of a connector below; without any where HDF5 is to call them.
     const H5VL_class_t &class_of(hid_t connector) const

@@ -243,6 +243,7 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     if (!name.text() || !path.text()) return nullptr;
     auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
     if (!dataset) return nullptr;
+    dataset->box_rank = -1;
     sds_trace_dataset &description = dataset->description;
     snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", host.version);
     if (!read_file_name(object, H5I_DATASET, dxpl, name.text())) name.text()[0] = '\0';
@@ -281,6 +282,8 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
         object.hdf5().H5Tclose(type);
     }
     dataset->is_traced = !is_replica(dataset->file_path);
+    if (host.shows_spaces && description.rank <= SDS_TRACE_BOX_RANK)
+        dataset->box_rank = static_cast<int16_t>(description.rank);
     return dataset;
 }
 
@@ -309,10 +312,9 @@ FileType::~FileType()
     if (id_ >= 0) hdf5_.H5Tclose(id_);
 }
 
-OpenDataset *dataset_of(Object &object, hid_t dxpl)
+OpenDataset *make_dataset(Object &object, hid_t dxpl)
 {
-    OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
-    if (known) return known;
+    OpenDataset *known = nullptr;
     OpenDataset *made = describe(object, dxpl);
     if (!made) return nullptr;
     // A build of HDF5 that runs callbacks concurrently may have let another thread in.

@@ -1,6 +1,7 @@
 // What the connector knows of a dataset that is being read.
 #pragma once
 
+#include "branch.h"
 #include "object.h"
 #include "sds/trace_format.h"
 
@@ -17,6 +18,7 @@ struct OpenDataset {
     int64_t window_elements;  // reads within as many gain nothing by the engine
     bool is_traced;
     bool reads_boxes;              // the last read that was traced selected a box
+    int16_t box_rank;              // its rank where boxes are traced the short way, else -1
     uint32_t trace_id;             // 0: not in the trace yet
     sds_trace_dataset description; // its strings are the two below
     char *file_path;
@@ -44,8 +46,14 @@ class FileType
     hid_t id_;
 };
 
+OpenDataset *make_dataset(Object &object, hid_t dxpl);
+
 // The state of a dataset's wrapper; nullptr where memory is exhausted.
-OpenDataset *dataset_of(Object &object, hid_t dxpl);
+inline OpenDataset *dataset_of(Object &object, hid_t dxpl)
+{
+    OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
+    return mostly(known) ? known : make_dataset(object, dxpl);
+}
 // Forget it: the next read looks anew.
 void forget_dataset(Object &object);
 void release_dataset(OpenDataset *dataset);

@@ -1,6 +1,7 @@
 // Reads by the connector below.
 #pragma once
 
+#include "branch.h"
 #include "object.h"
 
 namespace sds::vol
@@ -11,7 +12,7 @@ inline herr_t read_below(const Object &first, size_t n, void *under[], hid_t mem
                          hid_t memory_spaces[], hid_t file_spaces[], hid_t dxpl, void *buffers[])
 {
     const auto direct = first.below->dataset_cls.read;
-    return direct
+    return mostly(direct)
                ? direct(n, under, memory_types, memory_spaces, file_spaces, dxpl, buffers, nullptr)
                : first.hdf5().H5VLdataset_read(n, under, first.connector, memory_types,
                                                memory_spaces, file_spaces, dxpl, buffers, nullptr);

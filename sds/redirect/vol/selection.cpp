@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "branch.h"
+
 namespace sds::vol
 {
 namespace
@@ -64,6 +66,39 @@ bool is_box(const sds_hyperslab &slab)
     return true;
 }
 
+// The dataspace behind an identifier; nullptr where it is none. A public function costs a tenth of
+// a small read, most of it for what surrounds its question; these cost next to nothing.
+const H5S_t *look_into(const Host &host, hid_t space)
+{
+    return static_cast<const H5S_t *>(host.hdf5.H5I_object_verify(space, H5I_DATASPACE));
+}
+
+// Describe what lies between the bounds of a selection. Returns the number of elements there.
+int64_t take_bounds(const int64_t last[], sds_hyperslab &slab)
+{
+    int64_t n = 1;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        slab.count[axis] = last[axis] - slab.start[axis] + 1;
+        slab.stride[axis] = slab.block[axis] = 1;
+        n *= slab.count[axis];
+    }
+    return n;
+}
+
+// The same as read_regular, of boxes that lie in the extent: nearly all. Of others, the public
+// functions say what they are.
+bool take_box(const Host &host, hid_t space, const int64_t extent[], Selection &selection)
+{
+    int64_t last[SDS_MAX_RANK];
+    sds_hyperslab &slab = selection.slab;
+    if (!host.shows_spaces || !see_box(host, space, slab.rank, slab.start, last)) return false;
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        if (last[axis] >= extent[axis]) return false;
+    selection.kind = SDS_SELECT_HYPERSLAB;
+    selection.n_elements = take_bounds(last, slab);
+    return true;
+}
+
 // A regular hyperslab of the slab's rank.
 bool read_regular(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 {
@@ -87,16 +122,11 @@ bool read_box(const Functions &hdf5, hid_t space, const int64_t extent[], Select
     if (hdf5.H5Sget_select_bounds(space, out(slab.start), out(slab.count)) < 0 ||
         !is_of_rank(slab.start, slab.rank))
         return false;
-    int64_t n = 1;
-    bool is_all = true;
-    for (int32_t axis = 0; axis < slab.rank; axis++) {
-        slab.count[axis] -= slab.start[axis] - 1;
-        slab.stride[axis] = slab.block[axis] = 1;
-        n *= slab.count[axis];
-        is_all = is_all && slab.count[axis] == extent[axis];
-    }
     selection.kind = SDS_SELECT_HYPERSLAB;
-    return n == selection.n_elements && !is_all;
+    if (take_bounds(slab.count, slab) != selection.n_elements) return false;
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        if (slab.count[axis] != extent[axis]) return true;
+    return false;
 }
 
 void select_whole(int32_t rank, const int64_t extent[], Selection &selection)
@@ -125,8 +155,32 @@ void read_bounds(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 
 bool is_selection(const Host &host, hid_t space)
 {
-    constexpr int dataspace = 4; // H5I_DATASPACE
-    return (space >= 0 && space <= last_special_space) || host.hdf5.H5Iget_type(space) == dataspace;
+    if (space >= 0 && space <= last_special_space) return true;
+    return host.shows_spaces ? look_into(host, space) != nullptr
+                             : host.hdf5.H5Iget_type(space) == H5I_DATASPACE;
+}
+
+bool see_box(const Host &host, hid_t space, int32_t rank, int64_t first[], int64_t last[])
+{
+    if (seldom(rank < 0) || space <= last_special_space) return false;
+    const Functions &hdf5 = host.hdf5;
+    const H5S_t *seen = look_into(host, space);
+    if (!seen || hdf5.H5S_get_select_type(seen) != select_hyperslabs ||
+        hdf5.H5S_get_simple_extent_ndims(seen) != rank)
+        return false;
+    const hsize_t n = hdf5.H5S_get_select_npoints(seen);
+    if (n == 0) return false; // nothing has no bounds
+    if (seldom(hdf5.H5S_get_select_bounds(seen, out(first), out(last)) < 0)) {
+        // It has been moved out of the space. Nothing else is on the stack: nothing has failed.
+        hdf5.H5Eclose_stack(hdf5.H5Eget_current_stack());
+        return false;
+    }
+    hsize_t n_between = 1;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        if (seldom(last[axis] < first[axis])) return false; // unlimited
+        n_between *= static_cast<hsize_t>(last[axis] - first[axis] + 1);
+    }
+    return n_between == n;
 }
 
 Selection whole(int32_t rank, const int64_t extent[])
@@ -147,8 +201,9 @@ void select(const Host &host, hid_t file_space, int32_t rank, const int64_t exte
             Selection &selection)
 {
     const Functions &hdf5 = host.hdf5;
-    const int type = type_of(hdf5, file_space);
     selection.slab.rank = rank;
+    if (take_box(host, file_space, extent, selection)) return;
+    const int type = type_of(hdf5, file_space);
     if (type == select_hyperslabs && read_regular(hdf5, file_space, selection.slab)) {
         selection.kind = SDS_SELECT_HYPERSLAB;
         selection.n_elements = n_selected(selection.slab);
@@ -180,7 +235,7 @@ void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t
                  bool &box, Selection &selection)
 {
     // A question costs a twentieth of a small read.
-    if (box && file_space > last_special_space) {
+    if (box && !host.shows_spaces && file_space > last_special_space) {
         selection.slab.rank = rank;
         if (read_box(host.hdf5, file_space, extent, selection)) return;
     }

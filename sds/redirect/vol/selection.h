@@ -36,6 +36,11 @@ void select(const Host &host, hid_t file_space, int32_t rank, const int64_t exte
 void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
                  bool &box, Selection &out);
 
+// The indices of the first and of the last element of what a space of this rank selects, where that
+// is a hyperslab without gaps; as many values as the rank. False for others, and for a rank below
+// 0. To be asked only where the host shows its dataspaces.
+bool see_box(const Host &host, hid_t space, int32_t rank, int64_t first[], int64_t last[]);
+
 // False where the space moves the selection by an offset (H5Soffset_simple), of which the
 // description of a hyperslab says nothing.
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection);

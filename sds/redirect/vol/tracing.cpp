@@ -11,16 +11,17 @@
 #include "clock.h"
 #include "config.h"
 #include "open_dataset.h"
+#include "redirect.h"
 #include "sds/trace_format.h"
 
 namespace sds::vol
 {
+
+Tracer tracer = {false, nullptr, nullptr};
+
 namespace
 {
 
-sds_trace_writer *writer = nullptr;
-const sds_tick_clock *writer_clock = nullptr;
-bool opened = false;
 pthread_once_t opened_once = PTHREAD_ONCE_INIT;
 int64_t flushed_ns = 0;
 int64_t begun_ns = 0; // when this process began to trace
@@ -29,7 +30,7 @@ void renew_in_child()
 {
     begun_ns = monotonic_ns();
     flushed_ns = 0;
-    sds_trace_after_fork(writer, getpid());
+    sds_trace_after_fork(tracer.writer, getpid());
 }
 
 template <size_t N> void read_executable(char (&out)[N])
@@ -73,11 +74,51 @@ void open_writer()
     process.user = user;
     sds_trace_options options = {};
     options.spool_dir = spool;
-    writer = sds_trace_writer_new(&options, &process);
-    if (!writer) return;
-    writer_clock = sds_trace_clock(writer);
+    tracer.writer = sds_trace_writer_new(&options, &process);
+    if (!tracer.writer) return;
+    tracer.clock = sds_trace_clock(tracer.writer);
     begun_ns = monotonic_ns();
     pthread_atfork(nullptr, nullptr, renew_in_child);
+}
+
+// False where its reads are not traced.
+bool is_in_trace(OpenDataset &dataset)
+{
+    if (!dataset.is_traced) return false;
+    if (dataset.trace_id != 0) return true;
+    const uint32_t id = sds_trace_add_dataset(tracer.writer, &dataset.description);
+    if (id == 0) return false;
+    __atomic_store_n(&dataset.trace_id, id, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool is_short_box(const Selection &selection)
+{
+    if (selection.kind != SDS_SELECT_HYPERSLAB || selection.slab.rank > SDS_TRACE_BOX_RANK)
+        return false;
+    for (int32_t axis = 0; axis < selection.slab.rank; axis++)
+        if (selection.slab.stride[axis] != 1 || selection.slab.block[axis] != 1 ||
+            selection.slab.count[axis] < 1)
+            return false;
+    return true;
+}
+
+void trace_box(const OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
+               int64_t served_by, bool collective)
+{
+    sds_trace_box box;
+    box.dataset = dataset.trace_id;
+    box.rank = static_cast<int16_t>(selection.slab.rank);
+    box.collective = collective;
+    box.counts = static_cast<int8_t>(span.counts);
+    box.begin = span.begin;
+    box.end = span.end;
+    box.served_by = served_by;
+    for (int32_t axis = 0; axis < selection.slab.rank; axis++) {
+        box.first[axis] = selection.slab.start[axis];
+        box.last[axis] = selection.slab.start[axis] + selection.slab.count[axis] - 1;
+    }
+    sds_trace_add_box(tracer.writer, &box);
 }
 
 // The plugin stays loaded until the process ends; HDF5 may never be shut down before that.
@@ -88,22 +129,31 @@ __attribute__((destructor)) void flush_at_exit()
 
 } // namespace
 
-const sds_tick_clock *trace_clock()
+const sds_tick_clock *open_trace()
 {
-    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE)) {
-        pthread_once(&opened_once, open_writer);
-        __atomic_store_n(&opened, true, __ATOMIC_RELEASE);
-    }
-    return writer_clock;
+    pthread_once(&opened_once, open_writer);
+    __atomic_store_n(&tracer.opened, true, __ATOMIC_RELEASE);
+    return tracer.clock;
+}
+
+void trace_done(const Host &host, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
+                const sds_tick_span &span)
+{
+    if (!is_in_trace(dataset)) return;
+    const sds_trace_dataset &stored = dataset.description;
+    Selection selection;
+    select_done(host, file_space, stored.rank, stored.extent, dataset.reads_boxes, selection);
+    trace_read(dataset, selection, span, 0, is_collective(host, dxpl));
 }
 
 void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
                 int64_t served_by, bool collective)
 {
-    if (!dataset.is_traced) return;
-    if (dataset.trace_id == 0)
-        dataset.trace_id = sds_trace_add_dataset(writer, &dataset.description);
-    if (dataset.trace_id == 0) return;
+    if (!is_in_trace(dataset)) return;
+    if (is_short_box(selection)) {
+        trace_box(dataset, selection, span, served_by, collective);
+        return;
+    }
     const sds_trace_timed_read read = {dataset.trace_id,
                                        selection.kind,
                                        &selection.slab,
@@ -111,18 +161,19 @@ void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick
                                        served_by,
                                        collective,
                                        span};
-    sds_trace_add_timed_read(writer, &read);
+    sds_trace_add_timed_read(tracer.writer, &read);
 }
 
 void flush_trace()
 {
     // Another thread may be opening it: then it has nothing to write yet.
-    if (__atomic_load_n(&opened, __ATOMIC_ACQUIRE) && writer) sds_trace_flush(writer);
+    if (__atomic_load_n(&tracer.opened, __ATOMIC_ACQUIRE) && tracer.writer)
+        sds_trace_flush(tracer.writer);
 }
 
 void flush_trace_at_close()
 {
-    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE)) return;
+    if (!__atomic_load_n(&tracer.opened, __ATOMIC_ACQUIRE)) return;
     // Workers of a pool end by _exit or a signal, soon after they have closed their files.
     const int64_t now_ns = monotonic_ns();
     const int64_t share_of_life_ns = (now_ns - begun_ns) / 16;

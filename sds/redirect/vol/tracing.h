@@ -1,8 +1,10 @@
 // The trace: hands reads to the spool writer of the process.
 #pragma once
 
+#include "branch.h"
 #include "object.h"
 #include "sds/tick_clock.h"
+#include "sds/trace_format.h"
 #include "selection.h"
 
 namespace sds::vol
@@ -10,12 +12,28 @@ namespace sds::vol
 
 struct OpenDataset;
 
+// The writer of the process, opened at its first read.
+struct Tracer {
+    bool opened;
+    sds_trace_writer *writer;
+    const sds_tick_clock *clock;
+};
+extern Tracer tracer;
+const sds_tick_clock *open_trace();
+
 // By which reads are timed; nullptr where they are not traced: without a home or spool directory,
 // and where the environment says so.
-const sds_tick_clock *trace_clock();
+inline const sds_tick_clock *trace_clock()
+{
+    return mostly(__atomic_load_n(&tracer.opened, __ATOMIC_ACQUIRE)) ? tracer.clock : open_trace();
+}
 
 void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
                 int64_t served_by, bool collective);
+
+// The same for a read of the original that HDF5 has carried out.
+void trace_done(const Host &host, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
+                const sds_tick_span &span);
 
 // Write what is buffered.
 void flush_trace();

@@ -1,4 +1,5 @@
 // Datasets.
+#include "branch.h"
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
@@ -35,48 +36,96 @@ void *open(void *object, const H5VL_loc_params_t *location, const char *name, hi
                                         self.hdf5().H5VLdataset_open, name, dapl, dxpl, nullptr));
 }
 
-herr_t read_original(Object &object, const ReadRequest &request)
+// The arguments of a call on one dataset, as HDF5 passes them: arrays of one each.
+struct OneRead {
+    hid_t *memory_type;
+    hid_t *memory_space;
+    hid_t *file_space;
+    hid_t dxpl;
+    void **buffer;
+};
+
+inline herr_t read_original(Object &object, const OneRead &read)
 {
-    ReadRequest asked = request; // HDF5 takes arrays, of one each
-    return read_below(object, 1, &object.under, &asked.memory_type, &asked.memory_space,
-                      &asked.file_space, asked.dxpl, &asked.buffer);
+    return read_below(object, 1, &object.under, read.memory_type, read.memory_space,
+                      read.file_space, read.dxpl, read.buffer);
 }
 
-// Whether only the engine could read it in place of HDF5, and would gain nothing. Told without a
-// description of the dataset, which not every program that reads one needs.
-bool is_plain(Object &object, const ReadRequest &request)
+// Read one dataset of the original, and trace the read by the clock.
+__attribute__((noinline)) herr_t read_traced(Object &object, OpenDataset &dataset,
+                                             const OneRead &read, const sds_tick_clock *clock)
 {
-    if (any_tables()) return false;
-    const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
-    if (known && !known->redirection) return true;
-    return !may_gain(*object.host, request.file_space, known ? known->window_elements : 0);
+    sds_tick_span span = sds_tick_span_begin(clock);
+    const herr_t result = read_original(object, read);
+    if (result < 0) return result;
+    sds_tick_span_end(&span);
+    trace_done(*object.host, dataset, *read.file_space, read.dxpl, span);
+    return result;
 }
 
-// Read one dataset, by whatever serves it, and trace the read by the clock.
-herr_t read_one(Object &object, const ReadRequest &request, const sds_tick_clock *clock)
+// Read one dataset, by whatever serves it. clock: as above; nullptr for no trace.
+__attribute__((noinline)) herr_t read_redirected(Object &object, OpenDataset &dataset,
+                                                 const OneRead &read, const sds_tick_clock *clock)
 {
-    if (!clock && is_plain(object, request)) return read_original(object, request);
-    OpenDataset *dataset = dataset_of(object, request.dxpl);
-    if (!dataset || (!clock && !dataset->redirection)) return read_original(object, request);
     const Host &host = *object.host;
-    const sds_trace_dataset &stored = dataset->description;
+    const sds_trace_dataset &stored = dataset.description;
+    const hid_t file_space = *read.file_space;
     sds_tick_span span;
     if (clock) span = sds_tick_span_begin(clock);
+    if (!is_selection(host, file_space)) return read_original(object, read);
+    const ReadRequest request = {*read.memory_type, *read.memory_space, file_space, read.dxpl,
+                                 *read.buffer};
     Selection selection;
-    int64_t served_by = 0;
-    const bool is_asked = may_serve(host, *dataset, request.file_space);
-    if (is_asked && is_selection(host, request.file_space)) {
-        select(host, request.file_space, stored.rank, stored.extent, selection);
-        served_by = serve_read(object, *dataset, selection, request);
-        if (served_by != 0 && !leave_word(object, stored, request)) served_by = 0;
-    }
-    const herr_t result = served_by == 0 ? read_original(object, request) : 0;
+    select(host, file_space, stored.rank, stored.extent, selection);
+    int64_t served_by = serve_read(object, dataset, selection, request);
+    if (served_by != 0 && !leave_word(object, stored, request)) served_by = 0;
+    const herr_t result = served_by == 0 ? read_original(object, read) : 0;
     if (result < 0 || !clock) return result;
     sds_tick_span_end(&span);
-    if (!is_asked)
-        select_done(host, request.file_space, stored.rank, stored.extent, dataset->reads_boxes,
-                    selection);
-    trace_read(*dataset, selection, span, served_by, is_collective(host, request.dxpl));
+    trace_read(dataset, selection, span, served_by, is_collective(host, read.dxpl));
+    return result;
+}
+
+// Whether nothing but HDF5 could read it, or the engine alone, which would gain nothing. Told
+// without a description of the dataset, which not every program that reads one needs.
+inline bool is_plain(Object &object, hid_t file_space)
+{
+    if (any_tables()) return false;
+    if (!any_originals()) return true;
+    const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
+    if (known && !known->redirection) return true;
+    return !may_gain(*object.host, file_space, known ? known->window_elements : 0);
+}
+
+// Read one dataset. Between two small reads of a program that does other things the processor's
+// nearest caches lose the code of the first: what most reads run through is kept short and in one
+// place. A selection is looked at before the read: HDF5 then finds its dataspace where it found it
+// last.
+inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock *clock)
+{
+    if (!clock && mostly(is_plain(object, *read.file_space))) return read_original(object, read);
+    OpenDataset *dataset = dataset_of(object, read.dxpl);
+    if (seldom(!dataset)) return read_original(object, read);
+    if (seldom(dataset->redirection) && may_serve(*object.host, *dataset, *read.file_space))
+        return read_redirected(object, *dataset, read, clock);
+    if (seldom(!clock)) return read_original(object, read);
+    const Host &host = *object.host;
+    sds_trace_box box;
+    box.dataset = __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE);
+    box.rank = dataset->box_rank;
+    if (seldom(box.dataset == 0) ||
+        seldom(!see_box(host, *read.file_space, box.rank, box.first, box.last)))
+        return read_traced(object, *dataset, read, clock);
+    sds_tick_span span = sds_tick_span_begin(clock);
+    const herr_t result = read_original(object, read);
+    if (seldom(result < 0)) return result;
+    sds_tick_span_end(&span);
+    box.begin = span.begin;
+    box.end = span.end;
+    box.counts = static_cast<int8_t>(span.counts);
+    box.collective = is_collective(host, read.dxpl);
+    box.served_by = 0;
+    sds_trace_add_box(tracer.writer, &box);
     return result;
 }
 
@@ -84,15 +133,11 @@ herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_space
             hid_t file_spaces[], hid_t dxpl, void *buffers[], void **)
 {
     const sds_tick_clock *clock = trace_clock();
-    if (n > 1)
+    if (seldom(n > 1))
         return read_many({n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers},
                          clock);
-    Object &object = *as_object(datasets[0]);
-    if (clock || any_tables() || any_originals())
-        return read_one(
-            object, {memory_types[0], memory_spaces[0], file_spaces[0], dxpl, buffers[0]}, clock);
-    return read_below(object, 1, &object.under, memory_types, memory_spaces, file_spaces, dxpl,
-                      buffers);
+    return read_one(*as_object(datasets[0]),
+                    {memory_types, memory_spaces, file_spaces, dxpl, buffers}, clock);
 }
 
 herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
