@@ -114,22 +114,6 @@ bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone, doub
 
 // ---- selections from outside
 
-// Elements from the first to the last that is selected, in the C order of the space; 0 where that
-// cannot be told.
-int64_t span_of(const Functions &hdf5, hid_t space)
-{
-    hsize_t extent[SDS_MAX_RANK], low[SDS_MAX_RANK], high[SDS_MAX_RANK];
-    if (hdf5.H5Sselect_valid(space) <= 0) return 0; // has been moved out of the space
-    const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
-    if (rank <= 0 || hdf5.H5Sget_select_bounds(space, low, high) < 0) return 0;
-    hsize_t first = 0, last = 0;
-    for (int axis = 0; axis < rank; axis++) {
-        first = first * extent[axis] + low[axis];
-        last = last * extent[axis] + high[axis];
-    }
-    return static_cast<int64_t>(last - first + 1);
-}
-
 int64_t product_of(int32_t n, const int64_t factors[])
 {
     int64_t product = 1;
@@ -201,12 +185,8 @@ int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &st
 bool may_gain(const Host &host, hid_t file_space, int64_t window_elements)
 {
     if (config().engine == Engine::always) return true;
-    if (file_space <= last_special_space) return false; // everything, in one piece
-    if (!is_selection(host, file_space)) return false;  // HDF5 says so
-    const hssize_t n = host.hdf5.H5Sget_select_npoints(file_space);
-    if (n < min_elements) return false;
-    const int64_t span = span_of(host.hdf5, file_space);
-    return span > n && span > window_elements;
+    int64_t n = 0, span = 0;
+    return see_span(host, file_space, min_elements, n, span) && span > n && span > window_elements;
 }
 
 bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
@@ -228,6 +208,9 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
            sds_plan_runs(&runs, file.costs, nullptr, &on_device, &cold) == SDS_OK &&
            is_worth_it(file, sieve(runs, file.sieve_bytes), warm.predicted_s, cold.predicted_s);
 }
+
+namespace
+{
 
 // HDF5 takes the runs as they come.
 SievedRead sieve(const SampledRuns &sample, int64_t element_bytes, int64_t sieve_bytes)
@@ -253,6 +236,8 @@ SievedRead sieve(const SampledRuns &sample, int64_t element_bytes, int64_t sieve
     read.bytes *= sample.factor;
     return read;
 }
+
+} // namespace
 
 bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
                          const SampledRuns &sample)

@@ -183,6 +183,39 @@ bool see_box(const Host &host, hid_t space, int32_t rank, int64_t first[], int64
     return n_between == n;
 }
 
+bool see_span(const Host &host, hid_t space, int64_t least, int64_t &n, int64_t &span)
+{
+    if (space <= last_special_space) return false;
+    const Functions &hdf5 = host.hdf5;
+    hsize_t extent[SDS_MAX_RANK], low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    if (mostly(host.shows_spaces)) {
+        const H5S_t *seen = look_into(host, space);
+        if (!seen) return false;
+        n = static_cast<int64_t>(hdf5.H5S_get_select_npoints(seen));
+        if (mostly(n < least)) return false;
+        if (seldom(hdf5.H5S_get_select_bounds(seen, low, high) < 0)) {
+            // As in see_box().
+            hdf5.H5Eclose_stack(hdf5.H5Eget_current_stack());
+            return false;
+        }
+    } else {
+        if (!is_selection(host, space)) return false;
+        n = static_cast<int64_t>(hdf5.H5Sget_select_npoints(space));
+        // What has been moved out of the space has no bounds, and HDF5 prints that.
+        if (n < least || hdf5.H5Sselect_valid(space) <= 0 ||
+            hdf5.H5Sget_select_bounds(space, low, high) < 0)
+            return false;
+    }
+    const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
+    hsize_t first = 0, last = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        first = first * extent[axis] + low[axis];
+        last = last * extent[axis] + high[axis];
+    }
+    span = static_cast<int64_t>(last - first + 1);
+    return rank > 0;
+}
+
 Selection whole(int32_t rank, const int64_t extent[])
 {
     Selection selection;
