@@ -481,6 +481,35 @@ def test_children_read_on(cube, home):
     both(program, cube, home)
 
 
+def test_a_child_that_closes_what_it_inherits_keeps_no_lock(cube, home):
+    """As daemons do.."""
+    program = """
+    file = h5py.File(path)
+    for k in range(5):
+        across(file["f8"])
+    ready, go = os.pipe(), os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        for descriptor in set(range(3, 100)) - {ready[1], go[0]}:
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    across(file["f8"])
+    file.close()
+    with h5py.File(path, "r+") as file:
+        print("writable")
+    os.write(go[1], b"x")
+    print(os.waitpid(child, 0)[1])
+    """
+    assert both(program, cube, home, SDS_ENGINE="always")[ENGINE] == 6
+
+
 def test_external_links_lead_to_the_file_that_holds_the_data(cube, tmp_path, home):
     with h5py.File(tmp_path / "links.h5", "w") as file:
         file["there"] = h5py.ExternalLink(str(cube), "/f8")

@@ -15,6 +15,7 @@ sds_owner_lock state = {0};
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
 
 bool is_held_for_fork = false; // of the thread that forks, under the lock
+void (*in_child)() = nullptr;
 
 void before_fork()
 {
@@ -32,6 +33,7 @@ void after_fork_in_parent()
 // The child's thread is another one than its parent's, which alone could unlock it.
 void renew()
 {
+    if (is_held_for_fork && in_child) in_child();
     sds_owner_lock_release(&state);
     is_held_for_fork = false;
 }
@@ -43,6 +45,12 @@ void register_fork_handlers()
 }
 
 } // namespace
+
+void call_in_children(void (*function)())
+{
+    SharedStateLock lock;
+    in_child = function;
+}
 
 SharedStateLock::SharedStateLock()
 {

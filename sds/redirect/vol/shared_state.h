@@ -17,4 +17,8 @@ class SharedStateLock
     bool is_held_; // false in a signal handler that has interrupted the holder
 };
 
+// Have this called in the child of each fork, with the lock. Not called where a signal handler
+// forks that has interrupted the holder: what the lock guards is not whole then.
+void call_in_children(void (*function)());
+
 } // namespace sds::vol
