@@ -32,8 +32,8 @@ constexpr int64_t page_bytes = 4096;
 struct SievedRead {
     double runs;
     double requests;
-    double bytes; // read from the file
-    bool streams; // each request begins where the one before ended, or soon after
+    double bytes;    // read from the file
+    double startups; // requests that do not begin where the one before ended, or soon after
 };
 
 // What HDF5 adds to a call, and what it takes to find a run in the buffer and to copy it.
@@ -46,16 +46,35 @@ double warm_seconds(const SievedRead &read, const sds_io_parameters &costs)
            read.runs * run_s;
 }
 
+// One request at a time, as the core counts a stream: what it costs to copy is part of its rate.
 double cold_seconds(const SievedRead &read, const sds_io_parameters &costs)
 {
-    const double startups = read.streams ? 1 : read.requests;
-    return startups * costs.reads.startup_s + read.bytes * costs.buffered_s_per_byte +
-           warm_seconds(read, costs);
+    const double streamed_s_per_byte = costs.reads.tt_s_per_byte + costs.reads.cud_s_per_byte;
+    const double s_per_byte = streamed_s_per_byte > costs.buffered_s_per_byte
+                                  ? streamed_s_per_byte
+                                  : costs.buffered_s_per_byte;
+    return read.startups * costs.reads.startup_s + read.bytes * s_per_byte +
+           read.requests * (costs.call_s + call_more_s) + read.runs * run_s;
+}
+
+// Streams that requests make, each of which begins soon after the end of the one before at this
+// level: further out there may be longer ways.
+double streams_in(const sds_runs &runs, int32_t level, int64_t run_bytes, int64_t near_bytes)
+{
+    double streams = 1;
+    int64_t span = run_bytes;
+    for (int32_t outer = level; outer >= 0; outer--) {
+        const sds_level &at = runs.level[outer];
+        if (outer < level && at.stride_bytes - span > near_bytes)
+            streams *= static_cast<double>(at.count);
+        span += (at.count - 1) * at.stride_bytes;
+    }
+    return streams;
 }
 
 SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
 {
-    SievedRead read = {1, 1, 0, false};
+    SievedRead read = {1, 1, 0, 1};
     int64_t length = runs.run_bytes; // of what one request covers, from its first byte
     int64_t within = 1;              // runs in it
     int32_t level = runs.n_levels - 1;
@@ -72,6 +91,7 @@ SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
     if (level < 0 || length > sieve_bytes) {
         read.requests = read.runs / static_cast<double>(within);
         read.bytes = read.requests * static_cast<double>(length);
+        read.startups = read.requests;
         return read;
     }
     const int64_t stride = runs.level[level].stride_bytes, count = runs.level[level].count;
@@ -80,7 +100,8 @@ SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
     for (int32_t outer = level - 1; outer >= 0; outer--)
         read.requests *= static_cast<double>(runs.level[outer].count);
     read.bytes = read.requests * static_cast<double>(sieve_bytes);
-    read.streams = per_request * stride <= 2 * sieve_bytes && count > 2 * per_request;
+    const bool streams = per_request * stride <= 2 * sieve_bytes && count > 2 * per_request;
+    read.startups = streams ? streams_in(runs, level, length, sieve_bytes) : read.requests;
     return read;
 }
 
@@ -215,7 +236,7 @@ namespace
 // HDF5 takes the runs as they come.
 SievedRead sieve(const SampledRuns &sample, int64_t element_bytes, int64_t sieve_bytes)
 {
-    SievedRead read = {0, 0, 0, false};
+    SievedRead read = {0, 0, 0, 0};
     int64_t begin = 0, end = 0; // of the buffer
     for (size_t i = 0; i < sample.n; i++) {
         const int64_t offset = sample.runs[i].offset * element_bytes;
@@ -233,6 +254,7 @@ SievedRead sieve(const SampledRuns &sample, int64_t element_bytes, int64_t sieve
     }
     read.runs *= sample.factor;
     read.requests *= sample.factor;
+    read.startups = read.requests;
     read.bytes *= sample.factor;
     return read;
 }
