@@ -141,6 +141,14 @@ READS = {
         "cube, char, packed, plane(3), "
         "with_property('H5Pset_buffer', C.c_size_t(1024), None, None), buffer"
     ),
+    "a buffer that holds no element": (
+        "cube, char, packed, plane(3), "
+        "with_property('H5Pset_buffer', C.c_size_t(7), None, None), buffer"
+    ),
+    "a buffer that would hold no element": (
+        "cube, double, packed, plane(3), "
+        "with_property('H5Pset_buffer', C.c_size_t(7), None, None), buffer"
+    ),
     "no checksums": (
         "cube, char, packed, two_planes(3, 3), with_property('H5Pset_edc_check', C.c_int(0)), "
         "buffer"
@@ -163,6 +171,7 @@ READS = {
 }
 SERVED = {
     "plain",
+    "a buffer that would hold no element",
     "a transfer property list",
     "offset in the file",
     "offset in memory",

@@ -30,6 +30,19 @@ bool has_callback(const Host &host, hid_t dxpl)
     return host.hdf5.H5Pget_type_conv_cb(dxpl, &callback, &data) < 0 || callback;
 }
 
+// HDF5 refuses to convert in a buffer of the program's choice that does not hold an element.
+bool holds_an_element(const Host &host, const Conversion &conversion)
+{
+    if (conversion.dxpl == 0 || conversion.dxpl == *host.default_dxpl || !host.hdf5.H5Pget_buffer)
+        return true;
+    const int64_t most =
+        conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes : conversion.to_bytes;
+    constexpr size_t usual_bytes = 1 << 20; // made larger where it is too small
+    void *buffer = nullptr, *background = nullptr;
+    const size_t bytes = host.hdf5.H5Pget_buffer(conversion.dxpl, &buffer, &background);
+    return bytes >= static_cast<size_t>(most) || (bytes == usual_bytes && !buffer && !background);
+}
+
 bool call_convert(const Host &host, const Conversion &conversion, int64_t n_elements, void *buffer,
                   void *background)
 {
@@ -51,7 +64,9 @@ bool plan_conversion(const Host &host, hid_t file_type, int64_t element_bytes, h
     out.from = file_type;
     out.to = memory_type;
     out.to_bytes = static_cast<int64_t>(host.hdf5.H5Tget_size(memory_type));
-    if (out.to_bytes <= 0 || is_enum(host, memory_type) || has_callback(host, dxpl)) return false;
+    if (out.to_bytes <= 0 || is_enum(host, memory_type) || has_callback(host, dxpl) ||
+        !holds_an_element(host, out))
+        return false;
     out.is_of_numbers = is_number(host, file_type) && is_number(host, memory_type);
     if (out.is_of_numbers) return true;
     SilenceKeeper silence(host); // not every type can be converted into every other
