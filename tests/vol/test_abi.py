@@ -101,52 +101,6 @@ def test_own_declarations_match_named_headers(tmp_path):
         assert not differences(Path(named), tmp_path)
 
 
-# Functions that are not public, as HDF5's own headers declare them.
-INTERNAL = {
-    "H5I_object_verify": "void *H5I_object_verify(hid_t id, H5I_type_t type)",
-    "H5S_get_select_type": "H5S_sel_type H5S_get_select_type(const H5S_t *space)",
-    "H5S_get_simple_extent_ndims": "int H5S_get_simple_extent_ndims(const H5S_t *ds)",
-    "H5S_get_select_npoints": "hsize_t H5S_get_select_npoints(const H5S_t *space)",
-    "H5S_get_select_bounds": (
-        "herr_t H5S_get_select_bounds(const H5S_t *space, hsize_t *start, hsize_t *end)"
-    ),
-}
-
-
-def own_declaration(name):
-    """Return the prototype of the connector's own list, without names of arguments."""
-    listed = re.search(
-        rf"^OPTIONAL\((.+?), {name}, (\(.*\))\)$",
-        (VOL / "hdf5_functions.inc").read_text(),
-        re.MULTILINE,
-    )
-    assert listed
-    return f"{listed[1]} {name}{listed[2]}".replace("* ", "*")
-
-
-@pytest.mark.parametrize("name", INTERNAL)
-@pytest.mark.parametrize("version", CRATES)
-def test_functions_that_are_not_public_are_what_they_were(name, version):
-    sources = headers_of(version)
-    text = "".join((sources / header).read_text() for header in ("H5Iprivate.h", "H5Sprivate.h"))
-    declared_there = [" ".join(line.split()) for line in re.findall(r"H5_DLL ([^;]*);", text)]
-    assert INTERNAL[name] in declared_there
-    without_names = re.sub(r"(\w+ \*?)\w+(?=[,)])", r"\1", INTERNAL[name]).replace(" ,", ",")
-    own = own_declaration(name).replace(
-        "int H5S_get_select_type", "H5S_sel_type H5S_get_select_type"
-    )
-    assert re.sub(r"\s+(?=[,)])", "", without_names) == re.sub(r"\s+(?=[,)])", "", own)
-
-
-def test_all_functions_that_are_not_public_are_compared():
-    listed = re.findall(
-        r"^OPTIONAL\(.*?, (H5[A-Z]+_\w+), \(",
-        (VOL / "hdf5_functions.inc").read_text(),
-        re.MULTILINE,
-    )
-    assert set(listed) - {"H5TS_user_cb_prepare"} == set(INTERNAL)
-
-
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [

@@ -93,6 +93,48 @@ def test_what_gains_nothing_is_left_to_hdf5(cube, home):
     assert set(both(program, cube, home)) == {0}
 
 
+def test_much_is_still_read_by_the_engine_after_many_small_reads(cube, home):
+    program = """
+    with h5py.File(path) as file:
+        data = file["f8"]
+        for k in range(1000):
+            data[k % 32, 3, k % 500 : k % 500 + 8]
+        for k in range(100):
+            across(data)
+    """
+    served = both(program, cube, home)
+    assert served == {ENGINE: 99, 0: 1001}  # the trace has the first one noticed
+
+
+def test_many_small_reads_without_a_trace(cube, home, tmp_path):
+    program = """
+    with h5py.File(path) as file:
+        data = file["f8"]
+        for k in range(1000):
+            data[k % 32, 3, k % 500 : k % 500 + 8]
+        for k in range(15):  # of each eight, one is looked at
+            across(data)
+    """
+    log = tmp_path / "log"
+    assert not both(program, cube, home, SDS_TRACE=0, SDS_DEBUG=log)
+    assert "engine" in [event for event, *_ in decisions(log)]
+
+
+@pytest.mark.parametrize("n_small", [7, 31, 39, 63, 127])
+def test_small_reads_between_others_do_not_keep_the_engine_away(cube, home, n_small):
+    program = f"""
+    with h5py.File(path) as file:
+        data = file["f8"]
+        for k in range(60):
+            for small in range({n_small}):
+                data[k % 32, 3, small : small + 8]
+            across(data)
+    """
+    served = both(program, cube, home)
+    n_missed = int(n_small >= 32)  # from then on it takes four times as many
+    assert served == {ENGINE: 60 - n_missed, 0: 60 * n_small + n_missed}
+
+
 @pytest.mark.parametrize("variables", [{"SDS_ENGINE": 0}, {"SDS_DISABLE": 1}])
 def test_switched_off(cube, home, variables):
     served = both('across(h5py.File(path)["f8"])', cube, home, **variables)

@@ -64,8 +64,6 @@ enum H5VL_loc_type_t {
     H5VL_OBJECT_BY_TOKEN
 };
 
-struct H5S_t; // a dataspace, as HDF5 itself holds it
-
 struct H5VL_loc_params_t {
     H5I_type_t obj_type;
     H5VL_loc_type_t type;

@@ -115,14 +115,6 @@ const char *bind_functions(Host &host, const Lookup &lookup)
     return missing;
 }
 
-// Whether dataspaces can be looked into. In versions of HDF5 that run callbacks at a time the
-// public functions are left to see to it that nobody changes one meanwhile.
-bool shows_spaces(const Functions &hdf5)
-{
-    return hdf5.H5I_object_verify && hdf5.H5S_get_select_type && hdf5.H5S_get_simple_extent_ndims &&
-           hdf5.H5S_get_select_npoints && hdf5.H5S_get_select_bounds && !hdf5.H5TS_user_cb_prepare;
-}
-
 // Both ways to find functions, the loader's first, which knows what a library exports.
 const char *bind_somehow(Host &host, const Image &image, void *library)
 {
@@ -131,8 +123,6 @@ const char *bind_somehow(Host &host, const Image &image, void *library)
         missing = bind_functions(host, Lookup(image, library, prefix));
         if (!missing) {
             host.binding = "exported symbols";
-            // What is not exported may have been compiled to be called in its own way.
-            host.shows_spaces = shows_spaces(host.hdf5);
             return nullptr;
         }
         if (!first_missing) first_missing = missing;

@@ -36,7 +36,6 @@ struct Host {
     hid_t native; // the native connector's id between initialize and terminate, else -1
     const H5VL_class_t *native_class; // then its callbacks, where they are to be called directly
     WrapContext native_wrap_context;  // one for all objects: spares an allocation per call
-    bool shows_spaces;                // the functions that are not public tell of dataspaces
     const hid_t *default_dxpl;        // the library's variables, filled when it initialises
     const hid_t *file_access;         // classes of property lists, likewise
     const hid_t *dataset_access;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "host.h"
+#include "small_reads.h"
 
 namespace sds::vol
 {
@@ -18,6 +19,7 @@ struct Object {
     bool file_holds_it;   // file is known to be the one that it lies in
     bool may_lack_path;   // reached by its address: HDF5 would search the file for a name
     OpenDataset *dataset; // of a dataset's wrapper, from its first read on
+    SmallReads small_reads;
 
     const Functions &hdf5() const { return host->hdf5; }
 };

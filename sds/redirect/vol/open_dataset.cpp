@@ -282,8 +282,6 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
         object.hdf5().H5Tclose(type);
     }
     dataset->is_traced = !is_replica(dataset->file_path);
-    if (host.shows_spaces && description.rank <= SDS_TRACE_BOX_RANK)
-        dataset->box_rank = static_cast<int16_t>(description.rank);
     return dataset;
 }
 

@@ -20,8 +20,6 @@ constexpr int32_t own_order[SDS_MAX_RANK] = {0,  1,  2,  3,  4,  5,  6,  7,  8, 
                                              22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 constexpr int64_t own_start[SDS_MAX_RANK] = {};
 
-// So few elements are not worth a second look.
-constexpr int64_t min_elements = 17;
 // What lies within a page is one request in any case.
 constexpr int64_t page_bytes = 4096;
 
@@ -135,6 +133,33 @@ bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone, doub
 
 // ---- selections from outside
 
+// Elements from the first to the last that is selected, in the C order of the space; 0 where that
+// cannot be told.
+int64_t span_of(const Functions &hdf5, hid_t space)
+{
+    hsize_t extent[SDS_MAX_RANK], low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    if (hdf5.H5Sselect_valid(space) <= 0) return 0; // has been moved out of the space
+    const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
+    if (rank <= 0 || hdf5.H5Sget_select_bounds(space, low, high) < 0) return 0;
+    hsize_t first = 0, last = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        first = first * extent[axis] + low[axis];
+        last = last * extent[axis] + high[axis];
+    }
+    return static_cast<int64_t>(last - first + 1);
+}
+
+// Whether it is of several runs that span more than so many elements. Of what is no dataspace HDF5
+// prints that, where it is asked anything but what it is.
+bool is_worth_predicting(const Host &host, hid_t space, int64_t window_elements)
+{
+    if (!is_selection(host, space)) return false; // HDF5 says so
+    const hssize_t n = host.hdf5.H5Sget_select_npoints(space);
+    if (n < min_elements) return false;
+    const int64_t span = span_of(host.hdf5, space);
+    return span > n && span > window_elements;
+}
+
 int64_t product_of(int32_t n, const int64_t factors[])
 {
     int64_t product = 1;
@@ -203,11 +228,26 @@ int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &st
     return window / stored.element_bytes;
 }
 
-bool may_gain(const Host &host, hid_t file_space, int64_t window_elements)
+bool may_gain(Object &object, hid_t file_space, int64_t window_elements)
 {
     if (config().engine == Engine::always) return true;
-    int64_t n = 0, span = 0;
-    return see_span(host, file_space, min_elements, n, span) && span > n && span > window_elements;
+    if (file_space <= last_special_space) return false; // everything, in one piece
+    const bool may = is_worth_predicting(*object.host, file_space, window_elements);
+    count_look(object.small_reads, may);
+    return may;
+}
+
+void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
+                 const int64_t first[], const int64_t last[])
+{
+    if (!dataset.redirection || !are_many(object.small_reads)) return;
+    const sds_trace_dataset &stored = dataset.description;
+    uint64_t behind = 0; // from the first to the last
+    for (int32_t axis = 0; axis < stored.rank; axis++)
+        behind = behind * static_cast<uint64_t>(stored.extent[axis]) +
+                 static_cast<uint64_t>(last[axis] - first[axis]);
+    const auto span = static_cast<int64_t>(behind + 1);
+    if (span > n_elements && span > dataset.window_elements) count_look(object.small_reads, true);
 }
 
 bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,

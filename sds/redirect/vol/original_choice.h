@@ -33,10 +33,17 @@ int64_t end_of(const sds_trace_dataset &stored);
 // How many elements HDF5's sieve buffer holds: what spans no more, it reads with one request.
 int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &stored);
 
+// So few elements are not worth a second look.
+constexpr int64_t min_elements = 17;
+
 // False for reads that the engine cannot carry out faster: few elements, what lies in one piece,
-// and what spans no more than so many elements. A look from outside, which costs little of the
-// smallest read.
-bool may_gain(const Host &host, hid_t file_space, int64_t window_elements);
+// and what spans no more than so many elements. A look from outside.
+bool may_gain(Object &object, hid_t file_space, int64_t window_elements);
+
+// The same of a read that HDF5 has carried out, by the indices of its first and last elements: for
+// the next one.
+void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
+                 const int64_t first[], const int64_t last[]);
 
 bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
                          const sds_hyperslab &slab);

@@ -419,11 +419,11 @@ void release_redirection(Redirection *redirection)
     free(redirection);
 }
 
-bool may_serve(const Host &host, const OpenDataset &dataset, hid_t file_space)
+bool may_serve(Object &object, const OpenDataset &dataset, hid_t file_space)
 {
     const Redirection *redirection = dataset.redirection;
     return redirection && (redirection->dataset.n_candidates > 0 ||
-                           may_gain(host, file_space, dataset.window_elements));
+                           may_gain(object, file_space, dataset.window_elements));
 }
 
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,

@@ -34,7 +34,7 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
 void release_redirection(Redirection *redirection);
 
 // False where it is plain from outside that HDF5 is to carry out a read.
-bool may_serve(const Host &host, const OpenDataset &dataset, hid_t file_space);
+bool may_serve(Object &object, const OpenDataset &dataset, hid_t file_space);
 
 // Fill the buffer from a replica, or from the original by the engine, where that is predicted to be
 // cheaper. Returns the replica's id, or SDS_SERVED_BY_ENGINE; 0 where HDF5 is to read the original,

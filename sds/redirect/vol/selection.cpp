@@ -66,39 +66,6 @@ bool is_box(const sds_hyperslab &slab)
     return true;
 }
 
-// The dataspace behind an identifier; nullptr where it is none. A public function costs a tenth of
-// a small read, most of it for what surrounds its question; these cost next to nothing.
-const H5S_t *look_into(const Host &host, hid_t space)
-{
-    return static_cast<const H5S_t *>(host.hdf5.H5I_object_verify(space, H5I_DATASPACE));
-}
-
-// Describe what lies between the bounds of a selection. Returns the number of elements there.
-int64_t take_bounds(const int64_t last[], sds_hyperslab &slab)
-{
-    int64_t n = 1;
-    for (int32_t axis = 0; axis < slab.rank; axis++) {
-        slab.count[axis] = last[axis] - slab.start[axis] + 1;
-        slab.stride[axis] = slab.block[axis] = 1;
-        n *= slab.count[axis];
-    }
-    return n;
-}
-
-// The same as read_regular, of boxes that lie in the extent: nearly all. Of others, the public
-// functions say what they are.
-bool take_box(const Host &host, hid_t space, const int64_t extent[], Selection &selection)
-{
-    int64_t last[SDS_MAX_RANK];
-    sds_hyperslab &slab = selection.slab;
-    if (!host.shows_spaces || !see_box(host, space, slab.rank, slab.start, last)) return false;
-    for (int32_t axis = 0; axis < slab.rank; axis++)
-        if (last[axis] >= extent[axis]) return false;
-    selection.kind = SDS_SELECT_HYPERSLAB;
-    selection.n_elements = take_bounds(last, slab);
-    return true;
-}
-
 // A regular hyperslab of the slab's rank.
 bool read_regular(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 {
@@ -113,20 +80,41 @@ bool read_regular(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 }
 
 // A selection of as many elements as lie within its bounds; not of all: that has a kind of its own.
-bool read_box(const Functions &hdf5, hid_t space, const int64_t extent[], Selection &selection)
+// Returns their number, else 0. first, last: SDS_MAX_RANK values, for a space may have another
+// rank.
+int64_t read_box(const Functions &hdf5, hid_t space, int32_t rank, const int64_t extent[],
+                 int64_t first[], int64_t last[])
+{
+    const int64_t n = hdf5.H5Sget_select_npoints(space);
+    if (n <= 0) return 0; // nothing has no bounds
+    mark_rank(first, rank);
+    if (hdf5.H5Sget_select_bounds(space, out(first), out(last)) < 0 || !is_of_rank(first, rank))
+        return 0;
+    int64_t n_between = 1;
+    bool may_be_all = true;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        n_between *= last[axis] - first[axis] + 1;
+        may_be_all = may_be_all && first[axis] == 0;
+    }
+    if (n_between != n) return 0;
+    if (mostly(!may_be_all)) return n;
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (last[axis] != extent[axis] - 1) return n;
+    return 0;
+}
+
+bool select_box(const Functions &hdf5, hid_t space, const int64_t extent[], Selection &selection)
 {
     sds_hyperslab &slab = selection.slab;
-    selection.n_elements = hdf5.H5Sget_select_npoints(space);
-    if (selection.n_elements <= 0) return false; // nothing has no bounds
-    mark_rank(slab.start, slab.rank);
-    if (hdf5.H5Sget_select_bounds(space, out(slab.start), out(slab.count)) < 0 ||
-        !is_of_rank(slab.start, slab.rank))
-        return false;
+    int64_t last[SDS_MAX_RANK];
+    selection.n_elements = read_box(hdf5, space, slab.rank, extent, slab.start, last);
+    if (selection.n_elements == 0) return false;
     selection.kind = SDS_SELECT_HYPERSLAB;
-    if (take_bounds(slab.count, slab) != selection.n_elements) return false;
-    for (int32_t axis = 0; axis < slab.rank; axis++)
-        if (slab.count[axis] != extent[axis]) return true;
-    return false;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        slab.count[axis] = last[axis] - slab.start[axis] + 1;
+        slab.stride[axis] = slab.block[axis] = 1;
+    }
+    return true;
 }
 
 void select_whole(int32_t rank, const int64_t extent[], Selection &selection)
@@ -155,65 +143,8 @@ void read_bounds(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
 
 bool is_selection(const Host &host, hid_t space)
 {
-    if (space >= 0 && space <= last_special_space) return true;
-    return host.shows_spaces ? look_into(host, space) != nullptr
-                             : host.hdf5.H5Iget_type(space) == H5I_DATASPACE;
-}
-
-bool see_box(const Host &host, hid_t space, int32_t rank, int64_t first[], int64_t last[])
-{
-    if (seldom(rank < 0) || space <= last_special_space) return false;
-    const Functions &hdf5 = host.hdf5;
-    const H5S_t *seen = look_into(host, space);
-    if (!seen || hdf5.H5S_get_select_type(seen) != select_hyperslabs ||
-        hdf5.H5S_get_simple_extent_ndims(seen) != rank)
-        return false;
-    const hsize_t n = hdf5.H5S_get_select_npoints(seen);
-    if (n == 0) return false; // nothing has no bounds
-    if (seldom(hdf5.H5S_get_select_bounds(seen, out(first), out(last)) < 0)) {
-        // It has been moved out of the space. Nothing else is on the stack: nothing has failed.
-        hdf5.H5Eclose_stack(hdf5.H5Eget_current_stack());
-        return false;
-    }
-    hsize_t n_between = 1;
-    for (int32_t axis = 0; axis < rank; axis++) {
-        if (seldom(last[axis] < first[axis])) return false; // unlimited
-        n_between *= static_cast<hsize_t>(last[axis] - first[axis] + 1);
-    }
-    return n_between == n;
-}
-
-bool see_span(const Host &host, hid_t space, int64_t least, int64_t &n, int64_t &span)
-{
-    if (space <= last_special_space) return false;
-    const Functions &hdf5 = host.hdf5;
-    hsize_t extent[SDS_MAX_RANK], low[SDS_MAX_RANK], high[SDS_MAX_RANK];
-    if (mostly(host.shows_spaces)) {
-        const H5S_t *seen = look_into(host, space);
-        if (!seen) return false;
-        n = static_cast<int64_t>(hdf5.H5S_get_select_npoints(seen));
-        if (mostly(n < least)) return false;
-        if (seldom(hdf5.H5S_get_select_bounds(seen, low, high) < 0)) {
-            // As in see_box().
-            hdf5.H5Eclose_stack(hdf5.H5Eget_current_stack());
-            return false;
-        }
-    } else {
-        if (!is_selection(host, space)) return false;
-        n = static_cast<int64_t>(hdf5.H5Sget_select_npoints(space));
-        // What has been moved out of the space has no bounds, and HDF5 prints that.
-        if (n < least || hdf5.H5Sselect_valid(space) <= 0 ||
-            hdf5.H5Sget_select_bounds(space, low, high) < 0)
-            return false;
-    }
-    const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
-    hsize_t first = 0, last = 0;
-    for (int axis = 0; axis < rank; axis++) {
-        first = first * extent[axis] + low[axis];
-        last = last * extent[axis] + high[axis];
-    }
-    span = static_cast<int64_t>(last - first + 1);
-    return rank > 0;
+    return (space >= 0 && space <= last_special_space) ||
+           host.hdf5.H5Iget_type(space) == H5I_DATASPACE;
 }
 
 Selection whole(int32_t rank, const int64_t extent[])
@@ -234,9 +165,8 @@ void select(const Host &host, hid_t file_space, int32_t rank, const int64_t exte
             Selection &selection)
 {
     const Functions &hdf5 = host.hdf5;
-    selection.slab.rank = rank;
-    if (take_box(host, file_space, extent, selection)) return;
     const int type = type_of(hdf5, file_space);
+    selection.slab.rank = rank;
     if (type == select_hyperslabs && read_regular(hdf5, file_space, selection.slab)) {
         selection.kind = SDS_SELECT_HYPERSLAB;
         selection.n_elements = n_selected(selection.slab);
@@ -268,12 +198,26 @@ void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t
                  bool &box, Selection &selection)
 {
     // A question costs a twentieth of a small read.
-    if (box && !host.shows_spaces && file_space > last_special_space) {
+    if (box && file_space > last_special_space) {
         selection.slab.rank = rank;
-        if (read_box(host.hdf5, file_space, extent, selection)) return;
+        if (select_box(host.hdf5, file_space, extent, selection)) return;
     }
     select(host, file_space, rank, extent, selection);
     box = selection.kind == SDS_SELECT_HYPERSLAB && is_box(selection.slab);
+}
+
+int64_t see_box(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
+                int64_t first[], int64_t last[])
+{
+    int64_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
+    if (file_space <= last_special_space) return 0;
+    const int64_t n = read_box(host.hdf5, file_space, rank, extent, low, high);
+    if (n == 0) return 0;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        first[axis] = low[axis];
+        last[axis] = high[axis];
+    }
+    return n;
 }
 
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection)

@@ -36,15 +36,10 @@ void select(const Host &host, hid_t file_space, int32_t rank, const int64_t exte
 void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
                  bool &box, Selection &out);
 
-// The indices of the first and of the last element of what a space of this rank selects, where that
-// is a hyperslab without gaps; as many values as the rank. False for others, and for a rank below
-// 0. To be asked only where the host shows its dataspaces.
-bool see_box(const Host &host, hid_t space, int32_t rank, int64_t first[], int64_t last[]);
-
-// How many elements a space selects, and how many lie from the first to the last of them in the C
-// order of the space. False where they are fewer than `least`, where the space is none, or selects
-// everything, and where HDF5 refuses the selection. What nearly every read is asked.
-bool see_span(const Host &host, hid_t space, int64_t least, int64_t &n, int64_t &span);
+// The indices of the first and of the last element where that is a box, as that of the read before
+// was. Returns the number of elements; 0 for others, of which select_done tells.
+int64_t see_box(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
+                int64_t first[], int64_t last[]);
 
 // False where the space moves the selection by an offset (H5Soffset_simple), of which the
 // description of a hyperslab says nothing.

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "config.h"
 #include "open_dataset.h"
+#include "original_choice.h"
 #include "redirect.h"
 #include "sds/trace_format.h"
 
@@ -136,13 +137,24 @@ const sds_tick_clock *open_trace()
     return tracer.clock;
 }
 
-void trace_done(const Host &host, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
+void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
                 const sds_tick_span &span)
 {
     if (!is_in_trace(dataset)) return;
+    const Host &host = *object.host;
     const sds_trace_dataset &stored = dataset.description;
     Selection selection;
     select_done(host, file_space, stored.rank, stored.extent, dataset.reads_boxes, selection);
+    const bool is_short = dataset.reads_boxes && stored.rank <= SDS_TRACE_BOX_RANK;
+    dataset.box_rank = is_short ? static_cast<int16_t>(stored.rank) : int16_t{-1};
+    if (selection.n_elements >= min_elements) {
+        const sds_hyperslab &slab = selection.slab;
+        int64_t last[SDS_MAX_RANK];
+        for (int32_t axis = 0; axis < stored.rank; axis++)
+            last[axis] = slab.start[axis] + (slab.count[axis] - 1) * slab.stride[axis] +
+                         slab.block[axis] - 1;
+        look_behind(object, dataset, selection.n_elements, slab.start, last);
+    }
     trace_read(dataset, selection, span, 0, is_collective(host, dxpl));
 }
 

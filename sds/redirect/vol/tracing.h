@@ -31,8 +31,9 @@ inline const sds_tick_clock *trace_clock()
 void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
                 int64_t served_by, bool collective);
 
-// The same for a read of the original that HDF5 has carried out.
-void trace_done(const Host &host, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
+// The same for a read of the original that HDF5 has carried out, which says what the next may be
+// like.
+void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
                 const sds_tick_span &span);
 
 // Write what is buffered.

@@ -51,18 +51,6 @@ inline herr_t read_original(Object &object, const OneRead &read)
                       read.file_space, read.dxpl, read.buffer);
 }
 
-// Read one dataset of the original, and trace the read by the clock.
-__attribute__((noinline)) herr_t read_traced(Object &object, OpenDataset &dataset,
-                                             const OneRead &read, const sds_tick_clock *clock)
-{
-    sds_tick_span span = sds_tick_span_begin(clock);
-    const herr_t result = read_original(object, read);
-    if (result < 0) return result;
-    sds_tick_span_end(&span);
-    trace_done(*object.host, dataset, *read.file_space, read.dxpl, span);
-    return result;
-}
-
 // Read one dataset, by whatever serves it. clock: as above; nullptr for no trace.
 __attribute__((noinline)) herr_t read_redirected(Object &object, OpenDataset &dataset,
                                                  const OneRead &read, const sds_tick_clock *clock)
@@ -94,32 +82,48 @@ inline bool is_plain(Object &object, hid_t file_space)
     if (!any_originals()) return true;
     const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
     if (known && !known->redirection) return true;
-    return !may_gain(*object.host, file_space, known ? known->window_elements : 0);
+    if (mostly(is_passed_over(object.small_reads))) return true;
+    return !may_gain(object, file_space, known ? known->window_elements : 0);
+}
+
+// Whether something else than HDF5 is to be thought of.
+inline bool is_open(Object &object, const OpenDataset &dataset, hid_t file_space,
+                    bool is_looked_at_behind)
+{
+    if (!dataset.redirection) return false;
+    SmallReads &reads = object.small_reads;
+    return seldom(!(is_looked_at_behind ? are_many(reads) : is_passed_over(reads))) &&
+           may_serve(object, dataset, file_space);
 }
 
 // Read one dataset. Between two small reads of a program that does other things the processor's
 // nearest caches lose the code of the first: what most reads run through is kept short and in one
-// place. A selection is looked at before the read: HDF5 then finds its dataspace where it found it
-// last.
+// place.
 inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock *clock)
 {
     if (!clock && mostly(is_plain(object, *read.file_space))) return read_original(object, read);
     OpenDataset *dataset = dataset_of(object, read.dxpl);
     if (seldom(!dataset)) return read_original(object, read);
-    if (seldom(dataset->redirection) && may_serve(*object.host, *dataset, *read.file_space))
+    sds_trace_box box;
+    box.dataset = clock ? __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE) : 0;
+    if (seldom(is_open(object, *dataset, *read.file_space, box.dataset != 0)))
         return read_redirected(object, *dataset, read, clock);
     if (seldom(!clock)) return read_original(object, read);
-    const Host &host = *object.host;
-    sds_trace_box box;
-    box.dataset = __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE);
-    box.rank = dataset->box_rank;
-    if (seldom(box.dataset == 0) ||
-        seldom(!see_box(host, *read.file_space, box.rank, box.first, box.last)))
-        return read_traced(object, *dataset, read, clock);
     sds_tick_span span = sds_tick_span_begin(clock);
     const herr_t result = read_original(object, read);
     if (seldom(result < 0)) return result;
     sds_tick_span_end(&span);
+    const Host &host = *object.host;
+    box.rank = dataset->box_rank;
+    const int64_t n = mostly(box.dataset != 0) && mostly(box.rank >= 0)
+                          ? see_box(host, *read.file_space, box.rank, dataset->description.extent,
+                                    box.first, box.last)
+                          : 0;
+    if (seldom(n == 0)) {
+        trace_done(object, *dataset, *read.file_space, read.dxpl, span);
+        return result;
+    }
+    if (seldom(n >= min_elements)) look_behind(object, *dataset, n, box.first, box.last);
     box.begin = span.begin;
     box.end = span.end;
     box.counts = static_cast<int8_t>(span.counts);
