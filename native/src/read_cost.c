@@ -30,7 +30,10 @@ double sds__merged_s_per_byte(const sds_io_parameters *costs)
 
 double sds__queued_startup_s(const sds_io_parameters *costs, int32_t depth)
 {
-    return larger(costs->queued_startup_s, sds__startup_s(costs) / depth);
+    /* What one waits for by itself is shared by all in flight; the rest is each request's own. */
+    const double waited_s =
+        sds__startup_s(costs) * (1.0 / depth - 1.0 / larger(costs->queue_depth, 1));
+    return costs->queued_startup_s + larger(waited_s, 0);
 }
 
 void sds__add_cost_bounds(sds__hole_census *census)
