@@ -135,6 +135,17 @@ def test_small_reads_between_others_do_not_keep_the_engine_away(cube, home, n_sm
     assert served == {ENGINE: 60 - n_missed, 0: 60 * n_small + n_missed}
 
 
+def test_what_hdf5_reads_with_few_calls_is_left_to_it(cube, home):
+    """Its buffer stays in the processor's caches: two calls take less than to serve the read."""
+    program = """
+    with h5py.File(path) as file:
+        data = file["f8"]
+        for k in range(20):
+            data[0, 3:20, k], data[1, 2:26, k], data[2, :48, k], data[k % 32, 5:50, 7:9]
+    """
+    assert set(both(program, cube, home)) == {0}
+
+
 @pytest.mark.parametrize("variables", [{"SDS_ENGINE": 0}, {"SDS_DISABLE": 1}])
 def test_switched_off(cube, home, variables):
     served = both('across(h5py.File(path)["f8"])', cube, home, **variables)

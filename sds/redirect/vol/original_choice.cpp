@@ -38,6 +38,19 @@ struct SievedRead {
 constexpr double call_more_s = 0.3e-6;
 constexpr double run_s = 11e-9;
 
+// From and to the processor's caches, which the buffer stays in unless it is a large one.
+constexpr double hot_s_per_byte = 1e-11;
+constexpr double hot_run_s = 6e-9;
+constexpr int64_t large_buffer_bytes = 1 << 20;
+
+double hot_seconds(const SievedRead &read, const sds_io_parameters &costs, int64_t sieve_bytes)
+{
+    const double s_per_byte =
+        sieve_bytes < large_buffer_bytes ? hot_s_per_byte : costs.copy_s_per_byte;
+    return read.requests * (costs.call_s + call_more_s) + read.bytes * s_per_byte +
+           read.runs * hot_run_s;
+}
+
 double warm_seconds(const SievedRead &read, const sds_io_parameters &costs)
 {
     return read.requests * (costs.call_s + call_more_s) + read.bytes * costs.copy_s_per_byte +
@@ -106,6 +119,8 @@ SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
 // ---- what the engine does
 
 constexpr double serving_s = 3e-6; // what serving costs besides reading
+// Where everything lies in the processor's caches, few calls of HDF5 are hard to beat.
+constexpr double hot_serving_s = 5.5e-6;
 // Uncertain predictions: so much faster it must be where it gains most, and no slower elsewhere.
 constexpr double clear_gain = 0.8;
 
@@ -118,17 +133,42 @@ sds_plan_given given_of(OriginalFile &file)
     return given;
 }
 
-bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone, double warm_s,
-                 double cold_s)
+// What the engine is predicted to take, by plan(given, out). It is slower the first time: then it
+// maps the file.
+struct EngineRead {
+    double hot_s; // from a mapping that is there
+    double warm_s;
+    double cold_s;
+};
+
+template <typename Plan> bool predict_engine(OriginalFile &file, Plan plan, EngineRead &out)
+{
+    sds_plan_given given = given_of(file);
+    sds_read_plan hot, warm, cold;
+    given.cache = SDS_CACHE_WARM;
+    if (plan(given, warm) != SDS_OK) return false;
+    given.is_mapped = given.may_map;
+    if (plan(given, hot) != SDS_OK) return false;
+    given.is_mapped = 0;
+    given.cache = SDS_CACHE_COLD;
+    if (plan(given, cold) != SDS_OK) return false;
+    out = {hot.predicted_s, warm.predicted_s, cold.predicted_s};
+    return true;
+}
+
+bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone,
+                 const EngineRead &engine, double factor)
 {
     sds_io_parameters costs;
     if (file.costs)
         costs = *file.costs;
     else
         sds_io_parameters_builtin(&costs);
-    const double warm = (serving_s + warm_s) / warm_seconds(by_hdf5_alone, costs);
-    const double cold = (serving_s + cold_s) / cold_seconds(by_hdf5_alone, costs);
-    return warm <= 1 && cold <= 1 && (warm < clear_gain || cold < clear_gain);
+    const double hot = (hot_serving_s + engine.hot_s * factor) /
+                       hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
+    const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
+    const double cold = (serving_s + engine.cold_s * factor) / cold_seconds(by_hdf5_alone, costs);
+    return hot <= 1 && warm <= 1 && cold <= 1 && (warm < clear_gain || cold < clear_gain);
 }
 
 // ---- selections from outside
@@ -261,13 +301,14 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
     array.offset_bytes = dataset.data_offset_bytes;
     sds_runs runs;
     if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return false;
-    sds_read_plan warm, cold;
-    sds_plan_given in_cache = given_of(file), on_device = in_cache;
-    in_cache.cache = SDS_CACHE_WARM;
-    on_device.cache = SDS_CACHE_COLD;
-    return sds_plan_runs(&runs, file.costs, nullptr, &in_cache, &warm) == SDS_OK &&
-           sds_plan_runs(&runs, file.costs, nullptr, &on_device, &cold) == SDS_OK &&
-           is_worth_it(file, sieve(runs, file.sieve_bytes), warm.predicted_s, cold.predicted_s);
+    EngineRead engine;
+    return predict_engine(
+               file,
+               [&](const sds_plan_given &given, sds_read_plan &plan) {
+                   return sds_plan_runs(&runs, file.costs, nullptr, &given, &plan);
+               },
+               engine) &&
+           is_worth_it(file, sieve(runs, file.sieve_bytes), engine, 1);
 }
 
 namespace
@@ -305,17 +346,17 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
                          const SampledRuns &sample)
 {
     if (config().engine == Engine::always) return true;
-    sds_read_plan warm, cold;
-    sds_plan_given in_cache = given_of(file), on_device = in_cache;
-    in_cache.cache = SDS_CACHE_WARM;
-    on_device.cache = SDS_CACHE_COLD;
     const PieceList &list = sample.sorted;
-    return sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &in_cache, &warm) ==
-               SDS_OK &&
-           sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &on_device, &cold) ==
-               SDS_OK &&
-           is_worth_it(file, sieve(sample, dataset.element_bytes, file.sieve_bytes),
-                       warm.predicted_s * sample.factor, cold.predicted_s * sample.factor);
+    EngineRead engine;
+    return predict_engine(
+               file,
+               [&](const sds_plan_given &given, sds_read_plan &plan) {
+                   return sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &given,
+                                          &plan);
+               },
+               engine) &&
+           is_worth_it(file, sieve(sample, dataset.element_bytes, file.sieve_bytes), engine,
+                       sample.factor);
 }
 
 } // namespace sds::vol
