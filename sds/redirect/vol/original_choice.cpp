@@ -156,14 +156,27 @@ template <typename Plan> bool predict_engine(OriginalFile &file, Plan plan, Engi
     return true;
 }
 
-bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone,
-                 const EngineRead &engine, double factor)
+sds_io_parameters costs_of(const OriginalFile &file)
 {
     sds_io_parameters costs;
     if (file.costs)
         costs = *file.costs;
     else
         sds_io_parameters_builtin(&costs);
+    return costs;
+}
+
+// Whether HDF5 may take longer than it takes to serve. Told without planning, and without what
+// reads the file: programs open many files for one small read of each.
+bool may_be_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone)
+{
+    return hot_seconds(by_hdf5_alone, costs_of(file), file.sieve_bytes) > hot_serving_s;
+}
+
+bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone,
+                 const EngineRead &engine, double factor)
+{
+    const sds_io_parameters costs = costs_of(file);
     const double hot = (hot_serving_s + engine.hot_s * factor) /
                        hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
     const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
@@ -301,6 +314,8 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
     array.offset_bytes = dataset.data_offset_bytes;
     sds_runs runs;
     if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return false;
+    const SievedRead by_hdf5_alone = sieve(runs, file.sieve_bytes);
+    if (!may_be_worth_it(file, by_hdf5_alone)) return false;
     EngineRead engine;
     return predict_engine(
                file,
@@ -308,7 +323,7 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
                    return sds_plan_runs(&runs, file.costs, nullptr, &given, &plan);
                },
                engine) &&
-           is_worth_it(file, sieve(runs, file.sieve_bytes), engine, 1);
+           is_worth_it(file, by_hdf5_alone, engine, 1);
 }
 
 namespace
