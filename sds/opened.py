@@ -251,9 +251,10 @@ def _is_open_for_writing(version: Version) -> bool:
     if n_objects == 0:
         return False
     files = h5f.get_obj_ids(h5f.OBJ_ALL, h5f.OBJ_FILE)
-    by_name = {one.name: one for one in files}
+    # Every handle of a file counts all objects in it.
+    distinct = files if len(files) == 1 else {one.name: one for one in files}.values()
     # Objects keep a file open whose own handle is closed; usually there are none such.
-    if sum(h5f.get_obj_count(one, kinds) for one in by_name.values()) != n_objects:
+    if sum(h5f.get_obj_count(one, kinds) for one in distinct) != n_objects:
         objects = h5f.get_obj_ids(h5f.OBJ_ALL, kinds)
         files = [h5py.h5i.get_file_id(one) for one in objects]
     return any(_may_write(one, version) for one in files)

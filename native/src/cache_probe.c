@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MAX_PROBES 8
+#define FEW_PROBES 3
 /* Long pieces may be cached in part: one look at so many bytes. */
 #define PROBED_BYTES (INT64_C(1) << 20)
 
@@ -75,20 +76,31 @@ static sds_cache probe_piece(const sds_file *file, const sds__access *access, in
     return found;
 }
 
-sds_cache sds__probe_access(const sds_file *file, const sds__access *access,
-                            const sds__place *place)
+static sds_cache probe(const sds_file *file, const sds__access *access, const sds__place *place,
+                       int64_t most)
 {
     const int64_t left = sds__access_pieces(access) - place->piece;
     if (left <= 0) return SDS_CACHE_WARM;
     const int64_t first_bytes = length_of_piece(access, place->piece) - place->bytes;
-    const int64_t looks = least(1 + first_bytes / PROBED_BYTES, MAX_PROBES);
+    const int64_t looks = least(1 + first_bytes / PROBED_BYTES, most);
     sds_cache found = probe_piece(file, access, place->piece, place->bytes, (int)looks);
     /* Of few pieces one, of many eight: not a large part of what reading them costs. */
-    const int64_t n = least(left / 4, MAX_PROBES - looks);
+    const int64_t n = least(left / 4, most - looks);
     for (int64_t i = 1; i <= n && found == SDS_CACHE_WARM; i++)
         found = probe_piece(file, access, place->piece + (left - 1) / n * i, 0, 1);
     if (found == SDS_CACHE_UNKNOWN && is_in_memory(file)) return SDS_CACHE_WARM;
     return found;
+}
+
+sds_cache sds__probe_access(const sds_file *file, const sds__access *access,
+                            const sds__place *place)
+{
+    return probe(file, access, place, MAX_PROBES);
+}
+
+sds_cache sds__probe_again(const sds_file *file, const sds__access *access, const sds__place *place)
+{
+    return probe(file, access, place, FEW_PROBES);
 }
 
 int64_t sds__cache_room_bytes(void)

@@ -10,6 +10,10 @@
 sds_cache sds__probe_access(const sds_file *file, const sds__access *access,
                             const sds__place *place);
 
+/* At fewer: of a range where everything was cached a while ago. */
+sds_cache sds__probe_again(const sds_file *file, const sds__access *access,
+                           const sds__place *place);
+
 /* The same of one byte of the file. */
 sds_cache sds__probe_byte(const sds_file *file, int64_t offset);
 

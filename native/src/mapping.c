@@ -39,6 +39,7 @@ struct sds__mapping {
     _Atomic int furthest;  /* that a slow read has come, in 1/FULL */
     _Atomic int n_stuck;   /* slow reads since then that came no further */
     _Atomic int n_skipped; /* reads that are left to calls before the next try */
+    _Atomic int was_whole; /* the last read loaded all that it was to */
     _Atomic(sds__view *) kept;
     _Atomic(sds__view *) newest; /* of all that were ever made */
 };
@@ -121,6 +122,7 @@ void sds__mapping_ended(sds_file *file, int64_t loaded, int64_t n)
 {
     sds__mapping *mapping = atomic_load(&file->mapping);
     const int reached = (int)((double)loaded / (double)n * FULL);
+    atomic_store(&mapping->was_whole, loaded == n);
     if (loaded == n || reached > atomic_load(&mapping->furthest)) {
         atomic_store(&mapping->furthest, loaded == n ? 0 : reached);
         atomic_store(&mapping->n_stuck, 0);
@@ -142,6 +144,12 @@ int sds__is_mapped(const sds_file *file, int64_t offset, int64_t length)
     sds__mapping *mapping = atomic_load(&file->mapping);
     const sds__view *view = mapping != NULL ? atomic_load(&mapping->kept) : NULL;
     return view != NULL && is_within(view, offset, length);
+}
+
+int sds__was_loaded(const sds_file *file, int64_t offset, int64_t length)
+{
+    sds__mapping *mapping = atomic_load(&file->mapping);
+    return sds__is_mapped(file, offset, length) && atomic_load(&mapping->was_whole);
 }
 
 int sds__counts_as_mapped(sds_file *file, int64_t offset, int64_t length)

@@ -30,6 +30,9 @@ int sds__may_map(sds_file *file);
 /* Whether this range is mapped, from a read before. */
 int sds__is_mapped(const sds_file *file, int64_t offset, int64_t length);
 
+/* Likewise, and the last read from the mapping has found all of its bytes in memory. */
+int sds__was_loaded(const sds_file *file, int64_t offset, int64_t length);
+
 /* Whether it is, or is to be: the first loads from a page cost more than calls do, all others next
  * to nothing, and a file that is read a second time will be read a third time. To be asked once per
  * read. */

@@ -103,11 +103,21 @@ static int is_default(const sds_read_options *options)
            options->cache == SDS_CACHE_UNKNOWN;
 }
 
+/* A look takes as long as to load dozens of runs. Where the last read loaded all of its own, a few
+ * looks do: the loads themselves notice what is missing after all. */
+static sds_cache probe(sds_file *file, const sds__access *access, const sds__place *place)
+{
+    const sds__group whole = sds__access_whole(access);
+    return sds__was_loaded(file, whole.offset, whole.length)
+               ? sds__probe_again(file, access, place)
+               : sds__probe_access(file, access, place);
+}
+
 /* What is known of the file, for what is left of a read. */
 static void look(sds_file *file, const sds__access *access, const sds__place *place,
                  sds_plan_given *given)
 {
-    if (given->cache == SDS_CACHE_UNKNOWN) given->cache = sds__probe_access(file, access, place);
+    if (given->cache == SDS_CACHE_UNKNOWN) given->cache = probe(file, access, place);
     given->may_map = given->may_map && given->cache == SDS_CACHE_WARM && sds__may_map(file);
     if (!given->may_map) return;
     const sds__group whole = sds__access_whole(access);
@@ -132,7 +142,7 @@ static sds_status read_by_plans(sds_file *file, const sds__access *access,
         sds_read_plan plan = report->plan;
         if (is_assumed && plan.executor == SDS_EXECUTOR_MAPPED) {
             is_assumed = 0;
-            given.cache = sds__probe_access(file, access, &place);
+            given.cache = probe(file, access, &place);
             if (given.cache != SDS_CACHE_WARM) continue;
         }
         /* What was asked for by name, or what the cache holds changes as fast as it is looked at:
