@@ -46,7 +46,7 @@ struct Redirection {
     uint32_t logged;           // reasons told already, one bit each
     bool deciding;             // a thread is using the decisions
     int n_decisions;
-    Decision decisions[max_decisions];
+    Decision *decisions; // max_decisions of them, made for the first one: most datasets need none
     ScatteredChoices scattered;
 };
 
@@ -199,12 +199,17 @@ bool is_of_shape(const sds_hyperslab &slab, const sds_hyperslab &shape)
 // The decision for reads of this shape, made anew where it is due.
 int32_t decide(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab)
 {
-    for (Decision &decision : redirection.decisions)
-        if (decision.n_left > 0 && decision.holders == holders &&
-            is_of_shape(slab, decision.shape)) {
-            decision.n_left--;
-            return decision.choice;
-        }
+    if (!redirection.decisions)
+        redirection.decisions = static_cast<Decision *>(calloc(max_decisions, sizeof(Decision)));
+    if (!redirection.decisions) return predict_best(redirection, holders, slab);
+    for (int i = 0; i < max_decisions; i++) {
+        Decision &decision = redirection.decisions[i];
+        if (decision.n_left == 0 || decision.holders != holders ||
+            !is_of_shape(slab, decision.shape))
+            continue;
+        decision.n_left--;
+        return decision.choice;
+    }
     const int32_t choice = predict_best(redirection, holders, slab);
     redirection.decisions[redirection.n_decisions++ % max_decisions] = {slab, holders, choice,
                                                                         uses_per_decision};
@@ -415,6 +420,7 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
 
 void release_redirection(Redirection *redirection)
 {
+    free(redirection->decisions);
     free(redirection->candidates);
     free(redirection);
 }
