@@ -459,7 +459,7 @@ static void test_depth_follows_the_length_of_requests(void)
     const sds_read_plan middle = plan_of(&planes, SDS_STRATEGY_AUTO, &cold);
     CHECK(large.executor == SDS_EXECUTOR_LIST && large.group_bytes == MIB);
     CHECK(large.queue_depth == 8 && large.memory_bytes == 0 && large.requests == 256);
-    CHECK(small.executor == SDS_EXECUTOR_LIST && small.queue_depth == 128);
+    CHECK(small.executor == SDS_EXECUTOR_LIST && small.queue_depth == 256);
     CHECK(middle.executor == SDS_EXECUTOR_LIST && middle.queue_depth == 63);
 }
 
