@@ -81,11 +81,11 @@ PRIVATE_MEMORY = """
 """
 
 
-def private_memory(program, *arguments, home):
+def private_memory(program, *arguments, home, **extra):
     """Return how much more private memory a program has in the end under the connector."""
     native, connected = (
         int(run_python(PRIVATE_MEMORY + program, *arguments, env=env).stdout) * 1024
-        for env in (native_environment(), connector_environment(home.root))
+        for env in (native_environment(), connector_environment(home.root, **extra))
     )
     return connected - native
 
@@ -172,4 +172,83 @@ def test_threads_take_little_memory_together(name, many_replicas, home):
     """
     more = private_memory(program, many_replicas, name, home=home)
     assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) == 320
+    assert more <= 8 * MIB
+
+
+N_HANDLES = 10_000
+
+KEEP_OPEN = """
+    from h5py import h5d, h5f, h5s
+    selected, n_threads, rounds = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    file = h5f.open(sys.argv[1].encode(), h5f.ACC_RDONLY)
+    names = list(file) * rounds
+    kept, done = [], threading.Barrier(n_threads)
+
+    def read(names):
+        in_file = h5d.open(file, names[0]).get_space()
+        shape = in_file.shape
+        if selected == "rows":
+            in_file.select_hyperslab((2, 0)[: len(shape)], (3, *shape[1:]))
+        elif selected == "strided":
+            in_file.select_hyperslab((0,), (3,), (3,))
+        elif selected == "listed":
+            in_file.select_elements(np.array([[0], [1], [4], [8]]))
+        elif selected == "columns":
+            in_file.select_hyperslab((0, 1), (shape[0], 2))
+        values = np.zeros(in_file.get_select_npoints())
+        in_memory = h5s.create_simple(values.shape)
+        for name in names:
+            dataset = h5d.open(file, name)
+            dataset.read(in_memory, in_file, values)
+            kept.append(dataset)
+        done.wait()
+
+    threads = [threading.Thread(target=read, args=(names[i::n_threads],)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print_private_memory()
+"""
+
+
+def write_datasets(path, n, values):
+    with h5py.File(path, "w", libver="latest") as file:
+        for i in range(n):
+            file[f"a_name_as_long_as_those_of_instruments_{i:05d}"] = values
+    settle(path)
+
+
+@pytest.fixture(scope="module")
+def small_datasets(tmp_path_factory):
+    path = tmp_path_factory.mktemp("small") / "small.h5"
+    write_datasets(path, N_HANDLES, np.arange(10.0))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("selected", "n_threads", "engine"),
+    [("rows", 1, "1"), ("rows", 64, "1"), ("strided", 1, "always"), ("listed", 64, "always")],
+)
+def test_datasets_that_stay_open_take_little_memory(
+    selected, n_threads, engine, small_datasets, home
+):
+    more = private_memory(
+        KEEP_OPEN, small_datasets, selected, n_threads, 1, home=home, SDS_ENGINE=engine
+    )
+    assert reads_by_replica(home) == {-1 if engine == "always" else 0: N_HANDLES}
+    assert more <= 8 * MIB
+
+
+@pytest.mark.parametrize(("selected", "served_by"), [("rows", 0), ("columns", 1)])
+def test_datasets_of_a_table_that_stay_open_take_little_memory(selected, served_by, tmp_path, home):
+    path = tmp_path / "tables.h5"
+    n = 2_500
+    write_datasets(path, n, np.arange(32.0 * 32).reshape(32, 32))
+    with h5py.File(path) as file:
+        names = [f"/{name}" for name in file]
+    replica = write_replica(path, names[0], (1, 0), home)
+    publish_candidates(path, {name: [replica] for name in names}, home)
+    more = private_memory(KEEP_OPEN, path, selected, 1, N_HANDLES // n, home=home)
+    assert reads_by_replica(home) == {served_by: N_HANDLES}
     assert more <= 8 * MIB

@@ -231,6 +231,58 @@ hid_t describe_from_memory(const Object &object, hid_t dxpl, sds_trace_dataset &
     return read_type(object, dxpl, out);
 }
 
+// The dataset's state, of one piece. The file is taken over, also where there is no memory.
+OpenDataset *make_state(const Host &host, OpenFile *file, const sds_trace_dataset &found)
+{
+    const size_t rank = static_cast<size_t>(found.rank);
+    const size_t n_numbers = found.storage == SDS_STORAGE_CHUNKED ? 2 * rank : rank;
+    const size_t path_bytes = strlen(found.path) + 1;
+    const size_t file_bytes = file ? 0 : strlen(found.file) + 1; // else the file has it
+    auto *dataset = static_cast<OpenDataset *>(
+        malloc(sizeof(OpenDataset) + n_numbers * sizeof(int64_t) + path_bytes + file_bytes));
+    if (!dataset) {
+        if (file) release_file(file);
+        return nullptr;
+    }
+    *dataset = {};
+    dataset->host = &host;
+    dataset->file = file;
+    dataset->box_rank = -1;
+    char *path = reinterpret_cast<char *>(dataset->numbers + n_numbers);
+    memcpy(path, found.path, path_bytes);
+    memcpy(path + path_bytes, found.file, file_bytes);
+    memcpy(dataset->numbers, found.extent, rank * sizeof(int64_t));
+    memcpy(dataset->numbers + rank, found.chunk, (n_numbers - rank) * sizeof(int64_t));
+    StoredDataset &stored = dataset->description;
+    stored.file = file ? file->path : path + path_bytes;
+    stored.path = path;
+    stored.extent = dataset->numbers;
+    stored.chunk = n_numbers > rank ? dataset->numbers + rank : nullptr;
+    stored.element_bytes = found.element_bytes;
+    stored.data_offset_bytes = found.data_offset_bytes;
+    stored.rank = found.rank;
+    stored.type_class = found.type_class;
+    stored.storage = found.storage;
+    stored.n_filters = found.n_filters;
+    return dataset;
+}
+
+// Find who may read it besides HDF5. type: the dataset's.
+void redirect(const Object &object, OpenDataset &dataset, hid_t type, hid_t dxpl)
+{
+    const Host &host = *object.host;
+    const StoredDataset &stored = dataset.description;
+    dataset.redirection = find_redirection(host, dataset, type);
+    if (dataset.redirection && dataset.file->original && stored.element_bytes > 0)
+        dataset.window_elements = window_elements_of(*dataset.file->original, stored);
+    if (dataset.redirection && stored.n_filters > 0 && !has_filters(object, dxpl)) {
+        log_decision("original", stored.file, stored.path,
+                     "the program's HDF5 lacks a filter of the dataset");
+        release_redirection(dataset.redirection);
+        dataset.redirection = nullptr;
+    }
+}
+
 // Where HDF5 reads the metadata of a file collectively, a process that looks into it alone waits
 // for others that never come. Then only what HDF5 holds in memory is asked for.
 OpenDataset *describe(const Object &object, hid_t dxpl)
@@ -241,47 +293,28 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     ErrorStackKeeper keep(host);
     PathBuffer name, path;
     if (!name.text() || !path.text()) return nullptr;
-    auto *dataset = static_cast<OpenDataset *>(calloc(1, sizeof(OpenDataset)));
-    if (!dataset) return nullptr;
-    dataset->box_rank = -1;
-    sds_trace_dataset &description = dataset->description;
-    snprintf(description.hdf5_version, sizeof description.hdf5_version, "%s", host.version);
     if (!read_file_name(object, H5I_DATASET, dxpl, name.text())) name.text()[0] = '\0';
     const bool from_memory = may_read_collectively(host, name.text());
-    dataset->file = from_memory ? find_named(host, name.text()) : file_of(object, dxpl);
-    if (dataset->file) description.identity = dataset->file->identity;
+    OpenFile *file = from_memory ? find_named(host, name.text()) : file_of(object, dxpl);
     // HDF5 may have lost a path where objects are renamed.
-    const bool has_path =
-        !(dataset->file && was_mounted(*dataset->file)) &&
-        (!from_memory || (!object.may_lack_path && !(dataset->file && dataset->file->writable)));
-    dataset->file_path = strdup(dataset->file ? dataset->file->path : name.text());
-    dataset->path =
-        strdup(has_path && find_path(object, dataset->file, dxpl, path.text()) ? path.text() : "");
-    if (!dataset->file_path || !dataset->path) {
-        release_dataset(dataset);
-        return nullptr;
-    }
-    description.file = dataset->file_path;
-    description.path = dataset->path;
-    if (from_memory && !has_path) return dataset; // neither traced nor redirected
-    const hid_t type = from_memory ? describe_from_memory(object, dxpl, description)
-                                   : describe_stored(object, dxpl, description);
-    if (from_memory && type < 0) return dataset;
-    if (type >= 0) {
+    const bool has_path = !(file && was_mounted(*file)) &&
+                          (!from_memory || (!object.may_lack_path && !(file && file->writable)));
+    if (!has_path || !find_path(object, file, dxpl, path.text())) path.text()[0] = '\0';
+    sds_trace_dataset found = {};
+    found.file = file ? file->path : name.text();
+    found.path = path.text();
+    if (from_memory && !has_path) // neither traced nor redirected
+        return make_state(host, file, found);
+    const hid_t type = from_memory ? describe_from_memory(object, dxpl, found)
+                                   : describe_stored(object, dxpl, found);
+    OpenDataset *dataset = make_state(host, file, found);
+    if (dataset && (type >= 0 || !from_memory)) {
         // Of a chunked dataset, processes that read it open its index together.
-        if (!from_memory || description.storage == SDS_STORAGE_CONTIGUOUS)
-            dataset->redirection = find_redirection(host, *dataset, type);
-        if (dataset->redirection && dataset->file->original && description.element_bytes > 0)
-            dataset->window_elements = window_elements_of(*dataset->file->original, description);
-        if (dataset->redirection && description.n_filters > 0 && !has_filters(object, dxpl)) {
-            log_decision("original", dataset->file_path, dataset->path,
-                         "the program's HDF5 lacks a filter of the dataset");
-            release_redirection(dataset->redirection);
-            dataset->redirection = nullptr;
-        }
-        object.hdf5().H5Tclose(type);
+        if (type >= 0 && (!from_memory || found.storage == SDS_STORAGE_CONTIGUOUS))
+            redirect(object, *dataset, type, dxpl);
+        dataset->is_traced = !is_replica(dataset->description.file);
     }
-    dataset->is_traced = !is_replica(dataset->file_path);
+    if (type >= 0) object.hdf5().H5Tclose(type);
     return dataset;
 }
 
@@ -310,6 +343,25 @@ FileType::~FileType()
     if (id_ >= 0) hdf5_.H5Tclose(id_);
 }
 
+void describe_for_trace(const OpenDataset &dataset, sds_trace_dataset &out)
+{
+    const StoredDataset &stored = dataset.description;
+    const size_t n = static_cast<size_t>(stored.rank) * sizeof(int64_t);
+    out = {};
+    out.file = stored.file;
+    out.path = stored.path;
+    if (dataset.file) out.identity = dataset.file->identity;
+    out.rank = stored.rank;
+    memcpy(out.extent, stored.extent, n);
+    if (stored.chunk) memcpy(out.chunk, stored.chunk, n);
+    out.element_bytes = stored.element_bytes;
+    out.type_class = stored.type_class;
+    out.storage = stored.storage;
+    out.n_filters = stored.n_filters;
+    out.data_offset_bytes = stored.data_offset_bytes;
+    snprintf(out.hdf5_version, sizeof out.hdf5_version, "%s", dataset.host->version);
+}
+
 OpenDataset *make_dataset(Object &object, hid_t dxpl)
 {
     OpenDataset *known = nullptr;
@@ -336,8 +388,6 @@ void release_dataset(OpenDataset *dataset)
         after_close(dataset->file->original);
         release_file(dataset->file);
     }
-    free(dataset->file_path);
-    free(dataset->path);
     free(dataset);
 }
 

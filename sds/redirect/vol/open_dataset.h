@@ -11,19 +11,36 @@ namespace sds::vol
 struct OpenFile;
 struct Redirection; // redirect.h
 
+// What is stored, in as little memory as it takes: programs keep thousands of datasets open.
+struct StoredDataset {
+    const char *file;      // canonical path, or the name by which it was opened
+    const char *path;      // "" where it is not known
+    const int64_t *extent; // rank of them
+    const int64_t *chunk;  // as many; nullptr unless chunked
+    int64_t element_bytes;
+    int64_t data_offset_bytes; // -1 unless contiguous
+    int32_t rank;
+    int32_t type_class; // H5T_class_t
+    int32_t storage;    // sds_storage_kind
+    int32_t n_filters;
+};
+
 // Made at the first read through a dataset's handle, dropped when its extent may have changed.
 struct OpenDataset {
+    const Host *host;
     OpenFile *file;           // counted; nullptr where it was not opened by this process
     Redirection *redirection; // nullptr: read from the original
     int64_t window_elements;  // reads within as many gain nothing by the engine
     bool is_traced;
-    bool reads_boxes;              // the last read that was traced selected a box
-    int16_t box_rank;              // then the rank where boxes are traced the short way, else -1
-    uint32_t trace_id;             // 0: not in the trace yet
-    sds_trace_dataset description; // its strings are the two below
-    char *file_path;
-    char *path;
+    bool reads_boxes;          // the last read that was traced selected a box
+    int16_t box_rank;          // then the rank where boxes are traced the short way, else -1
+    uint32_t trace_id;         // 0: not in the trace yet
+    StoredDataset description; // its arrays and strings lie behind, the file's path in the file
+    int64_t numbers[];
 };
+
+// As the trace describes it. The result points into the dataset.
+void describe_for_trace(const OpenDataset &dataset, sds_trace_dataset &out);
 
 // Extent, storage and element of a dataset. Returns its type, to be closed; negative where it
 // cannot be had.

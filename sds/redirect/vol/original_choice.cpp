@@ -223,7 +223,7 @@ int64_t product_of(int32_t n, const int64_t factors[])
 
 } // namespace
 
-int64_t end_of(const sds_trace_dataset &stored)
+int64_t end_of(const StoredDataset &stored)
 {
     int64_t end = product_of(stored.rank, stored.extent);
     if (end < 0 || __builtin_mul_overflow(end, stored.element_bytes, &end) ||
@@ -234,7 +234,7 @@ int64_t end_of(const sds_trace_dataset &stored)
 
 bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t type)
 {
-    const sds_trace_dataset &stored = dataset.description;
+    const StoredDataset &stored = dataset.description;
     const OriginalFile *file = dataset.file->original;
     uint32_t crc = 0;
     return file && stored.storage == SDS_STORAGE_CONTIGUOUS && stored.data_offset_bytes >= 0 &&
@@ -243,7 +243,7 @@ bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t t
            type_crc32c(host, type, crc);
 }
 
-sds_table_dataset dataset_of_itself(const sds_trace_dataset &stored)
+sds_table_dataset dataset_of_itself(const StoredDataset &stored)
 {
     sds_table_dataset dataset = {};
     dataset.path = stored.path;
@@ -256,9 +256,9 @@ sds_table_dataset dataset_of_itself(const sds_trace_dataset &stored)
     return dataset;
 }
 
-sds_candidate candidate_of_itself(const sds_trace_dataset &stored, const sds_table_dataset &dataset,
-                                  const sds_candidate candidates[])
+sds_candidate candidate_of_itself(const StoredDataset &stored, const Layouts &layouts)
 {
+    const sds_table_dataset &dataset = layouts.dataset;
     sds_candidate itself = {};
     itself.path = stored.file;
     itself.storage = SDS_TABLE_CONTIGUOUS;
@@ -269,13 +269,16 @@ sds_candidate candidate_of_itself(const sds_trace_dataset &stored, const sds_tab
     itself.region_extent = stored.extent;
     itself.layout = dataset.layout;
     itself.model = dataset.model;
-    for (int32_t i = dataset.n_candidates - 1; i >= 0; i--)
-        if (candidates[i].storage == SDS_TABLE_CONTIGUOUS && candidates[i].model.calibrated)
-            itself.model = candidates[i].model;
+    for (int32_t i = 0; i < dataset.n_candidates; i++) {
+        const sds_candidate candidate = layouts.candidate(i);
+        if (candidate.storage != SDS_TABLE_CONTIGUOUS || !candidate.model.calibrated) continue;
+        itself.model = candidate.model;
+        break;
+    }
     return itself;
 }
 
-int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &stored)
+int64_t window_elements_of(const OriginalFile &file, const StoredDataset &stored)
 {
     const int64_t window = file.sieve_bytes > page_bytes ? file.sieve_bytes : page_bytes;
     return window / stored.element_bytes;
@@ -294,7 +297,7 @@ void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
                  const int64_t first[], const int64_t last[])
 {
     if (!dataset.redirection || !are_many(object.small_reads)) return;
-    const sds_trace_dataset &stored = dataset.description;
+    const StoredDataset &stored = dataset.description;
     uint64_t behind = 0; // from the first to the last
     for (int32_t axis = 0; axis < stored.rank; axis++)
         behind = behind * static_cast<uint64_t>(stored.extent[axis]) +

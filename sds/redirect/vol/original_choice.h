@@ -2,15 +2,16 @@
 #pragma once
 
 #include "element_walk.h"
+#include "layouts.h"
 #include "original_file.h"
 #include "replica_map.h"
 #include "sds/table_format.h"
-#include "sds/trace_format.h"
 
 namespace sds::vol
 {
 
 struct OpenDataset;
+struct StoredDataset;
 
 // Choices beside the candidates of a table, which are counted from 0.
 constexpr int32_t by_hdf5 = -1;
@@ -23,15 +24,14 @@ bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t t
 // What a table would say of the dataset, and of the original as a replica of itself: where the
 // table has measured reads by the engine, with the model of its candidates. The result points into
 // stored.
-sds_table_dataset dataset_of_itself(const sds_trace_dataset &stored);
-sds_candidate candidate_of_itself(const sds_trace_dataset &stored, const sds_table_dataset &dataset,
-                                  const sds_candidate candidates[]);
+sds_table_dataset dataset_of_itself(const StoredDataset &stored);
+sds_candidate candidate_of_itself(const StoredDataset &stored, const Layouts &layouts);
 
 // The first byte behind the dataset's.
-int64_t end_of(const sds_trace_dataset &stored);
+int64_t end_of(const StoredDataset &stored);
 
 // How many elements HDF5's sieve buffer holds: what spans no more, it reads with one request.
-int64_t window_elements_of(const OriginalFile &file, const sds_trace_dataset &stored);
+int64_t window_elements_of(const OriginalFile &file, const StoredDataset &stored);
 
 // So few elements are not worth a second look.
 constexpr int64_t min_elements = 17;

@@ -47,14 +47,13 @@ double predict_seconds(const sds_cost_model &model, const sds_features &features
     return sds_cost_predict(&model, &features, gap_paper, processes_per_ost);
 }
 
-bool is_one_run(const sds_table_dataset &dataset, const sds_hyperslab &slab)
+bool is_one_run(const int64_t extent[], const sds_hyperslab &slab)
 {
-    if (dataset.storage != SDS_TABLE_CONTIGUOUS) return false;
     // Behind the first axis with several indices, every axis must be whole.
     bool begun = false;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
         const int64_t n = slab.count[axis] * slab.block[axis];
-        if (begun && n != dataset.extent[axis]) return false;
+        if (begun && n != extent[axis]) return false;
         if (n == 1) continue;
         if (slab.count[axis] > 1 && slab.stride[axis] != slab.block[axis]) return false;
         begun = true;

@@ -15,7 +15,8 @@ double predict_replica(const sds_table_dataset &dataset, const sds_candidate &ca
 double predict_seconds(const sds_cost_model &model, const sds_features &features,
                        int64_t gap_paper);
 
-// True where the original holds all that is selected in one piece: no replica reads less.
-bool is_one_run(const sds_table_dataset &dataset, const sds_hyperslab &slab);
+// True where a contiguous original of this extent holds all that is selected in one piece: no
+// replica reads less.
+bool is_one_run(const int64_t extent[], const sds_hyperslab &slab);
 
 } // namespace sds::vol

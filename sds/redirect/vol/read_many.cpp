@@ -134,7 +134,7 @@ class Remainder
         n_++;
     }
     // Have HDF5 read nothing of a dataset. False where that cannot be had.
-    bool add_nothing(const ManyReads &reads, size_t i, const sds_trace_dataset &stored)
+    bool add_nothing(const ManyReads &reads, size_t i, const StoredDataset &stored)
     {
         const hid_t space = select_nothing(host_, stored);
         if (space < 0) return false;

@@ -10,6 +10,7 @@
 #include "decision_log.h"
 #include "element_walk.h"
 #include "error_stack.h"
+#include "latest.h"
 #include "memory_layout.h"
 #include "open_dataset.h"
 #include "open_file.h"
@@ -28,26 +29,27 @@ namespace sds::vol
 // Reads of one shape are decided alike: where the start lies hardly matters to the prediction,
 // which costs as much as a small read.
 struct Decision {
-    sds_hyperslab shape; // its start counts for nothing
-    uint64_t holders;    // partial candidates that hold what is read
-    int32_t choice;      // of the candidates; by_hdf5, by_engine: the original
-    uint32_t n_left;     // uses until it is made anew
+    Decision *next;
+    uint64_t holders; // partial candidates that hold what is read
+    int32_t choice;   // of the candidates; by_hdf5, by_engine: the original
+    uint32_t n_left;  // uses until it is made anew
+    int64_t shape[];  // counts, blocks and strides
 };
 constexpr int max_decisions = 4;
 constexpr uint32_t uses_per_decision = 64;
 
+// Kept for every dataset that is open: what the table says is looked up in it.
 struct Redirection {
-    sds_table_dataset dataset;
-    sds_candidate *candidates; // dataset.n_candidates of them; without a table none
-    OriginalFile *original;    // held by the dataset's file; nullptr: HDF5 alone reads it
-    sds_candidate itself;      // the original, where the engine may read it
-    uint64_t partial;          // candidates that hold a part, one bit each
-    uint32_t n_reads;          // counts shares
-    uint32_t logged;           // reasons told already, one bit each
-    bool deciding;             // a thread is using the decisions
-    int n_decisions;
-    Decision *decisions; // max_decisions of them, made for the first one: most datasets need none
-    ScatteredChoices scattered;
+    Decision *newest;           // the latest decisions
+    ScatteredChoices scattered; // and of reads that are no box
+    uint64_t partial;           // candidates that hold a part, one bit each
+    int32_t index;              // in the file's table
+    int32_t n_candidates;       // 0: no table names it
+    uint32_t n_reads;           // counts shares
+    uint32_t logged;            // reasons told already, one bit each
+    bool by_engine_too;         // the engine may read the original
+    bool is_contiguous;         // the original
+    bool deciding;              // a thread is using the decisions
 };
 
 namespace
@@ -100,10 +102,11 @@ void tell(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
     Redirection &redirection = *dataset.redirection;
     if (!decisions_are_logged() || (redirection.logged & (1U << reason))) return;
     // Where there is no table, HDF5 reads what it would have read.
-    if (redirection.dataset.n_candidates == 0 && reason != read_by_engine) return;
+    if (redirection.n_candidates == 0 && reason != read_by_engine) return;
     redirection.logged |= 1U << reason;
     const char *event = reason == read_by_engine ? "engine" : "original";
-    log_decision(reason == served ? "served" : event, dataset.file_path, dataset.path, text);
+    log_decision(reason == served ? "served" : event, dataset.description.file,
+                 dataset.description.path, text);
 }
 
 int64_t original(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
@@ -114,7 +117,7 @@ int64_t original(const OpenDataset &dataset, Reason reason, const char *text = n
 
 // How the table's description differs from the dataset; nullptr where it does not.
 const char *find_difference(const Host &host, const sds_table_dataset &expected,
-                            const sds_trace_dataset &found, hid_t type)
+                            const StoredDataset &found, hid_t type)
 {
     uint32_t crc = 0;
     // Freshness is that of one file: what lies in others may change unseen.
@@ -142,7 +145,7 @@ Reason check_properties(const Host &host, hid_t dxpl)
 }
 
 // HDF5 counts a selection in the extent of its own space, which need not be the dataset's.
-bool is_of_extent(const Host &host, hid_t space, const sds_trace_dataset &stored)
+bool is_of_extent(const Host &host, hid_t space, const StoredDataset &stored)
 {
     if (space == H5S_ALL) return true;
     hsize_t extent[SDS_MAX_RANK];
@@ -154,32 +157,56 @@ bool is_of_extent(const Host &host, hid_t space, const sds_trace_dataset &stored
 
 constexpr int32_t max_partial = 64; // partial candidates behind the first so many are not used
 
+// What the dataset may be read from, for one read.
+Layouts layouts_of(const OpenDataset &dataset)
+{
+    const Redirection &redirection = *dataset.redirection;
+    Layouts layouts = {};
+    layouts.table = dataset.file->table;
+    layouts.index = redirection.index;
+    if (redirection.n_candidates > 0)
+        sds_table_dataset_at(layouts.table, layouts.index, &layouts.dataset);
+    else
+        layouts.dataset = dataset_of_itself(dataset.description);
+    if (!redirection.by_engine_too) return layouts;
+    layouts.original = dataset.file->original;
+    layouts.itself = candidate_of_itself(dataset.description, layouts);
+    return layouts;
+}
+
+sds_candidate candidate_of(const OpenDataset &dataset, int32_t i)
+{
+    sds_candidate candidate;
+    sds_table_candidate_at(dataset.file->table, dataset.redirection->index, i, &candidate);
+    return candidate;
+}
+
 // The partial candidates that hold all that is selected, one bit each.
-uint64_t holders_of(const Redirection &redirection, const sds_hyperslab &slab)
+uint64_t holders_of(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
     uint64_t holders = 0;
-    for (uint64_t left = redirection.partial; left != 0; left &= left - 1) {
+    for (uint64_t left = dataset.redirection->partial; left != 0; left &= left - 1) {
         const int i = __builtin_ctzll(left);
-        if (holds(redirection.candidates[i], slab)) holders |= uint64_t{1} << i;
+        if (holds(candidate_of(dataset, i), slab)) holders |= uint64_t{1} << i;
     }
     return holders;
 }
 
 // The cheapest candidate that is cheaper than the original, or how the original is read.
-int32_t predict_best(const Redirection &redirection, uint64_t holders, const sds_hyperslab &slab)
+int32_t predict_best(const OpenDataset &open, uint64_t holders, const sds_hyperslab &slab)
 {
-    const sds_table_dataset &dataset = redirection.dataset;
+    const Layouts layouts = layouts_of(open);
+    const sds_table_dataset &dataset = layouts.dataset;
     int32_t best = by_hdf5;
-    if (redirection.original && is_faster_by_engine(*redirection.original, dataset, slab))
-        best = by_engine;
+    if (layouts.original && is_faster_by_engine(*layouts.original, dataset, slab)) best = by_engine;
     if (dataset.n_candidates == 0) return best;
     double best_s = predict_original(dataset, slab);
     if (best == by_engine) {
-        const double by_engine_s = predict_replica(dataset, redirection.itself, slab);
+        const double by_engine_s = predict_replica(dataset, layouts.itself, slab);
         if (by_engine_s >= 0 && by_engine_s < best_s) best_s = by_engine_s;
     }
     for (int32_t i = 0; i < dataset.n_candidates; i++) {
-        const sds_candidate &candidate = redirection.candidates[i];
+        const sds_candidate candidate = layouts.candidate(i);
         if (is_partial(dataset, candidate) && (i >= max_partial || !(holders >> i & 1))) continue;
         const double predicted_s = predict_replica(dataset, candidate, slab);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
@@ -189,72 +216,85 @@ int32_t predict_best(const Redirection &redirection, uint64_t holders, const sds
     return best;
 }
 
-bool is_of_shape(const sds_hyperslab &slab, const sds_hyperslab &shape)
+bool is_of_shape(const sds_hyperslab &slab, const int64_t shape[])
 {
-    const size_t n = static_cast<size_t>(slab.rank) * sizeof(int64_t);
-    return memcmp(slab.count, shape.count, n) == 0 && memcmp(slab.block, shape.block, n) == 0 &&
-           memcmp(slab.stride, shape.stride, n) == 0;
+    const size_t n = static_cast<size_t>(slab.rank);
+    return memcmp(slab.count, shape, n * sizeof(int64_t)) == 0 &&
+           memcmp(slab.block, shape + n, n * sizeof(int64_t)) == 0 &&
+           memcmp(slab.stride, shape + 2 * n, n * sizeof(int64_t)) == 0;
+}
+
+void remember(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab, int32_t choice)
+{
+    const size_t n = static_cast<size_t>(slab.rank);
+    Decision *made =
+        put_in_front(redirection.newest, max_decisions, sizeof(Decision) + 3 * n * sizeof(int64_t));
+    if (!made) return;
+    made->holders = holders;
+    made->choice = choice;
+    made->n_left = uses_per_decision;
+    memcpy(made->shape, slab.count, n * sizeof(int64_t));
+    memcpy(made->shape + n, slab.block, n * sizeof(int64_t));
+    memcpy(made->shape + 2 * n, slab.stride, n * sizeof(int64_t));
 }
 
 // The decision for reads of this shape, made anew where it is due.
-int32_t decide(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab)
+int32_t decide(const OpenDataset &dataset, uint64_t holders, const sds_hyperslab &slab)
 {
-    if (!redirection.decisions)
-        redirection.decisions = static_cast<Decision *>(calloc(max_decisions, sizeof(Decision)));
-    if (!redirection.decisions) return predict_best(redirection, holders, slab);
-    for (int i = 0; i < max_decisions; i++) {
-        Decision &decision = redirection.decisions[i];
-        if (decision.n_left == 0 || decision.holders != holders ||
-            !is_of_shape(slab, decision.shape))
-            continue;
-        decision.n_left--;
-        return decision.choice;
-    }
-    const int32_t choice = predict_best(redirection, holders, slab);
-    redirection.decisions[redirection.n_decisions++ % max_decisions] = {slab, holders, choice,
-                                                                        uses_per_decision};
-    redirection.n_decisions %= max_decisions;
+    Redirection &redirection = *dataset.redirection;
+    for (Decision *decision = redirection.newest; decision; decision = decision->next)
+        if (decision->n_left > 0 && decision->holders == holders &&
+            is_of_shape(slab, decision->shape)) {
+            decision->n_left--;
+            return decision->choice;
+        }
+    const int32_t choice = predict_best(dataset, holders, slab);
+    remember(redirection, holders, slab, choice);
     return choice;
 }
 
-// What serves by a choice; nullptr: HDF5 reads the original.
-const sds_candidate *candidate_of(const Redirection &redirection, int32_t choice)
+bool is_in_one_run(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
-    if (choice == by_engine) return &redirection.itself;
-    return choice < 0 ? nullptr : &redirection.candidates[choice];
+    return dataset.redirection->is_contiguous && is_one_run(dataset.description.extent, slab);
 }
 
-const sds_candidate *choose(Redirection &redirection, const sds_hyperslab &slab)
+// Apart: most reads lie in one run and come no further.
+__attribute__((noinline)) int32_t predict_or_remember(const OpenDataset &dataset,
+                                                      const sds_hyperslab &slab)
 {
-    if (is_one_run(redirection.dataset, slab) && config().engine != Engine::always) return nullptr;
-    const uint64_t holders = holders_of(redirection, slab);
-    int32_t choice;
-    if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE)) {
-        choice = predict_best(redirection, holders, slab); // another thread is at it
-    } else {
-        choice = decide(redirection, holders, slab);
-        __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
-    }
-    return candidate_of(redirection, choice);
+    Redirection &redirection = *dataset.redirection;
+    const uint64_t holders = holders_of(dataset, slab);
+    if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE))
+        return predict_best(dataset, holders, slab); // another thread is at it
+    const int32_t choice = decide(dataset, holders, slab);
+    __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
+    return choice;
+}
+
+int32_t choose(const OpenDataset &dataset, const sds_hyperslab &slab)
+{
+    if (is_in_one_run(dataset, slab) && config().engine != Engine::always) return by_hdf5;
+    return predict_or_remember(dataset, slab);
 }
 
 // Why none was chosen for a box: told in the log, of no account otherwise.
-Reason why_none(const Redirection &redirection, const sds_hyperslab &slab)
+Reason why_none(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
-    if (!decisions_are_logged() || is_one_run(redirection.dataset, slab)) return original_cheaper;
-    for (int32_t i = 0; i < redirection.dataset.n_candidates; i++)
-        if (holds(redirection.candidates[i], slab)) return original_cheaper;
+    if (!decisions_are_logged() || is_in_one_run(dataset, slab)) return original_cheaper;
+    for (int32_t i = 0; i < dataset.redirection->n_candidates; i++)
+        if (holds(candidate_of(dataset, i), slab)) return original_cheaper;
     return not_held;
 }
 
 // The same for elements that have to be listed.
-Reason why_none(const Redirection &redirection, const ScatteredRead &read)
+Reason why_none(const OpenDataset &dataset, const ScatteredRead &read)
 {
     if (!decisions_are_logged()) return original_cheaper;
     Reason reason = boxes_alone;
-    for (int32_t i = 0; i < redirection.dataset.n_candidates; i++) {
-        if (can_serve(redirection.candidates[i], read)) return original_cheaper;
-        if (redirection.candidates[i].storage == SDS_TABLE_CONTIGUOUS) reason = not_held;
+    for (int32_t i = 0; i < dataset.redirection->n_candidates; i++) {
+        const sds_candidate candidate = candidate_of(dataset, i);
+        if (can_serve(candidate, read)) return original_cheaper;
+        if (candidate.storage == SDS_TABLE_CONTIGUOUS) reason = not_held;
     }
     return reason;
 }
@@ -285,7 +325,7 @@ template <typename Move> Reason read_dataset(const OpenReplica &replica, Move mo
 // Have the engine read the original by in_file(file).
 template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_file)
 {
-    OriginalFile &file = *dataset.redirection->original;
+    OriginalFile &file = *dataset.file->original;
     // A program's own writer in this process has what it has not written to the file yet.
     if (__atomic_load_n(&dataset.file->is_written, __ATOMIC_ACQUIRE))
         return original(dataset, stale_source);
@@ -300,16 +340,34 @@ template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_
     return SDS_SERVED_BY_ENGINE;
 }
 
+// What was chosen to serve a read.
+struct Server {
+    int32_t choice;
+    sds_table_dataset dataset;
+    sds_candidate candidate;
+
+    Server(const OpenDataset &open, int32_t chosen) : choice(chosen)
+    {
+        if (choice == by_engine) {
+            const Layouts layouts = layouts_of(open);
+            dataset = layouts.dataset;
+            candidate = layouts.itself;
+        } else {
+            sds_table_dataset_at(open.file->table, open.redirection->index, &dataset);
+            candidate = candidate_of(open, choice);
+        }
+    }
+};
+
 // Have what was chosen read: a file by in_file(file), a replica in chunks by in_chunks(dataset).
 template <typename InFile, typename InChunks>
-int64_t serve_from(OpenDataset &dataset, const sds_candidate &candidate, InFile in_file,
-                   InChunks in_chunks)
+int64_t serve_from(OpenDataset &dataset, const Server &server, InFile in_file, InChunks in_chunks)
 {
-    Redirection &redirection = *dataset.redirection;
-    if (&candidate == &redirection.itself) return serve_itself(dataset, in_file);
+    const sds_candidate &candidate = server.candidate;
+    if (server.choice == by_engine) return serve_itself(dataset, in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
-    if (!is_in_share(redirection, candidate)) return original(dataset, outside_share);
-    const ReplicaUse use(*dataset.file, redirection.dataset, candidate);
+    if (!is_in_share(*dataset.redirection, candidate)) return original(dataset, outside_share);
+    const ReplicaUse use(*dataset.file, server.dataset, candidate);
     if (use.problem()) return original(dataset, replica_unusable, use.problem());
     const Reason outcome = candidate.storage == SDS_TABLE_CHUNKED
                                ? read_dataset(use.replica(), in_chunks)
@@ -335,53 +393,87 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     ScatteredRead read;
     if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
         return original(dataset, refused_spaces);
-    const Layouts layouts = {redirection.dataset, redirection.candidates, redirection.original,
-                             redirection.itself};
-    const sds_candidate *candidate =
-        candidate_of(redirection, choose_scattered(host, redirection.scattered, layouts, read));
-    if (!candidate) return original(dataset, why_none(redirection, read));
-    if (candidate == &redirection.itself) tell(dataset, why_none(redirection, read));
+    const int32_t choice = choose_scattered(host, redirection.scattered, layouts_of(dataset), read);
+    if (choice < 0) tell(dataset, why_none(dataset, read));
+    if (choice == by_hdf5) return 0;
+    const Server server(dataset, choice);
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
     const FileType type(object, request.dxpl);
     Conversion conversion;
-    if (!plan_conversion(host, type.id(), redirection.dataset.element_bytes, request.memory_type,
+    if (!plan_conversion(host, type.id(), server.dataset.element_bytes, request.memory_type,
                          request.dxpl, conversion))
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
     return serve_from(
-        dataset, *candidate,
+        dataset, server,
         [&](sds_file *file) {
-            return transfer_scattered(host, file, redirection.dataset, *candidate, read, conversion,
-                                      request.buffer);
+            return transfer_scattered(host, file, server.dataset, server.candidate, read,
+                                      conversion, request.buffer);
         },
         [](const ReplicaDataset &) { return false; }); // chosen are contiguous ones alone
 }
 
-// What the file's table says of the dataset; false where none of its reads are redirected.
-bool read_table(const Host &host, const OpenDataset &dataset, hid_t type, Redirection &out)
+// Serve a box by what was chosen. Apart: most reads are HDF5's to carry out, and come no further.
+__attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &dataset,
+                                            int32_t choice, const Selection &selection,
+                                            const ReadRequest &request)
+{
+    const Host &host = *object.host;
+    const Server server(dataset, choice);
+
+    const Reason refusal = check_properties(host, request.dxpl);
+    if (refusal != served) return original(dataset, refusal);
+    if (!is_of_extent(host, request.file_space, dataset.description))
+        return original(dataset, foreign_space);
+    const FileType type(object, request.dxpl);
+    Conversion conversion;
+    MemoryLayout memory;
+    if (!plan_conversion(host, type.id(), server.dataset.element_bytes, request.memory_type,
+                         request.dxpl, conversion))
+        return original(dataset, other_type);
+    if (conversion.needs_background || !is_where_it_says(host, request.file_space, selection) ||
+        !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
+                          conversion.to_bytes, memory))
+        return serve_scattered(object, dataset, selection, request);
+    return serve_from(
+        dataset, server,
+        [&](sds_file *file) {
+            return transfer(host, file, server.dataset, server.candidate, selection.slab,
+                            conversion, memory, request.buffer);
+        },
+        [&](const ReplicaDataset &in_chunks) {
+            return transfer_chunked(in_chunks, type.id(), server.dataset, server.candidate,
+                                    selection.slab, conversion, memory, request.buffer);
+        });
+}
+
+// Look the dataset up in the file's table. Without candidates none of its reads are redirected.
+void look_up(const Host &host, const OpenDataset &dataset, hid_t type, Redirection &out)
 {
     const sds_table *table = dataset.file->table;
+    const StoredDataset &stored = dataset.description;
     int32_t index = 0;
-    sds_table_dataset &expected = out.dataset;
-    if (sds_table_find(table, dataset.path, &index) != SDS_OK ||
+    sds_table_dataset expected;
+    if (sds_table_find(table, stored.path, &index) != SDS_OK ||
         sds_table_dataset_at(table, index, &expected) != SDS_OK) {
-        log_decision("original", dataset.file_path, dataset.path, "the table does not name it");
-        return false;
+        log_decision("original", stored.file, stored.path, "the table does not name it");
+        return;
     }
-    const char *difference = find_difference(host, expected, dataset.description, type);
+    const char *difference = find_difference(host, expected, stored, type);
     if (difference) {
-        log_decision("original", dataset.file_path, dataset.path, difference);
-        return false;
+        log_decision("original", stored.file, stored.path, difference);
+        return;
     }
-    out.candidates = static_cast<sds_candidate *>(
-        calloc(static_cast<size_t>(expected.n_candidates), sizeof(sds_candidate)));
-    bool complete = out.candidates && expected.n_candidates > 0;
-    for (int32_t i = 0; complete && i < expected.n_candidates; i++)
-        complete = sds_table_candidate_at(table, index, i, &out.candidates[i]) == SDS_OK;
-    for (int32_t i = 0; complete && i < expected.n_candidates && i < max_partial; i++)
-        if (is_partial(expected, out.candidates[i])) out.partial |= uint64_t{1} << i;
-    return complete;
+    if (expected.n_candidates == 0) return;
+    out.index = index;
+    out.n_candidates = expected.n_candidates;
+    out.is_contiguous = expected.storage == SDS_TABLE_CONTIGUOUS;
+    sds_candidate candidate;
+    for (int32_t i = 0; i < expected.n_candidates && i < max_partial; i++)
+        if (sds_table_candidate_at(table, index, i, &candidate) == SDS_OK &&
+            is_partial(expected, candidate))
+            out.partial |= uint64_t{1} << i;
 }
 
 } // namespace
@@ -400,75 +492,40 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
     if (!dataset.file) return nullptr;
     const bool by_engine_too = may_be_read_by_engine(host, dataset, type);
     if (!dataset.file->table && !by_engine_too) return nullptr;
-    auto *made = static_cast<Redirection *>(calloc(1, sizeof(Redirection)));
-    if (!made) return nullptr;
-    if (dataset.file->table && !read_table(host, dataset, type, *made)) {
-        free(made->candidates);
-        made->candidates = nullptr;
-        made->dataset.n_candidates = 0;
-        made->partial = 0;
-    }
-    if (by_engine_too) {
-        if (made->dataset.n_candidates == 0) made->dataset = dataset_of_itself(dataset.description);
-        made->original = dataset.file->original;
-        made->itself = candidate_of_itself(dataset.description, made->dataset, made->candidates);
-    }
-    if (made->original || made->dataset.n_candidates > 0) return made;
-    release_redirection(made);
-    return nullptr;
+    Redirection found = {};
+    found.is_contiguous = found.by_engine_too = by_engine_too;
+    if (dataset.file->table) look_up(host, dataset, type, found);
+    if (!by_engine_too && found.n_candidates == 0) return nullptr;
+    auto *made = static_cast<Redirection *>(malloc(sizeof(Redirection)));
+    if (made) *made = found;
+    return made;
 }
 
 void release_redirection(Redirection *redirection)
 {
-    free(redirection->decisions);
-    free(redirection->candidates);
+    free_all(redirection->newest);
+    release_choices(redirection->scattered);
     free(redirection);
 }
 
 bool may_serve(Object &object, const OpenDataset &dataset, hid_t file_space)
 {
     const Redirection *redirection = dataset.redirection;
-    return redirection && (redirection->dataset.n_candidates > 0 ||
-                           may_gain(object, file_space, dataset.window_elements));
+    return redirection &&
+           (redirection->n_candidates > 0 || may_gain(object, file_space, dataset.window_elements));
 }
 
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
                    const ReadRequest &request)
 {
-    const Host &host = *object.host;
-    Redirection &redirection = *dataset.redirection;
     // HDF5 refuses a read without a buffer.
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request);
-    const sds_candidate *candidate = choose(redirection, selection.slab);
-    if (!candidate) return original(dataset, why_none(redirection, selection.slab));
-    if (candidate == &redirection.itself) tell(dataset, why_none(redirection, selection.slab));
-
-    const Reason refusal = check_properties(host, request.dxpl);
-    if (refusal != served) return original(dataset, refusal);
-    if (!is_of_extent(host, request.file_space, dataset.description))
-        return original(dataset, foreign_space);
-    const FileType type(object, request.dxpl);
-    Conversion conversion;
-    MemoryLayout memory;
-    if (!plan_conversion(host, type.id(), redirection.dataset.element_bytes, request.memory_type,
-                         request.dxpl, conversion))
-        return original(dataset, other_type);
-    if (conversion.needs_background || !is_where_it_says(host, request.file_space, selection) ||
-        !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
-                          conversion.to_bytes, memory))
-        return serve_scattered(object, dataset, selection, request);
-    return serve_from(
-        dataset, *candidate,
-        [&](sds_file *file) {
-            return transfer(host, file, redirection.dataset, *candidate, selection.slab, conversion,
-                            memory, request.buffer);
-        },
-        [&](const ReplicaDataset &in_chunks) {
-            return transfer_chunked(in_chunks, type.id(), redirection.dataset, *candidate,
-                                    selection.slab, conversion, memory, request.buffer);
-        });
+    const int32_t choice = choose(dataset, selection.slab);
+    if (choice < 0) tell(dataset, why_none(dataset, selection.slab));
+    if (choice == by_hdf5) return 0;
+    return serve_box(object, dataset, choice, selection, request);
 }
 
 } // namespace sds::vol

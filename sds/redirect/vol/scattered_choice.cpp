@@ -7,13 +7,27 @@
 #include "chunk_grid.h"
 #include "element_walk.h"
 #include "error_stack.h"
+#include "latest.h"
 #include "prediction.h"
 #include "replica_map.h"
 
 namespace sds::vol
 {
+
+struct ScatteredChoice {
+    ScatteredChoice *next;
+    sds_selection_kind kind;
+    int32_t candidate; // chosen; by_hdf5, by_engine: the original
+    int64_t n_elements;
+    uint64_t candidates; // that hold all of it, one bit each
+    uint32_t n_left;     // uses until it is made anew
+    uint8_t size[];      // of the bounding box, as a power of two, by axis
+};
+
 namespace
 {
+
+constexpr int max_choices = 4;
 
 constexpr uint32_t uses_per_choice = 16;
 // So much of a selection is looked at, and for so long per layout.
@@ -286,7 +300,7 @@ int32_t find_best(const Layouts &layouts, const ScatteredRead &read, Sample &sam
     int32_t best = is_faster_by_engine(layouts, sample) ? by_engine : by_hdf5;
     int32_t first = 0;
     while (first < dataset.n_candidates &&
-           !may_pay(dataset, layouts.candidates[first], read, sample))
+           !may_pay(dataset, layouts.candidate(first), read, sample))
         first++;
     if (first == dataset.n_candidates) return best;
     double best_s = dataset.storage == SDS_TABLE_CONTIGUOUS
@@ -297,7 +311,7 @@ int32_t find_best(const Layouts &layouts, const ScatteredRead &read, Sample &sam
         if (by_engine_s >= 0 && by_engine_s < best_s) best_s = by_engine_s;
     }
     for (int32_t i = first; i < dataset.n_candidates; i++) {
-        const sds_candidate &candidate = layouts.candidates[i];
+        const sds_candidate candidate = layouts.candidate(i);
         if (i > first && !may_pay(dataset, candidate, read, sample)) continue;
         const double predicted_s = predict_candidate(dataset, candidate, sample);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
@@ -326,25 +340,44 @@ uint8_t power_of_two(int64_t n)
     return static_cast<uint8_t>(64 - __builtin_clzll(static_cast<unsigned long long>(n)));
 }
 
-// What tells the read from others without listing its elements. Where partial replicas are, those
-// that hold it tell as well.
-ScatteredChoices::Choice outline(const Layouts &layouts, const ScatteredRead &read)
+uint8_t size_of(const ScatteredRead &read, int32_t axis)
 {
-    const sds_table_dataset &dataset = layouts.dataset;
-    ScatteredChoices::Choice made = {};
-    made.kind = read.kind;
-    made.n_elements = read.n_elements;
-    for (int32_t axis = 0; axis < dataset.rank; axis++)
-        made.size[axis] = power_of_two(read.high[axis] - read.low[axis] + 1);
-    for (int32_t i = 0; i < dataset.n_candidates && i < 64; i++)
-        if (can_serve(layouts.candidates[i], read)) made.candidates |= UINT64_C(1) << i;
-    return made;
+    return power_of_two(read.high[axis] - read.low[axis] + 1);
 }
 
-bool look_alike(const ScatteredChoices::Choice &a, const ScatteredChoices::Choice &b)
+// The candidates that hold all of it. Where partial replicas are, they tell reads apart as well.
+uint64_t holders_of(const Layouts &layouts, const ScatteredRead &read)
 {
-    return a.kind == b.kind && a.n_elements == b.n_elements && a.candidates == b.candidates &&
-           memcmp(a.size, b.size, sizeof a.size) == 0;
+    uint64_t holders = 0;
+    for (int32_t i = 0; i < layouts.dataset.n_candidates && i < 64; i++)
+        if (can_serve(layouts.candidate(i), read)) holders |= UINT64_C(1) << i;
+    return holders;
+}
+
+// What tells a read from others without listing its elements.
+bool is_for(const ScatteredChoice &made, const ScatteredRead &read, uint64_t holders, int32_t rank)
+{
+    if (made.n_left == 0 || made.kind != read.kind || made.n_elements != read.n_elements ||
+        made.candidates != holders)
+        return false;
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (made.size[axis] != size_of(read, axis)) return false;
+    return true;
+}
+
+void remember(ScatteredChoices &choices, const ScatteredRead &read, uint64_t holders, int32_t rank,
+              int32_t candidate)
+{
+    ScatteredChoice *made = put_in_front(choices.newest, max_choices,
+                                         sizeof(ScatteredChoice) + static_cast<size_t>(rank));
+    if (!made) return;
+    made->kind = read.kind;
+    made->candidate = candidate;
+    made->n_elements = read.n_elements;
+    made->candidates = holders;
+    made->n_left = uses_per_choice;
+    for (int32_t axis = 0; axis < rank; axis++)
+        made->size[axis] = size_of(read, axis);
 }
 
 } // namespace
@@ -359,29 +392,33 @@ bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
     return true;
 }
 
+void release_choices(ScatteredChoices &choices)
+{
+    free_all(choices.newest);
+}
+
 int32_t choose_scattered(const Host &host, ScatteredChoices &choices, const Layouts &layouts,
                          const ScatteredRead &read)
 {
     if (__atomic_test_and_set(&choices.busy, __ATOMIC_ACQUIRE)) // another thread is at it
         return predict_best(host, layouts, read);
-    ScatteredChoices::Choice wanted = outline(layouts, read);
-    ScatteredChoices::Choice *found = nullptr;
-    for (ScatteredChoices::Choice &made : choices.made)
-        if (made.n_left > 0 && look_alike(made, wanted)) found = &made;
+    const uint64_t holders = holders_of(layouts, read);
+    const int32_t rank = layouts.dataset.rank;
+    ScatteredChoice *found = choices.newest;
+    while (found && !is_for(*found, read, holders, rank))
+        found = found->next;
+    int32_t candidate;
     if (found) {
         found->n_left--;
-        wanted.candidate = found->candidate;
+        candidate = found->candidate;
     } else {
-        wanted.candidate = predict_best(host, layouts, read);
-        wanted.n_left = uses_per_choice;
-        choices.made[choices.n++ % ScatteredChoices::most] = wanted;
-        choices.n %= ScatteredChoices::most;
+        candidate = predict_best(host, layouts, read);
+        remember(choices, read, holders, rank, candidate);
     }
     __atomic_clear(&choices.busy, __ATOMIC_RELEASE);
     // Beyond the candidates that are told apart, one may have been chosen for a like read.
-    if (wanted.candidate >= 0 && !can_serve(layouts.candidates[wanted.candidate], read))
-        return by_hdf5;
-    return wanted.candidate;
+    if (candidate >= 0 && !can_serve(layouts.candidate(candidate), read)) return by_hdf5;
+    return candidate;
 }
 
 } // namespace sds::vol

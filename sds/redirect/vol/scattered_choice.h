@@ -9,28 +9,12 @@ namespace sds::vol
 {
 
 // Choices made for a dataset. Reads that look alike from outside are decided alike for a while.
+struct ScatteredChoice; // the latest few
 struct ScatteredChoices {
-    struct Choice {
-        sds_selection_kind kind;
-        int64_t n_elements;
-        uint8_t size[SDS_MAX_RANK]; // of the bounding box, as a power of two
-        uint64_t candidates;        // that hold all of it, one bit each
-        int32_t candidate;          // chosen; by_hdf5, by_engine: the original
-        uint32_t n_left;            // uses until it is made anew
-    };
-    static constexpr int most = 4;
+    ScatteredChoice *newest;
     bool busy; // a thread is using them
-    int n;
-    Choice made[most];
 };
-
-// What a dataset may be read from.
-struct Layouts {
-    const sds_table_dataset &dataset;
-    const sds_candidate *candidates;
-    OriginalFile *original;      // nullptr: HDF5 alone reads it
-    const sds_candidate &itself; // the original, where the engine may read it
-};
+void release_choices(ScatteredChoices &choices);
 
 // Elements are picked from contiguous replicas only, and from those that hold them all.
 bool can_serve(const sds_candidate &candidate, const ScatteredRead &read);

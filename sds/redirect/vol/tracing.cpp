@@ -87,7 +87,9 @@ bool is_in_trace(OpenDataset &dataset)
 {
     if (!dataset.is_traced) return false;
     if (dataset.trace_id != 0) return true;
-    const uint32_t id = sds_trace_add_dataset(tracer.writer, &dataset.description);
+    sds_trace_dataset description;
+    describe_for_trace(dataset, description);
+    const uint32_t id = sds_trace_add_dataset(tracer.writer, &description);
     if (id == 0) return false;
     __atomic_store_n(&dataset.trace_id, id, __ATOMIC_RELEASE);
     return true;
@@ -142,7 +144,7 @@ void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dx
 {
     if (!is_in_trace(dataset)) return;
     const Host &host = *object.host;
-    const sds_trace_dataset &stored = dataset.description;
+    const StoredDataset &stored = dataset.description;
     Selection selection;
     select_done(host, file_space, stored.rank, stored.extent, dataset.reads_boxes, selection);
     const bool is_short = dataset.reads_boxes && stored.rank <= SDS_TRACE_BOX_RANK;

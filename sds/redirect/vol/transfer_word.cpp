@@ -1,6 +1,7 @@
 #include "transfer_word.h"
 
 #include "error_stack.h"
+#include "open_dataset.h"
 #include "read_below.h"
 
 namespace sds::vol
@@ -11,7 +12,7 @@ bool leaves_word(const Host &host, hid_t dxpl)
     return host.hdf5.H5Pget_dxpl_mpio && dxpl != 0 && dxpl != *host.default_dxpl;
 }
 
-hid_t select_nothing(const Host &host, const sds_trace_dataset &stored)
+hid_t select_nothing(const Host &host, const StoredDataset &stored)
 {
     hsize_t extent[SDS_MAX_RANK];
     for (int32_t axis = 0; axis < stored.rank; axis++)
@@ -22,7 +23,7 @@ hid_t select_nothing(const Host &host, const sds_trace_dataset &stored)
     return -1;
 }
 
-bool leave_word(const Object &object, const sds_trace_dataset &stored, const ReadRequest &served)
+bool leave_word(const Object &object, const StoredDataset &stored, const ReadRequest &served)
 {
     const Host &host = *object.host;
     if (!leaves_word(host, served.dxpl)) return true;

@@ -4,19 +4,20 @@
 #pragma once
 
 #include "redirect.h"
-#include "sds/trace_format.h"
 
 namespace sds::vol
 {
+
+struct StoredDataset; // open_dataset.h
 
 bool leaves_word(const Host &host, hid_t dxpl);
 
 // A space of the dataset's extent in which nothing is selected, to be closed; negative where it
 // cannot be had.
-hid_t select_nothing(const Host &host, const sds_trace_dataset &stored);
+hid_t select_nothing(const Host &host, const StoredDataset &stored);
 
 // Have HDF5 leave word of a read that was served, where it leaves any. False where that cannot be
 // had; then the original is to be read.
-bool leave_word(const Object &object, const sds_trace_dataset &stored, const ReadRequest &served);
+bool leave_word(const Object &object, const StoredDataset &stored, const ReadRequest &served);
 
 } // namespace sds::vol

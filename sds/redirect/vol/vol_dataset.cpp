@@ -56,7 +56,7 @@ __attribute__((noinline)) herr_t read_redirected(Object &object, OpenDataset &da
                                                  const OneRead &read, const sds_tick_clock *clock)
 {
     const Host &host = *object.host;
-    const sds_trace_dataset &stored = dataset.description;
+    const StoredDataset &stored = dataset.description;
     const hid_t file_space = *read.file_space;
     sds_tick_span span;
     if (clock) span = sds_tick_span_begin(clock);
