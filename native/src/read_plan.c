@@ -24,6 +24,7 @@
 #define MAX_DEPTH 1024
 #define LEAST_QUEUED_BYTES (64 * KIB)
 #define LIST_REGION_BYTES MIB /* of pieces that touch but go to several places */
+#define LIST_DEPTH 128        /* more would cut regions shorter, to share the buffers */
 
 /* Longer runs are copied as fast by a call, which no file that shrinks interrupts. */
 #define MAPPED_RUN_BYTES (256 * KIB)
@@ -307,7 +308,8 @@ static void plan_named(const planner *self, sds_strategy strategy, sds_read_plan
     case SDS_STRATEGY_LIST:
         *out = begin(self, strategy, SDS_EXECUTOR_LIST);
         if (is_list)
-            bound_queue(self, out, LIST_REGION_BYTES, self->queue_depth);
+            bound_queue(self, out, LIST_REGION_BYTES,
+                        (int32_t)sds__least(self->queue_depth, LIST_DEPTH));
         else
             out->queue_depth = self->queue_depth;
         if (!is_list) out->group_bytes = SDS__MAX_CALL_BYTES;
