@@ -173,6 +173,9 @@ bool may_be_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone)
     return hot_seconds(by_hdf5_alone, costs_of(file), file.sieve_bytes) > hot_serving_s;
 }
 
+// More than that does not stay in the processor's own caches from one read to the next.
+constexpr double max_hot_bytes = 2 << 20;
+
 bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone,
                  const EngineRead &engine, double factor)
 {
@@ -181,7 +184,9 @@ bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone,
                        hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
     const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
     const double cold = (serving_s + engine.cold_s * factor) / cold_seconds(by_hdf5_alone, costs);
-    return hot <= 1 && warm <= 1 && cold <= 1 && (warm < clear_gain || cold < clear_gain);
+    const bool may_be_hot = by_hdf5_alone.bytes <= max_hot_bytes;
+    return (hot <= 1 || !may_be_hot) && warm <= 1 && cold <= 1 &&
+           (warm < clear_gain || cold < clear_gain);
 }
 
 // ---- selections from outside
