@@ -16,14 +16,11 @@ from sds.geometry import Box, parse_selection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-AUTO_CHUNK_BYTES = 1 << 20
-"""Elements of a chunk whose shape was left to SDS: what HDF5 caches whole by default."""
+MAX_CHUNK_BYTES = 1 << 20
+"""Elements of a chunk, decoded. HDF5 decodes whole chunks, in the memory of the program that reads:
+the connector leaves replicas in larger ones alone (candidate.h)."""
 
-# A chunk's size is a number of 32 bits in the files that every HDF5 since 1.10 reads.
-_MAX_CHUNK_BYTES = (1 << 32) - 1
 _MAX_CHUNKS = 1 << 24
-# Automatic chunks become larger rather than more.
-_AUTO_CHUNKS = 1 << 20
 CHECKSUM_BYTES = 4
 """What the Fletcher-32 filter adds to each chunk."""
 
@@ -131,15 +128,6 @@ def check_region(region: Box, extent: Sequence[int]) -> None:
             raise SelectionError(message)
 
 
-def automatic_chunk_bytes(replica_extent: Sequence[int], element_size_bytes: int) -> int:
-    """Return the size that automatic chunks have at most: 1 MiB, doubled beyond 1 TiB."""
-    size_bytes = math.prod(replica_extent) * element_size_bytes
-    chunk_bytes = AUTO_CHUNK_BYTES
-    while chunk_bytes * _AUTO_CHUNKS < size_bytes and 2 * chunk_bytes < _MAX_CHUNK_BYTES:
-        chunk_bytes *= 2
-    return chunk_bytes
-
-
 def automatic_chunk_shape(
     replica_extent: Sequence[int], element_size_bytes: int
 ) -> tuple[int, ...]:
@@ -147,14 +135,14 @@ def automatic_chunk_shape(
 
     The axis order was chosen for reads that run along the last axes, so those stay whole and the
     first ones are cut: such a read touches as few chunks as a contiguous replica has pieces of
-    1 MiB. An axis that is cut is cut evenly. Beyond 1 TiB of elements the chunks grow with them.
+    1 MiB. An axis that is cut is cut evenly.
 
     >>> automatic_chunk_shape((4096, 256, 256), 4)
     (4, 256, 256)
     >>> automatic_chunk_shape((3, 1_000_000), 8)
     (1, 125000)
     """
-    budget = max(1, automatic_chunk_bytes(replica_extent, element_size_bytes) // element_size_bytes)
+    budget = max(1, MAX_CHUNK_BYTES // element_size_bytes)
     shape = list(replica_extent)
     for axis, length in enumerate(replica_extent):
         behind = math.prod(shape[axis + 1 :])
@@ -176,7 +164,8 @@ def check_chunk_shape(
     Raises
     ------
     LayoutError
-        If HDF5 could not store a dataset of that extent in such chunks.
+        If HDF5 could not store a dataset of that extent in such chunks, or programs would not be
+        served from them.
     """
     shown = ",".join(map(str, chunk_shape))
     if len(chunk_shape) != len(replica_extent):
@@ -193,17 +182,20 @@ def check_chunk_shape(
             )
             raise LayoutError(message)
     chunk_bytes = math.prod(chunk_shape) * element_size_bytes
-    if chunk_bytes + CHECKSUM_BYTES > _MAX_CHUNK_BYTES:
+    if chunk_bytes > MAX_CHUNK_BYTES:
+        smaller = ",".join(map(str, automatic_chunk_shape(replica_extent, element_size_bytes)))
         message = (
-            f"chunks {shown!r} of {chunk_bytes} bytes each are larger than HDF5 stores (4 GiB): "
-            "make them smaller; about 1 MiB reads well"
+            f"chunks {shown!r} hold {chunk_bytes} bytes each, and programs are served from chunks "
+            f"of at most {MAX_CHUNK_BYTES}, since HDF5 decodes whole ones in their memory: make "
+            f"them smaller, such as {smaller}"
         )
         raise LayoutError(message)
     n_chunks = math.prod(-(-n // c) for n, c in zip(replica_extent, chunk_shape, strict=True))
     if n_chunks > _MAX_CHUNKS:
         message = (
             f"chunks {shown!r} would be {n_chunks} in number, and SDS handles {_MAX_CHUNKS}: "
-            "make them larger; about 1 MiB reads well"
+            f"make them larger, up to {MAX_CHUNK_BYTES} bytes each, name a smaller region, or "
+            "build a contiguous replica"
         )
         raise LayoutError(message)
     return tuple(int(length) for length in chunk_shape)
@@ -238,8 +230,11 @@ def choose_chunk_shape(
         raise LayoutError(message)
     if chunks == "contiguous" or (chunks is None and not filters):
         return None
-    if element_size_bytes + CHECKSUM_BYTES > _MAX_CHUNK_BYTES:
-        message = f"one element of {element_size_bytes} bytes is larger than a chunk may be"
+    if element_size_bytes > MAX_CHUNK_BYTES:
+        message = (
+            f"one element of {element_size_bytes} bytes is larger than a chunk may be, "
+            f"{MAX_CHUNK_BYTES}: build a contiguous replica, without chunks and filters"
+        )
         raise UnsupportedError(message)
     if chunks is None or isinstance(chunks, str):
         if chunks not in {None, "auto"}:

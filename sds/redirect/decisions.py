@@ -28,6 +28,8 @@ _REMEDIES = {
     "memory type": "read the dataset's own type, or another integer or float",
     "holds all that is selected": "build a replica of a region that holds it, or of the whole "
     "dataset (`sds reorganize`)",
+    "chunks are larger than": "build it anew in chunks of at most 1 MiB (`sds reorganize --chunks "
+    "auto`)",
     "serve boxes alone": "build a contiguous replica too (`sds reorganize` without --chunks)",
     "share of the reads": "nothing to do: the replica is being measured",
     "cannot be": "run `sds replicas verify`, then build it anew with `sds reorganize`",

@@ -6,6 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.redirected import settle
+
 
 @pytest.fixture
 def cube(tmp_path):
@@ -72,6 +74,19 @@ def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):  # noqa: PL
     assert as_json.json["error"]["exit_code"] == code
     assert as_json.json["error"]["message"] in result.err
     assert set(as_json.json) == {"error"}
+
+
+def test_chunks_that_no_program_would_be_served_from_are_refused(sds, tmp_path):
+    wide = tmp_path / "wide.h5"
+    with h5py.File(wide, "w") as file:
+        file["d"] = np.zeros((1024, 1025), "u1")
+    settle(wide)
+    result = sds("reorganize", f"{wide}:/d", "--order", "1,0", "--chunks", "1025,1024")
+    assert result.code == 2
+    for said in ("'1025,1024'", "1049600 bytes", "at most 1048576", "such as 513,1024"):
+        assert said in result.err
+    assert not list((tmp_path / "home").glob("replicas/*"))
+    assert sds("reorganize", f"{wide}:/d", "--order", "1,0", "--chunks", "auto").code == 0
 
 
 def test_without_words_there_is_help(sds):

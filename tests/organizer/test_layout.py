@@ -10,9 +10,8 @@ from sds.dataset import Filter
 from sds.errors import LayoutError, SelectionError, UnsupportedError
 from sds.geometry import Box
 from sds.organizer.layout import (
-    AUTO_CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
     ReplicaLayout,
-    automatic_chunk_bytes,
     automatic_chunk_shape,
     check_chunk_shape,
     choose_chunk_shape,
@@ -31,10 +30,7 @@ GZIP = (Filter(code=1, name="gzip", options=(4,)),)
 def test_automatic_chunks_follow_the_order_and_are_about_a_mebibyte(extent, element):
     shape = automatic_chunk_shape(extent, element)
     n_bytes = math.prod(shape) * element
-    most_bytes = automatic_chunk_bytes(extent, element)
-    assert n_bytes <= max(most_bytes, element)
-    if math.prod(extent) * element <= 1 << 40:
-        assert most_bytes == AUTO_CHUNK_BYTES
+    assert n_bytes <= max(MAX_CHUNK_BYTES, element)
     # One axis is cut at most; those before it have length 1, those behind it are whole.
     cut = [axis for axis, (c, n) in enumerate(zip(shape, extent, strict=True)) if c < n]
     if cut:
@@ -42,7 +38,7 @@ def test_automatic_chunks_follow_the_order_and_are_about_a_mebibyte(extent, elem
         last = cut[-1]
         larger = list(shape)
         larger[last] = min(extent[last], 2 * shape[last] + 1)
-        assert math.prod(larger) * element > most_bytes or last == 0 or shape[last] == 1
+        assert math.prod(larger) * element > MAX_CHUNK_BYTES or last == 0 or shape[last] == 1
         assert shape[last] * -(-extent[last] // shape[last]) - extent[last] < shape[last]
 
 
@@ -53,7 +49,12 @@ def test_automatic_chunks_follow_the_order_and_are_about_a_mebibyte(extent, elem
         ((0, 1), (10, 10), r"length 0 on replica axis 0, which has 10 elements: give 1 to 10"),
         ((1, -3), (10, 10), r"length -3 on replica axis 1"),
         ((1, 11), (10, 10), r"length 11 on replica axis 1, which has 10 elements"),
-        ((1 << 15, 1 << 14), (1 << 20, 1 << 20), r"4294967296 bytes each .*\(4 GiB\)"),
+        (
+            (1 << 15, 1 << 14),
+            (1 << 20, 1 << 20),
+            r"4294967296 bytes each, .* of at most 1048576, .* make them smaller, such as 1,131072",
+        ),
+        ((1, 131073), (1 << 20, 1 << 20), r"hold 1048584 bytes each"),
         ((1, 1), (1 << 13, 1 << 12), r"would be 33554432 in number"),
     ],
 )
@@ -69,10 +70,15 @@ def test_hdf5_accepts_what_passes(chunks, tmp_path):
         handle.create_dataset("d", (10, 10), "f8", chunks=chunks)
 
 
-@pytest.mark.parametrize("extent", [(1 << 22, 1 << 20), (1 << 45,), (1 << 30, 10, 1 << 12)])
-def test_automatic_chunks_of_enormous_datasets_stay_few(extent):
+@pytest.mark.parametrize("extent", [(1 << 20, 1 << 18), (1 << 41,), (1 << 10, 10, 1 << 26)])
+def test_automatic_chunks_of_enormous_datasets_stay_small(extent):
     shape = choose_chunk_shape("auto", (), extent, 8)
-    assert math.prod(-(-n // c) for n, c in zip(extent, shape, strict=True)) <= 1 << 22
+    assert 1 << 19 <= 8 * math.prod(shape) <= MAX_CHUNK_BYTES
+
+
+def test_datasets_of_too_many_small_chunks_are_refused_with_what_to_do():
+    with pytest.raises(LayoutError, match=r"33554432 in number.*region, or build a contiguous"):
+        choose_chunk_shape("auto", (), (1 << 42,), 8)
 
 
 def test_what_is_not_said_about_chunks():
@@ -85,8 +91,9 @@ def test_what_is_not_said_about_chunks():
         choose_chunk_shape("contiguous", GZIP, extent, 8)
     with pytest.raises(LayoutError, match="'often'"):
         choose_chunk_shape("often", (), extent, 8)
-    with pytest.raises(UnsupportedError, match="one element of 4294967296 bytes"):
-        choose_chunk_shape("auto", (), extent, 1 << 32)
+    assert choose_chunk_shape("auto", (), extent, 1 << 20) == (1, 1)
+    with pytest.raises(UnsupportedError, match=r"one element of 1048577 bytes.*contiguous replica"):
+        choose_chunk_shape("auto", (), extent, (1 << 20) + 1)
 
 
 @given(data=st.data())

@@ -17,7 +17,7 @@ from sds.redirect.decisions import Decision, remedy_for
 from sds.redirect.doctor import diagnose
 from sds.redirect.tables import publish_table, table_path
 from tests.hdf5_builds import hdf5_build
-from tests.redirected import redirect, settle
+from tests.redirected import publish_candidates, redirect, settle, write_replica
 from tests.under_connector import ROOT, native_environment
 
 SHAPE = (40, 50, 60)
@@ -184,6 +184,21 @@ def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
     assert set(report.reason.split(": ")[1].split("; ")) == {
         "the original is predicted to be cheaper", "no replica holds all that is selected",
     }  # fmt: skip
+
+
+def test_replicas_in_large_chunks_are_told(home, tmp_path):
+    source = tmp_path / "large.h5"
+    with h5py.File(source, "w") as file:
+        file["cube"] = np.zeros((64, 64, 257), "u1")
+    settle(source)
+    large = write_replica(source, "/cube", (2, 0, 1), home, chunks=(257, 64, 64))
+    publish_candidates(source, {"/cube": [large]}, home)
+    (report,) = diagnose(
+        file=source, dataset="/cube", home=home, environ=native_environment()
+    ).datasets
+    assert not report.served
+    assert "chunks are larger than 1 MiB" in report.reason
+    assert "--chunks auto" in report.remedy
 
 
 def test_tables_are_found(home, cube, tmp_path):

@@ -21,6 +21,15 @@ bool is_partial(const sds_table_dataset &dataset, const sds_candidate &candidate
     return false;
 }
 
+bool has_large_chunks(const sds_table_dataset &dataset, const sds_candidate &candidate)
+{
+    if (candidate.storage != SDS_TABLE_CHUNKED) return false;
+    int64_t most = max_chunk_bytes / dataset.element_bytes; // elements; no product overflows
+    for (int32_t axis = 0; axis < candidate.rank; axis++)
+        most /= candidate.chunks.shape[axis];
+    return most < 1;
+}
+
 bool slab_in_replica(const sds_candidate &candidate, const sds_hyperslab &slab, sds_hyperslab &out)
 {
     sds_hyperslab within = slab;

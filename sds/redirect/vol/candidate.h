@@ -12,6 +12,12 @@ bool holds(const sds_candidate &candidate, const sds_hyperslab &slab);
 // True where it holds less than the source.
 bool is_partial(const sds_table_dataset &dataset, const sds_candidate &candidate);
 
+// Bytes of a chunk, decoded. HDF5 takes two or three times as much while it decodes one, in the
+// memory of the program: replicas in larger chunks are left alone. `sds reorganize` makes none.
+constexpr int64_t max_chunk_bytes = 1 << 20;
+// True of a candidate in such chunks.
+bool has_large_chunks(const sds_table_dataset &dataset, const sds_candidate &candidate);
+
 // A selection of the source that the candidate holds, in the replica's own axes.
 bool slab_in_replica(const sds_candidate &candidate, const sds_hyperslab &slab, sds_hyperslab &out);
 

@@ -70,6 +70,7 @@ enum Reason {
     empty_selection,
     original_cheaper,
     not_held,
+    large_chunks,
     boxes_alone,
     outside_share,
     replica_unusable,
@@ -90,6 +91,7 @@ constexpr const char *reason_text[] = {
     "nothing is selected",
     "the original is predicted to be cheaper",
     "no replica holds all that is selected",
+    "the replica's chunks are larger than 1 MiB, which would take much of the program's memory",
     "only replicas in chunks are there, which serve boxes alone",
     "the replica serves a share of the reads",
     "the replica cannot be used",
@@ -208,6 +210,7 @@ int32_t predict_best(const OpenDataset &open, uint64_t holders, const sds_hypers
     for (int32_t i = 0; i < dataset.n_candidates; i++) {
         const sds_candidate candidate = layouts.candidate(i);
         if (is_partial(dataset, candidate) && (i >= max_partial || !(holders >> i & 1))) continue;
+        if (has_large_chunks(dataset, candidate)) continue;
         const double predicted_s = predict_replica(dataset, candidate, slab);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
         best_s = predicted_s;
@@ -281,9 +284,15 @@ int32_t choose(const OpenDataset &dataset, const sds_hyperslab &slab)
 Reason why_none(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
     if (!decisions_are_logged() || is_in_one_run(dataset, slab)) return original_cheaper;
-    for (int32_t i = 0; i < dataset.redirection->n_candidates; i++)
-        if (holds(candidate_of(dataset, i), slab)) return original_cheaper;
-    return not_held;
+    const sds_table_dataset entry = layouts_of(dataset).dataset;
+    Reason reason = not_held;
+    for (int32_t i = 0; i < entry.n_candidates; i++) {
+        const sds_candidate candidate = candidate_of(dataset, i);
+        if (!holds(candidate, slab)) continue;
+        if (!has_large_chunks(entry, candidate)) return original_cheaper;
+        reason = large_chunks;
+    }
+    return reason;
 }
 
 // The same for elements that have to be listed.
