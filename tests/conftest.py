@@ -3,9 +3,14 @@
 # Before netCDF4, beside whose codecs h5py cannot make datasets with hdf5plugin's Blosc.
 import hdf5plugin  # noqa: F401
 import pytest
+from hypothesis import settings
 
 from sds.home import Home
 from tests.system_packages import find_program
+
+# No test asserts how long something takes: machines are shared.
+settings.register_profile("sds", deadline=None)
+settings.load_profile("sds")
 
 
 @pytest.fixture(autouse=True, scope="session")

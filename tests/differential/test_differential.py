@@ -11,7 +11,6 @@ from tests.redirected import reads_by_replica
 
 # The examples share two long-lived processes; each has a file of its own.
 LAW = settings(
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -71,7 +71,7 @@ def test_golden_vectors(vector):
     assert exact_values(features).items() >= vector["expect"].items()
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(case=strategies.cases(), layout=strategies.layouts())
 def test_features_equal_a_walk_over_every_byte(case, layout):
     touched, truth = slow_features(case, layout)
@@ -86,7 +86,7 @@ def test_features_equal_a_walk_over_every_byte(case, layout):
     assert exact_values(by_extents) == truth
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, suppress_health_check=list(HealthCheck))
 @given(case=strategies.cases(), layout=strategies.layouts())
 def test_bounds_hold_the_truth(case, layout):
     _, truth = slow_features(case, layout)
@@ -97,7 +97,7 @@ def test_bounds_hold_the_truth(case, layout):
     assert_contains(_native.features_of_extents(offsets, lengths, *layout.values(), 1), truth)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(
     count=st.integers(2, 5000),
     stride=st.integers(1, 400),

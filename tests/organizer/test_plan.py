@@ -81,7 +81,7 @@ def plans(draw):
 
 
 @given(plans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_slabs_tile_the_region_and_fit_the_memory(drawn):
     plan, memory = drawn
     times_read = np.zeros(plan.extent, int)

@@ -43,7 +43,6 @@ def test_every_answer_is_one_that_the_schema_promises(app):
         @given(case=operation.as_strategy())
         @settings(
             max_examples=20,
-            deadline=None,
             derandomize=True,
             database=None,
             phases=[Phase.generate],
