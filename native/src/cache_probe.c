@@ -9,6 +9,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "arithmetic.h"
+
 #define MAX_PROBES 8
 #define FEW_PROBES 3
 /* Long pieces may be cached in part: one look at so many bytes. */
@@ -33,11 +35,6 @@ sds_cache sds__probe_byte(const sds_file *file, int64_t offset)
     return SDS_CACHE_UNKNOWN;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int is_in_memory(const sds_file *file)
 {
     struct statfs found;
@@ -47,29 +44,12 @@ static int is_in_memory(const sds_file *file)
     return is_known && (found.f_type == TMPFS_MAGIC || found.f_type == RAMFS_MAGIC);
 }
 
-static int64_t offset_of_piece(const sds__access *access, int64_t piece)
-{
-    const sds_runs *runs = access->runs;
-    if (runs == NULL) return access->pieces[piece].offset;
-    int64_t offset = runs->first_offset;
-    for (int32_t k = runs->n_levels - 1; k >= 0; k--) {
-        offset += piece % runs->level[k].count * runs->level[k].stride_bytes;
-        piece /= runs->level[k].count;
-    }
-    return offset;
-}
-
-static int64_t length_of_piece(const sds__access *access, int64_t piece)
-{
-    return access->runs != NULL ? access->runs->run_bytes : access->pieces[piece].length;
-}
-
 /* Looks at n bytes spread over a piece from one on. */
 static sds_cache probe_piece(const sds_file *file, const sds__access *access, int64_t piece,
                              int64_t begin, int n)
 {
-    const int64_t offset = offset_of_piece(access, piece);
-    const int64_t last = length_of_piece(access, piece) - 1;
+    const int64_t offset = sds__piece_offset(access, piece);
+    const int64_t last = sds__piece_bytes(access, piece) - 1;
     sds_cache found = SDS_CACHE_WARM;
     for (int i = 0; i < n && found == SDS_CACHE_WARM; i++)
         found = sds__probe_byte(file, offset + begin + (last - begin) / n * i);
@@ -81,11 +61,11 @@ static sds_cache probe(const sds_file *file, const sds__access *access, const sd
 {
     const int64_t left = sds__access_pieces(access) - place->piece;
     if (left <= 0) return SDS_CACHE_WARM;
-    const int64_t first_bytes = length_of_piece(access, place->piece) - place->bytes;
-    const int64_t looks = least(1 + first_bytes / PROBED_BYTES, most);
+    const int64_t first_bytes = sds__piece_bytes(access, place->piece) - place->bytes;
+    const int64_t looks = sds__least(1 + first_bytes / PROBED_BYTES, most);
     sds_cache found = probe_piece(file, access, place->piece, place->bytes, (int)looks);
     /* Of few pieces one, of many eight: not a large part of what reading them costs. */
-    const int64_t n = least(left / 4, most - looks);
+    const int64_t n = sds__least(left / 4, most - looks);
     for (int64_t i = 1; i <= n && found == SDS_CACHE_WARM; i++)
         found = probe_piece(file, access, place->piece + (left - 1) / n * i, 0, 1);
     if (found == SDS_CACHE_UNKNOWN && is_in_memory(file)) return SDS_CACHE_WARM;

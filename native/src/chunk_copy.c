@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "arithmetic.h"
+#include "copy.h"
 
 static inline sds_span span_at(const sds_axis_spans *axis, size_t i)
 {
@@ -254,38 +255,14 @@ static int step(const sds__chunk_selection *self, const chunk_part *part, odomet
     return 0;
 }
 
-/* A copy of a size that is often one element of a common type. */
-static inline void copy_run(uint8_t *to, const uint8_t *from, int64_t n_bytes)
-{
-    switch (n_bytes) {
-    case 1:
-        memcpy(to, from, 1);
-        break;
-    case 2:
-        memcpy(to, from, 2);
-        break;
-    case 4:
-        memcpy(to, from, 4);
-        break;
-    case 8:
-        memcpy(to, from, 8);
-        break;
-    case 16:
-        memcpy(to, from, 16);
-        break;
-    default:
-        memcpy(to, from, (size_t)n_bytes);
-    }
-}
-
 static void copy_points(const sds__chunk_selection *self, size_t i, const uint8_t *chunk,
                         uint8_t *out)
 {
     const sds_chunk_points *points = self->points;
     const int64_t n_bytes = self->dataset->element_bytes;
     for (int64_t k = points->first[i]; k < points->first[i + 1]; k++)
-        copy_run(out + points->in_result[k] * n_bytes, chunk + points->in_chunk[k] * n_bytes,
-                 n_bytes);
+        sds__copy_few(out + points->in_result[k] * n_bytes, chunk + points->in_chunk[k] * n_bytes,
+                      n_bytes);
 }
 
 void sds__chunk_copy(const sds__chunk_selection *self, size_t i, const uint8_t *chunk, uint8_t *out)
@@ -303,8 +280,8 @@ void sds__chunk_copy(const sds__chunk_selection *self, size_t i, const uint8_t *
     do {
         for (size_t s = 0; s < inner->n; s++) {
             const sds_span span = clipped(inner, s);
-            copy_run(out + at.to + span.position * out_unit, chunk + at.from + span.first * unit,
-                     span.length * unit);
+            sds__copy_few(out + at.to + span.position * out_unit,
+                          chunk + at.from + span.first * unit, span.length * unit);
         }
     } while (step(self, &part, &at));
 }

@@ -47,27 +47,10 @@ typedef struct gathering {
     int is_slow;
 } gathering;
 
-static int64_t length_of(const sds__access *access, int64_t piece)
-{
-    return access->runs != NULL ? access->runs->run_bytes : access->pieces[piece].length;
-}
-
-static int64_t offset_of(const sds__access *access, int64_t piece)
-{
-    const sds_runs *runs = access->runs;
-    if (runs == NULL) return access->pieces[piece].offset;
-    int64_t offset = runs->first_offset;
-    for (int32_t k = runs->n_levels - 1; k >= 0 && piece > 0; k--) {
-        offset += piece % runs->level[k].count * runs->level[k].stride_bytes;
-        piece /= runs->level[k].count;
-    }
-    return offset;
-}
-
 /* Part of a long piece, or the rest of one that was begun. */
 static void take_part(const gathering *at, sds__group *out)
 {
-    const int64_t rest = length_of(at->access, out->first_piece) - at->place.bytes;
+    const int64_t rest = sds__piece_bytes(at->access, out->first_piece) - at->place.bytes;
     out->n_pieces = 1;
     out->skip_bytes = at->place.bytes;
     out->offset += at->place.bytes;
@@ -93,14 +76,14 @@ static void take_pieces(const gathering *at, sds__group *out)
         }
     }
     const int64_t last = first + out->n_pieces - 1;
-    out->length = offset_of(access, last) + length_of(access, last) - out->offset;
+    out->length = sds__piece_offset(access, last) + sds__piece_bytes(access, last) - out->offset;
 }
 
 static sds__group next_batch(const gathering *at)
 {
     sds__group next = {.first_piece = at->place.piece,
-                       .offset = offset_of(at->access, at->place.piece)};
-    if (at->place.bytes > 0 || length_of(at->access, next.first_piece) > BATCH_BYTES)
+                       .offset = sds__piece_offset(at->access, at->place.piece)};
+    if (at->place.bytes > 0 || sds__piece_bytes(at->access, next.first_piece) > BATCH_BYTES)
         take_part(at, &next);
     else
         take_pieces(at, &next);
@@ -111,7 +94,7 @@ static sds__group next_batch(const gathering *at)
 static sds__place place_behind(const sds__access *access, const sds__group *batch)
 {
     const sds__place end = sds__end_of(batch), next = {end.piece + 1, 0};
-    return batch->n_pieces == 1 && end.bytes == length_of(access, end.piece) ? next : end;
+    return batch->n_pieces == 1 && end.bytes == sds__piece_bytes(access, end.piece) ? next : end;
 }
 
 static int64_t touched_by(const sds__group *batch)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic.h"
+#include "copy.h"
 #include "transpose.h"
 
 /* A copy between two strided arrays, reduced: no axis of one element, none that continues another
@@ -81,41 +83,6 @@ static void merge_axes(copy_plan *plan)
     }
 }
 
-/* A row of elements: the strides let the compiler see element_bytes where it is usual. */
-static inline __attribute__((always_inline)) void copy_row_of(int64_t n, size_t element_bytes,
-                                                              const uint8_t *src,
-                                                              int64_t src_stride, uint8_t *dst,
-                                                              int64_t dst_stride)
-{
-    for (int64_t i = 0; i < n; i++)
-        memcpy(dst + i * dst_stride, src + i * src_stride, element_bytes);
-}
-
-static void copy_row(int64_t n, size_t element_bytes, const uint8_t *src, int64_t src_stride,
-                     uint8_t *dst, int64_t dst_stride)
-{
-    switch (element_bytes) {
-    case 1:
-        copy_row_of(n, 1, src, src_stride, dst, dst_stride);
-        break;
-    case 2:
-        copy_row_of(n, 2, src, src_stride, dst, dst_stride);
-        break;
-    case 4:
-        copy_row_of(n, 4, src, src_stride, dst, dst_stride);
-        break;
-    case 8:
-        copy_row_of(n, 8, src, src_stride, dst, dst_stride);
-        break;
-    case 16:
-        copy_row_of(n, 16, src, src_stride, dst, dst_stride);
-        break;
-    default:
-        copy_row_of(n, element_bytes, src, src_stride, dst, dst_stride);
-        break;
-    }
-}
-
 /* Walks axes 0 to rank - 1 in steps; the last is fastest. */
 typedef struct {
     int32_t rank;
@@ -163,14 +130,9 @@ static void copy_rows(const copy_plan *plan, const uint8_t *src, uint8_t *dst)
     for (int32_t axis = 0; axis < last; axis++)
         walk_axis(&over, plan, axis, 1);
     do {
-        copy_row(plan->shape[last], plan->element_bytes, src + over.src_offset,
-                 plan->src_stride[last], dst + over.dst_offset, plan->dst_stride[last]);
+        sds__copy_apart(dst + over.dst_offset, plan->dst_stride[last], src + over.src_offset,
+                        plan->src_stride[last], plan->shape[last], (int64_t)plan->element_bytes);
     } while (walk_next(&over));
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* across: the axis that is contiguous in the source; the last axis is so in the destination.
@@ -187,8 +149,8 @@ static void copy_tiles(const copy_plan *plan, int32_t across, const uint8_t *src
     walk_axis(&over, plan, across, edge);
     do {
         const sds__tile tile = {
-            .n_rows = least(edge, plan->shape[last] - over.index[0]),
-            .n_columns = least(edge, plan->shape[across] - over.index[over.rank - 1]),
+            .n_rows = sds__least(edge, plan->shape[last] - over.index[0]),
+            .n_columns = sds__least(edge, plan->shape[across] - over.index[over.rank - 1]),
             .src_row_stride = plan->src_stride[last],
             .dst_column_stride = plan->dst_stride[across],
         };

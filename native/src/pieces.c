@@ -51,6 +51,18 @@ int64_t sds__access_pieces(const sds__access *access)
     return access->runs != NULL ? sds_runs_pieces(access->runs) : (int64_t)access->n;
 }
 
+int64_t sds__piece_offset(const sds__access *access, int64_t piece)
+{
+    const sds_runs *runs = access->runs;
+    if (runs == NULL) return access->pieces[piece].offset;
+    int64_t offset = runs->first_offset;
+    for (int32_t k = runs->n_levels - 1; k >= 0 && piece > 0; k--) {
+        offset += piece % runs->level[k].count * runs->level[k].stride_bytes;
+        piece /= runs->level[k].count;
+    }
+    return offset;
+}
+
 sds__group sds__access_whole(const sds__access *access)
 {
     sds__group whole = {.n_pieces = sds__access_pieces(access)};

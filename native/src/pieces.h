@@ -53,6 +53,14 @@ sds_status sds__access_check(const sds__access *access);
 /* Number of pieces: 0 where nothing is asked for. */
 int64_t sds__access_pieces(const sds__access *access);
 
+/* Where in the file a piece begins, and how long it is. */
+int64_t sds__piece_offset(const sds__access *access, int64_t piece);
+
+static inline int64_t sds__piece_bytes(const sds__access *access, int64_t piece)
+{
+    return access->runs != NULL ? access->runs->run_bytes : access->pieces[piece].length;
+}
+
 /* One group with everything from the first byte to the last. The access is not empty. */
 sds__group sds__access_whole(const sds__access *access);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "arithmetic.h"
+#include "copy.h"
 #include "pieces.h"
 
 void sds__strip_cursor_init(sds__strip_cursor *cursor, const sds__access *access,
@@ -78,40 +79,6 @@ int sds__strip_next(sds__strip_cursor *cursor, sds__strip *out)
     return 1;
 }
 
-/* Copies of a size that the compiler knows. */
-#define COPY_STRIP(bytes)                                                                          \
-    for (int64_t i = 0; i < count; i++)                                                            \
-        memcpy(to + i * (bytes), from + i * stride, bytes);                                        \
-    return;
-
-static void copy_strip(uint8_t *to, const uint8_t *from, int64_t count, int64_t stride,
-                       int64_t length)
-{
-    switch (length) {
-    case 1:
-        COPY_STRIP(1)
-    case 2:
-        COPY_STRIP(2)
-    case 4:
-        COPY_STRIP(4)
-    case 8:
-        COPY_STRIP(8)
-    case 12:
-        COPY_STRIP(12)
-    case 16:
-        COPY_STRIP(16)
-    case 24:
-        COPY_STRIP(24)
-    case 32:
-        COPY_STRIP(32)
-    case 64:
-        COPY_STRIP(64)
-    default:
-        for (int64_t i = 0; i < count; i++)
-            memcpy(to + i * length, from + i * stride, (size_t)length);
-    }
-}
-
 static void scatter_regular(const sds__access *access, const sds__group *group,
                             const uint8_t *bytes)
 {
@@ -119,31 +86,17 @@ static void scatter_regular(const sds__access *access, const sds__group *group,
     sds__strip strip;
     sds__strip_cursor_init(&cursor, access, group);
     while (sds__strip_next(&cursor, &strip))
-        copy_strip(access->out + strip.position, bytes + (strip.offset - group->offset),
-                   strip.count, strip.stride, strip.length);
+        sds__copy_apart(access->out + strip.position, strip.length,
+                        bytes + (strip.offset - group->offset), strip.stride, strip.count,
+                        strip.length);
 }
-
-#define COPY_PIECE(bytes)                                                                          \
-    case bytes:                                                                                    \
-        memcpy(to, from, bytes);                                                                   \
-        break;
 
 static void scatter_list(const sds__access *access, const sds__group *group, const uint8_t *bytes)
 {
     const sds_piece *pieces = &access->pieces[group->first_piece];
-    for (int64_t i = 0; i < group->n_pieces; i++) {
-        uint8_t *to = access->out + pieces[i].position;
-        const uint8_t *from = bytes + (pieces[i].offset - group->offset);
-        switch (pieces[i].length) {
-            COPY_PIECE(1)
-            COPY_PIECE(2)
-            COPY_PIECE(4)
-            COPY_PIECE(8)
-            COPY_PIECE(16)
-        default:
-            memcpy(to, from, (size_t)pieces[i].length);
-        }
-    }
+    for (int64_t i = 0; i < group->n_pieces; i++)
+        sds__copy_few(access->out + pieces[i].position, bytes + (pieces[i].offset - group->offset),
+                      pieces[i].length);
 }
 
 void sds__group_scatter(const sds__access *access, const sds__group *group, const uint8_t *bytes)
