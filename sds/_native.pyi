@@ -92,6 +92,7 @@ STRATEGIES: tuple[str, ...]
 class ReadReport(TypedDict):
     strategy: str
     executor: str
+    queue: str
     cache: str
     runs: int
     requests: int
@@ -126,6 +127,8 @@ class ReadFile:
         executor: str = "any",
         cache: str = "unknown",
         queue_depth: int = 0,
+        sieve_buffer_bytes: int = 0,
+        max_memory_bytes: int = 0,
     ) -> ReadReport: ...
 
 # lists.cpp
@@ -174,14 +177,6 @@ def permute(
     src: NDArray[Any], order: Sequence[int], out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 def copy_strided(src: NDArray[Any], out: NDArray[Any]) -> None: ...
-def read_runs(
-    fd: int,
-    first_offset: int,
-    run_bytes: int,
-    counts: Sequence[int],
-    strides_bytes: Sequence[int],
-    out: Buffer,
-) -> tuple[int, int]: ...
 def identity(path: str | bytes | PathLike[str]) -> tuple[int, int, int, int]: ...
 
 # plan.cpp

@@ -39,6 +39,9 @@ class ReadReport:
         That was asked for.
     executor
         What carried it out.
+    queue
+        What kept several requests in flight: "ring" (io_uring), "threads" where the kernel refuses
+        that, "none" where one was made after the other.
     cache
         What was found: "warm" or "cold", or "unknown" where nobody looked or the file system does
         not tell.
@@ -57,6 +60,7 @@ class ReadReport:
 
     strategy: str
     executor: str
+    queue: str
     cache: str
     runs: int
     requests: int

@@ -1,6 +1,5 @@
 #include <nanobind/stl/vector.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,7 +7,6 @@
 #include "binding.h"
 #include "sds/identity.h"
 #include "sds/permute.h"
-#include "sds/read_engine.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -99,41 +97,6 @@ void copy_strided(nb::object src, nb::object out)
     check(status, "copy_strided");
 }
 
-nb::tuple read_runs(int fd, int64_t first_offset, int64_t run_bytes, const Axes &counts,
-                    const Axes &strides_bytes, nb::object out)
-{
-    sds_runs runs = {};
-    if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
-        refuse("counts and strides_bytes must be as long as each other, and at most " +
-               std::to_string(2 * SDS_MAX_RANK));
-    runs.first_offset = first_offset;
-    runs.run_bytes = run_bytes;
-    runs.n_levels = static_cast<int32_t>(counts.size());
-    int64_t total = run_bytes;
-    for (size_t k = 0; k < counts.size(); k++) {
-        runs.level[k] = {counts[k], strides_bytes[k]};
-        if (__builtin_mul_overflow(total, counts[k], &total)) check(SDS_EOVERFLOW, "runs");
-    }
-    const Buffer into(out, true);
-    if (total < 0 || into.size() != static_cast<size_t>(total))
-        refuse("out has " + std::to_string(into.size()) + " bytes, the runs " +
-               std::to_string(total));
-    sds_read_report report;
-    sds_status status;
-    int saved_errno;
-    {
-        nb::gil_scoped_release released;
-        sds_file *file;
-        status = sds_file_open(fd, nullptr, &file);
-        if (status == SDS_OK) status = sds_read_runs(file, &runs, nullptr, into.bytes(), &report);
-        saved_errno = errno;
-        sds_file_close(file);
-    }
-    errno = saved_errno;
-    check(status, "read_runs");
-    return nb::make_tuple(report.requests, report.bytes_read);
-}
-
 nb::tuple identity(nb::object path)
 {
     const std::string name = bytes_of_path(path);
@@ -148,7 +111,5 @@ void bind_engine(nb::module_ &module)
 {
     module.def("permute", &permute, nb::arg("src"), nb::arg("order"), nb::arg("out") = nb::none());
     module.def("copy_strided", &copy_strided, nb::arg("src"), nb::arg("out"));
-    module.def("read_runs", &read_runs, nb::arg("fd"), nb::arg("first_offset"),
-               nb::arg("run_bytes"), nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"));
     module.def("identity", &identity, nb::arg("path"));
 }

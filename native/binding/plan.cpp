@@ -132,21 +132,6 @@ How how(nb::object parameters, const std::string &strategy, const std::string &c
     return made;
 }
 
-sds_runs runs_of(int64_t first_offset, int64_t run_bytes, const Axes &counts,
-                 const Axes &strides_bytes)
-{
-    sds_runs runs = {};
-    if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
-        refuse("counts and strides_bytes must be as long as each other, and at most " +
-               std::to_string(2 * SDS_MAX_RANK));
-    runs.first_offset = first_offset;
-    runs.run_bytes = run_bytes;
-    runs.n_levels = static_cast<int32_t>(counts.size());
-    for (size_t k = 0; k < counts.size(); k++)
-        runs.level[k] = {counts[k], strides_bytes[k]};
-    return runs;
-}
-
 nb::dict plan_runs(int64_t first_offset, int64_t run_bytes, const Axes &counts,
                    const Axes &strides_bytes, nb::object parameters, const std::string &strategy,
                    const std::string &cache, const std::string &executor, int32_t queue_depth,
@@ -229,6 +214,21 @@ Value value_of(const std::string &name, const char *what, int n, const char *(*n
 }
 
 } // namespace
+
+sds_runs runs_of(int64_t first_offset, int64_t run_bytes, const std::vector<int64_t> &counts,
+                 const std::vector<int64_t> &strides_bytes)
+{
+    sds_runs runs = {};
+    if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
+        refuse("counts and strides_bytes must be as long as each other, and at most " +
+               std::to_string(2 * SDS_MAX_RANK));
+    runs.first_offset = first_offset;
+    runs.run_bytes = run_bytes;
+    runs.n_levels = static_cast<int32_t>(counts.size());
+    for (size_t k = 0; k < counts.size(); k++)
+        runs.level[k] = {counts[k], strides_bytes[k]};
+    return runs;
+}
 
 sds_io_parameters io_parameters_of(nb::handle parameters)
 {

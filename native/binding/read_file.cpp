@@ -115,6 +115,7 @@ nb::dict report_dict(const sds_read_report &report)
     nb::dict result;
     result["strategy"] = sds_strategy_name(report.plan.strategy);
     result["executor"] = sds_executor_name(report.plan.executor);
+    result["queue"] = sds_queue_name(report.queue);
     result["cache"] = sds_cache_name(report.cache);
     result["runs"] = report.plan.runs;
     result["requests"] = report.requests;
@@ -131,25 +132,20 @@ namespace
 nb::dict read_runs(const ReadFile &self, int64_t first_offset, int64_t run_bytes,
                    const Axes &counts, const Axes &strides_bytes, nb::object out,
                    const std::string &strategy, const std::string &executor,
-                   const std::string &cache, int32_t queue_depth)
+                   const std::string &cache, int32_t queue_depth, int64_t sieve_buffer_bytes,
+                   int64_t max_memory_bytes)
 {
-    sds_runs runs = {};
-    if (counts.size() != strides_bytes.size() || counts.size() > 2 * SDS_MAX_RANK)
-        refuse("counts and strides_bytes must be as long as each other, and at most " +
-               std::to_string(2 * SDS_MAX_RANK));
-    runs.first_offset = first_offset;
-    runs.run_bytes = run_bytes;
-    runs.n_levels = static_cast<int32_t>(counts.size());
+    const sds_runs runs = runs_of(first_offset, run_bytes, counts, strides_bytes);
     int64_t total = run_bytes;
-    for (size_t k = 0; k < counts.size(); k++) {
-        runs.level[k] = {counts[k], strides_bytes[k]};
-        if (__builtin_mul_overflow(total, counts[k], &total)) check(SDS_EOVERFLOW, "runs");
-    }
+    for (const int64_t count : counts)
+        if (__builtin_mul_overflow(total, count, &total)) check(SDS_EOVERFLOW, "runs");
     sds_read_options options = {};
     options.strategy = strategy_of(strategy);
     options.executor = executor_of(executor);
     options.cache = cache_of(cache);
     options.queue_depth = queue_depth;
+    options.sieve_buffer_bytes = sieve_buffer_bytes;
+    options.max_memory_bytes = max_memory_bytes;
     const Buffer into(out, true);
     if (total < 0 || into.size() != static_cast<size_t>(total))
         refuse("out has " + std::to_string(into.size()) + " bytes, the runs " +
@@ -190,5 +186,6 @@ void bind_read_file(nb::module_ &module)
         .def("read_runs", &read_runs, nb::arg("first_offset"), nb::arg("run_bytes"),
              nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
              nb::arg("strategy") = "auto", nb::kw_only(), nb::arg("executor") = "any",
-             nb::arg("cache") = "unknown", nb::arg("queue_depth") = 0);
+             nb::arg("cache") = "unknown", nb::arg("queue_depth") = 0,
+             nb::arg("sieve_buffer_bytes") = 0, nb::arg("max_memory_bytes") = 0);
 }

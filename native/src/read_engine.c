@@ -227,3 +227,9 @@ sds_status sds_read_pieces(sds_file *file, size_t n, const sds_piece pieces[],
     const sds__access access = {.n = n, .pieces = pieces, .out = out};
     return read_access(file, &access, options, report);
 }
+
+const char *sds_queue_name(sds_queue queue)
+{
+    static const char *const names[] = {"none", "ring", "threads"};
+    return queue >= SDS_QUEUE_NONE && queue <= SDS_QUEUE_THREADS ? names[queue] : NULL;
+}

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "arithmetic.h"
 #include "cache_probe.h"
 #include "file_read.h"
 #include "ring.h"
@@ -68,11 +69,6 @@ static int64_t align_down(int64_t n, int64_t alignment)
 static int64_t align_up(int64_t n, int64_t alignment)
 {
     return align_down(n + alignment - 1, alignment);
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 static int next_group(queue *self, sds__group *out)
@@ -173,7 +169,7 @@ static void note(queue *self, const request *of, sds_status status)
 
 static int64_t bytes_to_ask_for(const request *of)
 {
-    return least(of->length - of->done, SDS__MAX_CALL_BYTES);
+    return sds__least(of->length - of->done, SDS__MAX_CALL_BYTES);
 }
 
 static void submit(queue *self, sds__ring *ring, int32_t slot)
@@ -239,7 +235,7 @@ static int run_ring(queue *self, sds__ring *ring, int32_t slots[])
     }
 }
 
-/* Requests one after the other. */
+/* Requests one after the other: of a thread. */
 static void run_calls(queue *self, int32_t slot)
 {
     request *of = &self->requests[slot];
@@ -298,8 +294,10 @@ static void run_threads(queue *self)
 {
     worker workers[MAX_THREADS];
     const int64_t useful = self->n_groups / REQUESTS_PER_THREAD;
-    const int32_t n = (int32_t)least(least(self->depth, MAX_THREADS), useful < 1 ? 1 : useful);
+    const int32_t n =
+        (int32_t)sds__least(sds__least(self->depth, MAX_THREADS), useful < 1 ? 1 : useful);
     const int32_t n_started = start_workers(self, n - 1, workers);
+    self->report->queue = n_started > 0 ? SDS_QUEUE_THREADS : SDS_QUEUE_NONE;
     run_calls(self, 0);
     for (int32_t i = 0; i < n_started; i++)
         (void)pthread_join(workers[i].thread, NULL);
@@ -314,7 +312,7 @@ static sds_status allocate(queue *self)
     sds__group_totals_of(self->access, self->plan->max_hole_bytes, options->group_bytes, INT64_MAX,
                          &totals);
     self->n_groups = totals.groups;
-    self->depth = (int32_t)least(options->depth, totals.groups);
+    self->depth = (int32_t)sds__least(options->depth, totals.groups);
     if (alignment > 1)
         self->buffer_bytes = align_up(totals.longest_bytes + 2 * (alignment - 1), alignment);
     else if (self->access->runs == NULL || totals.bytes_read > totals.bytes_useful)
@@ -344,6 +342,7 @@ static void run(queue *self)
     /* Who cancels the calling thread finds nothing in flight. */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     if (slots != NULL && sds__ring_open(&ring, (uint32_t)self->depth)) {
+        self->report->queue = SDS_QUEUE_RING;
         is_over = run_ring(self, &ring, slots);
         sds__ring_close(&ring);
     }

@@ -9,7 +9,6 @@ parent.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from contextlib import contextmanager
@@ -42,15 +41,12 @@ def open_read(request: ReadRequest) -> Iterator[Callable[[], object]]:
             count,
             block,
         )
-        fd = os.open(request["file"], os.O_RDONLY)
-        try:
-            yield lambda: _native.read_runs(fd, *runs, out.data)
-        finally:
-            os.close(fd)
+        file = _native.ReadFile(request["file"], may_map=False)
+        yield lambda: file.read_runs(*runs, out.data)
         return
     # Opened anew for each read: an open dataset keeps what it read last in its sieve buffer.
-    with h5py.File(request["file"], "r", locking=False) as file:
-        dataset = file[request["dataset"]].id
+    with h5py.File(request["file"], "r", locking=False) as handle:
+        dataset = handle[request["dataset"]].id
         in_file = dataset.get_space()
         in_file.select_hyperslab(tuple(start), tuple(count), tuple(stride), block)
         in_memory = h5py.h5s.create_simple(tuple(count))

@@ -289,7 +289,8 @@ def _read_contiguous(
         candidate.data_offset_bytes,
         *astuple(stored),
     )
-    _native.read_runs(descriptor, *runs, values.reshape(-1).view(np.uint8).data)
+    file = _native.ReadFile(descriptor, may_map=False)
+    file.read_runs(*runs, values.reshape(-1).view(np.uint8).data)
 
 
 def _read_chunked(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sds import _native
-from sds.errors import SdsValueError, TruncatedFileError
+from sds.errors import LayoutError, SdsValueError, TruncatedFileError
 
 CONTENT = np.random.default_rng(3).integers(0, 256, (1 << 20) + 77, np.uint8)
 
@@ -77,6 +77,38 @@ def test_a_file_that_ends_early_is_named(executor, path):
     out = np.zeros(4000, np.uint8)
     with pytest.raises(TruncatedFileError):
         file.read_runs(len(CONTENT) - 3000, 40, (100,), (100,), out, executor=executor)
+
+
+def test_a_descriptor_stays_the_callers(tmp_path):
+    array = np.arange(60, dtype="<i4").reshape(6, 10)
+    path = tmp_path / "column.bin"
+    path.write_bytes(b"head" + array.tobytes())
+    out = np.empty(6, "<i4")
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        file = _native.ReadFile(fd)
+        report = file.read_runs(4 + 3 * 4, 4, (6,), (40,), out)
+        assert (report["requests"], report["bytes_read"]) == (1, 204)
+        assert np.array_equal(out, array[:, 3])
+        with pytest.raises(TruncatedFileError):
+            file.read_runs(16 + 40, 4, (6,), (40,), out)
+    finally:
+        os.close(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.read_runs(0, 4, (), (), np.empty(1, "<i4"))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        _native.ReadFile(fd)
+
+
+def test_runs_are_checked(path):
+    file = _native.ReadFile(path)
+    out = np.empty(6, "<i4")
+    with pytest.raises(SdsValueError, match="out has 24 bytes, the runs 20"):
+        file.read_runs(16, 4, (5,), (40,), out)
+    with pytest.raises(LayoutError):
+        file.read_runs(16, 4, (6, 2**60), (40, 2**60), out)
+    with pytest.raises(SdsValueError, match="as long as each other"):
+        file.read_runs(16, 4, (6,), (), out)
 
 
 def test_names_are_checked(path):

@@ -1,6 +1,4 @@
-"""The engine's face in Python: permutation, strided copies, reads of runs."""
-
-import os
+"""The core's face in Python: permutation, strided copies, identities."""
 
 import numpy as np
 import pytest
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sds import _native
-from sds.errors import LayoutError, SdsValueError, TruncatedFileError
+from sds.errors import SdsValueError
 
 TYPES = ["u1", "<i2", ">f4", "f8", "c16", "S3", "M8[ns]", [("a", "u1"), ("b", "<f8")]]
 
@@ -79,27 +77,6 @@ def test_copy_strided_equals_assignment(data, shape):
     expected[into] = src
     _native.copy_strided(src, target[into])
     assert np.array_equal(target, expected)
-
-
-def test_read_runs_reads_a_column(tmp_path):
-    array = np.arange(60, dtype="<i4").reshape(6, 10)
-    path = tmp_path / "column.bin"
-    path.write_bytes(b"head" + array.tobytes())
-    out = np.empty(6, "<i4")
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        assert _native.read_runs(fd, 4 + 3 * 4, 4, (6,), (40,), out) == (1, 204)
-        assert np.array_equal(out, array[:, 3])
-        with pytest.raises(TruncatedFileError):
-            _native.read_runs(fd, 16 + 40, 4, (6,), (40,), out)
-        with pytest.raises(SdsValueError, match="out has 24 bytes, the runs 20"):
-            _native.read_runs(fd, 16, 4, (5,), (40,), out)
-        with pytest.raises(LayoutError):
-            _native.read_runs(fd, 16, 4, (6, 2**60), (40, 2**60), out)
-    finally:
-        os.close(fd)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        _native.read_runs(fd, 0, 4, (), (), np.empty(1, "<i4"))
 
 
 def test_identity_is_what_stat_says(tmp_path):

@@ -33,9 +33,17 @@ typedef struct sds_file_options {
     int may_map;
 } sds_file_options;
 
+/* What kept several requests in flight. */
+typedef enum sds_queue {
+    SDS_QUEUE_NONE,   /* one was made after the other */
+    SDS_QUEUE_RING,   /* io_uring */
+    SDS_QUEUE_THREADS /* where the kernel refuses that, or gave up */
+} sds_queue;
+
 typedef struct sds_read_report {
     sds_read_plan plan; /* that ran; of several, the last */
     sds_cache cache;    /* what was found */
+    sds_queue queue;    /* of LIST and DIRECT; of several, the last */
     int64_t requests;   /* that were made */
     int64_t bytes_read; /* from the file, holes included */
 } sds_read_report;
@@ -61,6 +69,9 @@ sds_status sds_read_runs(sds_file *file, const sds_runs *runs, const sds_read_op
  * memory. */
 sds_status sds_read_pieces(sds_file *file, size_t n, const sds_piece pieces[],
                            const sds_read_options *options, void *out, sds_read_report *report);
+
+/* "none", "ring", "threads"; NULL where there is none such. */
+const char *sds_queue_name(sds_queue queue);
 
 #ifdef __cplusplus
 }
