@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from sds import _native
 from sds.geometry import check_order
@@ -180,8 +180,8 @@ def plan_selection(
         strides,
         parameters=None if parameters is None else parameters.native(),
         strategy=strategy,
-        **_known(state or FileState()),
-        **_bounds(options or PlanOptions()),
+        **asdict(state or FileState()),
+        **asdict(options or PlanOptions()),
     )
     return _typed(found)
 
@@ -214,8 +214,8 @@ def plan_extents(
         lengths,
         parameters=None if parameters is None else parameters.native(),
         strategy=strategy,
-        **_known(state or FileState()),
-        **_bounds(options or PlanOptions()),
+        **asdict(state or FileState()),
+        **asdict(options or PlanOptions()),
     )
     return _typed(found)
 
@@ -232,55 +232,10 @@ def compare_strategies(plan: Callable[[Strategy, Cache], ReadPlan]) -> tuple[Str
     )
 
 
-class _Known(TypedDict):
-    cache: str
-    may_map: bool
-    is_mapped: bool
-    may_queue: bool
-    may_read_directly: bool
-    cache_room_bytes: int
-
-
-class _Bounds(TypedDict):
-    queue_depth: int
-    regions_per_request: int
-    sieve_buffer_bytes: int
-    max_memory_bytes: int
-
-
-def _known(state: FileState) -> _Known:
-    return {
-        "cache": state.cache,
-        "may_map": state.may_map,
-        "is_mapped": state.is_mapped,
-        "may_queue": state.may_queue,
-        "may_read_directly": state.may_read_directly,
-        "cache_room_bytes": state.cache_room_bytes,
-    }
-
-
-def _bounds(options: PlanOptions) -> _Bounds:
-    return {
-        "queue_depth": options.queue_depth,
-        "regions_per_request": options.regions_per_request,
-        "sieve_buffer_bytes": options.sieve_buffer_bytes,
-        "max_memory_bytes": options.max_memory_bytes,
-    }
-
-
 def _typed(found: _native.ReadPlan) -> ReadPlan:
-    return ReadPlan(
-        strategy=Strategy(found["strategy"]),
-        executor=Executor(found["executor"]),
-        cache=Cache(found["cache"]),
-        runs=found["runs"],
-        requests=found["requests"],
-        bytes_useful=found["bytes_useful"],
-        bytes_read=found["bytes_read"],
-        memory_bytes=found["memory_bytes"],
-        max_hole_bytes=found["max_hole_bytes"],
-        group_bytes=found["group_bytes"],
-        queue_depth=found["queue_depth"],
-        regions_per_request=found["regions_per_request"],
-        predicted_s=found["predicted_s"],
-    )
+    named = {
+        "strategy": Strategy(found["strategy"]),
+        "executor": Executor(found["executor"]),
+        "cache": Cache(found["cache"]),
+    }
+    return ReadPlan(**cast("dict[str, Any]", {**found, **named}))
