@@ -81,6 +81,57 @@ def predict(
 ) -> float: ...
 def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
+# operation.cpp
+
+class OperationFeatures(TypedDict):
+    processes: int
+    block_depth: int
+    block_gap_count: int
+    block_gap_distance: int
+    block_gap_paper: int | None
+    osts_touched: int
+    disks_touched: int
+    runs: int
+    runs_most: int
+    bytes_useful: int
+    bytes_touched: int
+    bytes_touched_most: int
+    ost_bytes_touched: int
+    disk_blocks: int
+    disk_gap_count: int
+    disk_gap_distance: int
+    disk_segments: int
+    disk_processes: int
+
+def operation_of_slabs(
+    extent: Sequence[int],
+    element_bytes: int,
+    offset_bytes: int,
+    start: NDArray[np.int64],
+    stride: NDArray[np.int64],
+    count: NDArray[np.int64],
+    block: NDArray[np.int64],
+    collective: bool,
+    stripe_bytes: int,
+    stripe_count: int,
+    unit_bytes: int,
+    data_disks: int,
+    min_request_bytes: int,
+    budget_ns: int,
+) -> OperationFeatures: ...
+def operation_of_extents(
+    first: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    collective: bool,
+    stripe_bytes: int,
+    stripe_count: int,
+    unit_bytes: int,
+    data_disks: int,
+    min_request_bytes: int,
+    budget_ns: int,
+) -> OperationFeatures: ...
+
 # checksum.cpp
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int: ...

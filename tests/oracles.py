@@ -38,10 +38,10 @@ def runs_of_bytes(file_bytes):
     return [tuple(run) for run in runs]
 
 
-def features_of_bytes(
+def touched_by_bytes(
     file_bytes, *, stripe_bytes, stripe_count, unit_bytes, data_disks, min_request_bytes
 ):
-    """Every feature of reading a set of file bytes, by the definitions alone."""
+    """Requests (ost, number), and block positions of each (ost, disk), by the definitions alone."""
     requests = set()
     for byte in file_bytes.tolist():
         ost = byte // stripe_bytes % stripe_count
@@ -53,16 +53,72 @@ def features_of_bytes(
         begin = request * min_request_bytes
         for block in range(begin // unit_bytes, (begin + min_request_bytes - 1) // unit_bytes + 1):
             positions[ost, block % data_disks].add(block // data_disks)
-    steps = {disk: np.diff(sorted(touched)) for disk, touched in positions.items()}
+    return requests, {disk: np.array(sorted(touched)) for disk, touched in positions.items()}
+
+
+def features_of_bytes(file_bytes, **layout):
+    """Every feature of reading a set of file bytes."""
+    requests, positions = touched_by_bytes(file_bytes, **layout)
+    steps = {disk: np.diff(touched) for disk, touched in positions.items()}
     return {
         "runs": len(runs_of_bytes(file_bytes)),
         "bytes_useful": len(file_bytes),
         "block_depth": max((len(touched) for touched in positions.values()), default=0),
         "block_gap_count": max((int((step > 1).sum()) for step in steps.values()), default=0),
         "block_gap_distance": max((int((step - 1).sum()) for step in steps.values()), default=0),
-        "bytes_touched": len(requests) * min_request_bytes,
+        "bytes_touched": len(requests) * layout["min_request_bytes"],
         "osts_touched": len({ost for ost, _ in requests}),
         "disks_touched": len(positions),
+    }
+
+
+def operation_of_bytes(processes, *, collective, **layout):
+    """Every feature of an operation whose processes read these sets of file bytes."""
+    readers = [file_bytes for file_bytes in processes if len(file_bytes)]
+    reads = [np.unique(np.concatenate(readers))] if collective and readers else readers
+    per_read = [features_of_bytes(read, **layout) for read in reads]
+    sums = defaultdict(lambda: defaultdict(int))
+    ost_requests = defaultdict(int)
+    for read in reads:
+        requests, positions = touched_by_bytes(read, **layout)
+        for ost, _ in requests:
+            ost_requests[ost] += 1
+        for disk, touched in positions.items():
+            steps = np.diff(touched)
+            sums[disk]["disk_blocks"] += len(touched)
+            sums[disk]["disk_gap_count"] += int((steps > 1).sum())
+            sums[disk]["disk_gap_distance"] += int((steps - 1).sum())
+            sums[disk]["disk_segments"] += int((steps > 1).sum()) + 1
+            sums[disk]["disk_processes"] += 1
+
+    def most(name):
+        return max((read[name] for read in per_read), default=0)
+
+    def total(name):
+        return sum(read[name] for read in per_read)
+
+    return {
+        "processes": len(readers),
+        "block_depth": most("block_depth"),
+        "block_gap_count": most("block_gap_count"),
+        "block_gap_distance": most("block_gap_distance"),
+        "osts_touched": len(ost_requests),
+        "disks_touched": len(sums),
+        "runs": total("runs"),
+        "runs_most": most("runs"),
+        "bytes_useful": total("bytes_useful"),
+        "bytes_touched": total("bytes_touched"),
+        "bytes_touched_most": most("bytes_touched"),
+        "ost_bytes_touched": max(ost_requests.values(), default=0) * layout["min_request_bytes"],
+    } | {
+        name: max((disk[name] for disk in sums.values()), default=0)
+        for name in (
+            "disk_blocks",
+            "disk_gap_count",
+            "disk_gap_distance",
+            "disk_segments",
+            "disk_processes",
+        )
     }
 
 

@@ -95,6 +95,14 @@ void sds__disk_map_visit(const sds__disk_map *map, int64_t begin, int64_t end,
     }
 }
 
+sds__move sds__disk_map_move(const sds__disk_map *map, int64_t move_bytes)
+{
+    if (!map->rotates) return (sds__move){0, move_bytes / map->stripe_count, 0};
+    const int64_t stripes = move_bytes / map->stripe_bytes;
+    return (sds__move){stripes % map->stripe_count, stripes / map->stripe_count * map->stripe_bytes,
+                       map->stripe_bytes};
+}
+
 int64_t sds__disk_map_ranges(const sds__disk_map *map, int64_t length)
 {
     const int64_t stripes = (length - 1) / map->stripe_bytes + 2;

@@ -41,6 +41,28 @@ typedef void sds__object_visitor(void *context, int64_t slot, int64_t begin, int
 void sds__disk_map_visit(const sds__disk_map *map, int64_t begin, int64_t end,
                          sds__object_visitor *visit, void *context);
 
+/* All bytes moved by a multiple of symmetry_bytes, which is not negative. */
+typedef struct sds__move {
+    int64_t steps;        /* OSTs, below stripe_count */
+    int64_t object_bytes; /* in the object, for OSTs that are not passed over */
+    int64_t wrap_bytes;   /* more of them where the last OST is passed */
+} sds__move;
+
+sds__move sds__disk_map_move(const sds__disk_map *map, int64_t move_bytes);
+
+/* Where the object of a slot is found after a move: the slot, and by how much it moves there. */
+static inline int64_t sds__moved_slot(const sds__disk_map *map, const sds__move *move, int64_t slot,
+                                      int64_t *object_bytes)
+{
+    /* slot, first_ost and steps are below stripe_count: one subtraction wraps. */
+    int64_t ost = map->first_ost + slot, into = slot + move->steps;
+    if (ost >= map->stripe_count) ost -= map->stripe_count;
+    if (into >= map->stripe_count) into -= map->stripe_count;
+    const int wraps = ost + move->steps >= map->stripe_count;
+    *object_bytes = move->object_bytes + (wraps ? move->wrap_bytes : 0);
+    return into;
+}
+
 /* Most object ranges of a file range of some length. */
 int64_t sds__disk_map_ranges(const sds__disk_map *map, int64_t length);
 

@@ -101,22 +101,12 @@ static void join_slot(sds__touched *into, int64_t into_slot, const sds__touched 
 void sds__touched_join(sds__touched *into, const sds__touched *other, int64_t move_bytes)
 {
     const sds__disk_map *map = into->map;
-    if (!map->rotates) {
-        const int64_t move_object = move_bytes / map->stripe_count;
-        for (int64_t slot = 0; slot < map->n_slots; slot++)
-            if (other->requests[slot].count > 0) join_slot(into, slot, other, slot, move_object);
-        return;
-    }
-    const int64_t count = map->stripe_count, stripes = move_bytes / map->stripe_bytes;
-    const int64_t steps = stripes % count, rounds = stripes / count;
+    const sds__move move = sds__disk_map_move(map, move_bytes);
     for (int64_t slot = 0; slot < map->n_slots; slot++) {
         if (other->requests[slot].count == 0) continue;
-        /* slot and ost are below count, and so is steps: one subtraction wraps. */
-        int64_t ost = map->first_ost + slot, into_slot = slot + steps;
-        if (ost >= count) ost -= count;
-        if (into_slot >= count) into_slot -= count;
-        const int64_t wraps = rounds + (ost + steps >= count);
-        join_slot(into, into_slot, other, slot, wraps * map->stripe_bytes);
+        int64_t object_bytes;
+        const int64_t into_slot = sds__moved_slot(map, &move, slot, &object_bytes);
+        join_slot(into, into_slot, other, slot, object_bytes);
     }
 }
 

@@ -15,6 +15,13 @@ from sds.geometry.layout import (
     RaidLayout,
     StripeLayout,
 )
+from sds.geometry.operation import (
+    IoMode,
+    OperationFeatures,
+    ProcessReads,
+    operation_features,
+    process_grid,
+)
 from sds.geometry.selection import (
     is_basic_index,
     parse_index,
@@ -36,6 +43,9 @@ __all__ = [
     "FeatureBounds",
     "FileLayout",
     "Hyperslab",
+    "IoMode",
+    "OperationFeatures",
+    "ProcessReads",
     "RaidLayout",
     "StripeLayout",
     "block_features",
@@ -44,7 +54,9 @@ __all__ = [
     "chunks_touched",
     "extent_features",
     "is_basic_index",
+    "operation_features",
     "parse_index",
     "parse_selection",
+    "process_grid",
     "selection_from_index",
 ]

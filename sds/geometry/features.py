@@ -128,7 +128,7 @@ def block_features(
         order = check_order(layout.order, len(extent))
         slab = slab.permuted(order)
         extent = tuple(extent[axis] for axis in order)
-    _check_addressable(extent, layout)
+    check_addressable(extent, layout)
     found = _native.features(
         extent,
         layout.element_size_bytes,
@@ -137,7 +137,7 @@ def block_features(
         slab.stride,
         slab.count,
         slab.block,
-        *_storage(stripes, raid),
+        *storage_arguments(stripes, raid),
         _budget_ns(budget_s),
     )
     return _typed(found, found["block_gap_paper"])
@@ -173,12 +173,12 @@ def extent_features(
         message = "ranges must be sorted by offset, disjoint and not empty; sort and merge them"
         raise SelectionError(message)
     found = _native.features_of_extents(
-        offsets, lengths, *_storage(stripes, raid), _budget_ns(budget_s)
+        offsets, lengths, *storage_arguments(stripes, raid), _budget_ns(budget_s)
     )
     return _typed(found, None)
 
 
-def _check_addressable(extent: tuple[int, ...], layout: ContiguousLayout) -> None:
+def check_addressable(extent: tuple[int, ...], layout: ContiguousLayout) -> None:
     """Raise LayoutError unless every byte of an array has an offset below 2**63."""
     end = layout.element_size_bytes
     for length in extent:
@@ -191,7 +191,8 @@ def _check_addressable(extent: tuple[int, ...], layout: ContiguousLayout) -> Non
         raise LayoutError(message)
 
 
-def _storage(stripes: StripeLayout, raid: RaidLayout) -> tuple[int, int, int, int, int]:
+def storage_arguments(stripes: StripeLayout, raid: RaidLayout) -> tuple[int, int, int, int, int]:
+    """Return striping and RAID as the core's functions take them."""
     return (
         stripes.stripe_size_bytes,
         stripes.stripe_count,
