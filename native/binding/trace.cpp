@@ -211,7 +211,7 @@ class SpoolWriter
                 const std::string &user, int64_t max_file_bytes, int64_t flush_interval_ns)
     {
         const std::string directory = bytes_of_path(spool_dir);
-        const sds_trace_options options = {directory.c_str(), max_file_bytes, flush_interval_ns};
+        const sds_trace_options options = {directory.c_str(), max_file_bytes, flush_interval_ns, 0};
         const sds_trace_process process = {
             pid,         rank, n_ranks, start_ns, host.c_str(), executable.c_str(), job_id.c_str(),
             user.c_str()};
@@ -285,7 +285,9 @@ class SpoolWriter
             std::memcpy(read.slab.start, starts + i * rank, rank * sizeof(int64_t));
             read.start_ns = starts_ns[i];
             read.elapsed_ns = elapsed[i];
-            sds_trace_add_read(writer_, &read);
+            if (!sds_trace_add_read(writer_, &read))
+                refuse("add_reads: dataset " + std::to_string(dataset) +
+                       " was added before a fork; add it again");
         }
     }
 

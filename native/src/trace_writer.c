@@ -17,25 +17,22 @@
 #define DEFAULT_FILE_BYTES (INT64_C(64) << 20)
 #define DEFAULT_FLUSH_NS (INT64_C(5) * 1000000000)
 #define CHILD_FLUSH_NS 20000000
-#define BLOCK_BYTES (32 << 10) /* records are written when they fill this */
-#define RECORD_BYTES 4096      /* no record is longer */
-#define RESERVE_BYTES 4096     /* kept of the cap for the count of reads left out */
-#define N_STREAMS 64           /* shapes that fold at the same time */
-#define N_RECENT 16            /* remembered as the last of a dataset */
-#define N_ASIDE 32             /* boxes put aside */
-#define ASIDE_TICKS (1U << 22) /* for about so long: a millisecond or four */
-#define N_THREADS 256          /* told apart; later ones share the last ordinal */
-#define N_BUCKETS 1024
-#define CHUNK 1024 /* descriptions of datasets allocated together */
-#define N_CHUNKS (SDS_TRACE_MAX_DATASETS / CHUNK)
+#define BLOCK_BYTES (32 << 10)       /* records are written when they fill this */
+#define RECORD_BYTES 4096            /* no record is longer */
+#define RESERVE_BYTES 4096           /* kept of the cap for the count of reads left out */
+#define N_STREAMS 64                 /* shapes that fold at the same time */
+#define N_RECENT 16                  /* remembered as the last of a dataset */
+#define N_ASIDE 32                   /* boxes put aside */
+#define ASIDE_TICKS (1U << 22)       /* for about so long: a millisecond or four */
+#define N_THREADS 256                /* told apart; later ones share the last ordinal */
+#define DESCRIPTION_BYTES (32 << 10) /* descriptions are written when they fill this */
+#define N_SETS 2048                  /* of datasets that are known again when they are added anew */
+#define N_WAYS 4
 
-/* A description as its block's payload: equal bytes, equal dataset. */
+/* A dataset that was added: equal bytes of its block have an equal hash. */
 typedef struct known_dataset {
-    struct known_dataset *next; /* in its bucket */
-    uint64_t hash;
-    uint32_t id;
-    size_t n;
-    uint8_t payload[]; /* with id 0 in front */
+    uint64_t hash[2];
+    uint32_t id; /* of a parent's, or 0: none */
 } known_dataset;
 
 typedef struct stream {
@@ -52,7 +49,7 @@ struct sds_trace_writer {
     sds_owner_lock lock; /* held while a read is recorded, seldom while a file is written */
     _Atomic int *life;   /* zero in the child of a fork */
     int32_t n_aside;
-    _Atomic uint32_t n_datasets;
+    uint32_t n_inherited; /* ids up to this one were a parent's: its file has what they stand for */
     int full;
     sds_tick_clock clock;
     int64_t interval_ns; /* of writing, at present: shorter while a child is young */
@@ -72,10 +69,13 @@ struct sds_trace_writer {
     int64_t flush_interval_ns;
     sds__spool_file file;
 
-    /* Written so that a fork at any moment leaves every list whole; n_datasets too. */
-    _Atomic(known_dataset *) bucket[N_BUCKETS];
-    _Atomic(known_dataset **) chunk[N_CHUNKS];
-    uint32_t n_datasets_written;
+    /* What was written is forgotten, but for the hashes of some: memory has a bound. A fork at any
+     * moment leaves ids that were given counted, so that the child takes none of them for its own.
+     */
+    _Atomic uint32_t n_datasets; /* ids given */
+    uint32_t max_datasets;
+    known_dataset (*known)[N_WAYS];
+    sds__buffer descriptions; /* blocks of datasets, to be written before the records */
 
     sds__buffer records; /* payload of the block to come */
     sds__record_coder coder;
@@ -119,28 +119,14 @@ static int copy_process(sds_trace_writer *writer, const sds_trace_process *proce
     return 1;
 }
 
-/* Description of the dataset with this id, 1 and up. */
-static const known_dataset *dataset_at(const sds_trace_writer *writer, uint32_t id)
-{
-    return atomic_load(&writer->chunk[(id - 1) / CHUNK])[(id - 1) % CHUNK];
-}
-
-static void free_datasets(sds_trace_writer *writer)
-{
-    const uint32_t n = atomic_load(&writer->n_datasets);
-    for (uint32_t id = 1; id <= n; id++)
-        free((void *)(uintptr_t)dataset_at(writer, id));
-    for (int i = 0; i < N_CHUNKS; i++)
-        free(atomic_load(&writer->chunk[i]));
-}
-
 /* Free a writer without writing. */
 static void destroy(sds_trace_writer *writer)
 {
     sds__spool_file_free(&writer->file);
     for (int i = 0; i < N_STREAMS; i++)
         free(writer->stream[i]);
-    free_datasets(writer);
+    free(writer->known);
+    sds__buffer_free(&writer->descriptions);
     sds__buffer_free(&writer->records);
     if (writer->life != NULL) munmap((void *)writer->life, 4096);
     free(writer->spool_dir);
@@ -174,8 +160,11 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
      * what was just freed. */
     if (sds__buffer_extend(&writer->records, BLOCK_BYTES + RECORD_BYTES) != NULL)
         writer->records.n = 0;
-    if (writer->spool_dir == NULL || writer->life == NULL || writer->records.failed ||
-        !copy_process(writer, process)) {
+    if (sds__buffer_extend(&writer->descriptions, DESCRIPTION_BYTES) != NULL)
+        writer->descriptions.n = 0;
+    writer->known = calloc(N_SETS, sizeof *writer->known);
+    if (writer->spool_dir == NULL || writer->life == NULL || writer->known == NULL ||
+        writer->records.failed || writer->descriptions.failed || !copy_process(writer, process)) {
         destroy(writer);
         return NULL;
     }
@@ -184,6 +173,8 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
     writer->flush_interval_ns =
         options->flush_interval_ns > 0 ? options->flush_interval_ns : DEFAULT_FLUSH_NS;
     writer->interval_ns = writer->flush_interval_ns;
+    writer->max_datasets =
+        options->max_datasets > 0 ? options->max_datasets : SDS_TRACE_MAX_DATASETS;
     sds__spool_file_init(&writer->file, writer->spool_dir, writer->process.host,
                          writer->process.pid, writer->process.start_ns, writer->max_file_bytes);
     return writer;
@@ -216,7 +207,8 @@ static void renew(sds_trace_writer *writer, int64_t pid)
     writer->process.start_ns = realtime_ns();
     sds__spool_file_init(&writer->file, writer->spool_dir, writer->process.host, pid,
                          writer->process.start_ns, writer->max_file_bytes);
-    writer->n_datasets_written = 0;
+    writer->n_inherited = atomic_load(&writer->n_datasets);
+    writer->descriptions.n = 0;
     for (int i = 0; i < N_STREAMS; i++)
         if (writer->stream[i] != NULL) writer->stream[i]->fold.n_levels = 0;
     memset(writer->recent, 0, sizeof writer->recent);
@@ -260,61 +252,23 @@ static void unlock(sds_trace_writer *writer)
     sds_owner_lock_release(&writer->lock);
 }
 
-static uint32_t insert_dataset(sds_trace_writer *writer, const sds__buffer *payload, uint64_t hash)
+/* Where a dataset of this hash is or may be remembered. */
+static known_dataset *find_known(const sds_trace_writer *writer, const uint64_t hash[2])
 {
-    const uint32_t n = atomic_load(&writer->n_datasets);
-    if (n >= SDS_TRACE_MAX_DATASETS || payload->n > SDS__BLOCK_MAX_BYTES - 16) return 0;
-    known_dataset **chunk = atomic_load(&writer->chunk[n / CHUNK]);
-    if (chunk == NULL) {
-        chunk = calloc(CHUNK, sizeof *chunk);
-        if (chunk == NULL) return 0;
-        atomic_store(&writer->chunk[n / CHUNK], chunk);
-    }
-    known_dataset *dataset = malloc(sizeof *dataset + payload->n);
-    if (dataset == NULL) return 0;
-    dataset->hash = hash;
-    dataset->id = n + 1;
-    dataset->n = payload->n;
-    memcpy(dataset->payload, payload->bytes, payload->n);
-    dataset->next = atomic_load(&writer->bucket[hash % N_BUCKETS]);
-    chunk[n % CHUNK] = dataset;
-    atomic_store(&writer->n_datasets, n + 1);
-    atomic_store(&writer->bucket[hash % N_BUCKETS], dataset);
-    return dataset->id;
+    known_dataset *set = writer->known[hash[0] % N_SETS];
+    for (int i = 0; i < N_WAYS; i++)
+        if (set[i].hash[0] == hash[0] && set[i].hash[1] == hash[1]) return &set[i];
+    for (int i = 0; i < N_WAYS; i++)
+        if (set[i].id <= writer->n_inherited) return &set[i];
+    /* Not the oldest: of datasets that are opened in turn, all would be forgotten in time. */
+    return &set[atomic_load(&writer->n_datasets) % N_WAYS];
 }
 
-uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset)
-{
-    if (writer == NULL || dataset->rank < 0 || dataset->rank > SDS_MAX_RANK) return 0;
-    sds__buffer payload = {0};
-    sds__put_dataset(&payload, 0, dataset);
-    if (payload.failed) {
-        sds__buffer_free(&payload);
-        return 0;
-    }
-    uint64_t hash = payload.n;
-    for (size_t i = 0; i < payload.n; i++)
-        hash = mix(hash, payload.bytes[i]);
-
-    if (!lock(writer)) {
-        sds__buffer_free(&payload);
-        return 0;
-    }
-    const known_dataset *known = atomic_load(&writer->bucket[hash % N_BUCKETS]);
-    while (known != NULL && (known->hash != hash || known->n != payload.n ||
-                             memcmp(known->payload, payload.bytes, payload.n) != 0))
-        known = known->next;
-    const uint32_t id = known != NULL ? known->id : insert_dataset(writer, &payload, hash);
-    unlock(writer);
-    sds__buffer_free(&payload);
-    return id;
-}
-
-static void put_dataset_block(sds__buffer *out, const known_dataset *dataset)
+static void put_dataset_block(sds__buffer *out, uint32_t id, const sds__buffer *description)
 {
     sds__buffer payload = {0};
-    sds__put_varint(&payload, dataset->id);
-    sds__put(&payload, dataset->payload + 1, dataset->n - 1);
+    sds__put_varint(&payload, id);
+    sds__put(&payload, description->bytes + 1, description->n - 1); /* behind an id of 0 */
     if (payload.failed)
         out->failed = 1;
     else
@@ -348,23 +302,89 @@ static int64_t reserve_of(const sds_trace_writer *writer)
     return writer->max_file_bytes / 4 < RESERVE_BYTES ? writer->max_file_bytes / 4 : RESERVE_BYTES;
 }
 
-/* Write the buffered records, with the datasets that they are the first to name. */
+/* At the cap nothing will fit again; a full disk may empty. */
+static void note_failure(sds_trace_writer *writer, size_t n_bytes)
+{
+    const int64_t room = writer->max_file_bytes - reserve_of(writer) - writer->file.size_bytes;
+    writer->full = writer->file.gone || (int64_t)n_bytes > room;
+}
+
+/* Put a block behind the descriptions that are to be written, or write it, where it is too long for
+ * that, behind them. 0 where there is no room. */
+static int keep_description(sds_trace_writer *writer, const sds__buffer *block)
+{
+    sds__buffer *kept = &writer->descriptions;
+    if (kept->n > 0 && kept->capacity - kept->n < block->n) {
+        if (append(writer, kept, reserve_of(writer)))
+            kept->n = 0;
+        else
+            note_failure(writer, kept->n);
+    }
+    if (kept->capacity - kept->n >= block->n) {
+        sds__put(kept, block->bytes, block->n);
+        return 1;
+    }
+    if (kept->n > 0) return 0;
+    if (append(writer, block, reserve_of(writer))) return 1;
+    note_failure(writer, block->n);
+    return 0;
+}
+
+static uint32_t insert_dataset(sds_trace_writer *writer, const sds__buffer *description,
+                               known_dataset *known, const uint64_t hash[2])
+{
+    const uint32_t n = atomic_load(&writer->n_datasets);
+    if (writer->full && n > writer->n_inherited) return n; /* its reads are but counted */
+    if (n >= writer->max_datasets || description->n > SDS__BLOCK_MAX_BYTES - 16) return 0;
+    const uint32_t id = n + 1;
+    atomic_store(&writer->n_datasets, id);
+    sds__buffer block = {0};
+    put_dataset_block(&block, id, description);
+    const int is_kept = !block.failed && keep_description(writer, &block);
+    sds__buffer_free(&block);
+    if (is_kept) *known = (known_dataset){{hash[0], hash[1]}, id};
+    return is_kept || writer->full ? id : 0;
+}
+
+uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset)
+{
+    if (writer == NULL || dataset->rank < 0 || dataset->rank > SDS_MAX_RANK) return 0;
+    sds__buffer description = {0};
+    sds__put_dataset(&description, 0, dataset);
+    if (description.failed) {
+        sds__buffer_free(&description);
+        return 0;
+    }
+    uint64_t hash[2] = {description.n, ~(uint64_t)description.n};
+    for (size_t i = 0; i < description.n; i++) {
+        hash[0] = mix(hash[0], description.bytes[i]);
+        hash[1] = mix(hash[1], description.bytes[i] + UINT64_C(0x100));
+    }
+    uint32_t id = 0;
+    if (lock(writer)) {
+        known_dataset *known = find_known(writer, hash);
+        const int is_known = known->id > writer->n_inherited && known->hash[0] == hash[0] &&
+                             known->hash[1] == hash[1];
+        id = is_known ? known->id : insert_dataset(writer, &description, known, hash);
+        unlock(writer);
+    }
+    sds__buffer_free(&description);
+    return id;
+}
+
+/* Write the buffered records, behind the datasets that they are the first to name. */
 static void write_records(sds_trace_writer *writer)
 {
     if (writer->records.n == 0) return;
-    const uint32_t n_datasets = atomic_load(&writer->n_datasets);
     sds__buffer blocks = {0};
-    for (uint32_t id = writer->n_datasets_written + 1; id <= n_datasets; id++)
-        put_dataset_block(&blocks, dataset_at(writer, id));
+    sds__put(&blocks, writer->descriptions.bytes, writer->descriptions.n);
     sds__put_block(&blocks, SDS__BLOCK_RECORDS, writer->records.bytes, writer->records.n);
     if (writer->records.failed) blocks.failed = 1;
     if (append(writer, &blocks, reserve_of(writer))) {
-        writer->n_datasets_written = n_datasets;
+        writer->descriptions.n = 0;
     } else {
         writer->n_dropped += writer->n_reads_buffered;
-        /* At the cap nothing will fit again; a full disk may empty. */
-        const int64_t room = writer->max_file_bytes - reserve_of(writer) - writer->file.size_bytes;
-        writer->full = writer->file.gone || (int64_t)blocks.n > room;
+        note_failure(writer, blocks.n);
     }
     sds__buffer_free(&blocks);
     begin_block(writer);
@@ -510,14 +530,26 @@ static void fold_read(sds_trace_writer *writer, stream *of, const added_read *re
     sds__fold_begin(&of->fold, &shape, &folded, emit_record, writer);
 }
 
+/* Count a read that is not recorded; written at every doubling, so that the count survives a kill
+ * and stays within the reserve. */
+static void drop_read(sds_trace_writer *writer)
+{
+    writer->n_dropped++;
+    if ((writer->n_dropped & (writer->n_dropped - 1)) == 0) write_dropped(writer);
+}
+
+/* 0 where the read's dataset has to be added again, in the child of a fork. */
+static int is_added(const sds_trace_writer *writer, uint32_t dataset)
+{
+    return dataset > writer->n_inherited || dataset == 0;
+}
+
 /* Return the stream of the read's shape; NULL where the read was dropped. */
 static stream *add_read(sds_trace_writer *writer, const added_read *read)
 {
-    if (read->dataset == 0 || read->dataset > atomic_load(&writer->n_datasets)) return NULL;
-    if (writer->full) {
-        /* At every doubling, so that the count survives a kill and stays within the reserve. */
-        writer->n_dropped++;
-        if ((writer->n_dropped & (writer->n_dropped - 1)) == 0) write_dropped(writer);
+    if (read->dataset > atomic_load(&writer->n_datasets)) return NULL;
+    if (writer->full || read->dataset == 0) {
+        drop_read(writer);
         return NULL;
     }
     stream *of = find_stream(writer, read);
@@ -608,9 +640,25 @@ static int is_rank(int32_t rank)
     return rank >= 0 && rank <= SDS_MAX_RANK;
 }
 
-void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
+/* span: by which the read was timed; NULL where its times are known. */
+static int add_whole(sds_trace_writer *writer, added_read *read, const sds_tick_span *span)
 {
-    if (writer == NULL || !is_rank(read->slab.rank)) return;
+    if (!lock(writer)) return 1;
+    const int added = is_added(writer, read->dataset);
+    if (added) {
+        fold_boxes(writer);
+        if (span != NULL)
+            sds_tick_clock_convert(&writer->clock, span, &read->start_ns, &read->elapsed_ns);
+        read->thread = thread_ordinal(writer, pthread_self());
+        add_read(writer, read);
+    }
+    unlock(writer);
+    return added;
+}
+
+int sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
+{
+    if (writer == NULL || !is_rank(read->slab.rank)) return 1;
     added_read added = {.dataset = read->dataset,
                         .kind = read->kind,
                         .collective = read->collective != 0,
@@ -619,28 +667,19 @@ void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read)
                         .slab = &read->slab,
                         .start_ns = read->start_ns,
                         .elapsed_ns = read->elapsed_ns};
-    if (!lock(writer)) return;
-    fold_boxes(writer);
-    added.thread = thread_ordinal(writer, pthread_self());
-    add_read(writer, &added);
-    unlock(writer);
+    return add_whole(writer, &added, NULL);
 }
 
-void sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read)
+int sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read)
 {
-    if (writer == NULL || !is_rank(read->slab->rank)) return;
+    if (writer == NULL || !is_rank(read->slab->rank)) return 1;
     added_read added = {.dataset = read->dataset,
                         .kind = read->kind,
                         .collective = read->collective != 0,
                         .n_elements = read->n_elements,
                         .served_by = read->served_by,
                         .slab = read->slab};
-    if (!lock(writer)) return;
-    fold_boxes(writer);
-    sds_tick_clock_convert(&writer->clock, &read->span, &added.start_ns, &added.elapsed_ns);
-    added.thread = thread_ordinal(writer, pthread_self());
-    add_read(writer, &added);
-    unlock(writer);
+    return add_whole(writer, &added, &read->span);
 }
 
 /* Where reads are slow, each is folded at once: what waits may be lost. */
@@ -649,14 +688,19 @@ static int is_enough(const sds_trace_writer *writer, const sds_trace_box *latest
     return writer->n_aside == N_ASIDE || latest->end - writer->aside[0].begin > ASIDE_TICKS;
 }
 
-void sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box)
+int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box)
 {
-    if (writer == NULL || (uint16_t)box->rank > SDS_TRACE_BOX_RANK || !lock(writer)) return;
+    if (writer == NULL || (uint16_t)box->rank > SDS_TRACE_BOX_RANK || !lock(writer)) return 1;
+    if (__builtin_expect(!is_added(writer, box->dataset), 0)) {
+        unlock(writer);
+        return 0;
+    }
     sds_trace_box *aside = &writer->aside[writer->n_aside++];
     *aside = *box;
     aside->thread = sds_owner_lock_owner(&writer->lock);
     if (is_enough(writer, aside)) fold_boxes(writer);
     unlock(writer);
+    return 1;
 }
 
 const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer)

@@ -1,4 +1,6 @@
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -150,7 +152,7 @@ static char directory[] = "/tmp/sds-test-trace-XXXXXX";
 
 static sds_trace_writer *writer_new(int64_t pid, int64_t max_file_bytes)
 {
-    const sds_trace_options options = {directory, max_file_bytes, INT64_C(1) << 60};
+    const sds_trace_options options = {directory, max_file_bytes, INT64_C(1) << 60, 0};
     const sds_trace_process process = {pid, 3, 8, 1000, "node/1", "/bin/prog", "", "user"};
     return sds_trace_writer_new(&options, &process);
 }
@@ -228,7 +230,7 @@ static void test_a_file_says_what_was_written(void)
 }
 
 /* Add a box of this width at j, of ranks up to the most that are put aside. */
-static void add_box(sds_trace_writer *writer, uint32_t dataset, int16_t rank, int64_t j)
+static int add_box(sds_trace_writer *writer, uint32_t dataset, int16_t rank, int64_t j)
 {
     const sds_tick_span span = sds_tick_span_begin(sds_trace_clock(writer));
     sds_trace_box box = {.dataset = dataset,
@@ -240,7 +242,7 @@ static void add_box(sds_trace_writer *writer, uint32_t dataset, int16_t rank, in
         box.first[axis] = axis == rank - 1 ? j : 0;
         box.last[axis] = box.first[axis] + (axis == rank - 1 ? 2 : 0);
     }
-    sds_trace_add_box(writer, &box);
+    return sds_trace_add_box(writer, &box);
 }
 
 /* Boxes wait to be folded together: none is lost or counted twice, and none changes places with a
@@ -307,8 +309,13 @@ static void test_boxes_that_wait_are_not_inherited(void)
     add_box(writer, id, 2, 0);
     add_box(writer, id, 2, 3);
     sds_trace_after_fork(writer, 2);
+    CHECK(add_box(writer, id, 2, 0) == 0);
+    const sds_trace_read read = column(id, 0, 0);
+    CHECK(sds_trace_add_read(writer, &read) == 0);
+    const uint32_t anew = sds_trace_add_dataset(writer, &cube);
+    CHECK(anew > id);
     for (int64_t j = 0; j < 3; j++)
-        add_box(writer, id, 2, 3 * j);
+        CHECK(add_box(writer, anew, 2, 3 * j) == 1);
     char *path = strdup(sds_trace_writer_path(writer));
     sds_trace_writer_close(writer);
     sds_trace_reader *reader;
@@ -320,6 +327,89 @@ static void test_boxes_that_wait_are_not_inherited(void)
     CHECK(sds_trace_reader_next(reader, &found, &dataset, &record) == SDS_TRACE_RECORD);
     CHECK(record.n_reads == 3);
     CHECK(sds_trace_reader_next(reader, &found, &dataset, &record) == SDS_TRACE_END);
+    sds_trace_reader_close(reader);
+    CHECK(unlink(path) == 0);
+    free(path);
+}
+
+static char *close_writer(sds_trace_writer *writer)
+{
+    char *path = strdup(sds_trace_writer_path(writer));
+    sds_trace_writer_close(writer);
+    return path;
+}
+
+static uint32_t add_numbered(sds_trace_writer *writer, int64_t number)
+{
+    char name[32];
+    snprintf(name, sizeof name, "/%lld", (long long)number);
+    const sds_trace_dataset dataset = dataset_of(name);
+    return sds_trace_add_dataset(writer, &dataset);
+}
+
+/* Every read of them is in the file, under an id that says which dataset it was of. */
+static void test_there_may_be_more_datasets_than_are_remembered(void)
+{
+    enum { N = (1 << 20) + 10 };
+    sds_trace_writer *writer = writer_new(1, INT64_C(1) << 30);
+    for (int64_t i = 0; i < N; i++) {
+        const uint32_t id = add_numbered(writer, i);
+        CHECK(id != 0);
+        if (i % 16 == 0) CHECK(add_numbered(writer, i) == id);
+        const sds_trace_read read = column(id, i, i);
+        CHECK(sds_trace_add_read(writer, &read) == 1);
+    }
+    char *path = close_writer(writer);
+    int64_t *number_of = calloc((size_t)N + 1, sizeof *number_of);
+    sds_trace_reader *reader;
+    CHECK(number_of != NULL && sds_trace_reader_open(path, 0, &reader) == SDS_OK);
+    int64_t n_reads = 0;
+    uint32_t id;
+    sds_trace_dataset dataset;
+    sds_trace_record record;
+    for (;;) {
+        const sds_trace_item item = sds_trace_reader_next(reader, &id, &dataset, &record);
+        if (item == SDS_TRACE_END) break;
+        CHECK(id >= 1 && id <= N);
+        if (item == SDS_TRACE_DATASET) {
+            number_of[id] = atoll(dataset.path + 1);
+        } else {
+            n_reads += record.n_reads;
+            CHECK(record.first.slab.start[1] == number_of[id]);
+        }
+    }
+    CHECK(n_reads == N && sds_trace_reader_dropped_reads(reader) == 0);
+    CHECK(sds_trace_reader_skipped_bytes(reader) == 0 && sds_trace_reader_torn_bytes(reader) == 0);
+    sds_trace_reader_close(reader);
+    free(number_of);
+    CHECK(unlink(path) == 0);
+    free(path);
+}
+
+/* Where ids run out, the reads that have none are counted. */
+static void test_reads_that_cannot_be_told_of_are_counted(void)
+{
+    const sds_trace_options options = {directory, 0, INT64_C(1) << 60, 10};
+    const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
+    sds_trace_writer *writer = sds_trace_writer_new(&options, &process);
+    for (int64_t i = 0; i < 20; i++) {
+        const uint32_t id = add_numbered(writer, i);
+        CHECK((id != 0) == (i < 10));
+        const sds_trace_read read = column(id, 0, 0);
+        CHECK(sds_trace_add_read(writer, &read) == 1);
+        CHECK(add_box(writer, id, 2, 0) == 1);
+    }
+    char *path = close_writer(writer);
+    sds_trace_reader *reader;
+    CHECK(sds_trace_reader_open(path, 0, &reader) == SDS_OK);
+    int64_t n_reads = 0;
+    uint32_t id;
+    sds_trace_dataset dataset;
+    sds_trace_record record;
+    sds_trace_item item;
+    while ((item = sds_trace_reader_next(reader, &id, &dataset, &record)) != SDS_TRACE_END)
+        if (item == SDS_TRACE_RECORD) n_reads += record.n_reads;
+    CHECK(n_reads == 20 && sds_trace_reader_dropped_reads(reader) == 20);
     sds_trace_reader_close(reader);
     CHECK(unlink(path) == 0);
     free(path);
@@ -383,7 +473,7 @@ static void test_any_damage_is_survived(void)
 
 static void test_without_a_spool_nothing_happens(void)
 {
-    const sds_trace_options options = {"/nonexistent/spool", 0, 1};
+    const sds_trace_options options = {"/nonexistent/spool", 0, 1, 0};
     const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
     sds_trace_writer *writer = sds_trace_writer_new(&options, &process);
     const sds_trace_dataset cube = dataset_of("/cube");
@@ -408,7 +498,7 @@ static void flush_as_exit_does(int signal_number)
 /* A handler that calls exit has the trace written inside of the read that it interrupted. */
 static void test_a_signal_in_the_middle_of_a_read_waits_for_nothing(void)
 {
-    const sds_trace_options options = {directory, 0, 1};
+    const sds_trace_options options = {directory, 0, 1, 0};
     const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
     const sds_trace_dataset cube = dataset_of("/cube");
     interrupted = sds_trace_writer_new(&options, &process);
@@ -437,6 +527,8 @@ int main(void)
     test_a_file_says_what_was_written();
     test_boxes_are_reads_like_others();
     test_boxes_that_wait_are_not_inherited();
+    test_there_may_be_more_datasets_than_are_remembered();
+    test_reads_that_cannot_be_told_of_are_counted();
     test_any_damage_is_survived();
     test_without_a_spool_nothing_happens();
     test_a_signal_in_the_middle_of_a_read_waits_for_nothing();

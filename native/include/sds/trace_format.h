@@ -43,7 +43,8 @@
  *     if it stands for more than one read (at most 2^32 - 1): zz last_start_ns - start_ns, varint
  *             least elapsed, varint greatest - least elapsed, then the latency histogram: varint
  *             number of buckets that are not empty, for each u8 bucket (ascending), varint count
- * Type 4, reads left out so far because of the cap or a full disk: varint; the last one counts.
+ * Type 4, reads left out so far because of the cap or a full disk, or because their dataset could
+ *     not be described: varint; the last one counts.
  */
 #ifndef SDS_TRACE_FORMAT_H
 #define SDS_TRACE_FORMAT_H
@@ -62,9 +63,9 @@ extern "C" {
 
 #define SDS_TRACE_VERSION 1
 #define SDS_TRACE_SUFFIX ".sdst-spool"
-#define SDS_TRACE_MAX_DATASETS (1 << 20)
-#define SDS_TRACE_LATENCY_BUCKETS 40 /* bucket b counts reads of [2^b, 2^(b+1)) ns */
-#define SDS_TRACE_MAX_LOOPS 4        /* nested repetitions folded into one record */
+#define SDS_TRACE_MAX_DATASETS (1 << 24) /* ids in a file */
+#define SDS_TRACE_LATENCY_BUCKETS 40     /* bucket b counts reads of [2^b, 2^(b+1)) ns */
+#define SDS_TRACE_MAX_LOOPS 4            /* nested repetitions folded into one record */
 
 /* The original, read by SDS's engine past HDF5. Told apart, since its times are not HDF5's. */
 #define SDS_SERVED_BY_ENGINE (-1)
@@ -90,7 +91,7 @@ typedef enum sds_storage_kind {
     SDS_STORAGE_UNKNOWN = 15
 } sds_storage_kind;
 
-/* Once per dataset and process. */
+/* Once per dataset and process, or some times where there are very many. */
 typedef struct sds_trace_dataset {
     const char *file;      /* canonical path */
     const char *path;      /* HDF5 path; "" where it is not known */
@@ -132,6 +133,8 @@ typedef struct sds_trace_options {
                                   0: 64 MiB */
     int64_t flush_interval_ns; /* at most this much before the last read is lost at kill -9;
                                   0: 5 s */
+    uint32_t max_datasets;     /* ids given; reads of further datasets are counted, not recorded;
+                                  0: SDS_TRACE_MAX_DATASETS */
 } sds_trace_options;
 
 /* Writer: safe to call from any thread; no call fails visibly, and none blocks on another
@@ -139,9 +142,13 @@ typedef struct sds_trace_options {
 typedef struct sds_trace_writer sds_trace_writer;
 sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
                                        const sds_trace_process *process);
-/* Return the dataset's id; the same description gives the same id. 0: could not be added. */
+/* Return the dataset's id. The same description gives the same id, unless very many others were
+ * added meanwhile: a file may describe a dataset under several ids. 0: could not be added; reads of
+ * id 0 are counted as left out. */
 uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset *dataset);
-void sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read);
+/* This and the next two return 0 where the id was given to a process that this one was forked from:
+ * the dataset is to be added again, and the read with the id that it then gets. */
+int sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read);
 /* The same for a read timed by the writer's clock: start and elapsed time are the span's. */
 typedef struct sds_trace_timed_read {
     uint32_t dataset;
@@ -152,7 +159,7 @@ typedef struct sds_trace_timed_read {
     int32_t collective;
     sds_tick_span span;
 } sds_trace_timed_read;
-void sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read);
+int sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read);
 /* The same for a hyperslab that is a box without gaps, of few axes: what most reads are. Boxes are
  * put aside, some at a time, and folded together: between two small reads of a program hardly any
  * of its code and data stays in the processor's nearest caches, and fetching them again costs more
@@ -170,7 +177,7 @@ typedef struct sds_trace_box {
     int64_t first[SDS_TRACE_BOX_RANK]; /* indices on each axis of its first element, */
     int64_t last[SDS_TRACE_BOX_RANK];  /* and of its last */
 } sds_trace_box;
-void sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box);
+int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box);
 const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer);
 void sds_trace_flush(sds_trace_writer *writer);
 /* Where the file is, or will be once there is something to write. */

@@ -82,17 +82,16 @@ void open_writer()
     pthread_atfork(nullptr, nullptr, renew_in_child);
 }
 
-// False where its reads are not traced.
-bool is_in_trace(OpenDataset &dataset)
+// The dataset's id in the trace, given when it is first needed; 0: its reads are but counted.
+uint32_t id_of(OpenDataset &dataset)
 {
-    if (!dataset.is_traced) return false;
-    if (dataset.trace_id != 0) return true;
+    uint32_t id = __atomic_load_n(&dataset.trace_id, __ATOMIC_ACQUIRE);
+    if (id != 0) return id;
     sds_trace_dataset description;
     describe_for_trace(dataset, description);
-    const uint32_t id = sds_trace_add_dataset(tracer.writer, &description);
-    if (id == 0) return false;
+    id = sds_trace_add_dataset(tracer.writer, &description);
     __atomic_store_n(&dataset.trace_id, id, __ATOMIC_RELEASE);
-    return true;
+    return id;
 }
 
 bool is_short_box(const Selection &selection)
@@ -106,11 +105,11 @@ bool is_short_box(const Selection &selection)
     return true;
 }
 
-void trace_box(const OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
-               int64_t served_by, bool collective)
+int add_box(uint32_t dataset, const Selection &selection, const sds_tick_span &span,
+            int64_t served_by, bool collective)
 {
     sds_trace_box box;
-    box.dataset = dataset.trace_id;
+    box.dataset = dataset;
     box.rank = static_cast<int16_t>(selection.slab.rank);
     box.collective = collective;
     box.counts = static_cast<int8_t>(span.counts);
@@ -121,7 +120,17 @@ void trace_box(const OpenDataset &dataset, const Selection &selection, const sds
         box.first[axis] = selection.slab.start[axis];
         box.last[axis] = selection.slab.start[axis] + selection.slab.count[axis] - 1;
     }
-    sds_trace_add_box(tracer.writer, &box);
+    return sds_trace_add_box(tracer.writer, &box);
+}
+
+int add(uint32_t dataset, const Selection &selection, const sds_tick_span &span, int64_t served_by,
+        bool collective)
+{
+    if (is_short_box(selection)) return add_box(dataset, selection, span, served_by, collective);
+    const sds_trace_timed_read read = {
+        dataset, selection.kind, &selection.slab, selection.n_elements, served_by, collective,
+        span};
+    return sds_trace_add_timed_read(tracer.writer, &read);
 }
 
 // The plugin stays loaded until the process ends; HDF5 may never be shut down before that.
@@ -142,7 +151,7 @@ const sds_tick_clock *open_trace()
 void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
                 const sds_tick_span &span)
 {
-    if (!is_in_trace(dataset)) return;
+    if (!dataset.is_traced) return;
     const Host &host = *object.host;
     const StoredDataset &stored = dataset.description;
     Selection selection;
@@ -163,19 +172,11 @@ void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dx
 void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,
                 int64_t served_by, bool collective)
 {
-    if (!is_in_trace(dataset)) return;
-    if (is_short_box(selection)) {
-        trace_box(dataset, selection, span, served_by, collective);
-        return;
-    }
-    const sds_trace_timed_read read = {dataset.trace_id,
-                                       selection.kind,
-                                       &selection.slab,
-                                       selection.n_elements,
-                                       served_by,
-                                       collective,
-                                       span};
-    sds_trace_add_timed_read(tracer.writer, &read);
+    if (!dataset.is_traced) return;
+    if (add(id_of(dataset), selection, span, served_by, collective)) return;
+    // The id is one of the process that this one was forked from.
+    __atomic_store_n(&dataset.trace_id, 0U, __ATOMIC_RELEASE);
+    add(id_of(dataset), selection, span, served_by, collective);
 }
 
 void flush_trace()

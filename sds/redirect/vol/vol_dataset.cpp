@@ -129,7 +129,8 @@ inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock
     box.counts = static_cast<int8_t>(span.counts);
     box.collective = is_collective(host, read.dxpl);
     box.served_by = 0;
-    sds_trace_add_box(tracer.writer, &box);
+    if (seldom(!sds_trace_add_box(tracer.writer, &box)))
+        trace_done(object, *dataset, *read.file_space, read.dxpl, span);
     return result;
 }
 
