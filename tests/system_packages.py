@@ -1,36 +1,44 @@
-"""Programs of Debian packages that tests need."""
+"""What tests need of Debian packages: programs, and headers of libraries."""
 
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 PACKAGES = {
     "csh": "tcsh",
     "fish": "fish",
+    "fusermount3": "fuse3",
     "luac5.3": "lua5.3",
+    "mkfs.ext4": "e2fsprogs",
     "sh": "dash",
     "systemd-analyze": "systemd",
+    "/usr/include/fuse3/fuse.h": "libfuse3-dev",
     "/usr/share/lmod/lmod/libexec/lmod": "lmod",
 }
 
 
 def find_program(name):
-    """Return the path of a program, having installed its package where that is allowed.
+    """Return the path of a program or header, having installed its package where that is allowed.
 
     Where it is not, the test is left out and says so; on CI (CI=true) leaving out is a failure.
     """
-    found = shutil.which(name)
+    found = _find(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         install = ["apt-get", "install", "-y", "-q", PACKAGES[name]]
         if subprocess.run(install, capture_output=True, check=False).returncode:
             subprocess.run(["apt-get", "update", "-q"], capture_output=True, check=False)
             subprocess.run(install, capture_output=True, check=False)
-        found = shutil.which(name)
+        found = _find(name)
     if found is None:
         left_out = f"left out: {name} is missing; apt-get install {PACKAGES[name]}"
         if os.environ.get("CI") == "true":
             pytest.fail(left_out)
         pytest.skip(left_out)
     return found
+
+
+def _find(name):
+    return name if Path(name).is_absolute() and Path(name).is_file() else shutil.which(name)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -343,6 +344,30 @@ static int count_threads(void)
     return atoi(found + 8);
 }
 
+static sds_queue queue_of(sds_file *file, sds_executor executor)
+{
+    const sds_runs far = {123, 10, 1, {{64, 65536}}};
+    const sds_read_options options = {.executor = executor, .cache = SDS_CACHE_COLD};
+    sds_read_report report;
+    make_cold(file->fd);
+    CHECK(sds_read_runs(file, &far, &options, out, &report) == SDS_OK);
+    CHECK(report.plan.executor == executor && report.requests > 1);
+    return report.queue;
+}
+
+/* io_uring wherever this process may make a ring, which is asked without SDS. */
+static void test_what_keeps_requests_in_flight(sds_file *file)
+{
+    struct io_uring_params parameters = {0};
+    const int ring = (int)syscall(__NR_io_uring_setup, 8, &parameters);
+    const sds_queue expected = ring >= 0 ? SDS_QUEUE_RING : SDS_QUEUE_THREADS;
+    if (ring >= 0) CHECK(close(ring) == 0);
+    CHECK(queue_of(file, SDS_EXECUTOR_LIST) == expected);
+    CHECK(queue_of(file, SDS_EXECUTOR_DIRECT) == expected);
+    CHECK(queue_of(file, SDS_EXECUTOR_PREAD) == SDS_QUEUE_NONE);
+    CHECK(strcmp(sds_queue_name(SDS_QUEUE_THREADS), "threads") == 0 && !sds_queue_name(3));
+}
+
 /* Under a filter of system calls no ring is tried: a filter may kill for it, as this one does. */
 static void test_threads_under_a_filter(sds_file *file)
 {
@@ -359,6 +384,8 @@ static void test_threads_under_a_filter(sds_file *file)
         CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
         CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
         CHECK(!sds__ring_open(&ring, 8));
+        CHECK(queue_of(file, SDS_EXECUTOR_LIST) == SDS_QUEUE_THREADS);
+        CHECK(queue_of(file, SDS_EXECUTOR_DIRECT) == SDS_QUEUE_THREADS);
         test_any_access_by_any_executor(file, 150);
         test_the_end_of_the_file_is_an_error(file);
         test_reads_that_fail_and_are_short();
@@ -607,6 +634,7 @@ int main(void)
     test_reads_that_fail_and_are_short();
     test_far_offsets();
     test_signals_interrupt_nothing(file);
+    test_what_keeps_requests_in_flight(file);
     test_threads_under_a_filter(file);
     test_limits(file);
     test_sixteen_threads_share_a_file(file);
