@@ -9,7 +9,17 @@ reads at random places, and must give the same bytes. A ratio is the median over
 Parts: ``gains`` reads in which SDS is to be faster; ``losses`` those in which the connector is not
 to be slower; ``one-run`` what a read of one run takes more under the connector; ``scan`` a plane
 across the grain beside a scan of the file; ``replica`` the same from a contiguous replica. All by
-default. States of a read:
+default.
+
+What a read from a replica takes depends on where its values go. A new array whose memory the
+program has not used before costs a page fault for every 4 KiB, which takes longer than to copy
+them. So planes from a replica are read in three ways: ``kept``, 20 of them one after the other into
+new arrays that are all kept; ``freed``, the same with each array given back before the next but one
+read, as in a loop that binds one name; ``same``, into one array. ``single`` is one read into a new
+array after the other readers have had their turns, whose working sets it finds in the caches. All
+stand beside plain ``pread`` calls for the same bytes into arrays of the same kind: the limit.
+
+States of a read:
 
 first
     The file is in the page cache as reading it in order leaves it there (random reads leave smaller
@@ -49,7 +59,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -58,6 +68,7 @@ import numpy as np
 
 from benchmarks.read_engine import drop, load, ratio_of
 from sds.home import Home
+from sds.identity import SETTLED_S
 from tests.redirected import redirect, settle
 from tests.under_connector import ROOT, connector_environment, native_environment
 
@@ -119,10 +130,12 @@ OTHERS = (
 WARM_LOSS, COLD_LOSS, ONE_RUN_MORE_S, SCAN_RATIO = 1.05, 1.10, 0.5e-6, 1.2
 
 WORKER = """
-import gc, hashlib, json, sys, time
+import gc, hashlib, json, os, sys, time
 import h5py, numpy as np
 
 path, how = sys.argv[1:3]
+if how == "pread":
+    offset = int(sys.argv[3])
 if how == "sds.read":
     import sds
 
@@ -138,6 +151,8 @@ class Opened:
     def __init__(self):
         self.file = h5py.File(path, "r")
         self.data = self.file["cube"]
+    def read_into(self, out, index):
+        self.data.read_direct(out, index)
     def read(self, index, chosen):
         if chosen is None:
             return self.data[index]
@@ -167,13 +182,31 @@ class Direct:
         if chosen is None:
             return sds.read(path, "/cube", index)
         return sds.read(path, "/cube", points=chosen)
+    def read_into(self, out, index):
+        sds.read(path, "/cube", index, out)
     def close(self):
         sds.forget()
 
+class Planes:
+    # [:, :, k] of a replica, by one call
+    def __init__(self):
+        self.fd = os.open(path, os.O_RDONLY)
+    def read(self, index, chosen):
+        out = np.empty(shape)
+        if chosen is None and index != (0, 0, 0):
+            self.read_into(out, index)
+        return out
+    def read_into(self, out, index):
+        if os.preadv(self.fd, [out], offset + index[2] * out.nbytes) != out.nbytes:
+            raise OSError("a short read")
+    def close(self):
+        os.close(self.fd)
+
 def opened_now():
-    return Direct() if how == "sds.read" else Opened()
+    return {"sds.read": Direct, "pread": Planes}.get(how, Opened)()
 
 opened = None
+shape = (1,)
 gc.disable()
 for line in sys.stdin:
     asked = json.loads(line)
@@ -199,8 +232,23 @@ for line in sys.stdin:
         seconds = min(timed(read) for _ in range(asked["rounds"]))
         print(json.dumps({"seconds": seconds, "digest": ""}), flush=True)
         continue
-    rounds = []
-    for _ in range(asked["rounds"]):
+    shape = asked["shape"][:2]
+    if asked["into"] == "same":
+        found = [np.zeros(shape)]
+        begin = time.perf_counter()
+        for index, _ in reads:
+            opened.read_into(found[0], index)
+        rounds = [(time.perf_counter() - begin) / len(reads)]
+    elif asked["into"] == "freed":
+        begin = time.perf_counter()
+        for index, _ in reads:
+            values = opened.read(index, None)
+        rounds = [(time.perf_counter() - begin) / len(reads)]
+        found = [values]
+        del values
+    else:
+        rounds = []
+    while len(rounds) < asked["rounds"]:
         found = []
         begin = time.perf_counter()
         if opened is None:
@@ -210,6 +258,8 @@ for line in sys.stdin:
         rounds.append((time.perf_counter() - begin) / len(reads))
     seconds = min(rounds)
     digest = hashlib.blake2b()
+    if asked["into"]:
+        del found[:-1]
     for values in found:
         digest.update(np.ascontiguousarray(values))
     found.clear()
@@ -223,11 +273,16 @@ class Reader:
     """A process that reads as it is told."""
 
     def __init__(
-        self, path: Path, how: str, env: Mapping[str, str], shape: tuple[int, ...]
+        self,
+        path: Path,
+        how: str,
+        env: Mapping[str, str],
+        shape: tuple[int, ...],
+        *more: object,
     ) -> None:
         self._shape = shape
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(path), how],
+            [sys.executable, "-c", WORKER, str(path), how, *map(str, more)],
             env=dict(env) | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -243,16 +298,23 @@ class Reader:
         return dict(json.loads(answer))
 
     def read(
-        self, index: str, places: Places, *, rounds: int = 1, again_and_again: bool = False
+        self,
+        index: str,
+        places: Places,
+        *,
+        rounds: int = 1,
+        again_and_again: bool = False,
+        into: str = "",
     ) -> tuple[float, str]:
         """Return the seconds of a read and a digest of all values.
 
         Where the file is not open, opening it counts. Of several rounds, it is the least time that
-        does. Again and again: one read by HDF5's function alone.
+        does. Again and again: one read by HDF5's function alone. Into ``kept``, ``freed`` or
+        ``same`` arrays: planes across the fastest axis, of which the last one makes the digest.
         """
         answer = self._ask(
             index=index, places=places, rounds=rounds, again_and_again=again_and_again,
-            shape=self._shape,
+            shape=self._shape, into=into,
         )  # fmt: skip
         return float(str(answer["seconds"])), str(answer["digest"])
 
@@ -573,26 +635,53 @@ def print_scan(bench: Bench) -> None:
 
 def print_replica(bench: Bench, home: Home) -> None:
     """Print a plane from a contiguous replica beside the original through h5py."""
-    table = redirect(bench.path, [(f"/{DATASET}", (2, 0, 1))], home)
-    (replica,) = (c.path for dataset in table.datasets for c in dataset.candidates)
-    load(Path(replica))
+    table = redirect(bench.path, [(f"/{DATASET}", (2, 0, 1))], home, always=False)
+    (replica,) = (c for dataset in table.datasets for c in dataset.candidates)
+    time.sleep(SETTLED_S)  # a table that was written just now is looked up at every read
+    load(replica.path)
     bench.cache()  # tables are found when a file is opened
-    warm = bench.repeated("[:, :, k]")
+    pread = Reader(
+        replica.path, "pread", native_environment(), bench.shape, replica.data_offset_bytes
+    )
+    bench = replace(bench, readers=bench.readers | {"pread": pread})
+    for reader in bench.readers.values():
+        reader.open_file()
+    print("\n| plane of a replica | into | original, ms | reader | us | times faster | target | |")
+    print("|---|---|---|---|---|---|---|---|")
+
+    def warm(into: str) -> Callable[[Reader, Places], tuple[float, str]]:
+        def read(reader: Reader, places: Places) -> tuple[float, str]:
+            if reader is bench.readers["h5py"]:
+                places = places[-1:]
+            return reader.read("[:, :, k]", places, into=into)
+
+        return read
+
+    for into in ("kept", "freed", "same"):
+        print_planes("warm", into, 3000, bench.take_turns(warm(into), n_places=20))
+    print_planes("warm", "single", 3000, bench.take_turns(warm("kept")))
 
     def read(reader: Reader, places: Places) -> tuple[float, str]:
         bench.close()
         reader.open_file()
         evict(bench.path)
-        evict(Path(replica))
-        return reader.read("[:, :, k]", places)
+        evict(replica.path)
+        return reader.read("[:, :, k]", places, into="kept")
 
-    cold = bench.take_turns(read)
-    for name in ("connector", "sds.read"):
-        ratios = [ratio_of(seconds["h5py"], seconds[name]) for seconds in (warm, cold)]
+    print_planes("cold", "single", 1000, bench.take_turns(read))
+    pread.end()
+
+
+def print_planes(state: str, into: str, target: float, seconds: dict[str, list[float]]) -> None:
+    """Print how much faster planes come from a replica than from the original through h5py."""
+    native = seconds["h5py"]
+    for name in ("connector", "sds.read", "pread"):
+        ratio = ratio_of(native, seconds[name])
+        verdict = "the limit" if name == "pread" else judged(ratio.low, least=target)
         print(
-            f"\na contiguous replica's plane by {name} over the original through h5py: warm "
-            f"{ratios[0]}, at least 3000: {judged(ratios[0].low, least=3000)}; cold "
-            f"{ratios[1]}, at least 1000: {judged(ratios[1].low, least=1000)}"
+            f"| {state} | {into} | {statistics.median(native) * 1e3:.0f} | {name} | "
+            f"{statistics.median(seconds[name]) * 1e6:.1f} | {ratio} | {target} | {verdict} |",
+            flush=True,
         )
 
 

@@ -52,6 +52,11 @@ def identity_of(file: str | os.PathLike[str] | int) -> FileIdentity:
     except PermissionError as error:
         message = f"may not reach {file}; ask its owner for permission"
         raise PermissionDeniedError(message) from error
+    return identity_from(found)
+
+
+def identity_from(found: os.stat_result) -> FileIdentity:
+    """Return the identity that stat(2) told."""
     return FileIdentity(
         inode=found.st_ino,
         size_bytes=found.st_size,

@@ -1,10 +1,11 @@
 """Files that :func:`sds.read` and :func:`sds.read_list` keep open between calls.
 
-What is kept of a file is a descriptor, how its datasets are stored, and the engine's mapping; no
-HDF5 library has it open for that, and no lock is held. Every use checks that the path still leads
-to the same bytes: device, inode, size and both times of change, which must have been settled when
-they were noted, and no handle of HDF5 through which this process writes. Otherwise the file is
-dropped and opened anew.
+What is kept of a file is a descriptor, how its datasets are stored, the engine's mapping, and what
+is known of its replicas, of which some are open as well (:mod:`sds.redirect.serve`). No HDF5
+library has it open for that, and no lock is held. Every use checks that the path still leads to the
+same bytes: device, inode, size and both times of change, which must have been settled when they
+were noted, and no handle of HDF5 through which this process writes. Otherwise the file is dropped
+and opened anew.
 
 Closing any descriptor of a file drops the POSIX locks that the process has on it. Closing it within
 the call that opened it, as HDF5 does, surprises nobody; closing it at some later call might. So a
@@ -27,8 +28,9 @@ from sds.chunk_reader import ChunkedSource
 from sds.dataset import DatasetDescription
 from sds.engine import load_measured
 from sds.errors import FileMissingError, PermissionDeniedError
-from sds.home import Home, default_home
-from sds.identity import SETTLED_S
+from sds.home import default_home
+from sds.identity import SETTLED_S, identity_from
+from sds.redirect.serve import Redirection
 
 if TYPE_CHECKING:
     import h5py
@@ -60,12 +62,12 @@ class OpenedFile:
     is_remote
         On a file system whose clients know attributes for seconds after another host has changed
         them: only opening a file asks for the present ones.
+    redirection
+        What is known of its replicas.
     datasets
         How they are stored, by the names under which they were asked for.
     chunked
         Where the chunks of those among them lie that are stored in chunks.
-    table
-        Where the redirect table of this file would be, and in which home.
     """
 
     path: str | bytes
@@ -73,9 +75,9 @@ class OpenedFile:
     engine: _native.ReadFile
     is_regular: bool
     is_remote: bool
+    redirection: Redirection
     datasets: dict[str, DatasetDescription] = field(default_factory=dict)
     chunked: dict[str, ChunkedSource] = field(default_factory=dict)
-    table: tuple[Home, str] | None = None
     used_s: float = 0.0
 
 
@@ -111,6 +113,7 @@ def open_file(file: str | os.PathLike[str]) -> OpenedFile:
         engine=engine,
         is_regular=stat.S_ISREG(found.st_mode),
         is_remote=engine.is_remote,
+        redirection=Redirection(os.fsdecode(path), identity_from(found), found.st_uid),
     )
 
 
@@ -189,7 +192,10 @@ def _sweep(now_s: float) -> None:
             for one in _files.values()
             if now_s - one.used_s > MAX_IDLE_S or not one.engine.is_linked()
         ]
+        kept = list(_files.values())
     _let_go(old)
+    for one in kept:
+        one.redirection.drop_unlinked()
 
 
 def _locked_inodes() -> set[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from sds.errors import SdsValueError, SelectionError, UnsupportedError
 from sds.geometry import is_basic_index, parse_index, selection_from_index
 from sds.home import default_home
 from sds.opened import find_opened, keep, open_file, version_of
-from sds.redirect.serve import serve_from_replica
+from sds.redirect.serve import Outcome
 from sds.redirect.tables import table_path
 from sds.scattered import (
     ListedSelection,
@@ -98,22 +98,53 @@ def read(
     described = None if opened is None else opened.datasets.get(dataset)
     if opened is not None and described is not None:
         selected = _select(index, points, described)
-        if selected is not None and (strategy != "auto" or not _may_have_replicas(opened)):
-            if described.data_offset_bytes is not None:
-                return _read_directly(opened, described, selected, out, strategy)
-            if strategy == "auto":
-                values = _read_chunks(opened, opened.chunked.get(dataset), selected, out)
-                if values is not None:
-                    return values
+        if selected is not None:
+            values = _read_known(opened, dataset, described, selected, out=out, strategy=strategy)
+            if values is not None:
+                return values
     return _read_anew(file, dataset, index, points=points, out=out, strategy=strategy)
 
 
-def _may_have_replicas(opened: OpenedFile) -> bool:
-    """Return whether there is a redirect table for a file, good or not."""
+def _read_known(
+    opened: OpenedFile,
+    name: str,
+    described: DatasetDescription,
+    selected: Selected,
+    *,
+    out: NDArray[Any] | None,
+    strategy: str,
+) -> Any:  # noqa: ANN401
+    """Return a selection of a dataset that was read before; None where HDF5 has to be asked."""
     home = _home()
-    if opened.table is None or opened.table[0] is not home:
-        opened.table = (home, str(table_path(home, os.fsdecode(opened.path))))
-    return os.access(opened.table[1], os.F_OK)
+    if _may_be_served(selected, strategy) and opened.redirection.may_serve(home):
+        slab, shape = selected
+        out = _result(shape, described.dtype, out)
+        outcome = opened.redirection.serve(
+            home,
+            described,
+            slab,
+            out,
+            engine_serves_original=described.data_offset_bytes is not None,
+        )
+        if outcome is Outcome.SERVED:
+            return out
+        if outcome is Outcome.UNKNOWN:
+            return None
+    if described.data_offset_bytes is not None:
+        return _read_directly(opened, described, selected, out, strategy)
+    if strategy != "auto":
+        return None
+    return _read_chunks(opened, opened.chunked.get(name), selected, out)
+
+
+def _may_be_served(selected: Selected, strategy: str) -> TypeGuard[Slab]:
+    """Return whether a read is of a kind that replicas serve: boxes of several elements."""
+    return (
+        strategy == "auto"
+        and isinstance(selected, tuple)
+        and bool(selected[1])
+        and 0 not in selected[1]
+    )
 
 
 _known_home: tuple[tuple[str | None, ...], Home] | None = None
@@ -158,18 +189,16 @@ def _read_anew(
         described = describe_open_dataset(found, os.fsdecode(source.name))
         selected = _select(index, points, described)
         if selected is not None and described.is_native and version is not None:
-            is_contiguous = described.data_offset_bytes is not None
-            if (
-                isinstance(selected, tuple)
-                and selected[1]
-                and strategy == "auto"
-                and os.access(table_path(_home(), described.file), os.F_OK)
+            if _may_be_served(selected, strategy) and os.access(
+                table_path(_home(), described.file), os.F_OK
             ):
+                opened = _open_same(described.file if is_linked else file, version)
                 slab, shape = selected
                 result = _result(shape, described.dtype, out)
-                if result.size == 0 or serve_from_replica(
-                    found, described, slab, result, engine_serves_original=is_contiguous
-                ):
+                if opened is not None and _is_served(opened, found, described, slab, result):
+                    if not is_linked:
+                        opened.datasets[dataset] = described
+                        keep(opened)
                     return result
             values = _read_from_file(
                 described.file if is_linked else file,
@@ -193,6 +222,31 @@ def _read_anew(
         return _read_through_hdf5(found, index, out)
 
 
+def _open_same(file: str | os.PathLike[str], version: Version) -> OpenedFile | None:
+    """Return a file opened for reading, None where its bytes are not those of a version."""
+    opened = open_file(file)
+    return opened if opened.version == version else None
+
+
+def _is_served(
+    opened: OpenedFile,
+    found: h5py.Dataset,
+    described: DatasetDescription,
+    slab: Hyperslab,
+    result: NDArray[Any],
+) -> bool:
+    """Fill an array from a replica if there is a good one predicted faster; return whether."""
+    outcome = opened.redirection.serve(
+        _home(),
+        described,
+        slab,
+        result,
+        dataset=found,
+        engine_serves_original=described.data_offset_bytes is not None,
+    )
+    return outcome is Outcome.SERVED
+
+
 def _read_from_file(
     file: str | os.PathLike[str],
     name: str | None,
@@ -210,8 +264,8 @@ def _read_from_file(
     is_contiguous = described.data_offset_bytes is not None
     if not is_contiguous and (strategy != "auto" or described.chunk_shape is None):
         return None
-    opened = open_file(file)
-    if opened.version != version:
+    opened = _open_same(file, version)
+    if opened is None:
         return None
     source = None
     if not is_contiguous:
@@ -226,6 +280,9 @@ def _read_from_file(
         if source is not None:
             opened.chunked[name] = source
         keep(opened)
+        home = _home()
+        if opened.redirection.may_serve(home):
+            opened.redirection.learn(home, described, dataset)
     if source is not None:
         return _read_chunks(opened, source, selected, out)
     return _read_directly(opened, described, selected, out, strategy)

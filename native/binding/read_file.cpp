@@ -34,14 +34,16 @@ constexpr uint32_t remote_types[] = {
 
 } // namespace
 
-ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *measured)
+ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *measured,
+                   bool follow_links)
 {
     std::string path;
     if (nb::isinstance<nb::int_>(path_or_descriptor)) {
         fd_ = nb::cast<int>(path_or_descriptor);
     } else {
         path = bytes_of_path(path_or_descriptor);
-        fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        const int alone = follow_links ? 0 : O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+        fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | alone);
         if (fd_ < 0) check(SDS_EIO, path.c_str());
         is_own_ = true;
     }
@@ -176,8 +178,9 @@ void bind_read_file(nb::module_ &module)
         executors.append(name);
     module.attr("EXECUTORS") = nb::tuple(executors);
     nb::class_<ReadFile>(module, "ReadFile")
-        .def(nb::init<nb::object, bool, const Measured *>(), nb::arg("path_or_descriptor"),
-             nb::arg("may_map") = true, nb::arg("measured") = nb::none())
+        .def(nb::init<nb::object, bool, const Measured *, bool>(), nb::arg("path_or_descriptor"),
+             nb::arg("may_map") = true, nb::arg("measured") = nb::none(),
+             nb::arg("follow_links") = true)
         .def("fileno", &ReadFile::fileno)
         .def("is_open", &ReadFile::is_open)
         .def("is_linked", &ReadFile::is_linked)

@@ -13,8 +13,10 @@ class ReadFile
 {
   public:
     // A path is opened here and closed with this object; a descriptor stays the caller's.
-    // measured: says what requests cost; nullptr: the built-in costs hold.
-    ReadFile(nanobind::object path_or_descriptor, bool may_map, const Measured *measured);
+    // measured: says what requests cost; nullptr: the built-in costs hold. Without follow_links a
+    // path that is a link is an error, and nothing is waited for (a FIFO, a terminal).
+    ReadFile(nanobind::object path_or_descriptor, bool may_map, const Measured *measured,
+             bool follow_links);
     ~ReadFile();
     ReadFile(const ReadFile &) = delete;
     ReadFile &operator=(const ReadFile &) = delete;

@@ -1,23 +1,31 @@
 """Reads a selection from a replica where that is predicted faster, as the connector does.
 
 Whatever stands against a replica (none, stale, damaged, owned by someone else, slower) means the
-original: `serve_from_replica` then returns False and says why in the log.
+original, and is told in the log.
+
+What finding that out costs is kept for the next read of the same file: the table, what was decided
+for reads of a shape, and the replicas, open. Every read looks whether they still hold: at the
+table, at its source (before and after), and at the replica (before and after).
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import math
+import operator
 import os
 import stat
-from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from sds import _native
 from sds.chunks import chunk_extents
 from sds.dataset import Storage
+from sds.engine import load_measured
 from sds.errors import NotFoundError, SdsError
 from sds.geometry import (
     ContiguousLayout,
@@ -27,8 +35,14 @@ from sds.geometry import (
     extent_features,
 )
 from sds.home import default_home
-from sds.identity import identity_of
-from sds.redirect.tables import RedirectTable, read_table, table_path
+from sds.identity import SETTLED_S, FileIdentity, identity_of
+from sds.redirect.tables import (
+    RedirectTable,
+    TableCandidate,
+    TableDataset,
+    read_table,
+    table_path,
+)
 from sds.redirect.type_digest import type_crc32c
 
 if TYPE_CHECKING:
@@ -40,20 +54,274 @@ if TYPE_CHECKING:
     from sds.dataset import DatasetDescription
     from sds.geometry import BlockFeatures, Hyperslab
     from sds.home import Home
-    from sds.identity import FileIdentity
-    from sds.redirect.tables import TableCandidate, TableDataset, TableModel
+    from sds.redirect.tables import TableModel
 
 log = logging.getLogger(__name__)
 
 FEATURES_BUDGET_S = 0.001
 """For deciding about one read; past it, bounds decide."""
 
+USES_PER_DECISION = 64
+"""Reads of one shape that are decided alike; where they start hardly matters to the prediction."""
+
+_MAX_DECISIONS = 64
+_MAX_REPLICAS = 4
+_MAX_CHECKED = 128
 _MAX_METADATA_BYTES = 1 << 20
 _ACTIVE_PERMILLE = 1000
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
+_Stamp: TypeAlias = tuple[int, int, int, int, int]
+
 _checked: set[tuple[FileIdentity, int]] = set()
 """Replicas whose metadata this process found intact."""
+
+
+class Outcome(enum.Enum):
+    """What became of a read that a replica might serve."""
+
+    SERVED = enum.auto()
+    ORIGINAL = enum.auto()
+    """The original is to be read."""
+    UNKNOWN = enum.auto()
+    """Nothing can be said before the source is opened anew, through HDF5."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _ContiguousRead:
+    """How reads of one shape are done from a contiguous replica, wherever they start.
+
+    Attributes
+    ----------
+    base_offset
+        Of a read that starts at index 0 of every axis of the source.
+    index_bytes
+        What one index further along an axis of the source adds to it.
+    run_bytes, counts, strides_bytes
+        As :func:`sds._native.runs` returns them.
+    stored_shape
+        Elements per axis of the replica; None where they lie there in the order of the source.
+    """
+
+    base_offset: int
+    index_bytes: tuple[int, ...]
+    run_bytes: int
+    counts: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    stored_shape: tuple[int, ...] | None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Decision:
+    """What reads of one shape are served from; None: the original."""
+
+    candidate: TableCandidate | None
+    plan: _ContiguousRead | None
+    n_left: int = USES_PER_DECISION
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _OpenReplica:
+    """A contiguous replica that was found to be good, and is open."""
+
+    engine: _native.ReadFile
+    stamp: _Stamp
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Known:
+    """A table that was read, and what was found out with it.
+
+    Attributes
+    ----------
+    stamp
+        Of the table's file when it was read.
+    datasets
+        Its entries by the paths of those datasets that they describe; None: it does not.
+    """
+
+    table: RedirectTable
+    stamp: _Stamp
+    datasets: dict[str, TableDataset | None] = field(default_factory=dict)
+    decisions: dict[tuple[object, ...], _Decision] = field(default_factory=dict)
+    replicas: dict[int, _OpenReplica] = field(default_factory=dict)
+
+
+class Redirection:
+    """The replicas of one source file, as long as its bytes are the same.
+
+    Several threads may use one at a time: what is kept is only ever added to, or replaced whole.
+
+    Parameters
+    ----------
+    source
+        Its path, and its identity and owner when its datasets were described.
+    """
+
+    def __init__(self, source: str | Path, identity: FileIdentity, owner: int) -> None:
+        self._source = source
+        self._identity = identity
+        self._owner = owner
+        self._home: tuple[Home, str, str] | None = None  # its table of the source, and its switch
+        self._known: _Known | None = None
+
+    def may_serve(self, home: Home) -> bool:
+        """Return whether there is a redirect table of the source, good or not."""
+        return self._known is not None or os.access(self._paths(home)[0], os.F_OK)
+
+    def _paths(self, home: Home) -> tuple[str, str]:
+        """Return where the table of the source is, and the file that turns all replicas off."""
+        if self._home is None or self._home[0] is not home:
+            table = os.fspath(table_path(home, self._source))
+            self._home = (home, table, os.fspath(home.disabled))
+            self._known = None
+        return self._home[1:]
+
+    def learn(self, home: Home, described: DatasetDescription, dataset: h5py.Dataset) -> None:
+        """Look an open dataset up in the table, so that :meth:`serve` can do without it."""
+        try:
+            known = self._find_table(home, self._paths(home)[0])
+            if described.path not in known.datasets:
+                known.datasets[described.path] = _find_dataset(known.table, dataset, described)
+        except (SdsError, OSError) as error:  # the read that would be served tells the user
+            log.debug("%s is not looked up: %s", described.path, error)
+
+    def drop_unlinked(self) -> None:
+        """Close replicas that were deleted: their space is needed."""
+        known = self._known
+        if known is not None:
+            known.replicas = {
+                number: one for number, one in known.replicas.items() if one.engine.is_linked()
+            }
+
+    def serve(
+        self,
+        home: Home,
+        described: DatasetDescription,
+        slab: Hyperslab,
+        result: NDArray[Any],
+        *,
+        dataset: h5py.Dataset | None = None,
+        engine_serves_original: bool,
+    ) -> Outcome:
+        """Fill an array from a replica if there is a good one predicted faster.
+
+        Parameters
+        ----------
+        described
+            The original.
+        slab
+            What to read, in the axis order of the original; not empty.
+        result
+            C-contiguous, of the elements of `slab`; may be partly filled where it was not served.
+        dataset
+            The original, open; None: do without what only HDF5 knows.
+        engine_serves_original
+            Whether the original would be read by the same engine as a replica.
+        """
+        environment = os.environ
+        if environment.get("SDS_DISABLE") == "1" or environment.get("SDS_REDIRECT") == "0":
+            return Outcome.ORIGINAL
+        try:
+            table, disabled = self._paths(home)
+            if os.access(disabled, os.F_OK):
+                return Outcome.ORIGINAL
+            return self._serve(
+                home,
+                table,
+                described,
+                slab,
+                result,
+                dataset=dataset,
+                engine_serves_original=engine_serves_original,
+            )
+        except NotFoundError:
+            self._known = None
+            return Outcome.ORIGINAL  # nothing was reorganized, or it was withdrawn
+        except (SdsError, OSError) as error:
+            log.warning("reading %s:%s from the original: %s", self._source, described.path, error)
+            return Outcome.ORIGINAL
+
+    def _serve(
+        self,
+        home: Home,
+        table: str,
+        described: DatasetDescription,
+        slab: Hyperslab,
+        result: NDArray[Any],
+        *,
+        dataset: h5py.Dataset | None,
+        engine_serves_original: bool,
+    ) -> Outcome:
+        known = self._find_table(home, table)
+        if known.table.source_identity != self._identity:
+            return Outcome.ORIGINAL
+        path = described.path
+        if path not in known.datasets:
+            if dataset is None:
+                return Outcome.UNKNOWN
+            known.datasets[path] = _find_dataset(known.table, dataset, described)
+        entry = known.datasets[path]
+        if entry is None:
+            return Outcome.ORIGINAL
+        holders = tuple(
+            candidate.region is None or candidate.region.holds(slab)
+            for candidate in entry.candidates
+        )
+        key = (path, slab.count, slab.stride, slab.block, holders)
+        decision = known.decisions.get(key)
+        if decision is None or decision.n_left <= 0:
+            if dataset is None and described.storage is Storage.CHUNKED:
+                return Outcome.UNKNOWN
+            decision = _decide(
+                entry, dataset, described, slab, engine_serves_original=engine_serves_original
+            )
+            if len(known.decisions) >= _MAX_DECISIONS:
+                known.decisions = {}
+            known.decisions[key] = decision
+        decision.n_left -= 1
+        candidate = decision.candidate
+        if candidate is None:
+            return Outcome.ORIGINAL
+        if decision.plan is None:
+            _read_from_chunks(candidate, entry, slab, result, self._owner)
+        else:
+            replica = self._find_replica(home, known, candidate, entry)
+            _read_contiguous(replica, candidate, decision.plan, slab, result)
+        # A source that changed meanwhile: its replica is no longer what it says.
+        return Outcome.SERVED if identity_of(self._source) == self._identity else Outcome.UNKNOWN
+
+    def _find_table(self, home: Home, path: str) -> _Known:
+        """Return what is known of the table that is published now."""
+        known = self._known
+        try:
+            found = os.stat(path)  # noqa: PTH116  (half as long as pathlib's)
+        except FileNotFoundError as error:
+            message = f"no redirect table for {self._source}: {path} is gone"
+            raise NotFoundError(message) from error
+        _check_trusted(path, found, self._owner)
+        stamp = _stamp_of(found)
+        if known is not None and known.stamp == stamp:
+            return known
+        known = _Known(table=read_table(home, self._source), stamp=stamp)
+        self._known = known if _may_keep(path, stamp) else None
+        return known
+
+    def _find_replica(
+        self, home: Home, known: _Known, candidate: TableCandidate, entry: TableDataset
+    ) -> _OpenReplica:
+        """Return a contiguous replica that is open and as it was published."""
+        number = candidate.replica_id
+        replica = known.replicas.get(number)
+        if replica is not None and _is_unchanged(replica):
+            return replica
+        others = {one: other for one, other in known.replicas.items() if one != number}
+        known.replicas = others
+        replica = _open_replica(home, candidate, entry, self._owner)
+        if self._known is known and not replica.engine.is_remote:
+            latest = dict(list(others.items())[1 - _MAX_REPLICAS :])
+            known.replicas = latest | {number: replica}
+        return replica
 
 
 def serve_from_replica(
@@ -64,7 +332,7 @@ def serve_from_replica(
     *,
     engine_serves_original: bool,
 ) -> bool:
-    """Fill an array from a replica if there is a good one predicted faster; return whether.
+    """Fill an array from a replica as :meth:`Redirection.serve`, keeping nothing; return whether.
 
     Parameters
     ----------
@@ -77,60 +345,47 @@ def serve_from_replica(
     engine_serves_original
         Whether the original would be read by the same engine as a replica.
     """
-    home = default_home()
-    if os.environ.get("SDS_DISABLE") == "1" or os.environ.get("SDS_REDIRECT") == "0":
-        return False
-    try:
-        if home.disabled.exists():
-            return False
-        return _serve(
-            home,
-            dataset,
-            described,
-            slab,
-            result,
-            engine_serves_original=engine_serves_original,
-        )
-    except NotFoundError:
-        return False  # the usual case: nothing was reorganized
-    except (SdsError, OSError) as error:
-        log.warning("reading %s:%s from the original: %s", described.file, described.path, error)
-        return False
-
-
-def _serve(
-    home: Home,
-    dataset: h5py.Dataset,
-    described: DatasetDescription,
-    slab: Hyperslab,
-    result: NDArray[Any],
-    *,
-    engine_serves_original: bool,
-) -> bool:
-    table = read_table(home, described.file)
-    source_owner = described.file.stat().st_uid
-    _check_trusted(table_path(home, described.file), source_owner)
-    known = _find_dataset(table, dataset, described)
-    if known is None or identity_of(described.file) != table.source_identity:
-        return False
-    candidate = _cheapest(
-        known, dataset, described, slab, engine_serves_original=engine_serves_original
+    redirection = Redirection(
+        described.file, identity_of(described.file), described.file.stat().st_uid
     )
-    if candidate is None:
+    outcome = redirection.serve(
+        default_home(),
+        described,
+        slab,
+        result,
+        dataset=dataset,
+        engine_serves_original=engine_serves_original,
+    )
+    return outcome is Outcome.SERVED
+
+
+def _stamp_of(found: os.stat_result) -> _Stamp:
+    """Return what changes with any change of a file, and with another file in its place."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _may_keep(table: str, stamp: _Stamp) -> bool:
+    """Return whether every later change of a table will show in its stamp."""
+    if time.time() - stamp[4] / 1e9 < SETTLED_S:
         return False
-    _read_candidate(candidate, known, slab, result, source_owner)
-    # A source that changed meanwhile: its replica is no longer what it says.
-    return identity_of(described.file) == table.source_identity
+    return not _native.ReadFile(table, may_map=False).is_remote
 
 
-def _check_trusted(path: Path | int, source_owner: int) -> None:
+def _is_unchanged(replica: _OpenReplica) -> bool:
+    """Return whether a descriptor still leads to what was opened: not where a program closed it."""
+    try:
+        return _stamp_of(os.fstat(replica.engine.fileno())) == replica.stamp
+    except OSError:
+        return False
+
+
+def _check_trusted(path: str | Path, found: os.stat_result, source_owner: int) -> None:
     """Raise PermissionError unless a file belongs to someone trusted, who alone may write it."""
-    found = os.stat(path)  # noqa: PTH116  (also of an open descriptor)
-    service = os.environ.get("SDS_SERVICE_UID", "")
-    trusted = {source_owner, os.geteuid()} | ({int(service)} if service.isdecimal() else set())
-    if found.st_uid not in trusted:
-        message = f"{path} belongs to neither the source's owner nor this user"
-        raise PermissionError(message)
+    if found.st_uid != source_owner and found.st_uid != os.geteuid():
+        service = os.environ.get("SDS_SERVICE_UID", "")
+        if not service.isdecimal() or found.st_uid != int(service):
+            message = f"{path} belongs to neither the source's owner nor this user"
+            raise PermissionError(message)
     if found.st_mode & _OTHERS_MAY_WRITE:
         message = f"{path} may be written by others; remove group and world write permission"
         raise PermissionError(message)
@@ -151,9 +406,52 @@ def _find_dataset(
     return None
 
 
+def _decide(
+    known: TableDataset,
+    dataset: h5py.Dataset | None,
+    described: DatasetDescription,
+    slab: Hyperslab,
+    *,
+    engine_serves_original: bool,
+) -> _Decision:
+    """Return what reads of the shape of `slab` are to be served from."""
+    candidate = _cheapest(
+        known, dataset, described, slab, engine_serves_original=engine_serves_original
+    )
+    plan = None
+    if candidate is not None and candidate.chunk_shape is None:
+        plan = _plan_contiguous(candidate, known, slab)
+    return _Decision(candidate=candidate, plan=plan)
+
+
+def _plan_contiguous(
+    candidate: TableCandidate, known: TableDataset, slab: Hyperslab
+) -> _ContiguousRead:
+    region = candidate.region_in(known.extent)
+    extent = tuple(region.extent[axis] for axis in candidate.order)
+    stored = region.relative(slab).permuted(candidate.order)
+    first, run_bytes, counts, strides_bytes = _native.runs(
+        extent, known.element_size_bytes, candidate.data_offset_bytes, *astuple(stored)
+    )
+    index_bytes = [0] * len(extent)
+    bytes_of_one = known.element_size_bytes
+    for axis, length in zip(reversed(candidate.order), reversed(extent), strict=True):
+        index_bytes[axis] = bytes_of_one
+        bytes_of_one *= length
+    moved = [axis for axis in candidate.order if slab.shape[axis] > 1]
+    return _ContiguousRead(
+        base_offset=first - sum(map(operator.mul, slab.start, index_bytes)),
+        index_bytes=tuple(index_bytes),
+        run_bytes=run_bytes,
+        counts=counts,
+        strides_bytes=strides_bytes,
+        stored_shape=None if moved == sorted(moved) else stored.shape,
+    )
+
+
 def _cheapest(
     known: TableDataset,
-    dataset: h5py.Dataset,
+    dataset: h5py.Dataset | None,
     described: DatasetDescription,
     slab: Hyperslab,
     *,
@@ -222,9 +520,12 @@ def _decode_seconds(
 
 
 def _original_features(
-    known: TableDataset, dataset: h5py.Dataset, described: DatasetDescription, slab: Hyperslab
+    known: TableDataset,
+    dataset: h5py.Dataset | None,
+    described: DatasetDescription,
+    slab: Hyperslab,
 ) -> BlockFeatures:
-    if described.storage is Storage.CHUNKED:
+    if described.storage is Storage.CHUNKED and dataset is not None:
         offsets, lengths = chunk_extents(dataset, slab)
         return extent_features(
             offsets, lengths, known.stripes, known.raid, budget_s=FEATURES_BUDGET_S
@@ -247,50 +548,77 @@ def _seconds(model: TableModel, features: BlockFeatures) -> float:
     )
 
 
-def _read_candidate(
+def _open_replica(
+    home: Home, candidate: TableCandidate, known: TableDataset, source_owner: int
+) -> _OpenReplica:
+    """Return a contiguous replica, open and checked; raises whatever stands against it."""
+    engine = _native.ReadFile(
+        os.fspath(candidate.path),
+        may_map=os.environ.get("SDS_MMAP") != "0",
+        measured=load_measured(home),
+        follow_links=False,
+    )
+    found = os.fstat(engine.fileno())
+    _check_trusted(candidate.path, found, source_owner)
+    _check_unchanged(engine.fileno(), candidate)
+    region = candidate.region_in(known.extent)
+    n_bytes = known.element_size_bytes * math.prod(region.extent)
+    _check_intact(engine.fileno(), candidate, n_bytes)
+    return _OpenReplica(engine=engine, stamp=_stamp_of(found))
+
+
+def _read_contiguous(
+    replica: _OpenReplica,
+    candidate: TableCandidate,
+    plan: _ContiguousRead,
+    slab: Hyperslab,
+    result: NDArray[Any],
+) -> None:
+    """Fill an array from a contiguous replica; raises where it changed meanwhile."""
+    stored_shape = plan.stored_shape
+    values = result if stored_shape is None else np.empty(stored_shape, result.dtype)
+    replica.engine.read_runs(
+        plan.base_offset + sum(map(operator.mul, slab.start, plan.index_bytes)),
+        plan.run_bytes,
+        plan.counts,
+        plan.strides_bytes,
+        values.reshape(-1).view(np.uint8).data,
+    )
+    if not _is_unchanged(replica):
+        message = f"replica {candidate.path} changed while it was read; verify the replicas"
+        raise OSError(message)
+    if stored_shape is not None:
+        _put_back(values, candidate.order, slab, result)
+
+
+def _put_back(
+    values: NDArray[Any], order: tuple[int, ...], slab: Hyperslab, result: NDArray[Any]
+) -> None:
+    """Copy what lies in the axis order of a replica into that of the source."""
+    back = np.argsort(order).tolist()
+    into = result.reshape(slab.shape)
+    _native.permute(_as_words(values), [*back, len(back)], _as_words(into))
+
+
+def _read_from_chunks(
     candidate: TableCandidate,
     known: TableDataset,
     slab: Hyperslab,
     result: NDArray[Any],
     source_owner: int,
 ) -> None:
-    """Fill an array from a replica; raises whatever stands against that."""
+    """Fill an array from a replica in chunks; raises whatever stands against that."""
     stored = candidate.region_in(known.extent).relative(slab).permuted(candidate.order)
     values = np.empty(stored.shape, result.dtype)
     descriptor = os.open(candidate.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        _check_trusted(descriptor, source_owner)
+        _check_trusted(candidate.path, os.fstat(descriptor), source_owner)
         _check_unchanged(descriptor, candidate)
-        if candidate.chunk_shape is None:
-            _read_contiguous(descriptor, candidate, known, stored, values)
-        else:
-            _read_chunked(candidate, known, stored, values)
+        _read_chunked(candidate, known, stored, values)
         _check_unchanged(descriptor, candidate)
     finally:
         os.close(descriptor)
-    back = np.argsort(candidate.order).tolist()
-    into = result.reshape(slab.shape)
-    _native.permute(_as_words(values), [*back, len(back)], _as_words(into))
-
-
-def _read_contiguous(
-    descriptor: int,
-    candidate: TableCandidate,
-    known: TableDataset,
-    stored: Hyperslab,
-    values: NDArray[Any],
-) -> None:
-    """Fill an array from a contiguous replica, whose metadata are checked first."""
-    region = candidate.region_in(known.extent)
-    _check_intact(descriptor, candidate, known.element_size_bytes * math.prod(region.extent))
-    runs = _native.runs(
-        tuple(region.extent[axis] for axis in candidate.order),
-        known.element_size_bytes,
-        candidate.data_offset_bytes,
-        *astuple(stored),
-    )
-    file = _native.ReadFile(descriptor, may_map=False)
-    file.read_runs(*runs, values.reshape(-1).view(np.uint8).data)
+    _put_back(values, candidate.order, slab, result)
 
 
 def _read_chunked(
@@ -355,4 +683,6 @@ def _check_intact(descriptor: int, candidate: TableCandidate, n_bytes: int) -> N
     if crc != candidate.metadata_crc32c:
         message = f"the metadata of replica {candidate.path} is damaged; verify the replicas"
         raise OSError(message)
+    if len(_checked) >= _MAX_CHECKED:
+        _checked.clear()
     _checked.add(key)

@@ -1,0 +1,437 @@
+"""Replicas that `sds.read` keeps open: always the bytes that h5py returns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import sds
+from sds import opened, reader
+from sds.geometry import Box
+from sds.home import Home
+from sds.identity import identity_of
+from sds.redirect import serve
+from sds.redirect.tables import publish_table, read_table, table_path, withdraw_table
+from tests.redirected import publish_candidates, redirect, settle, write_replica
+
+SHAPE = (24, 30, 40)
+ACROSS = np.s_[:, :, 7]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    home = Home(tmp_path / "home")
+    home.create()
+    monkeypatch.setenv("SDS_HOME", str(home.root))
+    for name in ("SDS_DISABLE", "SDS_REDIRECT", "SDS_SERVICE_UID"):
+        monkeypatch.delenv(name, raising=False)
+    # Tables are kept at once; what is changed below is changed more than a clock's tick later.
+    monkeypatch.setattr(serve, "SETTLED_S", 0.0)
+    sds.forget()
+    yield home
+    sds.forget()
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The contiguous replicas that were read, by their paths, and reads through HDF5 as None."""
+    seen = []
+    from_replica, anew = serve._read_contiguous, reader._read_anew
+
+    def read_contiguous(replica, candidate, *arguments):
+        seen.append(candidate.path)
+        from_replica(replica, candidate, *arguments)
+
+    def read_anew(*arguments, **options):
+        seen.append(None)
+        return anew(*arguments, **options)
+
+    monkeypatch.setattr(serve, "_read_contiguous", read_contiguous)
+    monkeypatch.setattr(reader, "_read_anew", read_anew)
+    return seen
+
+
+def values(seed):
+    return np.random.default_rng(seed).random(SHAPE)
+
+
+def make(path, seed, **storage):
+    with h5py.File(path, "w") as handle:
+        handle.create_dataset("x", data=values(seed), **storage)
+    settle(path)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path, home):
+    """A contiguous dataset with a replica that serves planes across the grain."""
+    source = make(tmp_path / "source.h5", 0)
+    redirect(source, [("/x", (2, 0, 1))], home, always=False)
+    time.sleep(0.02)
+    return source
+
+
+def replica_of(source, home):
+    return read_table(home, source).datasets[0].candidates[0].path
+
+
+def read(source, index=ACROSS):
+    return sds.read(source, "x", index)
+
+
+def test_the_second_read_opens_nothing(source, home, reads):
+    replica = replica_of(source, home)
+    for _ in range(2 * serve.USES_PER_DECISION):
+        assert np.array_equal(read(source), values(0)[ACROSS])
+    assert reads == [None] + [replica] * 2 * serve.USES_PER_DECISION
+    before = set(Path("/proc/self/fd").iterdir())
+    read(source, np.s_[:, :, 9])
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert opened.find_opened(source).redirection._known.replicas
+
+
+def test_what_is_read_before_is_looked_up_already(source, home, reads):
+    assert sds.read(source, "x", (0, 0, 0)) == values(0)[0, 0, 0]
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    assert reads == [None, replica_of(source, home)]
+
+
+def test_out_is_filled(source, home, reads):
+    out = np.zeros(SHAPE[:2])
+    for _ in range(2):
+        assert sds.read(source, "x", ACROSS, out) is out
+        assert np.array_equal(out, values(0)[ACROSS])
+        out[:] = 0
+    assert reads[-1] == replica_of(source, home)
+
+
+def test_a_table_that_was_just_written_is_not_kept(source, home, reads, monkeypatch):
+    monkeypatch.setattr(serve, "SETTLED_S", 3600.0)
+    for _ in range(2):
+        assert np.array_equal(read(source), values(0)[ACROSS])
+    assert reads == [None, replica_of(source, home)] * 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A source, one of its replicas, and the home of both."""
+
+    replica: Path
+    home: Home
+    source: Path
+
+
+def replaced(at):
+    other = at.replica.with_suffix(".other")
+    content = bytearray(at.replica.read_bytes())
+    content[len(content) // 2] ^= 1
+    other.write_bytes(content)
+    other.chmod(0o600)
+    other.replace(at.replica)
+
+
+def damaged(at):
+    with at.replica.open("r+b") as file:
+        file.seek(4096 + 8 * 24 * 30 * 7)
+        file.write(b"\xff" * 999)
+
+
+def unlinked(at):
+    at.replica.unlink()
+
+
+def moved(at):
+    at.replica.rename(at.replica.with_suffix(".away"))
+
+
+def cut_short(at):
+    os.truncate(at.replica, 4096)
+
+
+def writable_by_others(at):
+    at.replica.chmod(0o622)
+    table = read_table(at.home, at.source)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    known = replace(candidate, identity=identity_of(at.replica))
+    publish_table(at.home, replace(table, datasets=(replace(dataset, candidates=(known,)),)))
+
+
+def linked(at):
+    away = at.replica.with_suffix(".away")
+    at.replica.rename(away)
+    at.replica.symlink_to(away)
+
+
+def without_table(at):
+    withdraw_table(at.home, at.source)
+
+
+def damaged_table(at):
+    path = table_path(at.home, at.source)
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+
+
+def table_writable_by_others(at):
+    table_path(at.home, at.source).chmod(0o622)
+
+
+def table_without_it(at):
+    table = read_table(at.home, at.source)
+    (dataset,) = table.datasets
+    publish_table(at.home, replace(table, datasets=(replace(dataset, candidates=()),)))
+
+
+def table_of_another_version(at):
+    table = read_table(at.home, at.source)
+    before = replace(table.source_identity, ctime_ns=table.source_identity.ctime_ns - 1)
+    publish_table(at.home, replace(table, source_identity=before))
+
+
+def wrong_checksum(at):
+    table = read_table(at.home, at.source)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    wrong = replace(candidate, metadata_crc32c=candidate.metadata_crc32c ^ 1, replica_id=9)
+    publish_table(at.home, replace(table, datasets=(replace(dataset, candidates=(wrong,)),)))
+
+
+def turned_off(at):
+    at.home.disabled.touch()
+
+
+CHANGES = [
+    replaced, damaged, unlinked, moved, cut_short, writable_by_others, linked, without_table,
+    damaged_table, table_writable_by_others, table_without_it, table_of_another_version,
+    wrong_checksum, turned_off,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_whatever_changes_between_two_reads(source, home, reads, change):
+    replica = replica_of(source, home)
+    for _ in range(2):
+        read(source)
+    assert reads[-1] == replica
+    time.sleep(0.02)
+    change(Place(replica=replica, home=home, source=source))
+    del reads[:]
+    for _ in range(2):
+        assert np.array_equal(read(source), values(0)[ACROSS])
+    assert replica not in reads
+
+
+@pytest.mark.parametrize("variable", [("SDS_DISABLE", "1"), ("SDS_REDIRECT", "0")])
+def test_the_environment_turns_it_off_at_once(source, home, reads, monkeypatch, variable):
+    read(source)
+    monkeypatch.setenv(*variable)
+    del reads[:]
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    monkeypatch.delenv(variable[0])
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    assert reads == [replica_of(source, home)]
+
+
+def test_another_home_has_its_own_replicas(source, home, reads, monkeypatch, tmp_path):
+    read(source)
+    monkeypatch.setenv("SDS_HOME", str(tmp_path / "nothing here"))
+    del reads[:]
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    assert reads == []
+    monkeypatch.setenv("SDS_HOME", str(home.root))
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    assert replica_of(source, home) in reads
+
+
+def rewrite(source):
+    with h5py.File(source, "r+") as handle:
+        handle["x"][...] = values(1)
+    settle(source)
+
+
+def test_a_source_that_changes_between_two_reads(source, reads):
+    read(source)
+    rewrite(source)
+    del reads[:]
+    for _ in range(2):
+        assert np.array_equal(read(source), values(1)[ACROSS])
+    assert reads == [None]
+
+
+def test_a_source_that_changes_during_a_read(source, monkeypatch):
+    read(source)
+    from_replica = serve._read_contiguous
+
+    def read_contiguous(*arguments):
+        from_replica(*arguments)
+        rewrite(source)
+
+    monkeypatch.setattr(serve, "_read_contiguous", read_contiguous)
+    assert np.array_equal(read(source), values(1)[ACROSS])
+
+
+def test_a_replica_that_changes_during_a_read(source, home, monkeypatch, caplog):
+    read(source)
+    replica = replica_of(source, home)
+    is_unchanged = serve._is_unchanged
+    n = 0
+
+    def damaged_after_the_first_look(open_replica):
+        nonlocal n
+        n += 1
+        if n == 2:
+            damaged(Place(replica=replica, home=home, source=source))
+        return is_unchanged(open_replica)
+
+    monkeypatch.setattr(serve, "_is_unchanged", damaged_after_the_first_look)
+    time.sleep(0.02)
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    assert "changed while it was read" in caplog.text
+
+
+def test_a_replica_built_anew_serves_again(source, home, reads):
+    read(source)
+    replica_of(source, home).unlink()
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    redirect(source, [("/x", (2, 1, 0))], home, always=False)
+    time.sleep(0.02)
+    del reads[:]
+    for _ in range(3):
+        assert np.array_equal(read(source), values(0)[ACROSS])
+    assert reads[-2:] == [replica_of(source, home)] * 2
+
+
+def test_a_descriptor_that_the_program_closed_is_not_read(source, home, tmp_path):
+    read(source)
+    number = opened.find_opened(source).redirection._known.replicas[1].engine.fileno()
+    os.close(number)
+    assert np.array_equal(read(source), values(0)[ACROSS])
+    number = opened.find_opened(source).redirection._known.replicas[1].engine.fileno()
+    other = tmp_path / "other"
+    shutil.copy(replica_of(source, home), other)
+    other.write_bytes(bytes(other.stat().st_size))
+    with other.open("rb") as file:
+        os.dup2(file.fileno(), number)
+        assert np.array_equal(read(source), values(0)[ACROSS])
+        assert np.array_equal(read(source, np.s_[:, :, 8]), values(0)[:, :, 8])
+        os.close(number)
+
+
+def test_a_replica_that_was_deleted_gives_its_space_back(source, home):
+    read(source)
+    known = opened.find_opened(source).redirection._known
+    assert known.replicas
+    opened._sweep(time.monotonic())
+    assert known.replicas
+    replica_of(source, home).unlink()
+    opened._sweep(time.monotonic())
+    assert not known.replicas
+
+
+def test_what_is_kept_is_bounded(source):
+    for k in range(serve._MAX_DECISIONS + 9):
+        index = np.s_[k % 7 : 20, k // 7 : 22, 5]
+        assert np.array_equal(read(source, index), values(0)[index])
+    known = opened.find_opened(source).redirection._known
+    assert 0 < len(known.decisions) <= serve._MAX_DECISIONS
+
+
+def test_replicas_beyond_the_bound_are_closed(tmp_path, home):
+    source = make(tmp_path / "parts.h5", 0, chunks=(4, 5, 40))
+    n = serve._MAX_REPLICAS + 2
+    parts = [Box(start=(0, 0, 6 * k), extent=(24, 30, 6)) for k in range(n)]
+    candidates = [
+        write_replica(source, "/x", (2, 0, 1), home, number=k + 1, region=part)
+        for k, part in enumerate(parts)
+    ]
+    publish_candidates(source, {"/x": candidates}, home)
+    time.sleep(0.02)
+    for _ in range(3):
+        for k in range(n):
+            assert np.array_equal(read(source, np.s_[:, :, 6 * k + 2]), values(0)[:, :, 6 * k + 2])
+    known = opened.find_opened(source).redirection._known
+    assert list(known.replicas) == list(range(n - serve._MAX_REPLICAS + 1, n + 1))
+
+
+@pytest.mark.parametrize("region", [None, Box(start=(3, 0, 10), extent=(20, 30, 29))])
+@pytest.mark.parametrize("order", [(2, 0, 1), (2, 1, 0), (1, 2, 0), (0, 1, 2)])
+def test_boxes_of_one_shape_anywhere(tmp_path, home, reads, order, region):
+    source = make(tmp_path / "boxes.h5", 0, chunks=(4, 5, 40))
+    replica = write_replica(source, "/x", order, home, region=region)
+    publish_candidates(source, {"/x": [replica]}, home)
+    time.sleep(0.02)
+    box = Box.whole(SHAPE) if region is None else region
+    random = np.random.default_rng(5)
+    expected = values(0)
+    for _ in range(12):
+        lengths = [int(random.integers(1, n // 2)) for n in box.extent]
+        steps = [int(random.integers(1, 3)) for _ in SHAPE]
+        for _ in range(6):
+            starts = [
+                int(box.start[a] + random.integers(0, box.extent[a] - lengths[a] + 1))
+                for a in range(3)
+            ]
+            index = tuple(
+                slice(start, start + length, step)
+                for start, length, step in zip(starts, lengths, steps, strict=True)
+            )
+            assert np.array_equal(read(source, index), expected[index]), index
+    assert reads.count(replica.path) == 72
+    assert reads.count(None) < 40  # decisions are made for a shape
+
+
+def test_a_child_of_fork_reads_on(source):
+    read(source)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(read(source), values(0)[ACROSS]) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert np.array_equal(read(source), values(0)[ACROSS])
+
+
+def test_threads_while_the_table_comes_and_goes(source, home):
+    table = read_table(home, source)
+    is_over = threading.Event()
+    wrong = []
+
+    def keep_reading(seed):
+        random = np.random.default_rng(seed)
+        while not is_over.is_set():
+            k = int(random.integers(0, SHAPE[2]))
+            if not np.array_equal(read(source, np.s_[:, :, k]), values(0)[:, :, k]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=keep_reading, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        withdraw_table(home, source)
+        time.sleep(0.02)
+        publish_table(home, table)
+        time.sleep(0.03)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_file_is_the_one_that_the_table_describes(source, home, tmp_path):
+    """A copy has its own identity, and no replicas."""
+    copy = Path(shutil.copy(source, tmp_path / "copy.h5"))
+    settle(copy)
+    assert identity_of(copy) != identity_of(source)
+    publish_table(home, replace(read_table(home, source), source_path=copy))
+    time.sleep(0.02)
+    for _ in range(2):
+        assert np.array_equal(read(copy), values(0)[ACROSS])
+    assert not opened.find_opened(copy).redirection._known.replicas
