@@ -366,8 +366,9 @@ sds_status sds__plan_access(const sds__access *access, const sds_io_parameters *
             options->queue_depth > 0 ? options->queue_depth : parameters->queue_depth, MAX_DEPTH),
         .regions_per_request = options->regions_per_request > 0 ? options->regions_per_request
                                                                 : SDS_REGIONS_PER_REQUEST,
-        .sieve_buffer_bytes =
+        .sieve_buffer_bytes = sds__least(
             options->sieve_buffer_bytes > 0 ? options->sieve_buffer_bytes : SDS_SIEVE_BUFFER_BYTES,
+            options->max_memory_bytes > 0 ? options->max_memory_bytes : INT64_MAX),
         .max_memory_bytes = options->max_memory_bytes,
     };
     sds__read_shape_init(&self.shape, access);
