@@ -103,6 +103,13 @@ class OperationFeatures(TypedDict):
     disk_segments: int
     disk_processes: int
 
+class OstLoads(TypedDict):
+    ost: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    processes: NDArray[np.int64]
+
 def operation_of_slabs(
     extent: Sequence[int],
     element_bytes: int,
@@ -112,25 +119,25 @@ def operation_of_slabs(
     count: NDArray[np.int64],
     block: NDArray[np.int64],
     collective: bool,
-    stripe_bytes: int,
-    stripe_count: int,
+    components: NDArray[np.int64],
+    osts: NDArray[np.int64],
     unit_bytes: int,
     data_disks: int,
     min_request_bytes: int,
     budget_ns: int,
-) -> OperationFeatures: ...
+) -> tuple[OperationFeatures, OstLoads]: ...
 def operation_of_extents(
     first: NDArray[np.int64],
     offsets: NDArray[np.int64],
     lengths: NDArray[np.int64],
     collective: bool,
-    stripe_bytes: int,
-    stripe_count: int,
+    components: NDArray[np.int64],
+    osts: NDArray[np.int64],
     unit_bytes: int,
     data_disks: int,
     min_request_bytes: int,
     budget_ns: int,
-) -> OperationFeatures: ...
+) -> tuple[OperationFeatures, OstLoads]: ...
 
 # checksum.cpp
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import UnsupportedError
+from sds.geometry import chunks_on_axis
 
 if TYPE_CHECKING:
     import h5py
@@ -37,7 +38,7 @@ def chunk_extents(
         If there are more than 2**24.
     """
     per_axis = [
-        _chunks_on_axis(*axis, chunk)
+        chunks_on_axis(*axis, chunk)
         for axis, chunk in zip(slab.axes(), dataset.chunks, strict=True)
     ]
     n_touched = math.prod(len(indices) for indices in per_axis)
@@ -64,20 +65,6 @@ def chunk_extents(
                 stored.append((info.byte_offset, info.size))
     extents = np.array(sorted(stored), dtype=np.int64).reshape(-1, 2)
     return np.ascontiguousarray(extents[:, 0]), np.ascontiguousarray(extents[:, 1])
-
-
-def _chunks_on_axis(
-    start: int, stride: int, count: int, block: int, chunk: int
-) -> NDArray[np.int64]:
-    """Return the indices of the chunks that a selection touches on one axis, ascending."""
-    if count == 0 or block == 0:
-        return np.empty(0, dtype=np.int64)
-    last = start + (count - 1) * stride + block - 1
-    if stride - block < chunk or count == 1:
-        return np.arange(start // chunk, last // chunk + 1)  # no gap skips a whole chunk
-    starts = start + stride * np.arange(count)
-    spans = [np.arange(s // chunk, (s + block - 1) // chunk + 1) for s in starts.tolist()]
-    return np.unique(np.concatenate(spans))
 
 
 def decode_seconds_per_byte(dataset: h5py.Dataset) -> float:

@@ -39,36 +39,66 @@ def runs_of_bytes(file_bytes):
 
 
 def touched_by_bytes(
-    file_bytes, *, stripe_bytes, stripe_count, unit_bytes, data_disks, min_request_bytes
+    file_bytes,
+    *,
+    unit_bytes,
+    data_disks,
+    min_request_bytes,
+    stripe_bytes=None,
+    stripe_count=None,
+    components=None,
 ):
-    """Requests (ost, number), and block positions of each (ost, disk), by the definitions alone."""
+    """Requests (object, number), block positions of each (object, disk), by definition alone.
+
+    ``components``: of (begin, end, stripe size, OSTs); each OST of each component has an object of
+    the file, even where several are on one OST. An object is (ost, component, stripe).
+    """
+    if components is None:
+        components = [(0, 1 << 62, stripe_bytes, range(stripe_count))]
     requests = set()
-    for byte in file_bytes.tolist():
-        ost = byte // stripe_bytes % stripe_count
-        round_start = byte // (stripe_bytes * stripe_count) * stripe_bytes
-        object_offset = round_start + byte % stripe_bytes
-        requests.add((ost, object_offset // min_request_bytes))
+    for number, (begin, end, size, osts) in enumerate(components):
+        held = file_bytes[(begin <= file_bytes) & (file_bytes < end)]
+        stripes = held // size % len(osts)
+        object_offsets = held // (size * len(osts)) * size + held % size
+        for stripe, request in set(
+            zip(stripes.tolist(), (object_offsets // min_request_bytes).tolist(), strict=True)
+        ):
+            requests.add(((osts[stripe], number, stripe), request))
     positions = defaultdict(set)
-    for ost, request in requests:
+    for where, request in requests:
         begin = request * min_request_bytes
         for block in range(begin // unit_bytes, (begin + min_request_bytes - 1) // unit_bytes + 1):
-            positions[ost, block % data_disks].add(block // data_disks)
+            positions[where, block % data_disks].add(block // data_disks)
     return requests, {disk: np.array(sorted(touched)) for disk, touched in positions.items()}
+
+
+def disks_of_bytes(file_bytes, **layout):
+    """Of each (ost, disk): blocks, gaps, their length, and unbroken successions of blocks.
+
+    Objects on one OST lie apart: between them there is no gap.
+    """
+    requests, positions = touched_by_bytes(file_bytes, **layout)
+    disks = defaultdict(lambda: np.zeros(4, dtype=np.int64))
+    for ((ost, _, _), disk), touched in positions.items():
+        steps = np.diff(touched)
+        gaps = int((steps > 1).sum())
+        disks[ost, disk] += (len(touched), gaps, int((steps - 1).sum()), gaps + 1)
+    return requests, disks
 
 
 def features_of_bytes(file_bytes, **layout):
     """Every feature of reading a set of file bytes."""
-    requests, positions = touched_by_bytes(file_bytes, **layout)
-    steps = {disk: np.diff(touched) for disk, touched in positions.items()}
+    requests, disks = disks_of_bytes(file_bytes, **layout)
+    most = np.max([*disks.values(), np.zeros(4, dtype=np.int64)], axis=0).tolist()
     return {
         "runs": len(runs_of_bytes(file_bytes)),
         "bytes_useful": len(file_bytes),
-        "block_depth": max((len(touched) for touched in positions.values()), default=0),
-        "block_gap_count": max((int((step > 1).sum()) for step in steps.values()), default=0),
-        "block_gap_distance": max((int((step - 1).sum()) for step in steps.values()), default=0),
+        "block_depth": most[0],
+        "block_gap_count": most[1],
+        "block_gap_distance": most[2],
         "bytes_touched": len(requests) * layout["min_request_bytes"],
-        "osts_touched": len({ost for ost, _ in requests}),
-        "disks_touched": len(positions),
+        "osts_touched": len({ost for (ost, _, _), _ in requests}),
+        "disks_touched": len(disks),
     }
 
 
@@ -77,19 +107,15 @@ def operation_of_bytes(processes, *, collective, **layout):
     readers = [file_bytes for file_bytes in processes if len(file_bytes)]
     reads = [np.unique(np.concatenate(readers))] if collective and readers else readers
     per_read = [features_of_bytes(read, **layout) for read in reads]
-    sums = defaultdict(lambda: defaultdict(int))
+    sums = defaultdict(lambda: np.zeros(5, dtype=np.int64))
     ost_requests = defaultdict(int)
     for read in reads:
-        requests, positions = touched_by_bytes(read, **layout)
-        for ost, _ in requests:
+        requests, disks = disks_of_bytes(read, **layout)
+        for (ost, _, _), _ in requests:
             ost_requests[ost] += 1
-        for disk, touched in positions.items():
-            steps = np.diff(touched)
-            sums[disk]["disk_blocks"] += len(touched)
-            sums[disk]["disk_gap_count"] += int((steps > 1).sum())
-            sums[disk]["disk_gap_distance"] += int((steps - 1).sum())
-            sums[disk]["disk_segments"] += int((steps > 1).sum()) + 1
-            sums[disk]["disk_processes"] += 1
+        for disk, values in disks.items():
+            sums[disk] += (*values, 1)
+    most_sums = np.max([*sums.values(), np.zeros(5, dtype=np.int64)], axis=0).tolist()
 
     def most(name):
         return max((read[name] for read in per_read), default=0)
@@ -110,15 +136,11 @@ def operation_of_bytes(processes, *, collective, **layout):
         "bytes_touched": total("bytes_touched"),
         "bytes_touched_most": most("bytes_touched"),
         "ost_bytes_touched": max(ost_requests.values(), default=0) * layout["min_request_bytes"],
-    } | {
-        name: max((disk[name] for disk in sums.values()), default=0)
-        for name in (
-            "disk_blocks",
-            "disk_gap_count",
-            "disk_gap_distance",
-            "disk_segments",
-            "disk_processes",
-        )
+        "disk_blocks": most_sums[0],
+        "disk_gap_count": most_sums[1],
+        "disk_gap_distance": most_sums[2],
+        "disk_segments": most_sums[3],
+        "disk_processes": most_sums[4],
     }
 
 

@@ -99,5 +99,24 @@ def layouts(draw):
     }
 
 
+@st.composite
+def component_layouts(draw):
+    """A file in several stripe components, whose OSTs may be the same; and RAID."""
+    layout = draw(layouts())
+    sizes = [layout.pop("stripe_bytes"), *draw(st.lists(st.integers(1, 3000), max_size=3))]
+    del layout["stripe_count"]
+    ends = sorted(
+        draw(st.sets(st.integers(1, 80_000), min_size=len(sizes) - 1, max_size=len(sizes) - 1))
+    )
+    begins = [0, *ends]
+    osts = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+    return layout | {
+        "components": [
+            (begin, end, size, draw(osts))
+            for begin, end, size in zip(begins, [*ends, 2**63 - 1], sizes, strict=True)
+        ]
+    }
+
+
 def n_elements(case):
     return math.prod(case.extent)

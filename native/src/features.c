@@ -6,6 +6,7 @@
 #include "deadline.h"
 #include "disk_map.h"
 #include "progression.h"
+#include "runs_clip.h"
 #include "touched.h"
 
 /* Nanoseconds that adding one range takes, roughly: sizes the work on bounds. */
@@ -118,14 +119,6 @@ static sds_status allocate_sets(const sds__disk_map *map, int32_t n, sds__touche
     return SDS_OK;
 }
 
-static int64_t end_of(const sds_runs *runs)
-{
-    int64_t end = runs->first_offset + runs->run_bytes;
-    for (int32_t k = 0; k < runs->n_levels; k++)
-        end += (runs->level[k].count - 1) * runs->level[k].stride_bytes;
-    return end;
-}
-
 /* Requests that a progression touches at least: where its innermost runs are a request apart, no
  * two runs of a group share one, and neighbouring groups share at most one. */
 static int64_t fewest_requests(const sds__progression *progression, const sds__disk_map *map,
@@ -158,7 +151,8 @@ sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *stripi
     if (runs->run_bytes < 0 || runs->n_levels < 0 || runs->n_levels > SDS__MAX_LEVELS)
         return SDS_EINVAL;
     sds__disk_map map;
-    sds_status status = sds__disk_map_init(&map, striping, raid, runs->first_offset, end_of(runs));
+    sds_status status =
+        sds__disk_map_init(&map, striping, raid, runs->first_offset, sds__runs_end(runs));
     if (status != SDS_OK) return status;
     memset(out, 0, sizeof *out);
     out->exact = 1;
@@ -187,7 +181,7 @@ sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *stripi
     known.piece_requests = (progression.run_bytes + map.cell_bytes - 2) / map.cell_bytes + 1;
     known.requests_low = fewest_requests(&progression, &map, known.pieces);
     known.ost_requests =
-        most_requests_of_ost(&progression, &map, known.piece_requests, end_of(runs));
+        most_requests_of_ost(&progression, &map, known.piece_requests, sds__runs_end(runs));
     const double affordable = (double)maximum(budget_ns / 4 / ADDITION_NS, LEAST_BOUND_WORK);
     while (progression.n_levels > 0 && progression.cost > affordable)
         sds__progression_fill(&progression, &map);

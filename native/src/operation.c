@@ -8,80 +8,30 @@
 
 #include "arithmetic.h"
 #include "deadline.h"
-#include "disk_map.h"
-#include "disk_sums.h"
 #include "extent_merge.h"
-#include "progression.h"
+#include "runs_clip.h"
 #include "slab_union.h"
-#include "touched.h"
+#include "storage_map.h"
 
 /* One process's read, or one part of a union. */
 typedef struct part {
     const sds__axis *axes;
-    int64_t begin, end; /* file range that holds it */
-    int64_t phase;      /* of begin within a period of the striping */
+    int64_t begin, end;      /* file range that holds it */
+    const sds__place *place; /* the component that holds it whole; NULL: several do */
+    int64_t phase;           /* of begin within a period of that component's striping */
 } part;
 
 typedef struct operation {
-    sds__disk_map map;
+    sds__storage_map map;
     sds__deadline deadline;
-    sds__disk_sums sums;
-    sds__touched touched; /* by one process, or by the union so far */
-    sds__line *lines;     /* of touched */
-    int64_t last_end;     /* of the union so far; -1: nothing yet */
 } operation;
 
-static int64_t end_of(const sds_runs *runs)
-{
-    int64_t end = runs->first_offset + runs->run_bytes;
-    for (int32_t k = 0; k < runs->n_levels; k++)
-        end += (runs->level[k].count - 1) * runs->level[k].stride_bytes;
-    return end;
-}
-
-static sds_status begin_operation(operation *op, int64_t begin, int64_t end,
-                                  const sds_striping *striping, const sds_raid *raid)
-{
-    sds_status status = sds__disk_map_init(&op->map, striping, raid, begin, end);
-    if (status != SDS_OK) return status;
-    status = sds__disk_sums_init(&op->sums, &op->map);
-    if (status != SDS_OK) return status;
-    op->lines = malloc((size_t)sds__touched_lines(&op->map) * sizeof *op->lines);
-    if (op->lines == NULL) return SDS_ENOMEM;
-    sds__touched_init(&op->touched, &op->map, op->lines);
-    op->last_end = -1;
-    return SDS_OK;
-}
-
-static void end_operation(operation *op)
-{
-    sds__disk_sums_free(&op->sums);
-    free(op->lines);
-}
-
-/* Add what runs touch; they lie after everything added so far. */
-static sds_status touch_runs(operation *op, const sds_runs *runs)
-{
-    sds__progression progression;
-    sds__progression_init(&progression, runs, &op->map);
-    const int32_t n_sets = sds__progression_sets(&progression);
-    const int64_t each = sds__touched_lines(&op->map);
-    sds__line *lines = malloc((size_t)n_sets * (size_t)each * sizeof *lines);
-    if (lines == NULL) return SDS_ENOMEM;
-    sds__touched scratch[SDS__MAX_LEVELS + 1];
-    for (int32_t i = 0; i < n_sets; i++)
-        sds__touched_init(&scratch[i], &op->map, lines + i * each);
-    sds__progression_touch(&progression, &op->deadline, &op->touched, scratch);
-    free(lines);
-    return op->deadline.passed ? SDS_ELIMIT : SDS_OK;
-}
-
 /* Take a process's features, or the union's, into those of the operation. */
-static sds_status take_features(const operation *op, int64_t runs, int64_t bytes_useful,
+static sds_status take_features(operation *op, int64_t runs, int64_t bytes_useful,
                                 int64_t processes, sds_operation_features *out)
 {
     sds_features found;
-    const sds_status status = sds__touched_features(&op->touched, &found);
+    const sds_status status = sds__storage_map_features(&op->map, &found);
     if (status != SDS_OK) return status;
     int64_t useful, touched, all_runs;
     if (__builtin_mul_overflow(bytes_useful, processes, &useful) ||
@@ -153,7 +103,7 @@ static sds_status take_slabs(selections *all, const sds_slabs *slabs)
         const sds_status status = sds_runs_of(all->array, &slab, &runs);
         if (status != SDS_OK) return status;
         if (runs.run_bytes > 0)
-            all->parts[all->n++] = (part){row, runs.first_offset, end_of(&runs), 0};
+            all->parts[all->n++] = (part){row, runs.first_offset, sds__runs_end(&runs), NULL, 0};
     }
     return SDS_OK;
 }
@@ -169,6 +119,7 @@ static int compare_translates(const void *a, const void *b, void *context)
 {
     const part *left = a, *right = b;
     const int32_t rank = *(const int32_t *)context;
+    if (left->place != right->place) return left->place < right->place ? -1 : 1;
     if (left->phase != right->phase) return left->phase < right->phase ? -1 : 1;
     for (int32_t axis = 0; axis < rank; axis++) {
         const sds__axis *of_left = &left->axes[axis], *of_right = &right->axes[axis];
@@ -181,7 +132,7 @@ static int compare_translates(const void *a, const void *b, void *context)
 
 static int are_translates(const part *a, const part *b, int32_t rank)
 {
-    if (a->phase != b->phase) return 0;
+    if (a->place != b->place || a->phase != b->phase) return 0;
     for (int32_t axis = 0; axis < rank; axis++)
         if (a->axes[axis].stride != b->axes[axis].stride ||
             a->axes[axis].count != b->axes[axis].count ||
@@ -193,24 +144,34 @@ static int are_translates(const part *a, const part *b, int32_t rank)
 static sds_status add_independent(operation *op, selections *all, sds_operation_features *out)
 {
     int32_t rank = all->array->rank;
-    for (size_t i = 0; i < all->n; i++)
-        all->parts[i].phase = all->parts[i].begin % op->map.symmetry_bytes;
+    for (size_t i = 0; i < all->n; i++) {
+        part *of = &all->parts[i];
+        of->place = sds__storage_map_place(&op->map, of->begin, of->end);
+        of->phase = of->place != NULL ? of->begin % of->place->map.symmetry_bytes : of->begin;
+    }
     qsort_r(all->parts, all->n, sizeof *all->parts, compare_translates, &rank);
     for (size_t i = 0; i < all->n;) {
         const part *first = &all->parts[i];
         sds_runs runs;
         sds_status status = runs_of(all, first, &runs);
         if (status != SDS_OK) return status;
-        sds__touched_clear(&op->touched);
-        status = touch_runs(op, &runs);
+        size_t n = 1;
+        while (i + n < all->n && are_translates(first, &all->parts[i + n], rank))
+            n++;
+        sds__storage_map_clear(&op->map);
+        status = sds__storage_map_add_runs(&op->map, &runs, &op->deadline);
+        if (status == SDS_OK)
+            status =
+                take_features(op, sds_runs_count(&runs), sds_runs_bytes(&runs), (int64_t)n, out);
         if (status != SDS_OK) return status;
-        const size_t begun = i;
-        for (; i < all->n && are_translates(first, &all->parts[i], rank); i++)
-            sds__disk_sums_add(&op->sums, &op->touched, all->parts[i].begin - first->begin);
         out->block_gap_paper = sds__greatest(out->block_gap_paper, shortcut_gap(all, first));
-        status = take_features(op, sds_runs_count(&runs), sds_runs_bytes(&runs),
-                               (int64_t)(i - begun), out);
-        if (status != SDS_OK) return status;
+        for (size_t k = 0; k < n; k++) {
+            if (first->place == NULL)
+                sds__storage_map_count(&op->map);
+            else
+                sds__storage_map_count_moved(&op->map, first->place, first[k].begin - first->begin);
+        }
+        i += n;
     }
     return SDS_OK;
 }
@@ -236,11 +197,19 @@ static sds_status add_merged(operation *op, size_t n, sds__source *sources[], ta
     sds__extent_merge_init(&merge, n, sources);
     while (sds__extent_merge_next(&merge, &range)) {
         const int64_t end = range.offset + range.length;
-        sds__touched_add(&op->touched, range.offset, end);
+        sds__storage_map_add(&op->map, range.offset, end);
         count_runs(so_far, range.offset, 1, range.length, end);
         if (sds__deadline_step(&op->deadline)) return SDS_ELIMIT;
     }
     return SDS_OK;
+}
+
+/* Take what was added, which is all that is read at once, into the features. */
+static sds_status take_read(operation *op, const tally *so_far, sds_operation_features *out)
+{
+    const sds_status status = take_features(op, so_far->runs, so_far->bytes, 1, out);
+    if (status == SDS_OK) sds__storage_map_count(&op->map);
+    return status;
 }
 
 typedef struct runs_source {
@@ -285,7 +254,7 @@ static sds_status unite(selections *all)
         const sds_status found = runs_of(all, united, &runs);
         if (found != SDS_OK) return found;
         united->begin = runs.first_offset;
-        united->end = end_of(&runs);
+        united->end = sds__runs_end(&runs);
     }
     if (status == SDS_OK) qsort(all->parts, all->n, sizeof *all->parts, compare_begins);
     return status;
@@ -304,7 +273,8 @@ static sds_status add_union(operation *op, selections *all, sds_operation_featur
         if (n == 1) {
             sds_runs runs;
             status = runs_of(all, first, &runs);
-            if (status == SDS_OK) status = touch_runs(op, &runs);
+            if (status == SDS_OK)
+                status = sds__storage_map_add_runs(&op->map, &runs, &op->deadline);
             if (status == SDS_OK)
                 count_runs(&so_far, first->begin, sds_runs_count(&runs), sds_runs_bytes(&runs),
                            end);
@@ -315,13 +285,12 @@ static sds_status add_union(operation *op, selections *all, sds_operation_featur
     }
     if (status != SDS_OK) return status;
     if (all->n == 1) out->block_gap_paper = shortcut_gap(all, &all->parts[0]);
-    sds__disk_sums_add(&op->sums, &op->touched, 0);
-    return take_features(op, so_far.runs, so_far.bytes, 1, out);
+    return take_read(op, &so_far, out);
 }
 
 static sds_status operate_on_slabs(operation *op, selections *all, const sds_slabs *slabs,
-                                   sds_io_mode mode, const sds_striping *striping,
-                                   const sds_raid *raid, sds_operation_features *out)
+                                   sds_io_mode mode, const sds_storage *storage,
+                                   sds_operation_features *out)
 {
     sds_status status = take_slabs(all, slabs);
     if (status != SDS_OK) return status;
@@ -330,20 +299,35 @@ static sds_status operate_on_slabs(operation *op, selections *all, const sds_sla
         begin = sds__least(begin, all->parts[i].begin);
         end = sds__greatest(end, all->parts[i].end);
     }
-    status = begin_operation(op, begin, end, striping, raid);
+    status = sds__storage_map_init(&op->map, storage, begin, end);
     if (status != SDS_OK || all->n == 0) return status;
     out->processes = (int64_t)all->n;
-    status = mode == SDS_IO_COLLECTIVE ? add_union(op, all, out) : add_independent(op, all, out);
-    return status == SDS_OK ? sds__disk_sums_features(&op->sums, out) : status;
+    return mode == SDS_IO_COLLECTIVE ? add_union(op, all, out) : add_independent(op, all, out);
+}
+
+/* What both ways of giving reads end with. */
+static sds_status finish(operation *op, sds_status status, sds_operation_features *out,
+                         sds_ost_loads *loads)
+{
+    if (status == SDS_OK) status = sds__storage_map_totals(&op->map, out);
+    if (status == SDS_OK && loads != NULL) status = sds__storage_map_loads(&op->map, loads);
+    sds__storage_map_free(&op->map);
+    return status;
+}
+
+static void begin_results(sds_operation_features *out, sds_ost_loads *loads)
+{
+    memset(out, 0, sizeof *out);
+    out->block_gap_paper = -1;
+    if (loads != NULL) memset(loads, 0, sizeof *loads);
 }
 
 sds_status sds_operation_of_slabs(const sds_array *array, const sds_slabs *slabs, sds_io_mode mode,
-                                  const sds_striping *striping, const sds_raid *raid,
-                                  int64_t budget_ns, sds_operation_features *out)
+                                  const sds_storage *storage, int64_t budget_ns,
+                                  sds_operation_features *out, sds_ost_loads *loads)
 {
     operation op = {.deadline = sds__deadline_in(budget_ns)};
-    memset(out, 0, sizeof *out);
-    out->block_gap_paper = -1;
+    begin_results(out, loads);
     if (slabs->rank != array->rank || slabs->rank < 0 || slabs->rank > SDS_MAX_RANK)
         return SDS_EINVAL;
     const size_t n = slabs->n > 0 ? slabs->n : 1; /* malloc(0) may be NULL */
@@ -351,13 +335,12 @@ sds_status sds_operation_of_slabs(const sds_array *array, const sds_slabs *slabs
     selections all = {.array = array};
     all.parts = malloc(n * sizeof *all.parts);
     all.rows = malloc(n * rank * sizeof *all.rows);
-    const sds_status status = all.parts != NULL && all.rows != NULL
-                                  ? operate_on_slabs(&op, &all, slabs, mode, striping, raid, out)
-                                  : SDS_ENOMEM;
-    end_operation(&op);
+    sds_status status = SDS_ENOMEM;
+    if (all.parts != NULL && all.rows != NULL)
+        status = operate_on_slabs(&op, &all, slabs, mode, storage, out);
     free(all.rows);
     free(all.parts);
-    return status;
+    return finish(&op, status, out, loads);
 }
 
 /* ---- listed extents ---- */
@@ -399,11 +382,9 @@ static sds_status add_lists(operation *op, const sds_process_extents *reads,
                             reads->extents + reads->first[i + 1]};
         sds__source *source = &list.source;
         tally so_far = {0, 0, -1};
-        sds__touched_clear(&op->touched);
+        sds__storage_map_clear(&op->map);
         sds_status status = add_merged(op, 1, &source, &so_far);
-        if (status != SDS_OK) return status;
-        sds__disk_sums_add(&op->sums, &op->touched, 0);
-        status = take_features(op, so_far.runs, so_far.bytes, 1, out);
+        if (status == SDS_OK) status = take_read(op, &so_far, out);
         if (status != SDS_OK) return status;
     }
     return SDS_OK;
@@ -428,17 +409,15 @@ static sds_status add_union_of_lists(operation *op, const sds_process_extents *r
     free(sources);
     free(lists);
     if (status != SDS_OK) return status;
-    sds__disk_sums_add(&op->sums, &op->touched, 0);
-    return take_features(op, so_far.runs, so_far.bytes, 1, out);
+    return take_read(op, &so_far, out);
 }
 
 sds_status sds_operation_of_extents(const sds_process_extents *reads, sds_io_mode mode,
-                                    const sds_striping *striping, const sds_raid *raid,
-                                    int64_t budget_ns, sds_operation_features *out)
+                                    const sds_storage *storage, int64_t budget_ns,
+                                    sds_operation_features *out, sds_ost_loads *loads)
 {
     operation op = {.deadline = sds__deadline_in(budget_ns)};
-    memset(out, 0, sizeof *out);
-    out->block_gap_paper = -1;
+    begin_results(out, loads);
     int64_t begin = INT64_MAX, end = 0;
     for (size_t i = 0; i < reads->n; i++) {
         if (reads->first[i + 1] < reads->first[i]) return SDS_EINVAL;
@@ -447,12 +426,9 @@ sds_status sds_operation_of_extents(const sds_process_extents *reads, sds_io_mod
         if (status != SDS_OK) return status;
         out->processes += reads->first[i + 1] > reads->first[i];
     }
-    sds_status status = begin_operation(&op, sds__least(begin, end), end, striping, raid);
-    if (status == SDS_OK && out->processes > 0) {
+    sds_status status = sds__storage_map_init(&op.map, storage, sds__least(begin, end), end);
+    if (status == SDS_OK && out->processes > 0)
         status = mode == SDS_IO_COLLECTIVE ? add_union_of_lists(&op, reads, out)
                                            : add_lists(&op, reads, out);
-        if (status == SDS_OK) status = sds__disk_sums_features(&op.sums, out);
-    }
-    end_operation(&op);
-    return status;
+    return finish(&op, status, out, loads);
 }

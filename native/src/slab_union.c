@@ -11,7 +11,7 @@ typedef enum pairing {
     INTERLEAVED, /* blocks in steps whose blocks are neighbours; equally long ranges in steps */
     PHASES,      /* blocks in steps that go on */
     LEFT_OVER,   /* the same, the second a step shorter, without any hole left between */
-    SINGLES,     /* blocks in steps, and one block more before or behind */
+    SINGLES,     /* blocks in steps, and one block more */
     N_PAIRINGS
 } pairing;
 
@@ -78,10 +78,16 @@ static int compare_slabs(const void *a, const void *b, void *context)
     return order != 0 ? order : compare_by_kind(&left[by->axis], &right[by->axis], by->kind);
 }
 
-/* A block in steps and the next one, or one block and the steps behind it. */
+/* Blocks in steps and the next one, one block and the steps behind it, or two blocks and all that
+ * lies between. */
 static int unite_single(sds__axis *into, const sds__axis *next)
 {
     if (is_range(next) && !is_range(into)) {
+        if (into->count == 2 && next->start == into->start + into->block &&
+            next->count == into->stride - into->block) {
+            *into = (sds__axis){into->start, 1, into->stride + into->block, 1};
+            return 1;
+        }
         if (next->count != into->block || next->start != into->start + into->count * into->stride)
             return 0;
         into->count++;

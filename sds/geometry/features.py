@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sds import _native
-from sds.errors import LayoutError, SelectionError
+from sds.errors import SelectionError
+from sds.geometry.chunk_selection import ChunkGrid, extents_of_chunks, reads_of_chunks
 from sds.geometry.dataspace import check_order
+from sds.geometry.layout import ChunkedLayout
+from sds.geometry.operation import operation_features, operation_of_extents
+from sds.geometry.reads import ProcessReads
+from sds.geometry.storage import (
+    budget_ns,
+    check_addressable,
+    plain_stripes,
+    storage_arguments,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sds.geometry.dataspace import Hyperslab
-    from sds.geometry.layout import ContiguousLayout, RaidLayout, StripeLayout
-
-_NS_PER_S = 1_000_000_000
-_MAX_OFFSET = (1 << 63) - 1
+    from sds.geometry.layout import ArrayLayout, RaidLayout, Stripes
+    from sds.geometry.operation import OperationFeatures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +104,8 @@ class BlockFeatures:
 def block_features(
     extent: tuple[int, ...],
     slab: Hyperslab,
-    layout: ContiguousLayout,
-    stripes: StripeLayout,
+    layout: ArrayLayout,
+    stripes: Stripes,
     raid: RaidLayout,
     *,
     budget_s: float | None = None,
@@ -108,9 +117,11 @@ def block_features(
     extent, slab
         The array as its readers know it; ``layout.order`` says how its axes are stored.
     layout, stripes, raid
-        Where its bytes lie.
+        Where its bytes lie. Of a chunked layout the features are those of the chunks that are
+        needed, which are read whole, but for ``bytes_useful``.
     budget_s
-        Seconds after which bounds are returned instead of exact values; None: no limit.
+        Seconds after which bounds are returned instead of exact values; None: no limit. Of a file
+        in several components there are no bounds: SdsValueError is raised instead.
 
     Raises
     ------
@@ -124,6 +135,14 @@ def block_features(
     Source: Liu 2014, Sec. IV; the gaps that the paper leaves open are told apart by name.
     """
     slab.check_within(extent)
+    whole = plain_stripes(stripes)
+    if isinstance(layout, ChunkedLayout):
+        return _features_of_chunks(extent, slab, layout, stripes, raid, budget_s=budget_s)
+    if whole is None:
+        reads = ProcessReads.of([slab])
+        return _of_one_process(
+            operation_features(extent, reads, layout, stripes, raid, budget_s=budget_s)
+        )
     if layout.order is not None:
         order = check_order(layout.order, len(extent))
         slab = slab.permuted(order)
@@ -137,16 +156,44 @@ def block_features(
         slab.stride,
         slab.count,
         slab.block,
-        *storage_arguments(stripes, raid),
-        _budget_ns(budget_s),
+        *storage_arguments(whole, raid),
+        budget_ns(budget_s),
     )
     return _typed(found, found["block_gap_paper"])
+
+
+def _features_of_chunks(
+    extent: tuple[int, ...],
+    slab: Hyperslab,
+    layout: ChunkedLayout,
+    stripes: Stripes,
+    raid: RaidLayout,
+    *,
+    budget_s: float | None,
+) -> BlockFeatures:
+    """Return the features of the chunks that a selection needs."""
+    useful = slab.n_elements * layout.element_size_bytes
+    if layout.order is not None:
+        order = check_order(layout.order, len(extent))
+        slab = slab.permuted(order)
+        extent = tuple(extent[axis] for axis in order)
+    grid = ChunkGrid.of(extent, layout)
+    reads = ProcessReads.of([slab])
+    on_grid = reads_of_chunks(reads, grid)
+    if on_grid is not None:
+        features = block_features(
+            grid.in_file, on_grid[0], grid.layout, stripes, raid, budget_s=budget_s
+        )
+    else:
+        _, offsets, lengths = extents_of_chunks(reads, grid)
+        features = extent_features(offsets, lengths, stripes, raid, budget_s=budget_s)
+    return replace(features, bytes_useful=useful, block_gap_paper=None)
 
 
 def extent_features(
     offsets: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    stripes: StripeLayout,
+    stripes: Stripes,
     raid: RaidLayout,
     *,
     budget_s: float | None = None,
@@ -172,38 +219,15 @@ def extent_features(
     if not ordered or bool((lengths <= 0).any()) or bool((offsets < 0).any()):
         message = "ranges must be sorted by offset, disjoint and not empty; sort and merge them"
         raise SelectionError(message)
+    whole = plain_stripes(stripes)
+    if whole is None:
+        first = np.array([0, len(offsets)])
+        listed = operation_of_extents(first, offsets, lengths, stripes, raid, budget_s=budget_s)
+        return _of_one_process(listed[0])
     found = _native.features_of_extents(
-        offsets, lengths, *storage_arguments(stripes, raid), _budget_ns(budget_s)
+        offsets, lengths, *storage_arguments(whole, raid), budget_ns(budget_s)
     )
     return _typed(found, None)
-
-
-def check_addressable(extent: tuple[int, ...], layout: ContiguousLayout) -> None:
-    """Raise LayoutError unless every byte of an array has an offset below 2**63."""
-    end = layout.element_size_bytes
-    for length in extent:
-        end *= length
-    if end + layout.data_offset_bytes > _MAX_OFFSET:
-        message = (
-            f"an array of extent {extent} with {layout.element_size_bytes} bytes per element "
-            f"at byte {layout.data_offset_bytes} ends past byte 2**63; no file is so large"
-        )
-        raise LayoutError(message)
-
-
-def storage_arguments(stripes: StripeLayout, raid: RaidLayout) -> tuple[int, int, int, int, int]:
-    """Return striping and RAID as the core's functions take them."""
-    return (
-        stripes.stripe_size_bytes,
-        stripes.stripe_count,
-        raid.unit_bytes,
-        raid.data_disks,
-        raid.min_request_bytes,
-    )
-
-
-def _budget_ns(budget_s: float | None) -> int:
-    return 0 if budget_s is None else max(1, round(budget_s * _NS_PER_S))
 
 
 def _typed(found: _native.ExtentFeatures, block_gap_paper: int | None) -> BlockFeatures:
@@ -228,4 +252,19 @@ def _typed(found: _native.ExtentFeatures, block_gap_paper: int | None) -> BlockF
         disks_touched=bounds.disks_touched[1],
         exact=exact,
         bounds=None if exact else bounds,
+    )
+
+
+def _of_one_process(found: OperationFeatures) -> BlockFeatures:
+    return BlockFeatures(
+        runs=found.runs,
+        block_depth=found.block_depth,
+        block_gap_count=found.block_gap_count,
+        block_gap_distance=found.block_gap_distance,
+        block_gap_paper=found.block_gap_paper,
+        bytes_useful=found.bytes_useful,
+        bytes_touched=found.bytes_touched,
+        osts_touched=found.osts_touched,
+        disks_touched=found.disks_touched,
+        exact=True,
     )

@@ -2,163 +2,25 @@
 
 from __future__ import annotations
 
-import enum
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sds import _native
-from sds.errors import LayoutError, SelectionError
-from sds.geometry.dataspace import Hyperslab, check_order
-from sds.geometry.features import check_addressable, storage_arguments
+from sds.errors import LayoutError
+from sds.geometry.chunk_selection import ChunkGrid, extents_of_chunks, reads_of_chunks
+from sds.geometry.dataspace import check_order
+from sds.geometry.layout import ChunkedLayout, ContiguousLayout
+from sds.geometry.reads import IoMode
+from sds.geometry.storage import budget_ns, check_addressable, components_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from sds.geometry.layout import ArrayLayout, RaidLayout, Stripes
+    from sds.geometry.reads import ProcessReads
 
-    from sds.geometry.layout import ContiguousLayout, RaidLayout, StripeLayout
-
-_NS_PER_S = 1_000_000_000
-
-
-class IoMode(enum.StrEnum):
-    """How the processes of an operation read: each by itself, or together through aggregators."""
-
-    INDEPENDENT = "independent"
-    COLLECTIVE = "collective"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ProcessReads:
-    """One regular selection per process, as a hyperslab of one array each.
-
-    Attributes
-    ----------
-    start, stride, count, block
-        Shape (processes, axes), int64; axes as the readers of the array know them.
-    """
-
-    start: NDArray[np.int64]
-    stride: NDArray[np.int64]
-    count: NDArray[np.int64]
-    block: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        shapes = {a.shape for a in (self.start, self.stride, self.count, self.block)}
-        if len(shapes) != 1 or self.start.ndim != 2:
-            message = (
-                "start, stride, count and block have a row per process and a column per axis, "
-                f"not the shapes {sorted(shapes)}"
-            )
-            raise SelectionError(message)
-
-    @classmethod
-    def of(cls, slabs: Sequence[Hyperslab]) -> ProcessReads:
-        """Return the reads of processes of which each reads one hyperslab.
-
-        Raises
-        ------
-        SelectionError
-            If there are none, or their numbers of axes differ.
-        """
-        if len({slab.rank for slab in slabs}) != 1:
-            message = (
-                f"the processes' selections have {sorted({slab.rank for slab in slabs})} axes; "
-                "give at least one process, and selections of one array"
-            )
-            raise SelectionError(message)
-        return cls(
-            start=_rows([slab.start for slab in slabs]),
-            stride=_rows([slab.stride for slab in slabs]),
-            count=_rows([slab.count for slab in slabs]),
-            block=_rows([slab.block for slab in slabs]),
-        )
-
-    @classmethod
-    def decomposed(cls, slab: Hyperslab, parts: Sequence[int]) -> ProcessReads:
-        """Return the reads of processes that share a selection, each axis in so many parts.
-
-        An axis is cut between its blocks, where it has several, into parts that differ by one at
-        most, the longer ones first. Where there are more parts than it has, the last are empty.
-        Processes are numbered in C order of the parts.
-
-        Raises
-        ------
-        SelectionError
-            If there is not one positive number of parts per axis.
-        """
-        if len(parts) != slab.rank or any(n < 1 for n in parts):
-            message = (
-                f"parts {tuple(parts)} of a selection with {slab.rank} axes; "
-                "give one number of at least 1 per axis"
-            )
-            raise SelectionError(message)
-        axes = slab.normalized().axes()
-        cuts = [
-            [_cut(n, n_parts, i) for i in range(n_parts + 1)]
-            for (_, _, n, _), n_parts in zip(axes, parts, strict=True)
-        ]
-        n_processes = math.prod(parts)
-        which = np.indices(tuple(parts), dtype=np.int64).reshape(slab.rank, n_processes)
-        shape = (n_processes, slab.rank)
-        start, stride = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        count, block = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        for axis, (first, step, _, length) in enumerate(axes):
-            edges = np.array(cuts[axis], dtype=np.int64)
-            start[:, axis] = first + edges[which[axis]] * step
-            count[:, axis] = np.diff(edges)[which[axis]]
-            stride[:, axis] = step
-            block[:, axis] = length
-        return cls(start=start, stride=stride, count=count, block=block)
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def __getitem__(self, process: int) -> Hyperslab:
-        return Hyperslab(
-            start=tuple(self.start[process].tolist()),
-            stride=tuple(self.stride[process].tolist()),
-            count=tuple(self.count[process].tolist()),
-            block=tuple(self.block[process].tolist()),
-        )
-
-    def __iter__(self) -> Iterator[Hyperslab]:
-        return (self[process] for process in range(len(self)))
-
-    @property
-    def rank(self) -> int:
-        """Number of axes."""
-        return int(self.start.shape[1])
-
-    def permuted(self, order: Sequence[int]) -> ProcessReads:
-        """Return the reads whose axis i is axis ``order[i]`` of these."""
-        axes = list(check_order(order, self.rank))
-        return ProcessReads(
-            start=np.ascontiguousarray(self.start[:, axes]),
-            stride=np.ascontiguousarray(self.stride[:, axes]),
-            count=np.ascontiguousarray(self.count[:, axes]),
-            block=np.ascontiguousarray(self.block[:, axes]),
-        )
-
-    def check_within(self, extent: Sequence[int]) -> None:
-        """Raise SelectionError unless every read lies inside an array of this extent."""
-        if self.rank != len(extent):
-            message = f"selections have {self.rank} axes, the array {len(extent)}: {tuple(extent)}"
-            raise SelectionError(message)
-        end = self.start + (self.count - 1) * self.stride + self.block
-        outside = ((self.count > 0) & (self.block > 0) & (end > np.array(extent, np.int64))).any(
-            axis=1
-        )
-        # The first row out of range explains itself; so do rows that are no selection at all.
-        odd = (self.start < 0) | (self.stride < 1) | (self.count < 0) | (self.block < 0)
-        odd |= (self.count > 1) & (self.stride < self.block)
-        for process in np.flatnonzero(outside | odd.any(axis=1))[:1].tolist():
-            try:
-                self[process].check_within(extent)
-            except SelectionError as error:
-                raise SelectionError(f"process {process}: {error}") from error
+_MAX_DISKS_SHOWN = 1 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,27 +74,35 @@ class OperationFeatures:
     disk_processes: int
 
 
-def process_grid(shape: Sequence[int], n_processes: int) -> tuple[int, ...]:
-    """Return a number of parts per axis, whose product is the number of processes.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OstLoads:
+    """What an operation touches OST by OST, of those that it may touch.
 
-    Prime factors go, the largest first, to the axis on which a part is longest; the first of
-    several. So parts are as near to cubes as the factors allow.
+    Attributes
+    ----------
+    ost
+        Shape (n,), ascending numbers; of files whose OSTs are not known, the number of the stripe
+        within one round.
+    bytes_touched
+        Shape (n,), summed over the processes.
+    blocks, segments
+        Shape (n, data disks): blocks, and unbroken successions of them, summed over processes.
+    processes
+        Shape (n, data disks): how many touch the disk.
     """
-    if n_processes < 1 or (not shape and n_processes != 1):
-        message = f"cannot share a selection of shape {tuple(shape)} among {n_processes} processes"
-        raise SelectionError(message)
-    parts = [1] * len(shape)
-    for factor in reversed(_prime_factors(n_processes)):
-        lengths = [length / n for length, n in zip(shape, parts, strict=True)]
-        parts[lengths.index(max(lengths))] *= factor
-    return tuple(parts)
+
+    ost: NDArray[np.int64]
+    bytes_touched: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    processes: NDArray[np.int64]
 
 
 def operation_features(
     extent: tuple[int, ...],
     reads: ProcessReads,
-    layout: ContiguousLayout,
-    stripes: StripeLayout,
+    layout: ArrayLayout,
+    stripes: Stripes,
     raid: RaidLayout,
     *,
     mode: IoMode = IoMode.INDEPENDENT,
@@ -246,7 +116,8 @@ def operation_features(
     extent, reads
         The array as its readers know it; ``layout.order`` says how its axes are stored.
     layout, stripes, raid
-        Where its bytes lie.
+        Where its bytes lie. Of a chunked layout the chunks that a process needs are read whole;
+        runs are those of chunks, and ``block_gap_paper`` is None.
     n_aggregators
         Processes that do the I/O of a collective operation.
     budget_s
@@ -267,12 +138,35 @@ def operation_features(
     -----
     Source: Liu 2014, Sec. IV.
     """
-    n_aggregators = _check_aggregators(mode, n_aggregators)
+    return operation_loads(
+        extent, reads, layout, stripes, raid,
+        mode=mode, n_aggregators=n_aggregators, budget_s=budget_s,
+    )[0]  # fmt: skip
+
+
+def operation_loads(
+    extent: tuple[int, ...],
+    reads: ProcessReads,
+    layout: ArrayLayout,
+    stripes: Stripes,
+    raid: RaidLayout,
+    *,
+    mode: IoMode = IoMode.INDEPENDENT,
+    n_aggregators: int | None = None,
+    budget_s: float | None = None,
+) -> tuple[OperationFeatures, OstLoads]:
+    """Return the same as `operation_features`, and what is touched on each OST and disk."""
+    _check_aggregators(mode, n_aggregators)
     reads.check_within(extent)
     if layout.order is not None:
         order = check_order(layout.order, len(extent))
         reads = reads.permuted(order)
         extent = tuple(extent[axis] for axis in order)
+    if isinstance(layout, ChunkedLayout):
+        return _operation_on_chunks(
+            extent, reads, layout, stripes, raid,
+            mode=mode, n_aggregators=n_aggregators, budget_s=budget_s,
+        )  # fmt: skip
     check_addressable(extent, layout)
     found = _native.operation_of_slabs(
         extent,
@@ -283,25 +177,109 @@ def operation_features(
         np.ascontiguousarray(reads.count),
         np.ascontiguousarray(reads.block),
         mode is IoMode.COLLECTIVE,
-        *storage_arguments(stripes, raid),
-        0 if budget_s is None else max(1, round(budget_s * _NS_PER_S)),
+        *components_arguments(stripes, raid),
+        budget_ns(budget_s),
     )
-    return _typed(found, mode, n_aggregators)
+    return _typed(*found, raid, mode, n_aggregators)
 
 
-def _check_aggregators(mode: IoMode, n_aggregators: int | None) -> int | None:
+def _operation_on_chunks(
+    extent: tuple[int, ...],
+    reads: ProcessReads,
+    layout: ChunkedLayout,
+    stripes: Stripes,
+    raid: RaidLayout,
+    *,
+    mode: IoMode,
+    n_aggregators: int | None,
+    budget_s: float | None,
+) -> tuple[OperationFeatures, OstLoads]:
+    """Return the features of the chunks that processes read; axes as stored."""
+    grid = ChunkGrid.of(extent, layout)
+    on_grid = reads_of_chunks(reads, grid)
+    if on_grid is not None:
+        of_chunks = operation_loads(
+            grid.in_file, on_grid, grid.layout, stripes, raid,
+            mode=mode, n_aggregators=n_aggregators, budget_s=budget_s,
+        )  # fmt: skip
+    else:
+        of_chunks = operation_of_extents(
+            *extents_of_chunks(reads, grid), stripes, raid,
+            mode=mode, n_aggregators=n_aggregators, budget_s=budget_s,
+        )  # fmt: skip
+    features, loads = of_chunks
+    elements = ContiguousLayout(element_size_bytes=layout.element_size_bytes)
+    useful = operation_loads(
+        extent, reads, elements, stripes, raid,
+        mode=mode, n_aggregators=n_aggregators, budget_s=budget_s,
+    )[0].bytes_useful  # fmt: skip
+    return replace(features, bytes_useful=useful, block_gap_paper=None), loads
+
+
+def operation_of_extents(
+    first: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    stripes: Stripes,
+    raid: RaidLayout,
+    *,
+    mode: IoMode = IoMode.INDEPENDENT,
+    n_aggregators: int | None = None,
+    budget_s: float | None = None,
+) -> tuple[OperationFeatures, OstLoads]:
+    """Return what processes touch whose byte ranges are listed, one process after the other.
+
+    Parameters
+    ----------
+    first
+        Shape (processes + 1,): process i reads ranges ``first[i]`` to ``first[i + 1] - 1``.
+    offsets, lengths
+        Bytes; of each process sorted by offset and disjoint, no length zero.
+    """
+    _check_aggregators(mode, n_aggregators)
+    found = _native.operation_of_extents(
+        first,
+        offsets,
+        lengths,
+        mode is IoMode.COLLECTIVE,
+        *components_arguments(stripes, raid),
+        budget_ns(budget_s),
+    )
+    return _typed(*found, raid, mode, n_aggregators)
+
+
+def _check_aggregators(mode: IoMode, n_aggregators: int | None) -> None:
     if mode is IoMode.COLLECTIVE and (n_aggregators is None or n_aggregators < 1):
         message = f"a collective operation with {n_aggregators} aggregators; give at least 1"
         raise LayoutError(message)
-    return n_aggregators
+
+
+def _loads(found: _native.OstLoads, raid: RaidLayout) -> OstLoads:
+    """Return loads with a column for each disk; too many alike stay one."""
+
+    def per_disk(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        alike = values.shape[1] == 1 and raid.data_disks <= _MAX_DISKS_SHOWN
+        return np.repeat(values, raid.data_disks, axis=1) if alike else values
+
+    return OstLoads(
+        ost=found["ost"][:, 0],
+        bytes_touched=found["bytes"][:, 0],
+        blocks=per_disk(found["blocks"]),
+        segments=per_disk(found["segments"]),
+        processes=per_disk(found["processes"]),
+    )
 
 
 def _typed(
-    found: _native.OperationFeatures, mode: IoMode, n_aggregators: int | None
-) -> OperationFeatures:
+    found: _native.OperationFeatures,
+    loads: _native.OstLoads,
+    raid: RaidLayout,
+    mode: IoMode,
+    n_aggregators: int | None,
+) -> tuple[OperationFeatures, OstLoads]:
     n_readers = found["processes"] if mode is IoMode.INDEPENDENT else n_aggregators or 0
     osts = found["osts_touched"]
-    return OperationFeatures(
+    features = OperationFeatures(
         mode=mode,
         n_processes=found["processes"],
         processes_per_ost=n_readers / osts if osts else 0.0,
@@ -323,24 +301,4 @@ def _typed(
         disk_segments=found["disk_segments"],
         disk_processes=found["disk_processes"],
     )
-
-
-def _rows(axes: list[tuple[int, ...]]) -> NDArray[np.int64]:
-    return np.array(axes, dtype=np.int64).reshape(len(axes), len(axes[0]))
-
-
-def _cut(n: int, n_parts: int, part: int) -> int:
-    """Return where a part begins: the first ``n % n_parts`` are one longer than the others."""
-    return part * (n // n_parts) + min(part, n % n_parts)
-
-
-def _prime_factors(n: int) -> list[int]:
-    """Return the prime factors of a number, ascending."""
-    factors = []
-    divisor = 2
-    while divisor * divisor <= n:
-        while n % divisor == 0:
-            factors.append(divisor)
-            n //= divisor
-        divisor += 1
-    return [*factors, n] if n > 1 else factors
+    return features, _loads(loads, raid)

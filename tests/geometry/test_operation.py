@@ -26,7 +26,7 @@ from sds.geometry import (
 )
 from tests import oracles, strategies
 
-EXAMPLES = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -79,6 +79,17 @@ def bytes_of(case, slab):
     return oracles.selected_bytes(case.extent, case.element_bytes, case.offset_bytes, indices)
 
 
+def storage_arguments(layout):
+    """Components, OSTs and RAID as the core takes them."""
+    raid = [layout[name] for name in ("unit_bytes", "data_disks", "min_request_bytes")]
+    if "components" not in layout:
+        row = [0, 2**63 - 1, layout["stripe_bytes"], layout["stripe_count"]]
+        return np.array([row]), np.empty(0, np.int64), *raid
+    rows = [(begin, end, size, len(osts)) for begin, end, size, osts in layout["components"]]
+    osts = [ost for *_, osts in layout["components"] for ost in osts]
+    return np.array(rows), np.array(osts), *raid
+
+
 def native_slabs(case, reads, layout, *, collective):
     rows = ProcessReads.of(reads)
     return _native.operation_of_slabs(
@@ -90,7 +101,7 @@ def native_slabs(case, reads, layout, *, collective):
         rows.count,
         rows.block,
         collective,
-        *layout.values(),
+        *storage_arguments(layout),
         0,
     )
 
@@ -100,7 +111,32 @@ def native_extents(processes, layout, *, collective):
     first = np.cumsum([0, *map(len, runs)])
     every = np.concatenate(runs)
     offsets, lengths = np.ascontiguousarray(every[:, 0]), np.ascontiguousarray(every[:, 1])
-    return _native.operation_of_extents(first, offsets, lengths, collective, *layout.values(), 0)
+    return _native.operation_of_extents(
+        first, offsets, lengths, collective, *storage_arguments(layout), 0
+    )
+
+
+def check_loads(loads, found, processes, layout, *, collective):
+    """The account OST by OST is that of the definitions, and the features follow from it."""
+    readers = [p for p in processes if len(p)]
+    reads = [np.unique(np.concatenate(readers))] if collective and readers else readers
+    blocks, ost_bytes = {}, {}
+    for read in reads:
+        requests, disks = oracles.disks_of_bytes(read, **layout)
+        for disk, values in disks.items():
+            blocks[disk] = blocks.get(disk, 0) + int(values[0])
+        for (ost, _, _), _ in requests:
+            ost_bytes[ost] = ost_bytes.get(ost, 0) + layout["min_request_bytes"]
+    assert (np.diff(loads["ost"][:, 0]) > 0).all()
+    for row, ost in enumerate(loads["ost"][:, 0].tolist()):
+        assert loads["bytes"][row, 0] == ost_bytes.pop(ost, 0)
+        for disk in range(layout["data_disks"]):
+            lane = 0 if loads["blocks"].shape[1] == 1 else disk
+            assert loads["blocks"][row, lane] == blocks.pop((ost, disk), 0)
+    assert not blocks
+    assert not ost_bytes
+    assert loads["segments"].max(initial=0) == found["disk_segments"]
+    assert loads["processes"].max(initial=0) == found["disk_processes"]
 
 
 def check(case, reads, layout):
@@ -114,14 +150,15 @@ def check(case, reads, layout):
     ]
     for collective in (False, True):
         truth = oracles.operation_of_bytes(processes, collective=collective, **layout)
-        found = native_slabs(case, reads, layout, collective=collective)
+        found, loads = native_slabs(case, reads, layout, collective=collective)
         gap = found.pop("block_gap_paper")
         assert found == truth
+        check_loads(loads, found, processes, layout, collective=collective)
         if not collective:
             assert gap == max(gaps, default=None)
         else:
             event(f"union is one selection: {gap is not None}")
-        listed = native_extents(processes, layout, collective=collective)
+        listed, _ = native_extents(processes, layout, collective=collective)
         assert listed.pop("block_gap_paper") is None
         assert listed == truth
 
@@ -144,6 +181,12 @@ def test_any_selections_at_once_equal_a_walk_over_every_byte(data, case, layout)
 
 
 @EXAMPLES
+@given(st.data(), strategies.cases(max_rank=3), strategies.component_layouts())
+def test_files_in_components_equal_a_walk_over_every_byte(data, case, layout):
+    check(case, data.draw(shared_selections(case)), layout)
+
+
+@EXAMPLES
 @given(st.data(), strategies.cases(max_rank=4), strategies.layouts())
 def test_the_union_of_a_decomposition_is_the_selection(data, case, layout):
     """However it is cut, or neighbours dealt out, the parts become one without walking any run."""
@@ -154,12 +197,12 @@ def test_the_union_of_a_decomposition_is_the_selection(data, case, layout):
     axis = data.draw(st.integers(0, len(parts) - 1)) if parts else 0
     if parts and slab.stride[axis] == 1 and data.draw(st.booleans()):
         reads = deal_out(slab, axis, data.draw(st.integers(1, 5)))
-    union = native_slabs(case, reads, layout, collective=True)
+    union, _ = native_slabs(case, reads, layout, collective=True)
     whole = _native.features(*case.arguments, *layout.values(), 0)
     if slab.n_elements == 0:
         assert union["processes"] == 0
         return
-    assert union["block_gap_paper"] == whole["block_gap_paper"]
+    assert union["block_gap_paper"] == whole["block_gap_paper"], reads
     for name in ("block_depth", "block_gap_count", "block_gap_distance", "bytes_touched"):
         assert whole[name] == (union[name], union[name])
     assert (union["runs"], union["bytes_useful"]) == (whole["runs"], whole["bytes_useful"])
