@@ -26,7 +26,7 @@
 #define ASIDE_TICKS (1U << 22)       /* for about so long: a millisecond or four */
 #define N_THREADS 256                /* told apart; later ones share the last ordinal */
 #define DESCRIPTION_BYTES (32 << 10) /* descriptions are written when they fill this */
-#define N_SETS 2048                  /* of datasets that are known again when they are added anew */
+#define N_SETS 1024                  /* of datasets that are known again when they are added anew */
 #define N_WAYS 4
 
 /* A dataset that was added: equal bytes of its block have an equal hash. */

@@ -1,6 +1,9 @@
 // The object that the connector hands to HDF5 in place of the one of the connector below.
 #pragma once
 
+#include <stdint.h>
+
+#include "branch.h"
 #include "host.h"
 #include "small_reads.h"
 
@@ -24,27 +27,87 @@ struct Object {
     const Functions &hdf5() const { return host->hdf5; }
 };
 
-inline Object *as_object(void *object)
+// So many objects have wrappers at a time. Programs hold a hundred thousand open; what is opened
+// beyond is handed out bare: the pointer of the connector below, which is aligned, with the host in
+// its lowest bits and the file in its highest, where it has such bits to spare. HDF5 does nothing
+// with what it gets from a connector but hand it back. Files and what does not fit have wrappers.
+constexpr int most_wrapped = 512;
+
+inline bool is_bare(const void *object)
 {
-    return static_cast<Object *>(object);
+    return reinterpret_cast<uintptr_t>(object) & 1;
 }
-inline const Object *as_object(const void *object)
+inline void *under_bare(const void *object)
 {
-    return static_cast<const Object *>(object);
+    constexpr uintptr_t address = 0x0000fffffffffff0;
+    return reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(object) & address);
 }
 inline void *under(void *object)
 {
-    return object ? as_object(object)->under : nullptr;
+    if (!object) return nullptr;
+    return seldom(is_bare(object)) ? under_bare(object) : static_cast<Object *>(object)->under;
 }
 
-// Wrap what the connector below returned; nullptr for nullptr (and where memory is exhausted).
+// What HDF5 hands in, for one call: its wrapper, or one that is made for the call of a bare one.
+class Handle
+{
+  public:
+    explicit Handle(const void *object)
+        : given_(const_cast<void *>(object)), object_(static_cast<Object *>(given_))
+    {
+        if (seldom(is_bare(given_))) make_wrapper();
+    }
+    ~Handle()
+    {
+        if (seldom(object_ == &made_)) drop_wrapper();
+    }
+    Handle(const Handle &) = delete;
+    Handle &operator=(const Handle &) = delete;
+
+    Object &operator*() const { return *object_; }
+    Object *operator->() const { return object_; }
+    explicit operator bool() const { return object_; }
+    // HDF5 has closed it: what belongs to it is freed. Nothing else may follow.
+    void release();
+
+  protected:
+    bool is_made() const { return object_ == &made_; }
+    void *const given_;
+
+  private:
+    void make_wrapper();
+    void drop_wrapper();
+
+    Object *object_;
+    Object made_; // of a bare object; not set otherwise
+};
+
+// The same of a dataset, with what is known of it. Of bare ones, that of the latest is kept.
+class DatasetHandle : public Handle
+{
+  public:
+    explicit DatasetHandle(void *dataset) : Handle(dataset)
+    {
+        if (seldom(is_made())) take_state();
+    }
+    ~DatasetHandle()
+    {
+        if (seldom(is_made())) keep_state();
+    }
+
+  private:
+    void take_state();
+    void keep_state();
+};
+
+// Wrap a file that the connector below returned; nullptr for nullptr (and where memory is
+// exhausted).
 Object *wrap(Host &host, hid_t connector, void *under);
+// The same for any object, bare or with a wrapper. file: counted here; may be nullptr.
+void *hand_out(Host &host, hid_t connector, void *under, OpenFile *file, bool may_lack_path);
 
-// Wrap an object that was reached through another one. It keeps the file: HDF5 leaves a file open
-// for as long as an object in it is, whether or not the program has closed it.
-Object *wrap_beside(const Object &neighbour, void *under);
-
-// Free the wrapper; what it wraps is not touched.
-void release(Object *object);
+// Hand out an object that was reached through another one. It keeps the file: HDF5 leaves a file
+// open for as long as an object in it is, whether or not the program has closed it.
+void *wrap_beside(const Object &neighbour, void *under, bool may_lack_path = false);
 
 } // namespace sds::vol

@@ -205,6 +205,21 @@ OpenFile *make_file(const Host &host, const char *name, char *canonical)
     return nullptr;
 }
 
+OpenFile *numbered[most_numbered_files + 1];
+int last_number = 0;
+
+// With the lock.
+void give_number(OpenFile &file)
+{
+    for (int tries = 0; tries < most_numbered_files; tries++) {
+        last_number = last_number % most_numbered_files + 1;
+        if (numbered[last_number]) continue;
+        file.number = last_number;
+        __atomic_store_n(&numbered[last_number], &file, __ATOMIC_RELEASE);
+        return;
+    }
+}
+
 void add_to_list(OpenFile *file)
 {
     SharedStateLock lock;
@@ -220,6 +235,7 @@ void add_to_list(OpenFile *file)
         if (other->collective_metadata) file->collective_metadata = true;
     }
     if (file->table) __atomic_add_fetch(&n_tables, 1, __ATOMIC_RELAXED);
+    give_number(*file);
     file->next = open_files;
     open_files = file;
 }
@@ -428,6 +444,11 @@ void remember_mount(const Object &child)
     mounted_files = mounted;
 }
 
+OpenFile *numbered_file(int number)
+{
+    return __atomic_load_n(&numbered[number], __ATOMIC_ACQUIRE); // [0] is never set
+}
+
 OpenFile *hold_file(OpenFile *file)
 {
     __atomic_add_fetch(&file->references, 1, __ATOMIC_RELAXED);
@@ -449,6 +470,7 @@ void release_file(OpenFile *file)
         while (*link != file)
             link = &(*link)->next;
         *link = file->next;
+        if (file->number != 0) numbered[file->number] = nullptr;
         if (file->table) __atomic_sub_fetch(&n_tables, 1, __ATOMIC_RELAXED);
     }
     free_file(file);

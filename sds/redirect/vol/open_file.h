@@ -20,6 +20,7 @@ struct OpenFile {
     OpenFile *next;
     const Host *host;
     int references;
+    int number;           // of its objects that have no wrapper; 0: none is left
     unsigned long fileno; // HDF5's number of it, never given twice; 0: HDF5 opened it by itself
     char *name;           // by which it was opened
     char *path;           // canonical; the name where it is no path of a file
@@ -76,6 +77,10 @@ OpenFile *find_file(const Host &host, unsigned long fileno);
 // may be those of different datasets of this one; and it says of no path which it is.
 void remember_mount(const Object &child);
 bool was_mounted(const OpenFile &file);
+
+// The open file of this number; nullptr for 0.
+constexpr int most_numbered_files = 4095;
+OpenFile *numbered_file(int number);
 
 OpenFile *hold_file(OpenFile *file);
 void release_file(OpenFile *file);

@@ -59,7 +59,8 @@ int64_t elements_in_memory(const Object &object, const OpenDataset &dataset, hid
 
 bool find_range(const ManyReads &reads, size_t i, const OpenDataset &dataset, Range &out)
 {
-    const Object &object = *as_object(reads.datasets[i]);
+    const Handle object_handle(reads.datasets[i]);
+    const Object &object = *object_handle;
     const int64_t n =
         elements_in_memory(object, dataset, reads.file_spaces[i], reads.memory_spaces[i]);
     const size_t bytes = object.hdf5().H5Tget_size(reads.memory_types[i]);
@@ -83,7 +84,7 @@ bool are_apart(Range ranges[], size_t n)
 // HDF5 refuses a call on several files as a whole: then no part of it is to succeed.
 bool may_be_split(const ManyReads &reads)
 {
-    const Host &host = *as_object(reads.datasets[0])->host;
+    const Host &host = *Handle(reads.datasets[0])->host;
     if ((!any_tables() && !any_originals()) || is_collective(host, reads.dxpl)) return false;
     SilenceKeeper silence(host); // what is wrong with the arguments is HDF5's to say
     ErrorStackKeeper keep(host);
@@ -92,7 +93,8 @@ bool may_be_split(const ManyReads &reads)
     const OpenFile *file = nullptr;
     bool redirects = false, may = true;
     for (size_t i = 0; may && i < reads.n; i++) {
-        const OpenDataset *dataset = dataset_of(*as_object(reads.datasets[i]), reads.dxpl);
+        const DatasetHandle object(reads.datasets[i]);
+        const OpenDataset *dataset = dataset_of(*object, reads.dxpl);
         may = dataset && dataset->file && is_selection(host, reads.file_spaces[i]) &&
               (i == 0 || dataset->file == file) && find_range(reads, i, *dataset, ranges[i]);
         if (!may) break;
@@ -164,7 +166,8 @@ class Remainder
 
 herr_t read_all(const ManyReads &reads)
 {
-    const Object &first = *as_object(reads.datasets[0]);
+    const Handle first_handle(reads.datasets[0]);
+    const Object &first = *first_handle;
     UnderObjects below(reads.n, reads.datasets);
     if (!below.ok()) return -1;
     return read_below(first, reads.n, below.array(), reads.memory_types, reads.memory_spaces,
@@ -175,7 +178,8 @@ herr_t read_all(const ManyReads &reads)
 herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
 {
     for (size_t i = 0; i < reads.n; i++) {
-        Object &object = *as_object(reads.datasets[i]);
+        const DatasetHandle object_handle(reads.datasets[i]);
+        Object &object = *object_handle;
         OpenDataset *dataset = dataset_of(object, reads.dxpl);
         served_by[i] = 0;
         if (dataset && dataset->redirection)
@@ -188,14 +192,16 @@ herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
             served_by[i] = 0;
         if (served_by[i] == 0) rest.add(reads, i);
     }
-    const Object &first = *as_object(reads.datasets[0]);
+    const Handle first_handle(reads.datasets[0]);
+    const Object &first = *first_handle;
     return rest.is_empty() ? 0 : rest.read(first, reads.dxpl);
 }
 
 void trace_all(const ManyReads &reads, const sds_tick_span &span, const int64_t served_by[])
 {
     for (size_t i = 0; i < reads.n; i++) {
-        Object &object = *as_object(reads.datasets[i]);
+        const DatasetHandle object_handle(reads.datasets[i]);
+        Object &object = *object_handle;
         OpenDataset *dataset = dataset_of(object, reads.dxpl);
         if (!dataset) continue;
         trace_read(*dataset, selection_in(object, *dataset, reads.file_spaces[i]), span,
@@ -209,7 +215,7 @@ herr_t read_many(const ManyReads &reads, const sds_tick_clock *clock)
 {
     sds_tick_span span;
     if (clock) span = sds_tick_span_begin(clock);
-    Remainder rest(*as_object(reads.datasets[0])->host, reads.n);
+    Remainder rest(*Handle(reads.datasets[0])->host, reads.n);
     auto *served_by = static_cast<int64_t *>(calloc(reads.n, sizeof(int64_t)));
     const bool splits = served_by && rest.ok() && may_be_split(reads);
     const herr_t result = splits ? read_parts(reads, rest, served_by) : read_all(reads);

@@ -11,7 +11,7 @@ namespace
 
 constexpr int64_t smallest_mapped = 64 << 10;
 constexpr size_t unit = 256 << 10;
-constexpr int64_t large_pieces = 2 << 20, small_pieces = 768 << 10;
+constexpr int64_t large_pieces = 2 << 20, small_pieces = 512 << 10;
 int64_t pieces = large_pieces;
 
 // A block that no read uses begins with its size.

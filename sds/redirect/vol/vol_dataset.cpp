@@ -21,7 +21,8 @@ namespace
 void *create(void *object, const H5VL_loc_params_t *location, const char *name, hid_t lcpl,
              hid_t type, hid_t space, hid_t dcpl, hid_t dapl, hid_t dxpl, void **)
 {
-    Object &self = *as_object(object);
+    const Handle self_handle(object);
+    Object &self = *self_handle;
     before_write(self, location->obj_type);
     return wrap_beside(self, pass_on_at(self, location, self.below->dataset_cls.create,
                                         self.hdf5().H5VLdataset_create, name, lcpl, type, space,
@@ -31,7 +32,8 @@ void *create(void *object, const H5VL_loc_params_t *location, const char *name, 
 void *open(void *object, const H5VL_loc_params_t *location, const char *name, hid_t dapl,
            hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return wrap_beside(self, pass_on_at(self, location, self.below->dataset_cls.open,
                                         self.hdf5().H5VLdataset_open, name, dapl, dxpl, nullptr));
 }
@@ -141,18 +143,19 @@ herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_space
     if (seldom(n > 1))
         return read_many({n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers},
                          clock);
-    return read_one(*as_object(datasets[0]),
-                    {memory_types, memory_spaces, file_spaces, dxpl, buffers}, clock);
+    const DatasetHandle dataset(datasets[0]);
+    return read_one(*dataset, {memory_types, memory_spaces, file_spaces, dxpl, buffers}, clock);
 }
 
 herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
              hid_t file_spaces[], hid_t dxpl, const void *buffers[], void **)
 {
-    const Object &self = *as_object(datasets[0]);
+    const Handle self_handle(datasets[0]);
+    const Object &self = *self_handle;
     UnderObjects below(n, datasets);
     if (!below.ok()) return -1;
     for (size_t i = 0; i < n; i++)
-        before_write(*as_object(datasets[i]), H5I_DATASET);
+        before_write(*Handle(datasets[i]), H5I_DATASET);
     const auto direct = self.below->dataset_cls.write;
     return direct
                ? direct(n, below.array(), memory_types, memory_spaces, file_spaces, dxpl, buffers,
@@ -163,14 +166,16 @@ herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spac
 
 herr_t get(void *dataset, H5VL_dataset_get_args_t *args, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(dataset);
+    const Handle self_handle(dataset);
+    const Object &self = *self_handle;
     return pass_on(self, self.below->dataset_cls.get, self.hdf5().H5VLdataset_get, args, dxpl,
                    nullptr);
 }
 
 herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, void **)
 {
-    Object &self = *as_object(dataset);
+    const DatasetHandle self_handle(dataset);
+    Object &self = *self_handle;
     if (args->op_type == H5VL_DATASET_SET_EXTENT) before_write(self, H5I_DATASET);
     // Before the call: a refresh reopens the object, and the wrapper is another one afterwards.
     if (args->op_type != H5VL_DATASET_FLUSH) forget_dataset(self);
@@ -180,7 +185,8 @@ herr_t specific(void *dataset, H5VL_dataset_specific_args_t *args, hid_t dxpl, v
 
 herr_t optional(void *dataset, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
-    Object &self = *as_object(dataset);
+    const Handle self_handle(dataset);
+    Object &self = *self_handle;
     if (args->op_type == H5VL_NATIVE_DATASET_CHUNK_WRITE) before_write(self, H5I_DATASET);
     return pass_on(self, self.below->dataset_cls.optional, self.hdf5().H5VLdataset_optional, args,
                    dxpl, nullptr);
@@ -188,10 +194,10 @@ herr_t optional(void *dataset, H5VL_optional_args_t *args, hid_t dxpl, void **)
 
 herr_t close(void *dataset, hid_t dxpl, void **)
 {
-    Object *self = as_object(dataset);
+    DatasetHandle self(dataset);
     const herr_t result = pass_on(*self, self->below->dataset_cls.close,
                                   self->hdf5().H5VLdataset_close, dxpl, nullptr);
-    if (result >= 0) release(self);
+    if (result >= 0) self.release();
     return result;
 }
 

@@ -14,24 +14,26 @@ namespace
 
 herr_t get(void *file, H5VL_file_get_args_t *args, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(file);
+    const Handle self_handle(file);
+    const Object &self = *self_handle;
     return pass_on(self, self.below->file_cls.get, self.hdf5().H5VLfile_get, args, dxpl, nullptr);
 }
 
 herr_t optional(void *file, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(file);
+    const Handle self_handle(file);
+    const Object &self = *self_handle;
     return pass_on(self, self.below->file_cls.optional, self.hdf5().H5VLfile_optional, args, dxpl,
                    nullptr);
 }
 
 herr_t close(void *file, hid_t dxpl, void **)
 {
-    Object *self = as_object(file);
+    Handle self(file);
     const herr_t result =
         pass_on(*self, self->below->file_cls.close, self->hdf5().H5VLfile_close, dxpl, nullptr);
     if (result >= 0) {
-        release(self);
+        self.release();
         flush_trace_at_close();
     }
     return result;
@@ -89,7 +91,8 @@ herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hi
 {
     if (args->op_type == H5VL_FILE_IS_ACCESSIBLE || args->op_type == H5VL_FILE_DELETE)
         return specific_by_name(host, args, dxpl);
-    const Object &self = *as_object(file);
+    const Handle self_handle(file);
+    const Object &self = *self_handle;
     H5VL_file_specific_args_t passed_on = *args;
     if (args->op_type == H5VL_FILE_IS_EQUAL)
         passed_on.args.is_equal.obj2 = under(args->args.is_equal.obj2);

@@ -16,7 +16,8 @@ herr_t get_connector_class(Host &host, void *object, H5VL_get_conn_lvl_t level,
         *found = &host.connector_class;
         return 0;
     }
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return pass_on(self, self.below->introspect_cls.get_conn_cls,
                    host.hdf5.H5VLintrospect_get_conn_cls, level, found);
 }
@@ -40,7 +41,7 @@ herr_t get_capabilities(Host &host, const void *info, uint64_t *flags)
 herr_t query_optional(Host &host, void *object, H5VL_subclass_t subclass, int operation,
                       uint64_t *flags)
 {
-    const hid_t connector = object ? as_object(object)->connector : host.native;
+    const hid_t connector = object ? Handle(object)->connector : host.native;
     return host.hdf5.H5VLintrospect_opt_query(under(object), connector, subclass, operation, flags);
 }
 

@@ -18,15 +18,16 @@ void before_write_at(void *written, const H5VL_loc_params_t *location, void *oth
                      const H5VL_loc_params_t *other_location)
 {
     if (written)
-        before_write(*as_object(written), location->obj_type);
+        before_write(*Handle(written), location->obj_type);
     else
-        before_write(*as_object(other), other_location->obj_type);
+        before_write(*Handle(other), other_location->obj_type);
 }
 
 herr_t copy(void *source, const H5VL_loc_params_t *source_location, void *target,
             const H5VL_loc_params_t *target_location, hid_t lcpl, hid_t lapl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(source ? source : target); // one of them may be H5L_SAME_LOC
+    const Handle self_handle(source ? source : target);
+    const Object &self = *self_handle; // one of them may be H5L_SAME_LOC
     before_write_at(target, target_location, source, source_location);
     const auto direct = self.below->link_cls.copy;
     return direct ? direct(under(source), source_location, under(target), target_location, lcpl,
@@ -39,7 +40,8 @@ herr_t copy(void *source, const H5VL_loc_params_t *source_location, void *target
 herr_t move(void *source, const H5VL_loc_params_t *source_location, void *target,
             const H5VL_loc_params_t *target_location, hid_t lcpl, hid_t lapl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(source ? source : target);
+    const Handle self_handle(source ? source : target);
+    const Object &self = *self_handle;
     before_write_at(source, source_location, target, target_location);
     before_write_at(target, target_location, source, source_location);
     const auto direct = self.below->link_cls.move;
@@ -53,7 +55,8 @@ herr_t move(void *source, const H5VL_loc_params_t *source_location, void *target
 herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_link_get_args_t *args, hid_t dxpl,
            void **)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return pass_on_at(self, location, self.below->link_cls.get, self.hdf5().H5VLlink_get, args,
                       dxpl, nullptr);
 }
@@ -61,7 +64,8 @@ herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_link_get_args_t
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_link_specific_args_t *args,
                 hid_t dxpl, void **)
 {
-    Object &self = *as_object(object);
+    const Handle self_handle(object);
+    Object &self = *self_handle;
     if (operation_of(args) == link_delete) before_write(self, location->obj_type);
     return pass_on_at(self, location, self.below->link_cls.specific, self.hdf5().H5VLlink_specific,
                       args, dxpl, nullptr);
@@ -70,7 +74,8 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_link_speci
 herr_t optional(void *object, const H5VL_loc_params_t *location, H5VL_optional_args_t *args,
                 hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return pass_on_at(self, location, self.below->link_cls.optional, self.hdf5().H5VLlink_optional,
                       args, dxpl, nullptr);
 }
@@ -81,13 +86,15 @@ herr_t link_create(Host &host, H5VL_link_create_args_t *args, void *object,
                    const H5VL_loc_params_t *location, hid_t lcpl, hid_t lapl, hid_t dxpl)
 {
     H5VL_link_create_args_t passed_on = *args;
-    Object *self = as_object(object);
+    const Handle at(object);
+    const Handle target(args->op_type == H5VL_LINK_CREATE_HARD ? args->args.hard.curr_obj
+                                                               : nullptr);
+    Object *self = at ? &*at : nullptr;
     H5I_type_t type = location->obj_type;
-    if (args->op_type == H5VL_LINK_CREATE_HARD && args->args.hard.curr_obj) {
-        Object *target = as_object(args->args.hard.curr_obj);
+    if (target) {
         passed_on.args.hard.curr_obj = target->under;
         if (!self) {
-            self = target;
+            self = &*target;
             type = args->args.hard.curr_loc_params.obj_type;
         }
     }

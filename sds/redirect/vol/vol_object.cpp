@@ -15,20 +15,21 @@ constexpr int change_reference_count = 0; // of H5VL_object_specific_t
 void *open(void *object, const H5VL_loc_params_t *location, H5I_type_t *opened_type, hid_t dxpl,
            void **)
 {
-    const Object &self = *as_object(object);
-    Object *opened =
-        wrap_beside(self, pass_on_at(self, location, self.below->object_cls.open,
-                                     self.hdf5().H5VLobject_open, opened_type, dxpl, nullptr));
-    if (opened && location->type == H5VL_OBJECT_BY_TOKEN) opened->may_lack_path = true;
-    return opened;
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
+    return wrap_beside(self,
+                       pass_on_at(self, location, self.below->object_cls.open,
+                                  self.hdf5().H5VLobject_open, opened_type, dxpl, nullptr),
+                       location->type == H5VL_OBJECT_BY_TOKEN);
 }
 
 herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *source_name,
             void *target, const H5VL_loc_params_t *target_location, const char *target_name,
             hid_t ocpypl, hid_t lcpl, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(source ? source : target);
-    if (target) before_write(*as_object(target), target_location->obj_type);
+    const Handle self_handle(source ? source : target);
+    const Object &self = *self_handle;
+    if (target) before_write(*Handle(target), target_location->obj_type);
     const auto direct = self.below->object_cls.copy;
     return direct ? direct(under(source), source_location, source_name, under(target),
                            target_location, target_name, ocpypl, lcpl, dxpl, nullptr)
@@ -41,7 +42,8 @@ herr_t copy(void *source, const H5VL_loc_params_t *source_location, const char *
 herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_object_get_args_t *args,
            hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return pass_on_at(self, location, self.below->object_cls.get, self.hdf5().H5VLobject_get, args,
                       dxpl, nullptr);
 }
@@ -49,7 +51,8 @@ herr_t get(void *object, const H5VL_loc_params_t *location, H5VL_object_get_args
 herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_specific_args_t *args,
                 hid_t dxpl, void **)
 {
-    Object &self = *as_object(object);
+    const Handle self_handle(object);
+    Object &self = *self_handle;
     if (operation_of(args) == change_reference_count) before_write(self, location->obj_type);
     return pass_on_at(self, location, self.below->object_cls.specific,
                       self.hdf5().H5VLobject_specific, args, dxpl, nullptr);
@@ -58,7 +61,8 @@ herr_t specific(void *object, const H5VL_loc_params_t *location, H5VL_object_spe
 herr_t optional(void *object, const H5VL_loc_params_t *location, H5VL_optional_args_t *args,
                 hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return pass_on_at(self, location, self.below->object_cls.optional,
                       self.hdf5().H5VLobject_optional, args, dxpl, nullptr);
 }
@@ -67,7 +71,8 @@ herr_t optional(void *object, const H5VL_loc_params_t *location, H5VL_optional_a
 
 herr_t any_optional(void *object, H5VL_optional_args_t *args, hid_t dxpl, void **)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return self.hdf5().H5VLoptional(self.under, self.connector, args, dxpl, nullptr);
 }
 

@@ -11,13 +11,15 @@ namespace
 
 herr_t compare(void *object, const H5O_token_t *left, const H5O_token_t *right, int *order)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     return pass_on(self, self.below->token_cls.cmp, self.hdf5().H5VLtoken_cmp, left, right, order);
 }
 
 herr_t to_text(void *object, H5I_type_t type, const H5O_token_t *token, char **text)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     const auto direct = self.below->token_cls.to_str;
     return direct ? direct(self.under, type, token, text)
                   : self.hdf5().H5VLtoken_to_str(self.under, type, self.connector, token, text);
@@ -25,7 +27,8 @@ herr_t to_text(void *object, H5I_type_t type, const H5O_token_t *token, char **t
 
 herr_t from_text(void *object, H5I_type_t type, const char *text, H5O_token_t *token)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     const auto direct = self.below->token_cls.from_str;
     return direct ? direct(self.under, type, text, token)
                   : self.hdf5().H5VLtoken_from_str(self.under, type, self.connector, text, token);

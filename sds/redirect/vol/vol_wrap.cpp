@@ -19,14 +19,16 @@ template <typename Of> bool is_native(const Of &object)
 
 void *get_object(const void *object)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     if (is_native(self)) return self.under;
     return self.hdf5().H5VLget_object(self.under, self.connector);
 }
 
 herr_t get_wrap_context(const void *object, void **context)
 {
-    const Object &self = *as_object(object);
+    const Handle self_handle(object);
+    const Object &self = *self_handle;
     // HDF5 asks for a context at nearly every call. The native connector needs none of its own, so
     // one per host serves all: allocating it anew triples the cost of a small call.
     if (is_native(self)) {
@@ -51,15 +53,15 @@ void *wrap_object(void *object, H5I_type_t type, void *context)
     void *under = is_native(self) ? object
                                   : self.host->hdf5.H5VLwrap_object(object, type, self.connector,
                                                                     self.under_context);
-    return wrap(*self.host, self.connector, under);
+    return hand_out(*self.host, self.connector, under, nullptr, false);
 }
 
 void *unwrap_object(void *object)
 {
-    Object *self = as_object(object);
+    Handle self(object);
     void *under = is_native(*self) ? self->under
                                    : self->hdf5().H5VLunwrap_object(self->under, self->connector);
-    if (under) release(self);
+    if (under) self.release();
     return under;
 }
 

@@ -1,0 +1,229 @@
+"""Programs that hold very many handles open: all is read and traced, in memory that has a bound."""
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.trace import read_spool
+from tests.redirected import (
+    publish_candidates,
+    reads_by_replica,
+    settle,
+    write_replica,
+)
+from tests.under_connector import connector_environment, native_environment, run_python
+from tests.vol.test_cost import MIB, private_memory
+
+N_HANDLES = 100_000
+N_BESIDE_CHUNKS = 20_000
+MOST_WRAPPED = 512  # object.h
+
+
+@pytest.fixture
+def sources(tmp_path, home):
+    """Return a file of 1,000 small datasets, 24 with replicas in chunks of 1 MiB, and one whole."""
+    path = tmp_path / "source.h5"
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w", libver="latest") as file:
+        for i in range(1000):
+            file[f"small/a_name_as_long_as_those_of_instruments_{i:03d}"] = np.arange(10.0) + i
+        for i in range(24):
+            file[f"{i:02d}"] = random.integers(0, 9999, (64, 64, 64), "i4")
+        file["whole"] = np.arange(64 * 64 * 512, dtype="f4").reshape(64, 64, 512)
+    settle(path)
+    candidates = {
+        f"/{i:02d}": [
+            write_replica(
+                path, f"/{i:02d}", (2, 0, 1), home, number=i + 1,
+                chunks=(64, 64, 64), compression="gzip", compression_opts=1, shuffle=True,
+            )
+        ]
+        for i in range(24)
+    }  # fmt: skip
+    candidates["/whole"] = [write_replica(path, "/whole", (2, 0, 1), home, number=25)]
+    publish_candidates(path, candidates, home)
+    return path
+
+
+def test_a_hundred_thousand_handles_take_little_memory(sources, home):
+    program = """
+    from h5py import h5d, h5f, h5s
+    file = h5f.open(sys.argv[1].encode(), h5f.ACC_RDONLY)
+    names = [b"small/" + name for name in h5py.Group(h5py.h5g.open(file, b"small")).id]
+    n, values, kept = int(sys.argv[2]), np.zeros(10), []
+    for i in range(n):
+        kept.append(h5d.open(file, names[i % len(names)]))
+        kept[-1].read(h5s.ALL, h5s.ALL, values)
+        assert values[9] == 9 + i % len(names)
+    for i in range(0, n, 7):
+        kept[i].read(h5s.ALL, h5s.ALL, values)
+        assert values[9] == 9 + i % len(names)
+    print_private_memory()
+    """
+    more = private_memory(program, sources, N_HANDLES, home=home)
+    assert sum(reads_by_replica(home).values()) == N_HANDLES + -(-N_HANDLES // 7)
+    assert more <= 4 * MIB, more / MIB
+
+
+def test_many_handles_take_little_memory_beside_replicas_in_chunks(sources, home):
+    program = """
+    from h5py import h5d, h5f, h5s
+    low = h5f.open(sys.argv[1].encode(), h5f.ACC_RDONLY)
+    file = h5py.File(low)
+    names = [f"small/{name}".encode() for name in file["small"]]
+    n, values, kept = int(sys.argv[2]), np.zeros(10), []
+    for i in range(n):
+        kept.append(h5d.open(low, names[i % len(names)]))
+        kept[-1].read(h5s.ALL, h5s.ALL, values)
+        assert values[9] == 9 + i % len(names)
+    part, whole = np.zeros((64, 64, 3), "i4"), np.zeros((64, 64, 511), "f4")
+    for i in range(24):
+        if i % 3 == 0:
+            time.sleep(0.1)   # longer than a replica is kept open in vain
+        for k in range(0, 60, 3):
+            file[f"{i:02d}"].read_direct(part, np.s_[:, :, k : k + 3])
+        file["whole"].read_direct(whole, np.s_[:, :, 1:])
+    for i in range(0, n, 7):
+        kept[i].read(h5s.ALL, h5s.ALL, values)
+        assert values[9] == 9 + i % len(names)
+    print_private_memory()
+    """
+    more = private_memory(program, sources, N_BESIDE_CHUNKS, home=home)
+    reads = reads_by_replica(home)
+    assert sum(n for replica, n in reads.items() if replica < 1) >= N_BESIDE_CHUNKS * 8 // 7
+    assert reads[25] == 24
+    assert len(reads.keys() & set(range(1, 25))) > 18  # nearly all of them
+    assert more <= 8 * MIB, more / MIB
+
+
+EVERYTHING = """
+import os, sys
+import h5py, numpy as np
+from h5py import h5d, h5o, h5s
+path = sys.argv[1]
+told = []
+
+def tell(*what):
+    told.append(repr(what))
+
+def crowd(file):
+    return [file["group"] for _ in range(int(sys.argv[2]))]
+
+with h5py.File(path, "r+") as file:
+    kept = crowd(file)
+    group = file["group"]
+    for name in sorted(group):
+        item = group[name]
+        tell(name, item.name, item.file.filename == path, sorted(item.attrs), item.ref.typecode)
+        if isinstance(item, h5py.Dataset):
+            tell(item.shape, item.dtype, item[...].tolist())
+            item.refresh()
+            tell(item[...].tolist(), item.chunks, item.id.get_offset() is None)
+    data = group["grows"]
+    data.resize((7,))
+    data[5:] = 9
+    data.flush()
+    tell(data[...].tolist())
+    data.attrs["new"] = 3
+    tell(data.attrs["new"], "gone" in data.attrs, list(data.attrs))
+    tell(file[group.attrs["to"]][...].tolist(), h5py.h5r.get_name(group.attrs["to"], file.id))
+    group.create_group("made")["x"] = [1, 2]
+    group["hard"] = group["made/x"]
+    group.move("made", "moved")
+    group.copy("moved", "copied")
+    tell(sorted(group), group["copied/x"] == group["moved/x"], group["hard"] == group["moved/x"])
+    token = h5o.get_info(group["hard"].id)
+    tell(token.type, token.rc, group["hard"].parent.name)
+    group["named"] = np.dtype([("a", "i4"), ("b", "f8")])
+    made = group.create_dataset("typed", (2,), group["named"])
+    tell(made.dtype, h5py.h5t.TypeID.committed(made.id.get_type()))
+    a, b = group["grows"].id, group["scalar"].id
+    with h5py.File(sys.argv[1] + ".child", "w") as child:
+        child["inside"] = 5
+        h5py.h5f.mount(group["moved"].id, b".", child.id)
+        tell(group["moved/inside"][()])
+        h5py.h5f.unmount(group["moved"].id, b".")
+    for wrong in ("nothing", "group/nothing"):
+        try:
+            file[wrong]
+        except KeyError as error:
+            tell(str(error).replace(path, ""))
+    visited = []
+    file.visititems(lambda name, item: visited.append((name, type(item).__name__)))
+    tell(visited)
+    handles = h5py.h5f.get_obj_count(file.id)
+    del kept
+    tell(handles)
+with h5py.File(path) as file:
+    kept = crowd(file)
+    one, other = file["group/grows"], file["group/grows"]
+    tell(one[...].tolist(), other[1:3].tolist())
+print("\\n".join(told))
+"""
+
+
+@pytest.mark.parametrize("n_open", [0, MOST_WRAPPED + 10])
+def test_what_is_open_beyond_is_as_it_is_natively(n_open, tmp_path, home):
+    told = []
+    for name, environment in {
+        "native": native_environment(), "under": connector_environment(home.root),
+    }.items():  # fmt: skip
+        path = tmp_path / name / "file.h5"
+        path.parent.mkdir()
+        with h5py.File(path, "w") as file:
+            group = file.create_group("group", track_order=True)
+            group.create_dataset("grows", data=[1, 2, 3], maxshape=(None,), chunks=(2,))
+            group["scalar"] = 1.5
+            group["text"] = "words"
+            group["grows"].attrs["unit"] = "mm"
+            group.attrs["to"] = group["grows"].ref
+        result = run_python(EVERYTHING, path, n_open, env=environment).stdout
+        told.append(result.replace(f"/{name}/", "/"))
+    assert told[0] == told[1]
+    assert told[0].count("\n") > 20
+
+
+def test_replicas_serve_and_the_engine_reads_through_handles_beyond(sources, home):
+    program = """
+    import sys, h5py, numpy as np
+    file = h5py.File(sys.argv[1])
+    kept = [file["small"] for _ in range(int(sys.argv[2]))]
+    whole = file["whole"]
+    expected = np.arange(64 * 64 * 512, dtype="f4").reshape(64, 64, 512)
+    for k in range(20):
+        assert (whole[:, :, 5 * k] == expected[:, :, 5 * k]).all()
+    many = [file[f"{i:02d}"] for i in range(24)]
+    for dataset in many:
+        assert dataset[:, :, 7].shape == (64, 64)
+    """
+    run_python(program, sources, MOST_WRAPPED, env=connector_environment(home.root))
+    served = reads_by_replica(home)
+    assert served[25] == 20
+    assert served.keys() & set(range(1, 25))
+
+
+def test_states_of_closed_handles_are_not_those_of_others(tmp_path, home):
+    """HDF5 uses the memory of what is closed for what is opened next."""
+    path = tmp_path / "turns.h5"
+    with h5py.File(path, "w") as file:
+        for i in range(50):
+            file[str(i)] = np.full(i + 1, i)
+    settle(path)
+    program = """
+    import sys, h5py
+    file = h5py.File(sys.argv[1])
+    kept = [file["/"] for _ in range(int(sys.argv[2]))]
+    for turn in range(40):
+        for i in range(50):
+            dataset = file[str(i)]
+            assert dataset[...].tolist() == [i] * (i + 1)
+            dataset[...]
+    """
+    run_python(program, path, MOST_WRAPPED, env=connector_environment(home.root))
+    (spool,) = map(read_spool, home.spool.iterdir())
+    extent = {dataset.id: dataset.extent for dataset in spool.datasets}
+    names = {dataset.id: dataset.path for dataset in spool.datasets}
+    assert sorted(names.values(), key=lambda name: int(name[1:])) == [f"/{i}" for i in range(50)]
+    assert all(extent[i] == (int(names[i][1:]) + 1,) for i in names)
+    assert spool.records.n_reads.sum() == 40 * 50 * 2
+    assert spool.dropped_reads == 0
