@@ -13,6 +13,7 @@ PACKAGES = {
     "fusermount3": "fuse3",
     "luac5.3": "lua5.3",
     "mkfs.ext4": "e2fsprogs",
+    "pkg-config": "pkg-config",
     "sh": "dash",
     "systemd-analyze": "systemd",
     "/usr/include/fuse3/fuse.h": "libfuse3-dev",
