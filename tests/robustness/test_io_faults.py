@@ -75,7 +75,9 @@ def test_reading_the_replica_fails_at_any_call(error, kind, cube_of_kind, home, 
     env = connector_environment(home.root, SDS_DEBUG=log, **faults)
     result = run(text, cube_of_kind, error, env=env)
     n_calls = int(result.stdout)
-    assert n_calls >= 3  # what is cached is read without waiting, where EAGAIN is no failure
+    # Each of the seven reads makes one; what is cached is read without waiting, where EAGAIN is no
+    # failure.
+    assert n_calls >= (3 if (kind, error) == ("contiguous", errno.EAGAIN) else 7)
     assert result.stderr == ""
     reasons = {reason for event, *_, reason in decisions(log) if event == "original"}
     goes_on = error in (errno.EINTR, SHORT)
