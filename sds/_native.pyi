@@ -573,3 +573,39 @@ class Measured:
     ) -> IoParameters | None: ...
 
 def encode_measured(file_systems: list[tuple[str, int, IoParameters]]) -> bytes: ...
+
+# simulator.cpp
+
+SIMULATE_MULTIPLE: int
+SIMULATE_SIEVE: int
+SIMULATE_LIST: int
+
+class Simulated(TypedDict):
+    elapsed_ns: int
+    io_ns: int
+    shuffle_ns: int
+    bytes_useful: int
+    requests: int
+    messages: int
+    bytes_sent: int
+    disk_accesses: int
+    disk_seeks: int
+    bytes_from_disk: int
+    positioning_ns: int
+    events: int
+    clients: int
+    link_busy_ns: list[int]
+    disk_busy_ns: list[int]
+
+def simulate(
+    extent: Sequence[int],
+    element_bytes: int,
+    offset_bytes: int,
+    selections: NDArray[np.int64],
+    is_collective: bool,
+    strategy: int,
+    list_depth: int,
+    sieve_buffer_bytes: int,
+    parameters: dict[str, int | float],
+    is_request_by_request: bool,
+) -> Simulated: ...

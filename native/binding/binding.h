@@ -17,6 +17,7 @@ void bind_engine(nanobind::module_ &module);
 void bind_measured(nanobind::module_ &module);
 void bind_plan(nanobind::module_ &module);
 void bind_chunks(nanobind::module_ &module);
+void bind_simulator(nanobind::module_ &module);
 
 // Throw the Python exception that SDS_STATUS_MAP names for a status other than SDS_OK; the message
 // is what + ": " + the status text (for SDS_EIO an OSError with errno).

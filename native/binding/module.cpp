@@ -15,4 +15,5 @@ NB_MODULE(_native, module)
     bind_measured(module);
     bind_plan(module);
     bind_chunks(module);
+    bind_simulator(module);
 }

@@ -1,0 +1,20 @@
+"""How long a parallel read would take on a parallel file system that is simulated.
+
+Every figure is simulated, none is measured. It knows nothing of block depth, block gap or any cost
+model: docs/explanation/simulator.md says what is modelled and what is left out.
+"""
+
+from sds.simulator.operation import Mode, Operation, ReadStrategy
+from sds.simulator.parameters import SimulatorParameters, hopper
+from sds.simulator.simulate import SimulatedTime, simulate, simulate_many
+
+__all__ = [
+    "Mode",
+    "Operation",
+    "ReadStrategy",
+    "SimulatedTime",
+    "SimulatorParameters",
+    "hopper",
+    "simulate",
+    "simulate_many",
+]

@@ -1,0 +1,359 @@
+"""The simulator once more, as plainly as it can be written: every process, disk, run and block.
+
+Written from docs/explanation/simulator.md, to be compared with the core.
+"""
+
+import math
+from collections import defaultdict
+from heapq import heappop, heappush
+
+import numpy as np
+
+
+def transfer_ns(bytes_per_s, n_bytes):
+    return int(1e9 / bytes_per_s * 2**32 + 0.5) * n_bytes >> 32
+
+
+def ns(seconds):
+    return int(seconds * 1e9 + 0.5)
+
+
+def runs_of(operation, process):
+    """Return the maximal runs of bytes that a process reads, from the selected elements."""
+    start, stride, count, block = operation.slabs[process]
+    selected = np.zeros(operation.extent, dtype=bool)
+    indices = [
+        (start[a] + stride[a] * np.arange(count[a])[:, None] + np.arange(block[a])).ravel()
+        for a in range(len(operation.extent))
+    ]
+    selected[np.ix_(*indices)] = True
+    size, offset = operation.element_size_bytes, operation.data_offset_bytes
+    runs = []
+    for element in np.flatnonzero(selected.ravel()):
+        at = offset + int(element) * size
+        if runs and sum(runs[-1]) == at:
+            runs[-1] = (runs[-1][0], runs[-1][1] + size)
+        else:
+            runs.append((at, size))
+    return runs
+
+
+class System:
+    """OSTs, links and disks, and what is under way."""
+
+    def __init__(self, p, n_processes_per_node):
+        self.p = p
+        self.per_node = n_processes_per_node
+        self.events = []
+        self.serial = 0
+        self.in_memory = defaultdict(set)  # (ost, disk): bytes, by their cell
+        self.queue = defaultdict(list)  # (ost, disk): (low, high, message)
+        self.busy = {}  # (ost, disk): (low, high, message)
+        self.swept = defaultdict(int)
+        self.head = {}
+        self.link_free = defaultdict(int)
+        self.link_busy = defaultdict(int)
+        self.disk_busy = defaultdict(int)
+        self.messages = self.bytes_sent = self.accesses = self.seeks = self.bytes_read = 0
+        self.cell = math.gcd(p.raid.unit_bytes, p.raid.min_request_bytes)
+        self.latency = max(1, ns(p.network_latency_s))
+
+    def at(self, time, *what):
+        self.serial += 1
+        heappush(self.events, (time, self.serial, what))
+
+    def send(self, time, client, ranges, then):
+        """Ask for ranges of the file; when all are there, then(time)."""
+        request = {"client": client, "open": 0, "done": 0, "then": then}
+        self.at(time + self.latency, "request", request, ranges)
+
+    def run(self):
+        while self.events:
+            now = self.events[0][0]
+            arrived = []
+            while self.events and self.events[0][0] == now:
+                _, _, (kind, *of) = heappop(self.events)
+                if kind == "request":
+                    self.open_parts(*of, arrived)
+                elif kind == "message":
+                    self.next_message(*of, arrived)
+                else:
+                    self.end_disk(*of)
+            ready = []
+            for message in arrived:
+                self.take_in(message, ready)
+            for message in self.freed:
+                self.less(message, ready)
+            self.freed = []
+            disks = {place for place, waiting in self.queue.items() if waiting} - set(self.busy)
+            for place in sorted(disks):
+                self.start_disk(now, place, ready)
+            self.reply(now, ready)
+
+    freed = ()
+
+    def open_parts(self, request, ranges, arrived):
+        stripe, n = self.p.stripes.stripe_size_bytes, self.p.stripes.stripe_count
+        for low, high in ranges:
+            parts = defaultdict(list)
+            at = low
+            while at < high:
+                end = min(high, (at // stripe + 1) * stripe)
+                ost, turn = at // stripe % n, at // stripe // n
+                parts[ost] += [
+                    (turn * stripe + at % stripe, turn * stripe + (end - 1) % stripe + 1)
+                ]
+                at = end
+            for ost, pieces in parts.items():
+                request["open"] += 1
+                part = {"request": request, "ost": ost, "sent": pieces[0][0]}
+                part["end"], part["flying"] = pieces[-1][1], 0
+                assert sum(b - a for a, b in pieces) == part["end"] - part["sent"]
+                for _ in range(self.p.max_rpcs_in_flight):
+                    if part["sent"] < part["end"]:
+                        part["flying"] += 1
+                        self.next_message(part, arrived)
+
+    def next_message(self, part, arrived):
+        low = part["sent"]
+        part["sent"] = min(part["end"], (low // self.p.rpc_bytes + 1) * self.p.rpc_bytes)
+        arrived.append({"part": part, "low": low, "high": part["sent"], "waits": 0})
+
+    def wanted(self, message):
+        """Return per disk the cells of a message: every block of the widened range is dealt."""
+        raid, cells = self.p.raid, defaultdict(list)
+        least = raid.min_request_bytes
+        low = message["low"] // least * least
+        high = -(-message["high"] // least) * least
+        for at in range(low, high, self.cell):
+            block = at // raid.unit_bytes
+            place = block // raid.data_disks * raid.unit_bytes + at % raid.unit_bytes
+            cells[block % raid.data_disks].append(place // self.cell)
+        return cells
+
+    def take_in(self, message, ready):
+        ost = message["part"]["ost"]
+        for disk, cells in self.wanted(message).items():
+            if set(cells) - self.in_memory[ost, disk]:
+                message["waits"] += 1
+                self.queue[ost, disk].append((cells[0], cells[-1] + 1, id(message), message))
+        if message["waits"] == 0:
+            ready.append(message)
+
+    def less(self, message, ready):
+        message["waits"] -= 1
+        if message["waits"] == 0:
+            ready.append(message)
+
+    def end_disk(self, place, missing):
+        _, _, message = self.busy.pop(place)
+        self.in_memory[place] |= set(range(missing[0], missing[-1] + 1))
+        self.freed = [*self.freed, message]
+
+    def start_disk(self, now, place, ready):
+        while self.queue[place]:
+            ahead = [w for w in self.queue[place] if w[0] >= self.swept[place]]
+            chosen = min(ahead or self.queue[place], key=lambda w: w[:2])
+            self.queue[place].remove(chosen)
+            low, high, _, message = chosen
+            self.swept[place] = low
+            missing = [c for c in range(low, high) if c not in self.in_memory[place]]
+            if not missing:
+                self.less(message, ready)
+                continue
+            positioning, is_seek = self.positioning(place, missing[0])
+            n_bytes = (missing[-1] + 1 - missing[0]) * self.cell
+            taken = positioning + transfer_ns(self.p.disk_bytes_per_s, n_bytes)
+            self.head[place] = missing[-1] + 1
+            self.busy[place] = (low, high, message)
+            self.disk_busy[place] += taken
+            self.accesses += 1
+            self.seeks += is_seek
+            self.bytes_read += n_bytes
+            self.at(now + taken, "disk", place, missing)
+            return
+
+    def positioning(self, place, cell):
+        p = self.p
+        stroke = (p.disk_full_stroke_s - p.disk_settle_s) * 1e9
+        half = ns(p.disk_revolution_s / 2)
+        if place not in self.head:
+            return ns(p.disk_settle_s) + int(stroke * 8 / 15) + half, True
+        distance = (cell - self.head[place]) * self.cell
+        if distance == 0:
+            return 0, False
+        root = stroke / math.sqrt(p.disk_capacity_bytes) * math.sqrt(abs(distance))
+        seek = ns(p.disk_settle_s) + int(root) + half
+        through = transfer_ns(p.disk_bytes_per_s, abs(distance))
+        return (through, False) if distance > 0 and through <= seek else (seek, True)
+
+    def reply(self, now, ready):
+        of_ost = defaultdict(list)
+        for message in ready:
+            of_ost[message["part"]["ost"]].append(message)
+        for ost, messages in of_ost.items():
+            nodes = {
+                (m["low"], m["high"], m["part"]["request"]["client"] // self.per_node)
+                for m in messages
+            }
+            sending = sum(
+                ns(self.p.ost_request_s) + transfer_ns(self.p.ost_bytes_per_s, high - low)
+                for low, high, _ in nodes
+            )
+            self.messages += len(nodes)
+            self.bytes_sent += sum(high - low for low, high, _ in nodes)
+            self.link_free[ost] = max(self.link_free[ost], now) + sending
+            self.link_busy[ost] += sending
+            for message in messages:
+                self.received(message, self.link_free[ost])
+
+    def received(self, message, sent):
+        part = message["part"]
+        request = part["request"]
+        request["done"] = max(request["done"], sent + self.latency)
+        if part["sent"] < part["end"]:
+            self.at(sent + 2 * self.latency, "message", part)
+            return
+        part["flying"] -= 1
+        if part["flying"]:
+            return
+        request["open"] -= 1
+        if not request["open"]:
+            request["then"](request["done"])
+
+
+class Process:
+    """One process of an independent read."""
+
+    def __init__(self, system, operation, number):
+        self.system, self.operation, self.number = system, operation, number
+        self.fetched = -1
+        self.requests = 0
+        self.ended = 0
+        size = operation.element_size_bytes * math.prod(operation.extent)
+        page = system.p.page_bytes
+        self.file_end = -(-(operation.data_offset_bytes + size) // page) * page
+        self.waiting = self.requests_of(runs_of(operation, number))
+
+    def requests_of(self, runs):
+        """Return the program's requests, each as its ranges."""
+        if self.operation.strategy == "multiple":
+            return [[run] for run in runs]
+        if self.operation.strategy == "list":
+            depth = self.operation.list_depth
+            return [runs[i : i + depth] for i in range(0, len(runs), depth)]
+        windows, at = [], 0
+        end = sum(runs[-1]) if runs else 0
+        for offset, length in runs:
+            while max(at, offset) < offset + length:
+                low = max(at, offset)
+                at = min(low + self.operation.sieve_buffer_bytes, end)
+                windows.append([(low, at - low)])
+        return windows
+
+    def go_on(self, time):
+        p = self.system.p
+        while self.waiting:
+            request = self.waiting.pop(0)
+            self.requests += 1
+            time += ns(p.client_request_s)
+            copying = sum(transfer_ns(p.client_bytes_per_s, length) for _, length in request)
+            ranges = [r for run in request for r in self.missing(*run)]
+            if ranges:
+                self.system.send(
+                    time, self.number, ranges, lambda done, c=copying: self.go_on(done + c)
+                )
+                return
+            time += copying
+        self.ended = time
+
+    def missing(self, offset, length):
+        p = self.system.p
+        low = max(offset // p.page_bytes * p.page_bytes, self.fetched)
+        high = -(-(offset + length) // p.page_bytes) * p.page_bytes
+        if low >= high:
+            return []
+        step = p.read_ahead_bytes
+        if step and self.fetched >= 0 and low - self.fetched <= p.read_ahead_gap_bytes:
+            high = max(high, min(-(-high // step) * step, self.file_end))
+        self.fetched = high
+        return [(low, high)]
+
+
+def result(system, elapsed, io, shuffle, requests):
+    n = system.p.stripes.stripe_count
+    disks = range(system.p.raid.data_disks)
+    return {
+        "elapsed_ns": elapsed,
+        "io_ns": io,
+        "shuffle_ns": shuffle,
+        "requests": requests,
+        "messages": system.messages,
+        "bytes_sent": system.bytes_sent,
+        "disk_accesses": system.accesses,
+        "disk_seeks": system.seeks,
+        "bytes_from_disk": system.bytes_read,
+        "link_busy_ns": [system.link_busy[ost] for ost in range(n)],
+        "disk_busy_ns": [max(system.disk_busy[ost, d] for d in disks) for ost in range(n)],
+    }
+
+
+def independent(operation, p):
+    system = System(p, p.processes_per_node)
+    processes = [Process(system, operation, i) for i in range(operation.n_processes)]
+    for process in processes:
+        process.go_on(0)
+    system.run()
+    elapsed = max((process.ended for process in processes), default=0)
+    return result(system, elapsed, elapsed, 0, sum(process.requests for process in processes))
+
+
+def collective(operation, p):
+    system = System(p, 1)
+    wanted = [
+        (byte, process)
+        for process in range(operation.n_processes)
+        for offset, length in runs_of(operation, process)
+        for byte in range(offset, offset + length)
+    ]
+    if not wanted:
+        return result(system, 0, 0, 0, 0)
+    n = min(p.n_aggregators, operation.n_processes)
+    stripe, page = p.stripes.stripe_size_bytes, p.page_bytes
+    start = min(wanted)[0] // stripe * stripe
+    end = max(wanted)[0] + 1
+    each = math.ceil(math.ceil((end - start) / stripe) / n) * stripe
+    domains = []
+    for a in range(n):
+        low = start + a * each
+        mine = [w for w in wanted if low <= w[0] < low + each]
+        first = min((w[0] for w in mine), default=0)
+        buffers = defaultdict(list)
+        for byte, process in mine:
+            buffers[(byte - first) // p.collective_buffer_bytes].append((byte, process))
+        domains.append(buffers)
+    last = max(max(buffers, default=-1) for buffers in domains)
+    now = io = shuffle = requests = 0
+    for i in range(last + 1):
+        ended, handing = [now], [0]
+        for a, buffers in enumerate(domains):
+            if i not in buffers:
+                continue
+            held = [byte for byte, _ in buffers[i]]
+            low, high = min(held) // page * page, -(-(max(held) + 1) // page) * page
+            system.send(now + ns(p.client_request_s), a, [(low, high)], ended.append)
+            requests += 1
+            handing.append(
+                ns(p.shuffle_message_s) * len({process for _, process in buffers[i]})
+                + transfer_ns(p.shuffle_bytes_per_s, len(held))
+            )
+        system.run()
+        io += max(ended) - now
+        shuffle += max(handing)
+        now = max(ended) + max(handing)
+    return result(system, now, io, shuffle, requests)
+
+
+def simulate(operation, parameters):
+    way = collective if operation.mode == "collective" else independent
+    return way(operation, parameters)
