@@ -31,6 +31,8 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     """Import a public name on first use: a compute node needs no pandas to call sds.read."""
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        found = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = found  # to ask again would take a third of a small read
+        return found
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

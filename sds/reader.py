@@ -147,13 +147,14 @@ def _may_be_served(selected: Selected, strategy: str) -> TypeGuard[Slab]:
     )
 
 
-_known_home: tuple[tuple[str | None, ...], Home] | None = None
+_known_home: tuple[tuple[bytes | None, ...], Home] | None = None
 
 
 def _home() -> Home:
     """Return the home that the environment names; finding it anew costs as much as a read."""
     global _known_home  # noqa: PLW0603  (kept as long as the environment is the same)
-    named = tuple(os.environ.get(name) for name in ("SDS_HOME", "XDG_DATA_HOME", "HOME"))
+    get = os.environb.get  # decodes nothing
+    named = (get(b"SDS_HOME"), get(b"XDG_DATA_HOME"), get(b"HOME"))
     if _known_home is None or _known_home[0] != named:
         _known_home = (named, default_home())
     return _known_home[1]

@@ -79,7 +79,8 @@ class Hyperslab:
             lengths = [len(self.start), len(self.stride), len(self.count), len(self.block)]
             message = f"start, stride, count and block have {lengths} axes; give as many of each"
             raise SelectionError(message)
-        for axis, (start, stride, count, block) in enumerate(self.axes()):
+        axes = zip(self.start, self.stride, self.count, self.block, strict=True)
+        for axis, (start, stride, count, block) in enumerate(axes):
             if start < 0 or stride < 1 or count < 0 or block < 0:
                 message = (
                     f"axis {axis}: start {start}, count {count} and block {block} must not be "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import types
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -16,8 +15,14 @@ _BASIC = "a selection is made of integers, slices start:stop:step and at most on
 
 def is_basic_index(index: object) -> bool:
     """Return whether an index is made only of integers, slices and ellipses."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(isinstance(part, slice | types.EllipsisType) or _is_integer(part) for part in parts)
+    for part in index if isinstance(index, tuple) else (index,):
+        kind = type(part)
+        # What nearly all are made of, before what takes as long as a small read.
+        if kind is int or kind is slice or part is Ellipsis:
+            continue
+        if not _is_integer(part):
+            return False
+    return True
 
 
 def parse_selection(text: str, extent: tuple[int, ...]) -> Hyperslab:
@@ -72,6 +77,8 @@ def _is_integer(part: object) -> TypeGuard[int | np.integer[Any]]:
 
 def _expand(parts: tuple[object, ...], extent: tuple[int, ...]) -> list[AxisIndex]:
     """Return one integer or slice per axis."""
+    if len(parts) == len(extent) and all(type(part) in (int, slice) for part in parts):
+        return cast("list[AxisIndex]", list(parts))
     n_ellipses = sum(part is Ellipsis for part in parts)
     if n_ellipses > 1:
         raise SelectionError("more than one ... in a selection; write the other axes as :")
