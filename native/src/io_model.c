@@ -38,7 +38,7 @@ void sds_io_parameters_builtin(sds_io_parameters *out)
         .vector_s = 50e-9,
         .hole_s_per_byte = 0.5e-10,
         .pick_s = 1.5e-9,
-        .map_s = 5e-6,
+        .map_s = 40e-6,
         .guard_s = 2e-6,
         .table_s = 1e-6,
         .touch_s = 0.4e-6,

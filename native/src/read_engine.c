@@ -187,6 +187,26 @@ void sds_file_given(sds_file *file, sds_plan_given *out)
     out->may_queue = 1;
 }
 
+static sds_cache probe_all(sds_file *file, const sds__access *access)
+{
+    const sds__place begin = {0, 0};
+    if (sds__access_check(access) != SDS_OK || sds__access_pieces(access) == 0)
+        return SDS_CACHE_UNKNOWN;
+    return sds__probe_access(file, access, &begin);
+}
+
+sds_cache sds_probe_runs(sds_file *file, const sds_runs *runs)
+{
+    const sds__access access = {.runs = runs};
+    return probe_all(file, &access);
+}
+
+sds_cache sds_probe_pieces(sds_file *file, size_t n, const sds_piece pieces[])
+{
+    const sds__access access = {.n = n, .pieces = pieces};
+    return probe_all(file, &access);
+}
+
 static sds_status read_access(sds_file *file, const sds__access *access,
                               const sds_read_options *options, sds_read_report *report)
 {

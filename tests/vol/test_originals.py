@@ -135,6 +135,35 @@ def test_small_reads_between_others_do_not_keep_the_engine_away(cube, home, n_sm
     assert served == {ENGINE: 60 - n_missed, 0: 60 * n_small + n_missed}
 
 
+def test_one_small_read_of_a_file_is_left_to_hdf5_but_not_many(cube, home):
+    once = """
+    with h5py.File(path) as file:
+        show("line", file["f8"][:24, 3, 9])
+    """
+    assert set(both(once, cube, home)) == {0}
+    again = """
+    with h5py.File(path) as file:
+        for k in range(100):
+            show("line", file["f8"][:24, 3, k])
+    """
+    served = both(again, cube, home)
+    assert served[0] <= 10 + 1
+    assert served[ENGINE] >= 90
+
+
+def test_what_is_read_as_fast_from_the_device_is_read_by_the_engine_from_the_cache(tmp_path, home):
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["rows"] = np.random.default_rng(6).random((8192, 1280), "f4")  # 5 KiB a row
+    settle(path)
+    program = """
+    open(path, "rb").read()
+    with h5py.File(path) as file:
+        show("column", file["rows"][:, 700])
+    """
+    assert both(program, path, home) == {ENGINE: 1}
+
+
 def test_what_hdf5_reads_with_few_calls_is_left_to_it(cube, home):
     """Its buffer stays in the processor's caches: two calls take less than to serve the read."""
     program = """

@@ -49,7 +49,7 @@ typedef struct sds_io_parameters {
     double pick_s;                 /* to pick a piece from a buffer */
 
     /* Warm: from a mapping. */
-    double map_s;             /* to make it */
+    double map_s;             /* to make it, and to drop it in the end */
     double guard_s;           /* of a read from it: to be able to survive a file that shrinks */
     double table_s;           /* first load from 2 MiB of it */
     double touch_s;           /* first load from 64 KiB of it */

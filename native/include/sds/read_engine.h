@@ -59,6 +59,11 @@ void sds_file_close(sds_file *file);
 /* What plans of reads of it may be made of, where the cache is not looked at. */
 void sds_file_given(sds_file *file, sds_plan_given *out);
 
+/* Whether what a read asks for is cached: of few runs one byte is looked at, of many eight. Takes a
+ * few microseconds. UNKNOWN: the file system cannot tell, or there are no runs. */
+sds_cache sds_probe_runs(sds_file *file, const sds_runs *runs);
+sds_cache sds_probe_pieces(sds_file *file, size_t n, const sds_piece pieces[]);
+
 /* Read all runs, in file order and packed, into out (sds_runs_bytes bytes).
  * SDS_ESHORT: the file ends before the data; SDS_EIO: errno is set; SDS_ENOMEM; SDS_EINVAL;
  * SDS_EOVERFLOW. options and report may be NULL. */

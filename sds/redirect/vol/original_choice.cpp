@@ -121,6 +121,8 @@ SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
 constexpr double serving_s = 3e-6; // what serving costs besides reading
 // Where everything lies in the processor's caches, few calls of HDF5 are hard to beat.
 constexpr double hot_serving_s = 5.5e-6;
+// For the first read of a file more has to be found out, made, and dropped in the end.
+constexpr double first_serving_s = 40e-6;
 // Uncertain predictions: so much faster it must be where it gains most, and no slower elsewhere.
 constexpr double clear_gain = 0.8;
 
@@ -133,6 +135,32 @@ sds_plan_given given_of(OriginalFile &file)
     return given;
 }
 
+// A read as the engine sees it.
+struct RegularRead {
+    const OriginalFile &file;
+    const sds_runs &runs;
+
+    sds_status plan(const sds_plan_given &given, sds_read_plan &out) const
+    {
+        return sds_plan_runs(&runs, file.costs, nullptr, &given, &out);
+    }
+    sds_cache probe(sds_file *reader) const { return sds_probe_runs(reader, &runs); }
+};
+
+struct ListedRead {
+    const OriginalFile &file;
+    const PieceList &list;
+
+    sds_status plan(const sds_plan_given &given, sds_read_plan &out) const
+    {
+        return sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &given, &out);
+    }
+    sds_cache probe(sds_file *reader) const
+    {
+        return sds_probe_pieces(reader, list.n(), list.pieces());
+    }
+};
+
 // What the engine is predicted to take, by plan(given, out). It is slower the first time: then it
 // maps the file.
 struct EngineRead {
@@ -141,17 +169,17 @@ struct EngineRead {
     double cold_s;
 };
 
-template <typename Plan> bool predict_engine(OriginalFile &file, Plan plan, EngineRead &out)
+template <typename Read> bool predict_engine(OriginalFile &file, const Read &read, EngineRead &out)
 {
     sds_plan_given given = given_of(file);
     sds_read_plan hot, warm, cold;
     given.cache = SDS_CACHE_WARM;
-    if (plan(given, warm) != SDS_OK) return false;
+    if (read.plan(given, warm) != SDS_OK) return false;
     given.is_mapped = given.may_map;
-    if (plan(given, hot) != SDS_OK) return false;
+    if (read.plan(given, hot) != SDS_OK) return false;
     given.is_mapped = 0;
     given.cache = SDS_CACHE_COLD;
-    if (plan(given, cold) != SDS_OK) return false;
+    if (read.plan(given, cold) != SDS_OK) return false;
     out = {hot.predicted_s, warm.predicted_s, cold.predicted_s};
     return true;
 }
@@ -176,17 +204,36 @@ bool may_be_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone)
 // More than that does not stay in the processor's own caches from one read to the next.
 constexpr double max_hot_bytes = 2 << 20;
 
-bool is_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone,
-                 const EngineRead &engine, double factor)
+// Whether the first read of a file by the engine is no faster than HDF5, where all lies in the
+// processor's caches: told without planning, as programs that read many files once come no further.
+bool is_first_slower(const OriginalFile &file, const SievedRead &by_hdf5_alone)
 {
+    return by_hdf5_alone.bytes <= max_hot_bytes &&
+           hot_seconds(by_hdf5_alone, costs_of(file), file.sieve_bytes) < first_serving_s;
+}
+
+// Whether a read is cached, as far as a few looks tell.
+template <typename Read> bool is_cached(OriginalFile &file, const Read &read)
+{
+    const OriginalReader reader(file);
+    return reader.get() && read.probe(reader.get()) == SDS_CACHE_WARM;
+}
+
+template <typename Read>
+Verdict judge(OriginalFile &file, const SievedRead &by_hdf5_alone, const Read &read, double factor)
+{
+    EngineRead engine;
+    if (!predict_engine(file, read, engine)) return {false, false};
     const sds_io_parameters costs = costs_of(file);
     const double hot = (hot_serving_s + engine.hot_s * factor) /
                        hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
     const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
     const double cold = (serving_s + engine.cold_s * factor) / cold_seconds(by_hdf5_alone, costs);
     const bool may_be_hot = by_hdf5_alone.bytes <= max_hot_bytes;
-    return (hot <= 1 || !may_be_hot) && warm <= 1 && cold <= 1 &&
-           (warm < clear_gain || cold < clear_gain);
+    if ((hot > 1 && may_be_hot) || warm > 1) return {false, false};
+    if (cold <= 1) return {warm < clear_gain || cold < clear_gain, false};
+    // HDF5 reads it as fast from the device, and slower from the cache: where does it lie?
+    return warm < clear_gain ? Verdict{is_cached(file, read), true} : Verdict{false, false};
 }
 
 // ---- selections from outside
@@ -311,27 +358,22 @@ void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
     if (span > n_elements && span > dataset.window_elements) count_look(object.small_reads, true);
 }
 
-bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
-                         const sds_hyperslab &slab)
+Verdict is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
+                            const sds_hyperslab &slab)
 {
-    if (config().engine == Engine::always) return true;
+    if (config().engine == Engine::always) return {true, false};
     sds_array array = {};
     array.rank = dataset.rank;
     memcpy(array.extent, dataset.extent, static_cast<size_t>(dataset.rank) * sizeof(int64_t));
     array.element_bytes = dataset.element_bytes;
     array.offset_bytes = dataset.data_offset_bytes;
     sds_runs runs;
-    if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return false;
+    if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return {false, false};
     const SievedRead by_hdf5_alone = sieve(runs, file.sieve_bytes);
-    if (!may_be_worth_it(file, by_hdf5_alone)) return false;
-    EngineRead engine;
-    return predict_engine(
-               file,
-               [&](const sds_plan_given &given, sds_read_plan &plan) {
-                   return sds_plan_runs(&runs, file.costs, nullptr, &given, &plan);
-               },
-               engine) &&
-           is_worth_it(file, by_hdf5_alone, engine, 1);
+    if (!may_be_worth_it(file, by_hdf5_alone)) return {false, false};
+    const bool is_first = __atomic_fetch_add(&file.n_judged, 1, __ATOMIC_RELAXED) == 0;
+    if (is_first && is_first_slower(file, by_hdf5_alone)) return {false, true};
+    return judge(file, by_hdf5_alone, RegularRead{file, runs}, 1);
 }
 
 namespace
@@ -369,17 +411,9 @@ bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
                          const SampledRuns &sample)
 {
     if (config().engine == Engine::always) return true;
-    const PieceList &list = sample.sorted;
-    EngineRead engine;
-    return predict_engine(
-               file,
-               [&](const sds_plan_given &given, sds_read_plan &plan) {
-                   return sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &given,
-                                          &plan);
-               },
-               engine) &&
-           is_worth_it(file, sieve(sample, dataset.element_bytes, file.sieve_bytes), engine,
-                       sample.factor);
+    return judge(file, sieve(sample, dataset.element_bytes, file.sieve_bytes),
+                 ListedRead{file, sample.sorted}, sample.factor)
+        .by_engine;
 }
 
 } // namespace sds::vol

@@ -45,8 +45,14 @@ bool may_gain(Object &object, hid_t file_space, int64_t window_elements);
 void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
                  const int64_t first[], const int64_t last[]);
 
-bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
-                         const sds_hyperslab &slab);
+// Whether the engine is to read, and whether that hangs on what the cache holds or on what is
+// mapped at the moment: then it is soon to be asked again.
+struct Verdict {
+    bool by_engine;
+    bool is_for_now;
+};
+Verdict is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
+                            const sds_hyperslab &slab);
 
 // A part of a selection: its runs in HDF5's order, the same sorted and joined, and how many times
 // greater the whole is.

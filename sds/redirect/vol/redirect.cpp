@@ -37,6 +37,7 @@ struct Decision {
 };
 constexpr int max_decisions = 4;
 constexpr uint32_t uses_per_decision = 64;
+constexpr uint32_t uses_for_now = 8; // of one that hangs on what the cache holds
 
 // Kept for every dataset that is open: what the table says is looked up in it.
 struct Redirection {
@@ -194,14 +195,22 @@ uint64_t holders_of(const OpenDataset &dataset, const sds_hyperslab &slab)
     return holders;
 }
 
+// What is to read, and how often before it is chosen anew.
+struct Choice {
+    int32_t of;
+    uint32_t n_uses;
+};
+
 // The cheapest candidate that is cheaper than the original, or how the original is read.
-int32_t predict_best(const OpenDataset &open, uint64_t holders, const sds_hyperslab &slab)
+Choice predict_best(const OpenDataset &open, uint64_t holders, const sds_hyperslab &slab)
 {
     const Layouts layouts = layouts_of(open);
     const sds_table_dataset &dataset = layouts.dataset;
-    int32_t best = by_hdf5;
-    if (layouts.original && is_faster_by_engine(*layouts.original, dataset, slab)) best = by_engine;
-    if (dataset.n_candidates == 0) return best;
+    Verdict original = {false, false};
+    if (layouts.original) original = is_faster_by_engine(*layouts.original, dataset, slab);
+    int32_t best = original.by_engine ? by_engine : by_hdf5;
+    const uint32_t n_uses = original.is_for_now ? uses_for_now : uses_per_decision;
+    if (dataset.n_candidates == 0) return {best, n_uses};
     double best_s = predict_original(dataset, slab);
     if (best == by_engine) {
         const double by_engine_s = predict_replica(dataset, layouts.itself, slab);
@@ -216,7 +225,7 @@ int32_t predict_best(const OpenDataset &open, uint64_t holders, const sds_hypers
         best_s = predicted_s;
         best = i;
     }
-    return best;
+    return {best, n_uses};
 }
 
 bool is_of_shape(const sds_hyperslab &slab, const int64_t shape[])
@@ -227,15 +236,15 @@ bool is_of_shape(const sds_hyperslab &slab, const int64_t shape[])
            memcmp(slab.stride, shape + 2 * n, n * sizeof(int64_t)) == 0;
 }
 
-void remember(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab, int32_t choice)
+void remember(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab, Choice choice)
 {
     const size_t n = static_cast<size_t>(slab.rank);
     Decision *made =
         put_in_front(redirection.newest, max_decisions, sizeof(Decision) + 3 * n * sizeof(int64_t));
     if (!made) return;
     made->holders = holders;
-    made->choice = choice;
-    made->n_left = uses_per_decision;
+    made->choice = choice.of;
+    made->n_left = choice.n_uses;
     memcpy(made->shape, slab.count, n * sizeof(int64_t));
     memcpy(made->shape + n, slab.block, n * sizeof(int64_t));
     memcpy(made->shape + 2 * n, slab.stride, n * sizeof(int64_t));
@@ -251,9 +260,9 @@ int32_t decide(const OpenDataset &dataset, uint64_t holders, const sds_hyperslab
             decision->n_left--;
             return decision->choice;
         }
-    const int32_t choice = predict_best(dataset, holders, slab);
+    const Choice choice = predict_best(dataset, holders, slab);
     remember(redirection, holders, slab, choice);
-    return choice;
+    return choice.of;
 }
 
 bool is_in_one_run(const OpenDataset &dataset, const sds_hyperslab &slab)
@@ -268,7 +277,7 @@ __attribute__((noinline)) int32_t predict_or_remember(const OpenDataset &dataset
     Redirection &redirection = *dataset.redirection;
     const uint64_t holders = holders_of(dataset, slab);
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE))
-        return predict_best(dataset, holders, slab); // another thread is at it
+        return predict_best(dataset, holders, slab).of; // another thread is at it
     const int32_t choice = decide(dataset, holders, slab);
     __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
     return choice;
