@@ -154,7 +154,7 @@ def test_one_small_read_of_a_file_is_left_to_hdf5_but_not_many(cube, home):
 def test_what_is_read_as_fast_from_the_device_is_read_by_the_engine_from_the_cache(tmp_path, home):
     path = tmp_path / "rows.h5"
     with h5py.File(path, "w") as file:
-        file["rows"] = np.random.default_rng(6).random((8192, 1280), "f4")  # 5 KiB a row
+        file["rows"] = np.random.default_rng(6).random((2048, 2560), "f4")  # 10 KiB a row
     settle(path)
     program = """
     open(path, "rb").read()
