@@ -8,8 +8,9 @@ reads at random places, and must give the same bytes. A ratio is the median over
 
 Parts: ``gains`` reads in which SDS is to be faster; ``losses`` those in which the connector is not
 to be slower; ``one-run`` what a read of one run takes more under the connector; ``scan`` a plane
-across the grain beside a scan of the file; ``replica`` the same from a contiguous replica. All by
-default.
+across the grain beside a scan of the file; ``floor`` cold reads beside the time that the device
+takes for as many random blocks (fio, past the page cache, in turns); ``replica`` a plane from a
+contiguous replica. All by default.
 
 What a read from a replica takes depends on where its values go. A new array whose memory the
 program has not used before costs a page fault for every 4 KiB, which takes longer than to copy
@@ -66,7 +67,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import h5py
 import numpy as np
 
-from benchmarks.read_engine import drop, load, ratio_of
+from benchmarks.read_engine import drop, fio, load, ratio_of
 from sds.home import Home
 from sds.identity import SETTLED_S
 from tests.redirected import redirect, settle
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 DATASET = "cube"
 SCAN_BYTES = 4 * MIB
-PARTS = ("gains", "losses", "one-run", "scan", "replica")
+PARTS = ("gains", "losses", "one-run", "scan", "floor", "replica")
 STATES = ("first", "opened", "soon", "repeated", "cold", "opened-cold")
 # A turn takes about so long, and reads that take longer than the other are long.
 TURN_S, LONG_S = 5e-3, 0.4
@@ -95,6 +96,8 @@ class Pattern:
     index
         The text of a selection in Python, in which i, j and k are a place and n the first extent;
         empty for a thousand random points.
+    blocks
+        What a device has to give at least of 256 planes: so many blocks of so many bytes.
     """
 
     name: str
@@ -102,20 +105,24 @@ class Pattern:
     repeated: float | None = None
     first: float | None = None
     cold: float | None = None
+    blocks: tuple[int, int] | None = None
 
 
 PATTERNS = (
     Pattern(name="plane across the fastest axis", index="[:, :, k]", repeated=40, first=6),
     Pattern(name="slab of 8 of them", index="[:, :, k:k + 8]", repeated=30, first=6),
-    Pattern(name="line across the middle axis", index="[i, :, k]", repeated=10, first=3, cold=2.5),
-    Pattern(name="line across the slowest axis", index="[:, j, k]", cold=10),
-    Pattern(name="1000 random points", index="", repeated=10, first=5, cold=8),
+    Pattern(
+        name="line across the middle axis", index="[i, :, k]",
+        repeated=10, first=3, cold=2.5, blocks=(256, 4096),
+    ),
+    Pattern(name="line across the slowest axis", index="[:, j, k]", cold=10, blocks=(256, 4096)),
+    Pattern(name="1000 random points", index="", repeated=10, first=5, cold=8, blocks=(1000, 4096)),
     Pattern(
         name="unaligned cube of 64",
         index="[i % (n - 64):i % (n - 64) + 64, j % 192:j % 192 + 64, k % 4032 + 1:k % 4032 + 65]",
-        repeated=6, first=4, cold=4,
+        repeated=6, first=4, cold=4, blocks=(4096, 4096),
     ),
-    Pattern(name="plane across the middle axis", index="[:, j, :]", cold=4),
+    Pattern(name="plane across the middle axis", index="[:, j, :]", cold=4, blocks=(256, 32768)),
 )  # fmt: skip
 
 # Reads in which HDF5 is not to be beaten: at most 5 % slower warm, 10 % cold. A row is one run.
@@ -126,6 +133,7 @@ OTHERS = (
     Pattern(name="four rows, every third element", index="[i, j % 252:j % 252 + 4, ::3]"),
     Pattern(name="two planes apart", index="[i % (n // 2)::n // 2]"),
     Pattern(name="every second row of a plane", index="[i, ::2, :]"),
+    Pattern(name="every 512th element of a plane", index="[i, :, ::512]"),
 )
 WARM_LOSS, COLD_LOSS, ONE_RUN_MORE_S, SCAN_RATIO = 1.05, 1.10, 0.5e-6, 1.2
 
@@ -633,6 +641,37 @@ def print_scan(bench: Bench) -> None:
         print(f"plane across the fastest axis, cold, {name}: {ratio} of a scan{verdict}")
 
 
+def print_floors(bench: Bench, patterns: Sequence[Pattern]) -> None:
+    """Print cold reads beside what the device takes for as many random blocks."""
+    print("\n| read | device, ms | h5py / device | target | reader / device | |")
+    print("|---|---|---|---|---|---|")
+    one = replace(bench, pairs=1)
+    for pattern in patterns:
+        if pattern.blocks is None or pattern.cold is None:
+            continue
+        n, block = pattern.blocks
+        job = ("--rw=randread", f"--bs={block}", f"--io_size={max(32 * MIB, n * block)}")
+        floors: list[float] = []
+        seconds: dict[str, list[float]] = {name: [] for name in bench.readers}
+        for _ in range(bench.pairs):
+            for name, taken in one.cold(pattern.index).items():
+                seconds[name] += taken
+            rates = [
+                fio(bench.path, *job, f"--iodepth={depth}")["requests"] for depth in (64, 128, 256)
+            ]
+            floors.append(n / max(rates))
+        ceiling = ratio_of(seconds["h5py"], floors)
+        readers = ", ".join(
+            f"{name} {ratio_of(taken, floors)}" for name, taken in seconds.items() if name != "h5py"
+        )
+        verdict = "in reach" if ceiling.low >= pattern.cold else "beyond the device"
+        print(
+            f"| {pattern.name} | {statistics.median(floors) * 1e3:.2f} | {ceiling} | "
+            f"{pattern.cold} | {readers} | {verdict} |",
+            flush=True,
+        )
+
+
 def print_replica(bench: Bench, home: Home) -> None:
     """Print a plane from a contiguous replica beside the original through h5py."""
     table = redirect(bench.path, [(f"/{DATASET}", (2, 0, 1))], home, always=False)
@@ -739,6 +778,8 @@ def main() -> None:
                 print_one_run(bench)
             if "scan" in parts:
                 print_scan(bench)
+            if "floor" in parts:
+                print_floors(bench, chosen(PATTERNS, options.read))
             if "replica" in parts:
                 print_replica(bench, home)
 

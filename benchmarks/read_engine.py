@@ -1,10 +1,14 @@
 """The read engine: its choice against every single strategy, and against the device.
 
-``python -m benchmarks.read_engine [PART ...] [--file PATH] [--mib N] [--pairs N] [--quick]``
+``python -m benchmarks.read_engine [PART ...] [--file PATH] [--mib N] [--pairs N] [--quick]
+[--results FILE] [--seconds N]``
 
 Parts: ``table`` runs of 8 B to 64 KiB at gaps of 64 B to 1 MiB; ``scenarios`` those of Chen 2014,
 mixed, sparse and dense; ``stream`` contiguous reads against fio and against a loop of preads;
-``random`` small runs far apart against fio. All by default.
+``random`` small runs far apart against fio. All by default. With ``--results``, cells of ``table``
+and ``scenarios`` are kept in a file, and those that it has are not measured again; ``--seconds``
+begins no cell after so long. So a table is measured in short turns on a machine that others want,
+too; ``report`` prints what the file has.
 
 Ways take turns, so that a device that drifts drifts for all. A ratio is the median of its pairs,
 with its 95 % bootstrap bounds; "A/A" are those of the engine's choice to itself, timed as another
@@ -22,13 +26,14 @@ import argparse
 import ctypes
 import itertools
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,18 +44,20 @@ from numpy.typing import NDArray
 from sds import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 KIB, MIB = 1 << 10, 1 << 20
 FIRST_BYTE = 4096
 SIEVE_BUFFER_BYTES = 32 * MIB
-MOST_RUNS = 16384
+MOST_RUNS = 8192
+MOST_SPAN_BYTES = 512 * MIB
 RUNS = (8, 64, 512, 4 * KIB, 64 * KIB)
 GAPS = (64, KIB, 4 * KIB, 32 * KIB, 128 * KIB, MIB)
 AUTO, AGAIN = "auto", "auto again"
 PAGE_BYTES = 4 * KIB
 NOISE_BYTES = MIB  # of what is known of a process's memory
 FOURFOLD = 4
+WARM_ALLOWED, COLD_ALLOWED = 1.05, 1.15
 STRATEGIES = ("multiple", "sieve", "list", "pmd")
 EXECUTORS = ("pread", "sieve", "vector", "mapped", "list", "direct")
 
@@ -187,22 +194,104 @@ def read(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
-    """Seconds of each way, in turns, and what the engine said of its choice."""
+class Cell:
+    """What was measured of a case, warm or cold.
 
+    Attributes
+    ----------
+    seconds
+        Of each way, in turns.
+    planned_bytes
+        What the engine said that its buffers take.
+    private_bytes
+        What the process took at most for one read, output included.
+    least_s
+        The least that the device takes, cold; 0: not known.
+    """
+
+    part: str
+    state: str
+    name: str
+    n_runs: int
+    n_bytes: int
+    executor: str
     seconds: dict[str, list[float]]
-    report: _native.ReadReport
+    planned_bytes: int
+    private_bytes: int
+    least_s: float
 
-    def median_us(self, way: str, n: int) -> float:
-        """Return microseconds per run."""
-        return float(np.median(self.seconds[way])) / n * 1e6
+    def median_s(self, way: str) -> float:
+        """Return the median of a way."""
+        return float(np.median(self.seconds[way]))
 
     def ratio(self, way: str, other: str) -> Ratio:
         """Return the time of one way over that of another."""
         return ratio_of(self.seconds[way], self.seconds[other])
 
+    @property
+    def better(self) -> str:
+        """The better of reading run by run and conventional sieving."""
+        return min(("multiple", "sieve"), key=self.median_s)
 
-def time_case(path: Path, case: Case, ways: Iterable[str], *, is_cold: bool, pairs: int) -> Timed:
+    @property
+    def worse(self) -> str:
+        """The other of the two."""
+        return max(("sieve", "multiple"), key=self.median_s)
+
+    @property
+    def fastest(self) -> str:
+        """The fastest way that was asked for by name."""
+        return min((way for way in self.seconds if way not in (AUTO, AGAIN)), key=self.median_s)
+
+    @property
+    def ceiling(self) -> float:
+        """How many times as fast as the worse of the two a read could be."""
+        return self.median_s(self.worse) / self.least_s if self.least_s else 0
+
+    @property
+    def is_fourfold(self) -> bool:
+        """Whether the engine is at least four times as fast as the worse of the two."""
+        return self.ratio(self.worse, AUTO).low >= FOURFOLD
+
+    def faults(self) -> list[str]:
+        """Say which laws do not hold: speed against the better of two, and memory."""
+        noise = self.ratio(AGAIN, AUTO)
+        allowed = max(WARM_ALLOWED if self.state == "warm" else COLD_ALLOWED, noise.high)
+        allowed = max(allowed, 1 / noise.low)
+        against = self.ratio(AUTO, self.better)
+        memory = max(self.private_bytes - NOISE_BYTES, self.n_bytes + self.planned_bytes)
+        found = []
+        if against.high > allowed:
+            found.append(
+                f"{'slower' if against.low > allowed else 'may be slower'} than the better"
+            )
+        if memory > max(2 * self.n_bytes, SIEVE_BUFFER_BYTES):
+            found.append("too much memory")
+        return found
+
+    def print(self) -> None:
+        """Print the times, and whether the laws hold."""
+        times = ", ".join(
+            f"{way} {self.median_s(way) / self.n_runs * 1e6:.3g}"
+            for way in self.seconds
+            if way != AGAIN
+        )
+        print(f"{self.state} | {self.name} x {self.n_runs} | {self.executor} | us a run: {times}")
+        ceiling = f", ceiling {self.ceiling:.1f}" if self.least_s else ""
+        print(
+            f"    auto/{self.better} {self.ratio(AUTO, self.better)}, "
+            f"A/A {self.ratio(AGAIN, AUTO)}, "
+            f"auto/{self.fastest} {self.ratio(AUTO, self.fastest)}, "
+            f"{self.worse}/auto {self.ratio(self.worse, AUTO)}{ceiling}, "
+            f"private {self.private_bytes / MIB:.2f} MiB for {self.n_bytes / MIB:.2f}: "
+            f"{', '.join(self.faults()) or 'holds'}",
+            flush=True,
+        )
+
+
+def time_case(
+    path: Path, case: Case, ways: Iterable[str], *, is_cold: bool, pairs: int
+) -> tuple[dict[str, list[float]], _native.ReadReport]:
     """Read a case in several ways in turns; every way has to read the same bytes."""
     out = np.ones(case.n_bytes, np.uint8)
     expected: NDArray[np.uint8] | None = None
@@ -230,12 +319,13 @@ def time_case(path: Path, case: Case, ways: Iterable[str], *, is_cold: bool, pai
             del file
     if report is None:
         sys.exit("auto has to be among the ways")
-    return Timed(seconds=seconds, report=report)
+    return seconds, report
 
 
 def possible_ways(case: Case, *, is_cold: bool) -> list[str]:
     """Leave out what cannot be (lists name no executor), or takes a thousand times as long."""
     left_out = {"by list", "by direct"} if not is_cold else {"by mapped"}
+    left_out.add("by pread")  # the same requests as "multiple"
     if not case.stride:
         left_out |= {name for name in WAYS if name.startswith("by ")}
     if case.stride and int(case.lengths[0]) * 256 < case.stride:
@@ -263,28 +353,6 @@ def private_bytes(path: Path, case: Case, *, is_cold: bool) -> int:
     out = np.empty(case.n_bytes, np.uint8)
     read(file, case, out, WAYS[AUTO])
     return memory_bytes("VmHWM") - before - max(0, memory_bytes("RssFile") - of_files)
-
-
-def judge(path: Path, timed: Timed, case: Case, *, is_cold: bool) -> str:
-    """Say whether the laws hold: speed against the better of two, and memory."""
-    allowed = 1.15 if is_cold else 1.05
-    noise = timed.ratio(AGAIN, AUTO)
-    allowed = max(allowed, noise.high, 1 / noise.low)
-    better = min(("multiple", "sieve"), key=lambda way: np.median(timed.seconds[way]))
-    worse = "sieve" if better == "multiple" else "multiple"
-    against = timed.ratio(AUTO, better)
-    private = private_bytes(path, case, is_cold=is_cold)
-    memory = max(private - NOISE_BYTES, case.n_bytes + timed.report["memory_bytes"])
-    faults = []
-    if against.high > allowed:
-        faults.append(f"{'slower' if against.low > allowed else 'may be slower'} than {better}")
-    if memory > max(2 * case.n_bytes, SIEVE_BUFFER_BYTES):
-        faults.append("too much memory")
-    return (
-        f"auto/{better} {against}, A/A {noise}, {worse}/auto {timed.ratio(worse, AUTO)}, "
-        f"private {private / MIB:.2f} MiB for {case.n_bytes / MIB:.2f}: "
-        f"{', '.join(faults) or 'holds'}"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,37 +392,98 @@ def best_rates(path: Path, n_bytes: int) -> BestRates:
     return BestRates(bytes_per_s=max(streams), requests_per_s=max(randoms))
 
 
-def print_cases(path: Path, cases: Sequence[Case], *, is_cold: bool, pairs: int) -> None:
-    """Time cases, and print a row for each."""
-    state = "cold" if is_cold else "warm"
-    best = best_rates(path, path.stat().st_size) if is_cold else None
-    if best is not None:
+def measure_cell(path: Path, case: Case, part: str, best: BestRates | None, *, pairs: int) -> Cell:
+    """Time a case; cold where the device's best rates are given."""
+    is_cold = best is not None
+    ways = possible_ways(case, is_cold=is_cold)
+    seconds, report = time_case(path, case, ways, is_cold=is_cold, pairs=pairs)
+    return Cell(
+        part=part,
+        state="cold" if is_cold else "warm",
+        name=case.name,
+        n_runs=len(case.offsets),
+        n_bytes=case.n_bytes,
+        executor=report["executor"],
+        seconds=seconds,
+        planned_bytes=report["memory_bytes"],
+        private_bytes=private_bytes(path, case, is_cold=is_cold),
+        least_s=best.least_s(case) if best is not None else 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Cells that are measured, and those that were."""
+
+    path: Path
+    pairs: int
+    results: Path | None
+    until_s: float
+
+    def kept(self) -> list[Cell]:
+        """Return what the file of results has."""
+        if self.results is None or not self.results.exists():
+            return []
+        return [Cell(**json.loads(line)) for line in self.results.read_text().splitlines()]
+
+    def measure(self, part: str, cases: Sequence[Case]) -> None:
+        """Measure cases warm and cold, as far as they are not kept and there is time."""
+        for state in ("warm", "cold"):
+            known = {cell.name for cell in self.kept() if (cell.part, cell.state) == (part, state)}
+            missing = [case for case in cases if case.name not in known]
+            if not missing or time.monotonic() > self.until_s:
+                continue
+            cells = list(self._measure_state(part, state, missing))
+            if self.results is None:
+                print_verdict(state, cells)
+            elif len(cells) < len(missing):
+                print(f"{part}, {state}: {len(missing) - len(cells)} cells are left")
+
+    def _measure_state(self, part: str, state: str, cases: Sequence[Case]) -> Iterator[Cell]:
+        best = None
+        if state == "warm":
+            load(self.path)
+        else:
+            best = best_rates(self.path, self.path.stat().st_size)
+            print(
+                f"cold | the device's best: {best.bytes_per_s:.4g} bytes a second, "
+                f"{best.requests_per_s:.4g} random pages a second"
+            )
+        pairs = self.pairs if state == "warm" else max(5, self.pairs // 2)
+        for case in cases:
+            if time.monotonic() > self.until_s:
+                return
+            cell = measure_cell(self.path, case, part, best, pairs=pairs)
+            cell.print()
+            if self.results is not None:
+                with self.results.open("a") as file:
+                    file.write(json.dumps(asdict(cell)) + "\n")
+            yield cell
+
+
+def print_verdict(state: str, cells: Sequence[Cell]) -> None:
+    """Print how many cells reach what."""
+    n = len(cells)
+    n_lawful = sum(not cell.faults() for cell in cells)
+    print(f"{state}: of {n} cells {n_lawful} hold; ", end="")
+    print(f"{sum(cell.is_fourfold for cell in cells)} are {FOURFOLD} times as fast as the worse")
+    allowed = [cell for cell in cells if cell.ceiling >= FOURFOLD]
+    if allowed:
+        n_reached = sum(cell.is_fourfold for cell in allowed)
         print(
-            f"cold | the device's best: {best.bytes_per_s:.4g} bytes a second, "
-            f"{best.requests_per_s:.4g} random pages a second"
+            f"{state}: the device allows that in {len(allowed)}, and {n_reached} of them reach it"
         )
-    fourfold: list[bool] = []
-    allowed: list[bool] = []
-    for case in cases:
-        timed = time_case(
-            path, case, possible_ways(case, is_cold=is_cold), is_cold=is_cold, pairs=pairs
-        )
-        n = len(case.offsets)
-        times = ", ".join(
-            f"{name} {timed.median_us(name, n):.3g}" for name in timed.seconds if name != AGAIN
-        )
-        print(f"{state} | {case.name} x {n} | {timed.report['executor']} | us a run: {times}")
-        print(f"    {judge(path, timed, case, is_cold=is_cold)}", flush=True)
-        worse = max(("multiple", "sieve"), key=lambda way: np.median(timed.seconds[way]))
-        fourfold.append(timed.ratio(worse, AUTO).low >= FOURFOLD)
-        if best is not None:
-            ceiling = float(np.median(timed.seconds[worse])) / best.least_s(case)
-            allowed.append(ceiling >= FOURFOLD)
-            print(f"    ceiling: {ceiling:.1f} times as fast as {worse}", flush=True)
-    print(f"{state}: {sum(fourfold)} of {len(cases)} at least 4 times as fast as the worse of two")
-    if best is not None:
-        n_held = sum(one and other for one, other in zip(fourfold, allowed, strict=True))
-        print(f"cold: {n_held} of the {sum(allowed)} among them where the device allows as much")
+
+
+def report(cells: Sequence[Cell]) -> None:
+    """Print what was kept, and the verdicts."""
+    for cell in cells:
+        cell.print()
+    for part, state in itertools.product(("table", "scenarios"), ("warm", "cold")):
+        found = [cell for cell in cells if (cell.part, cell.state) == (part, state)]
+        if found:
+            print(f"{part}, ", end="")
+            print_verdict(state, found)
 
 
 def scenario_cases(n_bytes: int) -> list[Case]:
@@ -377,9 +506,9 @@ def scenario_cases(n_bytes: int) -> list[Case]:
 
 def fio(path: Path, *options: str) -> dict[str, float]:
     """Run one job of fio past the page cache; return bytes and requests a second."""
-    command = ["fio", "--name=job", f"--filename={path}", "--ioengine=io_uring", "--direct=1"]
+    command = ["fio", "--name=job", "--thread", f"--filename={path}", "--ioengine=io_uring"]
     done = subprocess.run(
-        [*command, "--readonly", "--output-format=json", *options],
+        [*command, "--direct=1", "--readonly", "--output-format=json", *options],
         capture_output=True,
         text=True,
         check=True,
@@ -512,44 +641,47 @@ def random_runs(path: Path, n_bytes: int, pairs: int) -> None:
         print_rate(f"cold | {case.name} x {n}", device.name, theirs, ours, n, target=0.8)
 
 
-def table(path: Path, n_bytes: int, pairs: int, *, is_quick: bool) -> None:
-    """Time the table of run lengths and gaps, warm and cold."""
+def table_cases(n_bytes: int, *, is_quick: bool) -> list[Case]:
+    """Return the table of run lengths and gaps."""
     runs, gaps = (RUNS, GAPS) if not is_quick else (RUNS[::2], GAPS[::2])
-    cases = [progression(run, gap, n_bytes) for run, gap in itertools.product(runs, gaps)]
-    load(path)
-    print_cases(path, cases, is_cold=False, pairs=pairs)
-    print_cases(path, cases, is_cold=True, pairs=max(5, pairs // 2))
-
-
-def scenarios(path: Path, n_bytes: int, pairs: int) -> None:
-    """Chen 2014's scenarios, warm and cold."""
-    cases = scenario_cases(n_bytes)
-    load(path)
-    print_cases(path, cases, is_cold=False, pairs=pairs)
-    print_cases(path, cases, is_cold=True, pairs=max(5, pairs // 2))
+    span_bytes = min(n_bytes, MOST_SPAN_BYTES)
+    return [progression(run, gap, span_bytes) for run, gap in itertools.product(runs, gaps)]
 
 
 def main() -> None:
     """Run the parts that were asked for."""
-    parts = ("table", "scenarios", "stream", "random")
+    parts = ("table", "scenarios", "stream", "random", "report")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--file", type=Path, help="made where missing; default: a temporary one")
     parser.add_argument("--mib", type=int, default=2048, help="of the file")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="256 MiB, 5 pairs, a coarser table")
+    parser.add_argument("--results", type=Path, help="cells are kept here, and measured once")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no cell after that")
     asked = parser.parse_args()
+    if "report" in asked.parts and asked.results is None:
+        parser.error("report prints a file of results: name it by --results")
     if unknown := set(asked.parts) - set(parts):
         parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {parts}")
     pairs, n_bytes = (5, 256 * MIB) if asked.quick else (asked.pairs, asked.mib * MIB)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         path = asked.file or Path(folder) / "random.bin"
-        make_file(path, n_bytes)
-        wanted = asked.parts or parts
+        wanted = asked.parts or parts[:-1]
+        cells = Cells(
+            path=path,
+            pairs=pairs,
+            results=asked.results,
+            until_s=time.monotonic() + asked.seconds,
+        )
+        if wanted != ["report"]:
+            make_file(path, n_bytes)
         if "table" in wanted:
-            table(path, n_bytes, pairs, is_quick=asked.quick)
+            cells.measure("table", table_cases(n_bytes, is_quick=asked.quick))
         if "scenarios" in wanted:
-            scenarios(path, n_bytes, pairs)
+            cells.measure("scenarios", scenario_cases(n_bytes))
+        if "report" in wanted:
+            report(cells.kept())
         if "stream" in wanted:
             stream(path, n_bytes, max(5, pairs // 2))
         if "random" in wanted:
