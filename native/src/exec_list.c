@@ -3,6 +3,9 @@
 #include "exec.h"
 #include "request_queue.h"
 
+/* Told to the kernel at once: with more, the device waits for the first ones. */
+#define BATCH 16
+
 sds_status sds__run_list(sds_file *file, const sds__access *access, const sds_read_plan *plan,
                          sds__place *place, sds_read_report *report)
 {
@@ -11,7 +14,7 @@ sds_status sds__run_list(sds_file *file, const sds__access *access, const sds_re
         .alignment = 1,
         .group_bytes = plan->group_bytes,
         .depth = plan->queue_depth,
-        .batch = plan->regions_per_request,
+        .batch = plan->strategy == SDS_STRATEGY_LIST ? plan->regions_per_request : BATCH,
         .max_memory_bytes = plan->memory_bytes,
         .is_watched = plan->cache == SDS_CACHE_COLD && sds__may_stop(plan),
     };

@@ -21,11 +21,11 @@ void sds_io_parameters_builtin(sds_io_parameters *out)
 {
     *out = (sds_io_parameters){
         /* No network: one request at a time, random, 4 KiB; a stream through the page cache. */
-        .reads = {.startup_s = 65e-6, .cud_s_per_byte = 1 / (1700 * MB)},
+        .reads = {.startup_s = 45e-6, .cud_s_per_byte = 1 / (2700 * MB)},
         .writes = {.startup_s = 65e-6, .cud_s_per_byte = 1 / (2000 * MB)},
         .clients = 1,
         .nodes = 1,
-        .queued_startup_s = 12e-6,
+        .queued_startup_s = 6.5e-6,
         .queue_setup_s = 20e-6,
         .buffered_s_per_byte = 1 / (2400 * MB),
         .direct_s_per_byte = 1 / (2400 * MB),

@@ -12,7 +12,7 @@
 #define SDS__LARGE_BUFFER_BYTES (INT64_C(4) << 20)
 
 /* What the kernel takes for the next part of a stream, and reads ahead. */
-#define SDS__STREAM_HOLE_BYTES INT64_C(4096)
+#define SDS__STREAM_HOLE_BYTES INT64_C(4095)
 
 /* Those that predictions count at, besides a plan's own. */
 void sds__add_cost_bounds(sds__hole_census *census);

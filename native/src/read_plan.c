@@ -9,12 +9,13 @@
 #define KIB INT64_C(1024)
 #define MIB (INT64_C(1) << 20)
 
-/* Bounds of one request, by executor. The small sieve stays in a second-level cache, and while it
- * is emptied the kernel reads ahead; longer requests of a stream are a quarter slower, warm and
- * cold. Those in flight are many. */
+/* Bounds of one request, by executor. The small sieve stays in a second-level cache. A cold stream
+ * is read by the kernel, ahead of requests that are shorter still: it begins with a few times as
+ * much as the first asks for, and what it waits for there nobody works on. Those in flight are
+ * many. */
 #define SIEVE_BYTES (256 * KIB)
 #define WARM_VECTOR_BYTES (8 * MIB)
-#define COLD_VECTOR_BYTES (256 * KIB)
+#define COLD_STREAM_BYTES (64 * KIB)
 #define QUEUED_BYTES MIB
 #define DIRECT_BYTES (512 * KIB)
 #define DIRECT_DEPTH 16
@@ -137,12 +138,12 @@ static void choose_bounds(const planner *self, sds_read_plan *plan)
     case SDS_EXECUTOR_SIEVE:
         plan->max_hole_bytes =
             is_warm(self) ? hole_worth(costs->call_s, costs->cached_copy_s_per_byte) : streamed;
-        bound_requests(self, plan, SIEVE_BYTES);
+        bound_requests(self, plan, is_warm(self) ? SIEVE_BYTES : COLD_STREAM_BYTES);
         break;
     case SDS_EXECUTOR_VECTOR:
         plan->max_hole_bytes =
             is_warm(self) ? hole_worth(costs->call_s, costs->hole_s_per_byte) : streamed;
-        plan->group_bytes = is_warm(self) ? WARM_VECTOR_BYTES : COLD_VECTOR_BYTES;
+        plan->group_bytes = is_warm(self) ? WARM_VECTOR_BYTES : COLD_STREAM_BYTES;
         break;
     case SDS_EXECUTOR_LIST:
         plan->group_bytes = QUEUED_BYTES;

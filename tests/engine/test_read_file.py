@@ -1,6 +1,9 @@
 """Reads through the engine from Python: every strategy and executor, cold and warm."""
 
+import ctypes
+import mmap
 import os
+import time
 
 import numpy as np
 import pytest
@@ -118,3 +121,56 @@ def test_names_are_checked(path):
         file.read_runs(0, 8, (), (), out, executor="magic")
     with pytest.raises(SdsValueError):
         file.read_runs(0, 8, (), (), out, queue_depth=-1)
+
+
+def pages_cached(path):
+    """Which pages of a file the page cache holds; looking loads none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        state = ctypes.create_string_buffer(len(mapped) // mmap.PAGESIZE)
+        begin = ctypes.c_char.from_buffer(mapped)
+        if libc.mincore(ctypes.addressof(begin), len(mapped), state) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot see what of {path} is cached")
+        del begin
+    return (np.frombuffer(state, np.uint8)[: len(state)] & 1).astype(bool)
+
+
+@pytest.fixture
+def cold_file(path):
+    """A file out of the page cache, on a file system that gives pages back."""
+    long = path.with_name("long.bin")
+    with long.open("wb") as file:
+        file.write(bytes(64 << 20))
+        os.fsync(file.fileno())
+    give_up_s = time.monotonic() + 5
+    while pages_cached(long).any():
+        drop(long)
+        if time.monotonic() > give_up_s:
+            pytest.skip("this file system keeps all of a file in memory")
+    yield long
+    long.unlink()
+
+
+def test_a_long_cold_stream_leaves_out_no_page(cold_file):
+    # The kernel takes what leaves out a page for scattered reads, and reads nothing ahead.
+    begin, n, page = 1 << 20, 2048, 4096
+    out = np.ones(n * page, np.uint8)
+    report = _native.ReadFile(str(cold_file)).read_runs(begin, page, (n,), (2 * page,), out)
+    assert report["cache"] == "cold"
+    assert report["executor"] in {"sieve", "vector"}
+    assert not out.any()
+    first = begin // mmap.PAGESIZE
+    assert pages_cached(cold_file)[first : first + (2 * n - 1) * page // mmap.PAGESIZE].all()
+
+
+def test_of_a_short_cold_stream_nothing_is_read_behind_its_end(cold_file):
+    begin, n, stride = 1 << 20, 2000, 2048
+    out = np.ones(n * 8, np.uint8)
+    report = _native.ReadFile(str(cold_file)).read_runs(begin, 8, (n,), (stride,), out)
+    assert (report["cache"], report["executor"]) == ("cold", "sieve")
+    assert not out.any()
+    cached = pages_cached(cold_file)
+    first, end = begin // mmap.PAGESIZE, -(-(begin + n * stride) // mmap.PAGESIZE)
+    assert cached[first : end - 1].all()
+    assert not cached[end:].any()
