@@ -71,6 +71,11 @@ def features_of_extents(
     min_request_bytes: int,
     budget_ns: int,
 ) -> ExtentFeatures: ...
+
+# cost.cpp
+
+MEASURES: tuple[str, ...]
+
 def predict(
     kind: int,
     gap: int,
@@ -79,6 +84,15 @@ def predict(
     features: Features,
     processes_per_ost: float,
 ) -> float: ...
+def measures_of_read(features: Features, processes_per_ost: float) -> tuple[float, ...]: ...
+def predict_many(
+    kind: int,
+    gap: int,
+    coefficients: Sequence[float],
+    floor_s: float,
+    measures: NDArray[np.float64],
+) -> NDArray[np.float64]: ...
+def terms(kind: int, gap: int, measures: NDArray[np.float64]) -> NDArray[np.float64]: ...
 def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 # operation.cpp
@@ -93,6 +107,7 @@ class OperationFeatures(TypedDict):
     disks_touched: int
     runs: int
     runs_most: int
+    segments_most: int
     bytes_useful: int
     bytes_touched: int
     bytes_touched_most: int

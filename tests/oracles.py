@@ -109,8 +109,11 @@ def operation_of_bytes(processes, *, collective, **layout):
     per_read = [features_of_bytes(read, **layout) for read in reads]
     sums = defaultdict(lambda: np.zeros(5, dtype=np.int64))
     ost_requests = defaultdict(int)
+    segments = []
     for read in reads:
         requests, disks = disks_of_bytes(read, **layout)
+        # A request follows another where that one is the one before it in the same object.
+        segments.append(sum((where, i - 1) not in requests for where, i in requests))
         for (ost, _, _), _ in requests:
             ost_requests[ost] += 1
         for disk, values in disks.items():
@@ -132,6 +135,7 @@ def operation_of_bytes(processes, *, collective, **layout):
         "disks_touched": len(sums),
         "runs": total("runs"),
         "runs_most": most("runs"),
+        "segments_most": max(segments, default=0),
         "bytes_useful": total("bytes_useful"),
         "bytes_touched": total("bytes_touched"),
         "bytes_touched_most": most("bytes_touched"),

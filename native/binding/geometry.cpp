@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "binding.h"
-#include "sds/cost.h"
 #include "sds/geometry.h"
 
 namespace nb = nanobind;
@@ -164,48 +163,6 @@ nb::dict features_of_extents(const Int64Array &offsets, const Int64Array &length
     return features_dict(result);
 }
 
-sds_bounds bounds_of(const nb::dict &dict, const char *key)
-{
-    const auto pair = nb::cast<nb::tuple>(dict[key]);
-    return {nb::cast<int64_t>(pair[0]), nb::cast<int64_t>(pair[1])};
-}
-
-double predict(int32_t kind, int32_t gap, const std::vector<double> &coefficients, double floor_s,
-               const nb::dict &dict, double processes_per_ost)
-{
-    sds_cost_model model = {};
-    const bool known = kind == SDS_MODEL_BUILTIN || kind == SDS_MODEL_EQ3 ||
-                       kind == SDS_MODEL_EQ4 || kind == SDS_MODEL_EQ6;
-    if (!known) check(SDS_EINVAL, "kind of model");
-    if (gap < SDS_GAP_COUNT || gap > SDS_GAP_PAPER) check(SDS_EINVAL, "kind of block gap");
-    if (coefficients.size() > SDS_MODEL_TERMS) check(SDS_EINVAL, "number of coefficients");
-    model.kind = kind;
-    model.gap = gap;
-    model.n_terms = static_cast<int32_t>(coefficients.size());
-    model.floor_s = floor_s;
-    for (size_t i = 0; i < coefficients.size(); i++)
-        model.coefficient[i] = coefficients[i];
-    sds_features counted = {};
-    counted.runs = nb::cast<int64_t>(dict["runs"]);
-    counted.block_depth = bounds_of(dict, "block_depth");
-    counted.block_gap_count = bounds_of(dict, "block_gap_count");
-    counted.block_gap_distance = bounds_of(dict, "block_gap_distance");
-    counted.bytes_touched = bounds_of(dict, "bytes_touched");
-    const int64_t gap_paper =
-        gap == SDS_GAP_PAPER ? nb::cast<int64_t>(dict["block_gap_paper"]) : int64_t{0};
-    return sds_cost_predict(&model, &counted, gap_paper, processes_per_ost);
-}
-
-nb::tuple builtin_model()
-{
-    sds_cost_model model;
-    sds_cost_builtin(&model);
-    nb::list coefficients;
-    for (int32_t i = 0; i < model.n_terms; i++)
-        coefficients.append(model.coefficient[i]);
-    return nb::make_tuple(model.kind, model.gap, nb::tuple(coefficients), model.floor_s);
-}
-
 } // namespace
 
 void bind_geometry(nb::module_ &module)
@@ -224,7 +181,4 @@ void bind_geometry(nb::module_ &module)
     module.def("features_of_extents", &features_of_extents, nb::arg("offsets"), nb::arg("lengths"),
                nb::arg("stripe_bytes"), nb::arg("stripe_count"), nb::arg("unit_bytes"),
                nb::arg("data_disks"), nb::arg("min_request_bytes"), nb::arg("budget_ns"));
-    module.def("predict", &predict, nb::arg("kind"), nb::arg("gap"), nb::arg("coefficients"),
-               nb::arg("floor_s"), nb::arg("features"), nb::arg("processes_per_ost"));
-    module.def("builtin_model", &builtin_model);
 }

@@ -6,6 +6,7 @@ NB_MODULE(_native, module)
     bind_status(module);
     bind_geometry(module);
     bind_operation(module);
+    bind_cost(module);
     bind_checksum(module);
     bind_read_file(module);
     bind_lists(module);

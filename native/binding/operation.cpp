@@ -33,6 +33,7 @@ nb::dict dict_of(const sds_operation_features &found)
     result["disks_touched"] = found.disks_touched;
     result["runs"] = found.runs;
     result["runs_most"] = found.runs_most;
+    result["segments_most"] = found.segments_most;
     result["bytes_useful"] = found.bytes_useful;
     result["bytes_touched"] = found.bytes_touched;
     result["bytes_touched_most"] = found.bytes_touched_most;

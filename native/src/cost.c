@@ -1,9 +1,8 @@
-/* Predicted time of one read. */
+/* Predicted time of one operation. */
 #include "sds/cost.h"
 
+#include <math.h>
 #include <string.h>
-
-#include "arithmetic.h"
 
 /* Without a calibration: HDF5 reading cold from a local disk.
  *
@@ -32,47 +31,155 @@ void sds_cost_builtin(sds_cost_model *out)
     out->floor_s = BUILTIN_FLOOR_S;
 }
 
-/* The factors of Liu 2014's terms, by sds_model_kind; returns how many there are. */
-static int list_terms(const sds_cost_model *model, const sds_features *features,
-                      int64_t block_gap_paper, double processes, double terms[SDS_MODEL_TERMS])
+int32_t sds_model_terms(int32_t kind)
 {
-    const double depth = (double)features->block_depth.high;
-    double gap = (double)features->block_gap_count.high;
-    if (model->gap == SDS_GAP_DISTANCE) gap = (double)features->block_gap_distance.high;
-    if (model->gap == SDS_GAP_PAPER) gap = (double)block_gap_paper;
-    terms[0] = 1;
-    if (model->kind == SDS_MODEL_BUILTIN) {
-        const double pages =
-            (double)sds__divide_up(features->bytes_touched.high, BUILTIN_PAGE_BYTES);
-        terms[1] = (double)features->runs < pages ? (double)features->runs : pages;
-        terms[2] = (double)features->bytes_touched.high;
-        return 3;
-    }
-    terms[1] = depth;
-    terms[2] = gap;
-    terms[3] = processes;
-    terms[4] = depth * gap;
-    terms[5] = depth * processes;
-    terms[6] = gap * processes;
-    terms[7] = depth * gap * processes;
-    switch (model->kind) {
+    switch (kind) {
+    case SDS_MODEL_BUILTIN:
     case SDS_MODEL_EQ3:
         return 3;
     case SDS_MODEL_EQ4:
         return 4;
+    case SDS_MODEL_EQ5:
+    case SDS_MODEL_EQ6:
+    case SDS_MODEL_BOTTLENECK:
+        return 8;
     default:
-        return SDS_MODEL_TERMS;
+        return 0;
+    }
+}
+
+void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
+                          double processes_per_ost, sds_measures *out)
+{
+    const double osts = features->osts_touched.high > 0 ? (double)features->osts_touched.high : 1;
+    /* Processes at each OST that this read touches: P * OSTs of the operation are all of them. */
+    const double sharing = processes_per_ost * osts > 1 ? processes_per_ost * osts : 1;
+    const double segments = features->runs > 0 ? (double)features->block_gap_count.high + 1 : 0;
+    *out = (sds_measures){
+        .block_depth = (double)features->block_depth.high,
+        .block_gap_count = (double)features->block_gap_count.high,
+        .block_gap_distance = (double)features->block_gap_distance.high,
+        .block_gap_paper = (double)block_gap_paper,
+        .processes_per_ost = processes_per_ost,
+        .runs_most = (double)features->runs,
+        .bytes_touched_most = (double)features->bytes_touched.high,
+        .bytes_useful = (double)features->bytes_useful,
+        .n_processes = sharing,
+        .segments_most =
+            segments * osts < (double)features->runs ? segments * osts : (double)features->runs,
+        .ost_bytes = (double)features->bytes_touched.high / osts * sharing,
+        .disk_requests = segments * sharing,
+        .disk_segments = segments * sharing,
+        .disk_blocks = (double)features->block_depth.high * sharing,
+        .disk_distance = (double)features->block_gap_distance.high * sharing,
+    };
+}
+
+static double gap_of(int32_t gap, const sds_measures *measures)
+{
+    if (gap == SDS_GAP_DISTANCE) return measures->block_gap_distance;
+    if (gap == SDS_GAP_PAPER) return measures->block_gap_paper;
+    return measures->block_gap_count;
+}
+
+static void bottleneck_terms(const sds_measures *measures, double terms[SDS_MODEL_TERMS])
+{
+    terms[0] = 1;
+    terms[1] = measures->runs_most;
+    terms[2] = measures->segments_most;
+    terms[3] = measures->disk_requests;
+    terms[4] = measures->ost_bytes;
+    terms[5] = measures->disk_segments;
+    terms[6] = measures->disk_blocks;
+    terms[7] = sqrt(measures->disk_segments * measures->disk_distance);
+}
+
+int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
+                       double terms[SDS_MODEL_TERMS])
+{
+    const double depth = measures->block_depth, gaps = gap_of(gap, measures);
+    const double processes = measures->processes_per_ost;
+    if (kind == SDS_MODEL_BOTTLENECK) {
+        bottleneck_terms(measures, terms);
+        return sds_model_terms(kind);
+    }
+    terms[0] = 1;
+    if (kind == SDS_MODEL_BUILTIN) {
+        const double pages = ceil(measures->bytes_touched_most / BUILTIN_PAGE_BYTES);
+        terms[1] = measures->runs_most < pages ? measures->runs_most : pages;
+        terms[2] = measures->bytes_touched_most;
+        return sds_model_terms(kind);
+    }
+    terms[1] = depth;
+    terms[2] = gaps;
+    terms[3] = processes;
+    if (kind == SDS_MODEL_EQ5) {
+        terms[4] = 1;
+        terms[5] = measures->n_processes;
+        terms[6] = measures->n_aggregators;
+        terms[7] = measures->n_aggregators > 0 ? measures->bytes_useful / measures->n_aggregators
+                                               : measures->bytes_useful;
+        return sds_model_terms(kind);
+    }
+    terms[4] = depth * gaps;
+    terms[5] = depth * processes;
+    terms[6] = gaps * processes;
+    terms[7] = depth * gaps * processes;
+    return sds_model_terms(kind);
+}
+
+static double fourth_power(double x)
+{
+    return x * x * x * x;
+}
+
+/* Relative to the greatest, so that nothing overflows. */
+static double norm(double x, double y, double z)
+{
+    const double greatest = fmax(x, fmax(y, z));
+    if (!(greatest > 0)) return greatest;
+    return greatest * sqrt(sqrt(fourth_power(x / greatest) + fourth_power(y / greatest) +
+                                fourth_power(z / greatest)));
+}
+
+static double bottleneck(const double c[SDS_MODEL_TERMS], const double terms[SDS_MODEL_TERMS],
+                         double distance)
+{
+    const double seeks = c[5] * terms[5] + c[7] * terms[7];
+    return c[0] + norm(c[1] * terms[1] + c[2] * terms[2], c[3] * terms[3] + c[4] * terms[4],
+                       c[6] * terms[6] + fmin(c[6] * distance, seeks));
+}
+
+double sds_cost_of(const sds_cost_model *model, const sds_measures *measures)
+{
+    double terms[SDS_MODEL_TERMS];
+    const int32_t n = sds_cost_terms(model->kind, model->gap, measures, terms);
+    double seconds = 0;
+    if (model->kind == SDS_MODEL_BOTTLENECK)
+        seconds = bottleneck(model->coefficient, terms, measures->disk_distance);
+    else
+        for (int32_t i = 0; i < n; i++)
+            seconds += model->coefficient[i] * terms[i];
+    /* Not "seconds < floor": a coefficient that is no number must not win by comparing false. */
+    return seconds > model->floor_s ? seconds : model->floor_s;
+}
+
+void sds_cost_of_many(const sds_cost_model *model, size_t n,
+                      const double *const measure[SDS_N_MEASURES], double seconds[])
+{
+    for (size_t i = 0; i < n; i++) {
+        sds_measures one;
+#define XX(name) one.name = measure[sds__measure_##name][i];
+        SDS_MEASURE_MAP(XX)
+#undef XX
+        seconds[i] = sds_cost_of(model, &one);
     }
 }
 
 double sds_cost_predict(const sds_cost_model *model, const sds_features *features,
                         int64_t block_gap_paper, double processes_per_ost)
 {
-    double terms[SDS_MODEL_TERMS];
-    const int n = list_terms(model, features, block_gap_paper, processes_per_ost, terms);
-    double seconds = 0;
-    for (int i = 0; i < n; i++)
-        seconds += model->coefficient[i] * terms[i];
-    /* Not "seconds < floor": a coefficient that is no number must not win by comparing false. */
-    return seconds > model->floor_s ? seconds : model->floor_s;
+    sds_measures measures;
+    sds_measures_of_read(features, block_gap_paper, processes_per_ost, &measures);
+    return sds_cost_of(model, &measures);
 }

@@ -26,6 +26,18 @@ typedef struct operation {
     sds__deadline deadline;
 } operation;
 
+/* Unbroken successions of requests in the read that was added, over all OSTs and components. */
+static int64_t segments_of(const sds__storage_map *map)
+{
+    int64_t segments = 0;
+    for (size_t i = 0; i < map->n_places; i++) {
+        const sds__touched *touched = &map->places[i].touched;
+        for (int64_t slot = 0; slot < touched->map->n_slots; slot++)
+            if (touched->requests[slot].count > 0) segments += touched->requests[slot].holes + 1;
+    }
+    return segments;
+}
+
 /* Take a process's features, or the union's, into those of the operation. */
 static sds_status take_features(operation *op, int64_t runs, int64_t bytes_useful,
                                 int64_t processes, sds_operation_features *out)
@@ -42,6 +54,7 @@ static sds_status take_features(operation *op, int64_t runs, int64_t bytes_usefu
         __builtin_add_overflow(out->runs, all_runs, &out->runs))
         return SDS_EOVERFLOW;
     out->runs_most = sds__greatest(out->runs_most, runs);
+    out->segments_most = sds__greatest(out->segments_most, segments_of(&op->map));
     out->bytes_touched_most = sds__greatest(out->bytes_touched_most, found.bytes_touched.high);
     out->block_depth = sds__greatest(out->block_depth, found.block_depth.high);
     out->block_gap_count = sds__greatest(out->block_gap_count, found.block_gap_count.high);

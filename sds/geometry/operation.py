@@ -41,8 +41,9 @@ class OperationFeatures:
         Distinct, over all processes.
     runs, bytes_useful, bytes_touched
         Independent: sums over the processes. Collective: of the union.
-    runs_most, bytes_touched_most
-        Of the process with most; collective: of the union.
+    runs_most, segments_most, bytes_touched_most
+        Of the process with most; collective: of the union. Segments are unbroken successions of
+        requests of the smallest size on one OST: what has to be fetched one after another.
     ost_bytes_touched
         Most bytes touched on one OST, summed over the processes.
     disk_blocks, disk_gap_count, disk_gap_distance, disk_segments
@@ -63,6 +64,7 @@ class OperationFeatures:
     disks_touched: int
     runs: int
     runs_most: int
+    segments_most: int
     bytes_useful: int
     bytes_touched: int
     bytes_touched_most: int
@@ -291,6 +293,7 @@ def _typed(
         disks_touched=found["disks_touched"],
         runs=found["runs"],
         runs_most=found["runs_most"],
+        segments_most=found["segments_most"],
         bytes_useful=found["bytes_useful"],
         bytes_touched=found["bytes_touched"],
         bytes_touched_most=found["bytes_touched_most"],

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.fit import Fitter, design_matrix, heldout_error
+from sds.recommender.bottleneck import BottleneckFitter
+from sds.recommender.disturbed import leave_out_disturbed
+from sds.recommender.fit import Fitter
+from sds.recommender.heldout import Fits, cross_validate, heldout_error
 from sds.recommender.model import (
     CacheState,
     CostModel,
@@ -22,7 +25,7 @@ from sds.recommender.samples import ModelChoice, Samples, Trial
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from sds.recommender.measures import MeasureTable
 
 
 def choose_model(
@@ -30,14 +33,15 @@ def choose_model(
     *,
     gaps: Sequence[GapKind] = tuple(GapKind),
     without_processes: bool = False,
+    trimmed: bool = False,
     via: Via = Via.HDF5,
     cache: CacheState = CacheState.UNKNOWN,
 ) -> ModelChoice:
     """Return the model with the least held-out error, and all that were tried.
 
-    Tried are the built-in model as it is, its terms fitted (``requests``), and Eq. 3, 4 and 6
-    with each block gap, each by ordinary and by relative least squares. The error is the root
-    mean square of log(predicted / measured), leaving out one pattern at a time.
+    Tried are the built-in model as it is, its terms fitted (``requests``), Eq. 3, 4 and 6 with
+    each block gap, each by ordinary and by relative least squares, and the bottleneck model. The
+    error is the root mean square of log(predicted / measured), leaving out one pattern at a time.
 
     Parameters
     ----------
@@ -48,6 +52,9 @@ def choose_model(
     without_processes
         Whether to leave out Eq. 4 and the terms of Eq. 6 in P: for reads all made with as many
         processes.
+    trimmed
+        Whether to leave out reads that something else disturbed (`leave_out_disturbed`); their
+        number is kept in the diagnostics.
 
     Raises
     ------
@@ -61,23 +68,22 @@ def choose_model(
     A model by which more work takes less time is tried and listed, but never chosen: see
     `falling_terms`.
     """
-    if not without_processes and len(set(samples.processes_per_ost)) < 2:
+    if not without_processes and len(set(samples.p)) < 2:
         raise RankDeficientError(
             "P did not vary (processes per OST: "
-            f"{sorted(set(samples.processes_per_ost))}): measure with several process counts, "
+            f"{sorted(set(samples.p))}): measure with several process counts, "
             "or fit without P"
         )
-    trials = [_builtin_trial(samples, via=via, cache=cache)]
-    for kind in ModelKind:
-        if kind is ModelKind.EQ4 and without_processes:
-            continue  # It is Eq. 3 then.
-        for gap in (GapKind.COUNT,) if kind is ModelKind.REQUESTS else gaps:
-            matrix = design_matrix(samples, kind, gap)
-            for relative in (False, True):
-                fitter = Fitter(
-                    kind=kind, gap=gap, relative=relative, without_processes=without_processes
-                )
-                trials.append(_trial(fitter, samples, matrix, via=via, cache=cache))
+    n_left_out = 0
+    if trimmed:
+        kept = leave_out_disturbed(samples)
+        samples, n_left_out = kept.samples, len(kept.left_out)
+    measures = samples.measures()
+    trials = [_builtin_trial(samples, measures, via=via, cache=cache)]
+    trials += [
+        _trial(fitter, samples, measures, via=via, cache=cache, n_left_out=n_left_out)
+        for fitter in fitters_of(gaps=gaps, without_processes=without_processes)
+    ]
     ranked = sorted(trials, key=_preference)
     best = ranked[0].model
     if best is None or ranked[0].refused:
@@ -92,21 +98,41 @@ def _preference(trial: Trial) -> tuple[bool, bool, float]:
     return bool(trial.refused), heldout is None, heldout.rms if heldout is not None else 0.0
 
 
+def fitters_of(
+    *, gaps: Sequence[GapKind] = tuple(GapKind), without_processes: bool = False
+) -> list[Fits]:
+    """Return every way of fitting independent reads that is tried."""
+    fitters: list[Fits] = []
+    for kind in (ModelKind.REQUESTS, ModelKind.EQ3, ModelKind.EQ4, ModelKind.EQ6):
+        if kind is ModelKind.EQ4 and without_processes:
+            continue  # It is Eq. 3 then.
+        fitters += [
+            Fitter(kind=kind, gap=gap, relative=relative, without_processes=without_processes)
+            for gap in (gaps if kind.has_gap else (GapKind.COUNT,))
+            for relative in (False, True)
+        ]
+    return [*fitters, BottleneckFitter()]
+
+
 def _trial(
-    fitter: Fitter,
+    fitter: Fits,
     samples: Samples,
-    matrix: NDArray[np.float64],
+    measures: MeasureTable,
     *,
     via: Via,
     cache: CacheState,
+    n_left_out: int,
 ) -> Trial:
     """Return one way of fitting, tried."""
     try:
-        model = fitter.fit(samples, via=via, cache=cache, matrix=matrix)
-        model = replace(model, heldout=fitter.heldout(samples, matrix=matrix))
+        model = fitter.fit(samples, via=via, cache=cache, measures=measures)
+        heldout = cross_validate(fitter, samples, measures=measures)
     except (RankDeficientError, SdsValueError) as error:
         return Trial(name=fitter.name, model=None, refused=str(error))
-    falling = falling_terms(model, lowest_p=min(samples.processes_per_ost))
+    if model.diagnostics is not None:
+        model = replace(model, diagnostics=replace(model.diagnostics, n_left_out=n_left_out))
+    model = replace(model, heldout=heldout)
+    falling = falling_terms(model, lowest_p=min(samples.p))
     refused = (
         f"by it reads take less time the greater {' and '.join(falling)} gets" if falling else ""
     )
@@ -132,19 +158,20 @@ def falling_terms(model: CostModel, *, lowest_p: float) -> tuple[str, ...]:
     return tuple(term for term, slope in zip(model.kind.terms[1:], c[1:], strict=True) if slope < 0)
 
 
-def _builtin_trial(samples: Samples, *, via: Via, cache: CacheState) -> Trial:
+def _builtin_trial(
+    samples: Samples, measures: MeasureTable, *, via: Via, cache: CacheState
+) -> Trial:
     """Return the built-in model with its error on all samples: it saw none of them."""
     model = builtin_model(via=via)
-    predicted = np.array(
-        [
-            model.seconds(features, processes_per_ost=p)
-            for features, p in zip(samples.features, samples.processes_per_ost, strict=True)
-        ]
-    )
     patterns = len(set(samples.patterns))
     if patterns < 2:
         raise SdsValueError(
             f"models are chosen by held-out patterns: measure at least 2, not {patterns}"
         )
-    error = heldout_error(predicted, np.array(samples.seconds), n_patterns=patterns)
+    error = heldout_error(
+        model.predict_many(measures),
+        np.array(samples.seconds),
+        n_groups=patterns,
+        patterns=samples.patterns,
+    )
     return Trial(name="builtin", model=replace(model, cache=cache, heldout=error))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import rankdata
-from sklearn.model_selection import LeaveOneGroupOut
 from statsmodels.regression.linear_model import OLS, WLS
 
+from sds import _native
 from sds.errors import RankDeficientError, SdsValueError
+from sds.recommender.heldout import cross_validate
 from sds.recommender.model import (
     CacheState,
     CostModel,
@@ -20,7 +20,6 @@ from sds.recommender.model import (
     HeldoutError,
     ModelKind,
     Via,
-    predict_terms,
 )
 
 if TYPE_CHECKING:
@@ -29,36 +28,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from statsmodels.regression.linear_model import RegressionResults
 
+    from sds.recommender.measures import MeasureTable
     from sds.recommender.samples import Samples
 
 # Part of a column that the columns before it do not explain; less is rounding.
 _INDEPENDENT = 1e-8
 
 
-def design_matrix(samples: Samples, kind: ModelKind, gap: GapKind) -> NDArray[np.float64]:
-    """Return the terms of an equation per sample, shape (n, n_terms), intercept first.
-
-    Each is what the native core predicts with that coefficient 1 and the others 0.
-    """
-    n_terms = len(kind.terms)
-    units = [tuple(float(i == j) for j in range(n_terms)) for i in range(n_terms)]
-    return np.array(
-        [
-            [
-                predict_terms(
-                    kind,
-                    gap,
-                    coefficients=unit,
-                    floor_s=0.0,
-                    features=features,
-                    processes_per_ost=p,
-                )
-                for unit in units
-            ]
-            for features, p in zip(samples.features, samples.processes_per_ost, strict=True)
-        ],
-        dtype=np.float64,
-    ).reshape(len(samples), n_terms)
+def design_matrix(measures: MeasureTable, kind: ModelKind, gap: GapKind) -> NDArray[np.float64]:
+    """Return the terms of an equation per operation, shape (n, n_terms), intercept first."""
+    return _native.terms(kind.code, gap.code, measures.columns)
 
 
 def dependent_columns(matrix: NDArray[np.float64], names: Sequence[str]) -> list[str]:
@@ -108,7 +87,7 @@ class Fitter:
     def name(self) -> str:
         """E.g. ``eq4, block gap distance, relative``."""
         parts = [str(self.kind)]
-        if self.kind is not ModelKind.REQUESTS:
+        if self.kind.has_gap:
             parts.append(f"block gap {self.gap}")
         if self.relative:
             parts.append("relative")
@@ -129,7 +108,7 @@ class Fitter:
         *,
         via: Via = Via.HDF5,
         cache: CacheState = CacheState.UNKNOWN,
-        matrix: NDArray[np.float64] | None = None,
+        measures: MeasureTable | None = None,
     ) -> CostModel:
         """Return the fitted model, without a held-out error.
 
@@ -140,38 +119,49 @@ class Fitter:
         SdsValueError
             If there are fewer samples than terms and two more.
         """
-        terms = [self.kind.terms[i] for i in self.kept]
-        full = design_matrix(samples, self.kind, self.gap) if matrix is None else matrix
+        table = samples.measures() if measures is None else measures
         seconds = np.array(samples.seconds, dtype=np.float64)
-        results, scale = self._regress(full, seconds)
+        results, scale = self._regress(design_matrix(table, self.kind, self.gap), seconds)
+        model, fitted = self._model(results, scale, table, seconds)
+        terms = [self.kind.terms[i] for i in self.kept]
+        return replace(
+            model,
+            via=via,
+            cache=cache,
+            diagnostics=diagnostics_of(
+                results,
+                scale,
+                terms=terms,
+                weighting="relative" if self.relative else "none",
+                residuals_s=seconds - fitted,
+            ),
+        )
+
+    def solve(
+        self, measures: MeasureTable, seconds: NDArray[np.float64]
+    ) -> tuple[CostModel, NDArray[np.float64]]:
+        """Return the fitted model without diagnostics, and its predictions before the floor."""
+        results, scale = self._regress(design_matrix(measures, self.kind, self.gap), seconds)
+        return self._model(results, scale, measures, seconds)
+
+    def _model(
+        self,
+        results: RegressionResults,
+        scale: NDArray[np.float64],
+        measures: MeasureTable,
+        seconds: NDArray[np.float64],
+    ) -> tuple[CostModel, NDArray[np.float64]]:
         raw = np.zeros(len(self.kind.terms))
         raw[self.kept] = np.asarray(results.params) / scale
-        # A perfect fit has no error to divide by: its p-values are 0 or undefined.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            interval = np.asarray(results.conf_int(alpha=0.05)) / scale[:, np.newaxis]
-            p_values = np.asarray(results.pvalues)
-            diagnostics = FitDiagnostics(
-                n=len(samples),
-                weighting="relative" if self.relative else "none",
-                terms=tuple(terms),
-                r_squared=_defined(results.rsquared),
-                r_squared_adjusted=_defined(results.rsquared_adj),
-                p_values=tuple(map(_defined, p_values)),
-                confidence_low=tuple(map(_defined, interval[:, 0])),
-                confidence_high=tuple(map(_defined, interval[:, 1])),
-                residuals_s=tuple((seconds - full @ raw).tolist()),
-            )
-        return CostModel(
+        model = CostModel(
             kind=self.kind,
             gap=self.gap,
             coefficients=tuple(raw.tolist()),
             floor_s=float(seconds.min()),
             calibrated=True,
-            via=via,
-            cache=cache,
-            dropped_terms=tuple(t for t in self.kind.terms if t not in terms),
-            diagnostics=diagnostics,
+            dropped_terms=tuple(t for i, t in enumerate(self.kind.terms) if i not in self.kept),
         )
+        return model, design_matrix(measures, self.kind, self.gap) @ raw
 
     def _regress(
         self, full: NDArray[np.float64], seconds: NDArray[np.float64]
@@ -202,51 +192,40 @@ class Fitter:
         model = WLS(seconds, scaled, weights=seconds**-2) if self.relative else OLS(seconds, scaled)
         return model.fit(method="qr"), scale
 
-    def heldout(
-        self, samples: Samples, *, matrix: NDArray[np.float64] | None = None
-    ) -> HeldoutError:
-        """Return the error on each pattern by a fit to the others.
+    def heldout(self, samples: Samples, *, by: str = "patterns") -> HeldoutError:
+        """Return the error on each pattern (or layout) by a fit to the others."""
+        return cross_validate(self, samples, by=by)
 
-        Raises
-        ------
-        RankDeficientError, SdsValueError
-            If a fit to the others is not possible, see `fit`; if there is one pattern only.
-        """
-        full = design_matrix(samples, self.kind, self.gap) if matrix is None else matrix
-        seconds = np.array(samples.seconds, dtype=np.float64)
-        n_patterns = len(set(samples.patterns))
-        if n_patterns < 2:
-            raise SdsValueError(
-                f"the held-out error needs at least 2 patterns, not {n_patterns}: "
-                "measure reads of several shapes"
-            )
-        predicted = np.empty_like(seconds)
-        for rest, out in LeaveOneGroupOut().split(full, groups=samples.patterns):
-            results, scale = self._regress(full[rest], seconds[rest])
-            raw = np.asarray(results.params) / scale
-            predicted[out] = np.maximum(full[out][:, self.kept] @ raw, seconds[rest].min())
-        return heldout_error(predicted, seconds, n_patterns=n_patterns)
+
+def diagnostics_of(
+    results: RegressionResults,
+    scale: NDArray[np.float64],
+    *,
+    terms: Sequence[str],
+    weighting: str,
+    residuals_s: NDArray[np.float64],
+) -> FitDiagnostics:
+    """Return what statsmodels says of a fit to columns that were divided by a scale."""
+    # A perfect fit has no error to divide by: its p-values are 0 or undefined.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        interval = np.asarray(results.conf_int(alpha=0.05)) / scale[:, np.newaxis]
+        p_values = np.asarray(results.pvalues)
+        return FitDiagnostics(
+            n=int(results.nobs),
+            weighting=weighting,
+            terms=tuple(terms),
+            r_squared=_defined(results.rsquared),
+            r_squared_adjusted=_defined(results.rsquared_adj),
+            p_values=tuple(map(_defined, p_values)),
+            confidence_low=tuple(map(_defined, interval[:, 0])),
+            confidence_high=tuple(map(_defined, interval[:, 1])),
+            residuals_s=tuple(residuals_s.tolist()),
+        )
 
 
 def _defined(value: float) -> float | None:
     """Return a statistic, or None where a perfect or constant fit leaves it undefined."""
     return float(value) if math.isfinite(value) else None
-
-
-def heldout_error(
-    predicted: NDArray[np.float64], measured: NDArray[np.float64], *, n_patterns: int
-) -> HeldoutError:
-    """Return the error of predictions that did not see what they predict, shape (n,) each."""
-    log = np.abs(np.log(predicted / measured))
-    ranks = rankdata(predicted), rankdata(measured)
-    varies = np.ptp(ranks[0]) > 0 and np.ptp(ranks[1]) > 0
-    return HeldoutError(
-        median=float(np.median(log)),
-        p95=float(np.percentile(log, 95.0)),
-        rms=float(np.sqrt(np.mean(log**2))),
-        rank_correlation=float(np.corrcoef(ranks)[0, 1]) if varies else 0.0,
-        n_patterns=n_patterns,
-    )
 
 
 def fit_additive(
@@ -290,9 +269,8 @@ def fit_multiplicative(
 def _fit_with_heldout(
     fitter: Fitter, samples: Samples, *, via: Via, cache: CacheState
 ) -> CostModel:
-    """Return a fitted model with its held-out error; without one where a fold cannot be fitted."""
-    matrix = design_matrix(samples, fitter.kind, fitter.gap)
-    model = fitter.fit(samples, via=via, cache=cache, matrix=matrix)
+    """Return a fitted model with its held-out error; without one where there is one pattern."""
+    model = fitter.fit(samples, via=via, cache=cache)
     if len(set(samples.patterns)) < 2:
         return model
-    return replace(model, heldout=fitter.heldout(samples, matrix=matrix))
+    return replace(model, heldout=fitter.heldout(samples))

@@ -1,4 +1,4 @@
-"""Cost models as values: coefficients of Liu 2014, Eq. 3, 4 and 6, and how well they fit.
+"""Cost models as values: coefficients of an equation, and how well it fits.
 
 The prediction itself exists once, in the native core (native/include/sds/cost.h).
 """
@@ -14,7 +14,11 @@ from sds import _native
 from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sds.geometry import BlockFeatures
+    from sds.recommender.measures import MeasureTable
 
 # A model without a fit is taken to be wrong by this factor, up or down, in one case of three.
 # Chosen, not measured: devices differ by more than that, layouts worth building by far more.
@@ -22,17 +26,24 @@ UNCALIBRATED_LOG_ERROR = math.log(3.0)
 
 
 class ModelKind(StrEnum):
-    """Which equation (sds_model_kind)."""
+    """Which equation (sds_model_kind).
+
+    ``eq3`` is the paper's best case (concurrent processes act as one), ``eq4`` its worst, ``eq5``
+    collective I/O, ``eq6`` all interactions; ``bottleneck`` takes the time of what takes longest
+    of clients, servers and disks.
+    """
 
     REQUESTS = "requests"
     EQ3 = "eq3"
     EQ4 = "eq4"
+    EQ5 = "eq5"
     EQ6 = "eq6"
+    BOTTLENECK = "bottleneck"
 
     @property
     def code(self) -> int:
         """The number of sds_model_kind."""
-        return {"requests": 0, "eq3": 3, "eq4": 4, "eq6": 6}[self.value]
+        return _CODES[self]
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -44,12 +55,36 @@ class ModelKind(StrEnum):
         """Whether P, processes per OST, is among the terms."""
         return "P" in self.terms
 
+    @property
+    def has_gap(self) -> bool:
+        """Whether one of the three block gaps is among the terms."""
+        return "BG" in self.terms
 
+
+_CODES: dict[ModelKind, int] = {
+    ModelKind.REQUESTS: 0,
+    ModelKind.EQ3: 3,
+    ModelKind.EQ4: 4,
+    ModelKind.EQ5: 5,
+    ModelKind.EQ6: 6,
+    ModelKind.BOTTLENECK: 16,
+}
 _TERMS: dict[ModelKind, tuple[str, ...]] = {
     ModelKind.REQUESTS: ("1", "requests", "bytes_touched"),
     ModelKind.EQ3: ("1", "BD", "BG"),
     ModelKind.EQ4: ("1", "BD", "BG", "P"),
+    ModelKind.EQ5: ("1", "BD", "BG", "P", "1 shuffle", "Nproc", "Nagg", "Size/Nagg"),
     ModelKind.EQ6: ("1", "BD", "BG", "P", "BD*BG", "BD*P", "BG*P", "BD*BG*P"),
+    ModelKind.BOTTLENECK: (
+        "1",
+        "runs_most",
+        "segments_most",
+        "disk_requests",
+        "ost_bytes",
+        "disk_segments",
+        "disk_blocks",
+        "disk_stroke",
+    ),
 }
 
 
@@ -90,7 +125,8 @@ class FitDiagnostics:
     n
         Reads fitted.
     weighting
-        ``none`` (ordinary least squares, of seconds) or ``relative`` (weights 1 / seconds**2).
+        ``none`` (ordinary least squares, of seconds), ``relative`` (weights 1 / seconds**2) or
+        ``log`` (least squares of log seconds, coefficients >= 0).
     terms
         Names of the terms fitted, in the order of the figures below.
     r_squared, r_squared_adjusted
@@ -99,6 +135,8 @@ class FitDiagnostics:
         Per term fitted, 95 %, raw units; None where a perfect fit leaves them undefined.
     residuals_s
         Measured minus fitted, shape (n,), seconds, before the floor.
+    n_left_out
+        Reads that were left out besides because something else kept the storage busy.
     """
 
     n: int
@@ -110,6 +148,7 @@ class FitDiagnostics:
     confidence_low: tuple[float | None, ...]
     confidence_high: tuple[float | None, ...]
     residuals_s: tuple[float, ...]
+    n_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +162,16 @@ class HeldoutError:
     rank_correlation
         Spearman's, predicted against measured, over all held-out reads.
     n_patterns
-        Patterns, each left out once.
+        Patterns (or layouts), each left out once.
+    r_squared
+        Of seconds, 1 - squared errors / squared deviations from the mean: a few slow reads
+        dominate it. None where all took as long, and in models stored before it was kept.
+    ratio_rms
+        Root mean square error of the logarithm of the ratio of two layouts' times, over all pairs
+        of layouts of one pattern: what is wrong by one factor in both cancels out. None where no
+        pattern was read from two layouts.
+    left_out
+        What was held out together: ``patterns`` or ``layouts``.
     """
 
     median: float
@@ -131,6 +179,9 @@ class HeldoutError:
     rms: float
     rank_correlation: float
     n_patterns: int
+    r_squared: float | None = None
+    ratio_rms: float | None = None
+    left_out: str = "patterns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,16 +249,43 @@ class CostModel:
         """Standard deviation of log(predicted / measured), from the held-out error."""
         return UNCALIBRATED_LOG_ERROR if self.heldout is None else self.heldout.rms
 
+    @property
+    def ratio_error(self) -> float:
+        """Standard deviation of the logarithm of the ratio of two predictions.
+
+        Of layouts of one pattern by this model; independent errors where that is not known.
+        """
+        if self.heldout is not None and self.heldout.ratio_rms is not None:
+            return self.heldout.ratio_rms
+        return math.sqrt(2.0) * self.log_error
+
     def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
         """Return the predicted time of one read, never below the floor."""
-        return predict_terms(
-            self.kind,
-            self.gap,
-            coefficients=self.coefficients,
-            floor_s=self.floor_s,
-            features=features,
-            processes_per_ost=processes_per_ost,
+        return float(
+            _native.predict(
+                self.kind.code,
+                self.gap.code,
+                self.coefficients,
+                self.floor_s,
+                features.native(),
+                processes_per_ost,
+            )
         )
+
+    def predict_many(self, measures: MeasureTable) -> NDArray[np.float64]:
+        """Return the predicted times of operations, shape (n,), none below the floor.
+
+        Over a million a second.
+        """
+        return _native.predict_many(
+            self.kind.code, self.gap.code, self.coefficients, self.floor_s, measures.columns
+        )
+
+    def summary(self) -> str:
+        """Return the fit and its held-out error as a table for people."""
+        from sds.recommender.summary import summary_of  # noqa: PLC0415 - text, seldom wanted
+
+        return summary_of(self)
 
     def predict(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> Prediction:
         """Return the predicted time of one read with its interval."""
@@ -219,28 +297,6 @@ class CostModel:
             high=seconds * factor,
             calibrated=self.calibrated,
         )
-
-
-def predict_terms(
-    kind: ModelKind,
-    gap: GapKind,
-    *,
-    coefficients: tuple[float, ...],
-    floor_s: float,
-    features: BlockFeatures,
-    processes_per_ost: float,
-) -> float:
-    """Return coefficients times terms, by the native core."""
-    return float(
-        _native.predict(
-            kind.code,
-            gap.code,
-            coefficients,
-            floor_s,
-            features.native(),
-            processes_per_ost,
-        )
-    )
 
 
 def builtin_model(*, via: Via = Via.HDF5) -> CostModel:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from sds.errors import SdsValueError
-from sds.geometry import BlockFeatures
+from sds.geometry import BlockFeatures, OperationFeatures
+from sds.recommender.measures import MeasureTable
 from sds.recommender.model import CostModel, HeldoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """Measured reads: n of them, in patterns that recur.
+
+    What they touched is either known of the read that touches most (features and
+    processes_per_ost), or of the operation as a whole (operations).
 
     Attributes
     ----------
@@ -24,20 +34,42 @@ class Samples:
         P of Liu 2014, Eq. 4.
     seconds
         Time of the operation: of the slowest process.
+    operations
+        Of all processes together; then features and processes_per_ost are empty.
+    unions
+        What the processes of each operation touch as one, where they read independently; empty:
+        what they touch is taken to differ.
+    layouts
+        Name of each read's layout, which can be held out likewise; empty where there is but one,
+        or the patterns' names tell.
     """
 
     patterns: tuple[str, ...]
-    features: tuple[BlockFeatures, ...]
-    processes_per_ost: tuple[float, ...]
+    features: tuple[BlockFeatures, ...] = ()
+    processes_per_ost: tuple[float, ...] = ()
     seconds: tuple[float, ...]
+    operations: tuple[OperationFeatures, ...] = ()
+    unions: tuple[OperationFeatures, ...] = ()
+    layouts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.seconds)
-        if not len(self.patterns) == len(self.features) == len(self.processes_per_ost) == n:
+        touched = self.operations or self.features
+        lengths = {len(self.patterns), len(touched), len(self.layouts) if self.layouts else n}
+        if not self.operations:
+            lengths.add(len(self.processes_per_ost))
+        if self.unions:
+            lengths.add(len(self.unions))
+        if lengths != {n}:
             raise SdsValueError(
                 f"samples differ in number: {len(self.patterns)} patterns, "
-                f"{len(self.features)} features, {len(self.processes_per_ost)} process counts, "
-                f"{n} times"
+                f"{len(touched)} features, {len(self.processes_per_ost)} process counts, "
+                f"{len(self.layouts)} layouts, {n} times"
+            )
+        if self.operations and (self.features or self.processes_per_ost):
+            raise SdsValueError(
+                "give the features of operations or of single reads with their process counts, "
+                "not both"
             )
         for i, seconds in enumerate(self.seconds):
             if not (math.isfinite(seconds) and seconds > 0.0):
@@ -48,6 +80,55 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    @property
+    def p(self) -> tuple[float, ...]:
+        """Processes per OST of each operation."""
+        if self.operations:
+            return tuple(f.processes_per_ost for f in self.operations)
+        return self.processes_per_ost
+
+    def measures(self) -> MeasureTable:
+        """Return what models predict these reads from."""
+        if self.operations:
+            return MeasureTable.of_operations(self.operations, self.unions)
+        return MeasureTable.of_reads(self.features, self.processes_per_ost)
+
+    def groups(self, by: str) -> tuple[str, ...]:
+        """Return what is held out together: by ``patterns`` or by ``layouts``.
+
+        Raises
+        ------
+        SdsValueError
+            If the samples do not name their layouts.
+        """
+        if by == "patterns":
+            return self.patterns
+        if by != "layouts":
+            raise SdsValueError(f"leave out patterns or layouts, not {by!r}")
+        if not self.layouts:
+            raise SdsValueError(
+                "these samples do not say which layout each was read from: give layouts to leave "
+                "layouts out"
+            )
+        return self.layouts
+
+    def take(self, indices: Sequence[int]) -> Self:
+        """Return the samples at some indices."""
+
+        def some(values: tuple[_T, ...]) -> tuple[_T, ...]:
+            return tuple(values[i] for i in indices) if values else ()
+
+        return replace(
+            self,
+            patterns=some(self.patterns),
+            features=some(self.features),
+            processes_per_ost=some(self.processes_per_ost),
+            seconds=some(self.seconds),
+            operations=some(self.operations),
+            unions=some(self.unions),
+            layouts=some(self.layouts),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,11 +61,114 @@ static void test_nothing_is_below_the_floor(void)
     CHECK(sds_cost_predict(&model, &features, 0, 1) == 0.5);
 }
 
+static void test_collective_reads_take_both_phases(void)
+{
+    const sds_measures measures = {.block_depth = 3,
+                                   .block_gap_count = 5,
+                                   .processes_per_ost = 4,
+                                   .n_processes = 1024,
+                                   .n_aggregators = 16,
+                                   .bytes_useful = 1600};
+    const double terms[] = {1, 3, 5, 4, 1, 1024, 16, 100};
+    for (int i = 0; i < SDS_MODEL_TERMS; i++) {
+        sds_cost_model model = {.kind = SDS_MODEL_EQ5, .gap = SDS_GAP_COUNT};
+        model.coefficient[i] = 1;
+        CHECK(sds_cost_of(&model, &measures) == terms[i]);
+    }
+}
+
+static sds_cost_model bottleneck_with(int term)
+{
+    sds_cost_model model = {.kind = SDS_MODEL_BOTTLENECK};
+    model.coefficient[term] = 1;
+    return model;
+}
+
+static void test_the_slowest_part_takes_the_time(void)
+{
+    const sds_measures measures = {.runs_most = 10,
+                                   .segments_most = 7,
+                                   .disk_requests = 5,
+                                   .ost_bytes = 4096,
+                                   .disk_segments = 4,
+                                   .disk_blocks = 6,
+                                   .disk_distance = 9};
+    /* Without a time to seek, no gap takes any. */
+    const double alone[] = {1, 10, 7, 5, 4096, 0, 6, 0};
+    for (int i = 0; i < SDS_MODEL_TERMS; i++) {
+        const sds_cost_model model = bottleneck_with(i);
+        CHECK(fabs(sds_cost_of(&model, &measures) - alone[i]) < 1e-9);
+    }
+    sds_cost_model model = bottleneck_with(6);
+    model.coefficient[5] = 0.5; /* 2 s of seeks are less than 9 s of reading through */
+    CHECK(sds_cost_of(&model, &measures) == 6 + 2);
+    model.coefficient[7] = 1; /* and sqrt(4 * 9) more: reading through is less */
+    model.coefficient[5] = 1;
+    CHECK(sds_cost_of(&model, &measures) == 6 + 9);
+    model.coefficient[4] = 15.0 / 4096; /* a server as slow as the disks */
+    CHECK(fabs(sds_cost_of(&model, &measures) - 15 * sqrt(sqrt(2))) < 1e-9);
+}
+
+static void test_columns_predict_as_one_by_one(void)
+{
+    enum { N = 5 };
+    double column[SDS_N_MEASURES][N], seconds[N];
+    const double *columns[SDS_N_MEASURES];
+    sds_measures rows[N];
+    for (int m = 0; m < SDS_N_MEASURES; m++) {
+        columns[m] = column[m];
+        for (int i = 0; i < N; i++)
+            column[m][i] = ((double *)&rows[i])[m] = 1 + m * 31 % 7 + i * i;
+    }
+    const int32_t kinds[] = {0, 3, 4, 5, 6, 16};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const sds_cost_model model = {
+            .kind = kinds[k], .gap = SDS_GAP_DISTANCE, .coefficient = {1, 2, 3, 4, 5, 6, 7, 8}};
+        sds_cost_of_many(&model, N, columns, seconds);
+        for (int i = 0; i < N; i++)
+            CHECK(seconds[i] == sds_cost_of(&model, &rows[i]));
+    }
+}
+
+static void test_one_read_stands_for_those_of_its_operation(void)
+{
+    sds_features read = features;
+    read.osts_touched = (sds_bounds){2, 2};
+    sds_measures alone, shared;
+    sds_measures_of_read(&read, 9, 0.5, &alone);
+    CHECK(alone.n_processes == 1 && alone.disk_blocks == 3 && alone.disk_segments == 6);
+    CHECK(alone.segments_most == 10); /* never more than runs */
+    CHECK(alone.ost_bytes == 20480);
+    sds_measures_of_read(&read, 9, 4, &shared); /* eight processes at two OSTs */
+    CHECK(shared.n_processes == 8 && shared.disk_blocks == 24 && shared.ost_bytes == 163840);
+    CHECK(shared.runs_most == alone.runs_most && shared.block_depth == alone.block_depth);
+    sds_measures nothing;
+    sds_measures_of_read(&(sds_features){0}, 0, 1, &nothing);
+    CHECK(nothing.segments_most == 0 && nothing.disk_blocks == 0 && nothing.ost_bytes == 0);
+}
+
+static void test_every_kind_says_how_many_terms_it_has(void)
+{
+    double terms[SDS_MODEL_TERMS];
+    const sds_measures measures = {0};
+    for (int32_t kind = -1; kind < 20; kind++) {
+        const int32_t n = sds_model_terms(kind);
+        CHECK(n >= 0 && n <= SDS_MODEL_TERMS);
+        if (n > 0) CHECK(sds_cost_terms(kind, SDS_GAP_COUNT, &measures, terms) == n);
+    }
+    CHECK(sds_model_terms(1) == 0 && sds_model_terms(7) == 0);
+}
+
 int main(void)
 {
     test_each_equation_has_its_terms();
     test_each_gap_is_its_own();
     test_builtin_counts_pages_where_runs_share_them();
     test_nothing_is_below_the_floor();
+    test_collective_reads_take_both_phases();
+    test_the_slowest_part_takes_the_time();
+    test_columns_predict_as_one_by_one();
+    test_one_read_stands_for_those_of_its_operation();
+    test_every_kind_says_how_many_terms_it_has();
     return 0;
 }

@@ -34,6 +34,7 @@ def test_the_design_matrix_holds_the_terms_of_the_paper():
         processes_per_ost=(2.0,),
         seconds=(1.0,),
     )
+    one = one.measures()
     row = design_matrix(one, ModelKind.EQ6, GapKind.COUNT)[0]
     assert row.tolist() == [1, 5, 11, 2, 55, 10, 22, 110]
     assert design_matrix(one, ModelKind.EQ4, GapKind.DISTANCE)[0].tolist() == [1, 5, 77, 2]

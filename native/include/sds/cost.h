@@ -1,11 +1,12 @@
-/* Predicted time of one read, from its features.
+/* Predicted time of one read, or of one operation of several processes, from what it touches.
  *
- * Liu 2014, Eq. 3, 4 and 6, and the built-in model that serves until a file system is calibrated.
- * The same function predicts in Python and in the connector.
+ * Liu 2014, Eq. 3, 4, 5 and 6, the built-in model that serves until a file system is calibrated,
+ * and the bottleneck model. The same functions predict in Python and in the connector.
  */
 #ifndef SDS_COST_H
 #define SDS_COST_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "sds/geometry.h"
@@ -16,11 +17,23 @@ extern "C" {
 
 /* F: seconds; BD, BG: block depth and block gap; P: processes per OST. */
 typedef enum sds_model_kind {
-    SDS_MODEL_BUILTIN = 0, /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
-    SDS_MODEL_EQ3 = 3,     /* F = c0 + c1*BD + c2*BG */
-    SDS_MODEL_EQ4 = 4,     /* F = c0 + c1*BD + c2*BG + c3*P */
-    SDS_MODEL_EQ6 = 6      /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
-                              + c7*BD*BG*P */
+    SDS_MODEL_BUILTIN = 0,    /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
+    SDS_MODEL_EQ3 = 3,        /* F = c0 + c1*BD + c2*BG */
+    SDS_MODEL_EQ4 = 4,        /* F = c0 + c1*BD + c2*BG + c3*P */
+    SDS_MODEL_EQ5 = 5,        /* collective, F = F1 + F2, the phases of I/O and of the shuffle:
+                                 F1 = c0 + c1*BD + c2*BG + c3*P
+                                 F2 = c4 + c5*processes + c6*aggregators + c7*bytes/aggregators */
+    SDS_MODEL_EQ6 = 6,        /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
+                                 + c7*BD*BG*P */
+    SDS_MODEL_BOTTLENECK = 16 /* F = c0 + norm(client, server, disk), all coefficients >= 0:
+                                 client = c1*runs_most + c2*segments_most
+                                 server = c3*disk_requests + c4*ost_bytes
+                                 disk = c6*disk_blocks + least(c6*disk_distance,
+                                        c5*disk_segments + c7*sqrt(disk_segments*disk_distance)):
+                                 a gap costs a seek, whose time grows with the root of the
+                                 distance, or reading through it, whichever is less
+                                 norm(x, y, z) = (x^4 + y^4 + z^4)^(1/4): nearly the greatest,
+                                 and smooth where two are alike */
 } sds_model_kind;
 
 /* Which of the three block gaps a model was fitted with. */
@@ -41,12 +54,66 @@ typedef struct sds_cost_model {
     double floor_s;                      /* no prediction is below this */
 } sds_cost_model;
 
+/* What models predict from. "Most": of the process, OST or disk with most. */
+#define SDS_MEASURE_MAP(XX)                                                                        \
+    XX(block_depth)        /* independent: most of one process; collective: of the union */        \
+    XX(block_gap_count)    /* likewise */                                                          \
+    XX(block_gap_distance) /* likewise */                                                          \
+    XX(block_gap_paper)    /* likewise, in elements */                                             \
+    XX(processes_per_ost)  /* P; collective: aggregators per OST */                                \
+    XX(runs_most)          /* of one process */                                                    \
+    XX(bytes_touched_most) /* of one process */                                                    \
+    XX(bytes_useful)       /* of all processes */                                                  \
+    XX(n_processes)                                                                                \
+    XX(n_aggregators) /* collective; else 0 */                                                     \
+    XX(segments_most) /* unbroken successions of requests, of the process with most */             \
+    XX(ost_bytes)     /* touched by all processes, most on one OST */                              \
+    XX(disk_requests) /* unbroken successions of blocks, added up over processes, most on a disk   \
+                       */                                                                          \
+    XX(disk_segments) /* the same of all processes as one */                                       \
+    XX(disk_blocks)   /* of all processes as one, most on one disk */                              \
+    XX(disk_distance) /* untouched blocks between them, most on one disk */
+
+typedef struct sds_measures {
+#define XX(name) double name;
+    SDS_MEASURE_MAP(XX)
+#undef XX
+} sds_measures;
+
+/* Number of measures: an sds_measures is as many doubles, in the order of the map. */
+enum {
+#define XX(name) sds__measure_##name,
+    SDS_MEASURE_MAP(XX)
+#undef XX
+        SDS_N_MEASURES
+};
+
 /* The built-in model, conservative on purpose: it favours a layout only where requests and bytes
  * touched both say so. */
 void sds_cost_builtin(sds_cost_model *out);
 
-/* Predicted seconds. processes_per_ost is P; block_gap_paper is read only where the model's gap
- * is SDS_GAP_PAPER. Inexact features count with their high bound. */
+/* Terms of a kind, 0 where there is no such kind. */
+int32_t sds_model_terms(int32_t kind);
+
+/* Measures of an operation of which one read is known: the others are taken to read as much, as
+ * many of them from the OSTs of this one as P says. Inexact features count with their high bound.
+ */
+void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
+                          double processes_per_ost, sds_measures *out);
+
+/* What the coefficients of a kind multiply, in their order; returns how many there are. */
+int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
+                       double terms[SDS_MODEL_TERMS]);
+
+/* Predicted seconds. */
+double sds_cost_of(const sds_cost_model *model, const sds_measures *measures);
+
+/* The same of n operations: measure[m][i] is measure m, in the order of the map, of number i. */
+void sds_cost_of_many(const sds_cost_model *model, size_t n,
+                      const double *const measure[SDS_N_MEASURES], double seconds[]);
+
+/* Predicted seconds of an operation of which one read is known; block_gap_paper is read only where
+ * the model's gap is SDS_GAP_PAPER. */
 double sds_cost_predict(const sds_cost_model *model, const sds_features *features,
                         int64_t block_gap_paper, double processes_per_ost);
 

@@ -58,6 +58,7 @@ typedef struct sds_operation_features {
     int64_t disks_touched;      /* likewise */
     int64_t runs;               /* of all processes */
     int64_t runs_most;
+    int64_t segments_most; /* unbroken successions of requests of one process, over its OSTs */
     int64_t bytes_useful;  /* of all processes */
     int64_t bytes_touched; /* likewise */
     int64_t bytes_touched_most;

@@ -1,0 +1,144 @@
+"""Fits Liu 2014, Eq. 5: collective I/O as a phase of I/O and a phase of the shuffle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from statsmodels.regression.linear_model import OLS
+
+from sds.errors import RankDeficientError, SdsValueError
+from sds.recommender.fit import dependent_columns, design_matrix, diagnostics_of
+from sds.recommender.model import CacheState, CostModel, FitDiagnostics, GapKind, ModelKind, Via
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sds.recommender.measures import MeasureTable
+    from sds.recommender.samples import Samples
+
+# Terms of the I/O phase (F1) and of the shuffle (F2) in ModelKind.EQ5.
+_IO, _SHUFFLE = slice(0, 4), slice(4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveFit:
+    """Eq. 5, fitted: F = F1 + F2.
+
+    Attributes
+    ----------
+    model
+        Predicts the whole time.
+    io, shuffle
+        The fits of the two phases.
+    """
+
+    model: CostModel
+    io: FitDiagnostics
+    shuffle: FitDiagnostics
+
+    def phases(self, measures: MeasureTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the predicted times of I/O and of the shuffle, shape (n,) each."""
+        matrix = design_matrix(measures, ModelKind.EQ5, self.model.gap)
+        c = np.array(self.model.coefficients)
+        return matrix[:, _IO] @ c[_IO], matrix[:, _SHUFFLE] @ c[_SHUFFLE]
+
+
+def fit_collective(
+    samples: Samples,
+    *,
+    io_s: Sequence[float],
+    shuffle_s: Sequence[float],
+    gap: GapKind = GapKind.DISTANCE,
+    leave_out: Sequence[str] = (),
+) -> CollectiveFit:
+    """Return Eq. 5 fitted to the times of the phases.
+
+    Parameters
+    ----------
+    samples
+        Collective operations; their seconds are of both phases.
+    io_s, shuffle_s
+        Seconds of each phase, one per sample.
+    gap
+        Which block gap stands for BG.
+    leave_out
+        Terms not to fit, e.g. ``Nagg`` where all operations had as many aggregators: what does
+        not vary is refused otherwise.
+
+    Raises
+    ------
+    RankDeficientError
+        If a term does not vary independently; it is named.
+    SdsValueError
+        If numbers differ, a time is no number, or the samples are too few.
+    """
+    terms = ModelKind.EQ5.terms
+    unknown = [name for name in leave_out if name not in terms[1:4] + terms[5:]]
+    if unknown:
+        raise SdsValueError(
+            f"{', '.join(unknown)}: not a term that can be left out; there are "
+            f"{', '.join(terms[1:4] + terms[5:])}"
+        )
+    if not len(io_s) == len(shuffle_s) == len(samples):
+        raise SdsValueError(
+            f"{len(io_s)} times of I/O and {len(shuffle_s)} of shuffles for {len(samples)} "
+            "samples: give one each"
+        )
+    measures = samples.measures()
+    matrix = design_matrix(measures, ModelKind.EQ5, gap)
+    coefficients = np.zeros(len(terms))
+    fits = []
+    for what, phase, times in (("I/O", _IO, io_s), ("shuffle", _SHUFFLE, shuffle_s)):
+        seconds = np.array(times, dtype=np.float64)
+        for i, value in enumerate(times):
+            if not (math.isfinite(value) and value >= 0.0):
+                raise SdsValueError(
+                    f"the {what} phase of sample {i} ({samples.patterns[i]}) took {value} s: "
+                    "leave out operations whose times are not numbers of seconds"
+                )
+        kept = [i for i in range(8)[phase] if terms[i] not in leave_out]
+        coefficients[kept], diagnostics = _fit_phase(
+            matrix[:, kept], seconds, [terms[i] for i in kept], what
+        )
+        fits.append(diagnostics)
+    model = CostModel(
+        kind=ModelKind.EQ5,
+        gap=gap,
+        coefficients=tuple(coefficients.tolist()),
+        floor_s=float(min(samples.seconds)),
+        calibrated=True,
+        via=Via.HDF5,
+        cache=CacheState.COLD,
+        dropped_terms=tuple(t for t in terms if t in leave_out),
+        diagnostics=None,
+    )
+    return CollectiveFit(model=model, io=fits[0], shuffle=fits[1])
+
+
+def _fit_phase(
+    matrix: NDArray[np.float64], seconds: NDArray[np.float64], names: list[str], what: str
+) -> tuple[NDArray[np.float64], FitDiagnostics]:
+    """Return coefficients of one phase by ordinary least squares, and how well they fit."""
+    if len(seconds) < len(names) + 2:
+        raise SdsValueError(
+            f"{len(seconds)} operations are too few to fit the {len(names)} terms of the {what} "
+            f"phase: measure at least {len(names) + 2}"
+        )
+    dependent = dependent_columns(matrix, names)
+    if dependent:
+        raise RankDeficientError(
+            f"the {what} phase of eq5 cannot be fitted: {', '.join(dependent)} did not vary "
+            "independently of the other columns; measure operations that differ in them, or "
+            f"leave them out (leave_out={dependent})"
+        )
+    scale = np.abs(matrix).max(axis=0)
+    results = OLS(seconds, matrix / scale).fit(method="qr")
+    raw = np.asarray(results.params) / scale
+    return raw, diagnostics_of(
+        results, scale, terms=names, weighting="none", residuals_s=seconds - matrix @ raw
+    )

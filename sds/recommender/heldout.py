@@ -1,0 +1,147 @@
+"""Error of a way of fitting on what it has not seen: patterns or layouts left out in turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+
+from sds.errors import SdsValueError
+from sds.recommender.model import CacheState, CostModel, GapKind, HeldoutError, ModelKind, Via
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sds.recommender.measures import MeasureTable
+    from sds.recommender.samples import Samples
+
+
+class Fits(Protocol):
+    """One way of fitting a cost model: what all equations have in common."""
+
+    @property
+    def kind(self) -> ModelKind:
+        """The equation."""
+
+    @property
+    def gap(self) -> GapKind:
+        """The block gap that stands for BG in it."""
+
+    @property
+    def name(self) -> str:
+        """Equation, block gap and weighting, in words."""
+
+    def solve(
+        self, measures: MeasureTable, seconds: NDArray[np.float64]
+    ) -> tuple[CostModel, NDArray[np.float64]]:
+        """Return the fitted model without diagnostics, and its predictions before the floor."""
+
+    def fit(
+        self,
+        samples: Samples,
+        *,
+        via: Via = Via.HDF5,
+        cache: CacheState = CacheState.UNKNOWN,
+        measures: MeasureTable | None = None,
+    ) -> CostModel:
+        """Return the fitted model with its diagnostics, without a held-out error."""
+
+
+def cross_validate(
+    fitter: Fits,
+    samples: Samples,
+    *,
+    by: str = "patterns",
+    measures: MeasureTable | None = None,
+    n_folds: int | None = None,
+) -> HeldoutError:
+    """Return the error on each pattern (or layout) by a fit to the others.
+
+    Parameters
+    ----------
+    fitter
+        How to fit.
+    samples
+        Measured reads.
+    by
+        What is left out together: ``patterns`` or ``layouts``.
+    measures
+        Of the samples, where they are at hand.
+    n_folds
+        Into how many parts patterns are dealt, each left out whole; None: each pattern alone.
+
+    Raises
+    ------
+    RankDeficientError, SdsValueError
+        If a fit to the others is not possible; if there is nothing to leave out.
+    """
+    groups = samples.groups(by)
+    n_groups = len(set(groups))
+    if n_groups < 2:
+        raise SdsValueError(
+            f"the held-out error needs at least 2 {by}, not {n_groups}: measure reads of several "
+            f"{'shapes' if by == 'patterns' else 'layouts'}"
+        )
+    table = samples.measures() if measures is None else measures
+    seconds = np.array(samples.seconds, dtype=np.float64)
+    predicted = np.empty_like(seconds)
+    folds = LeaveOneGroupOut() if n_folds is None or n_folds >= n_groups else GroupKFold(n_folds)
+    for rest, out in folds.split(seconds, groups=groups):
+        model, _ = fitter.solve(table.take(rest), seconds[rest])
+        predicted[out] = model.predict_many(table.take(out))
+    return heldout_error(
+        predicted, seconds, n_groups=n_groups, patterns=samples.patterns, left_out=by
+    )
+
+
+def heldout_error(
+    predicted: NDArray[np.float64],
+    measured: NDArray[np.float64],
+    *,
+    n_groups: int,
+    patterns: Sequence[str] = (),
+    left_out: str = "patterns",
+) -> HeldoutError:
+    """Return the error of predictions that did not see what they predict, shape (n,) each.
+
+    patterns: name of each; those of one name were read from several layouts.
+    """
+    log = np.log(predicted / measured)
+    size = np.abs(log)
+    ranks = rankdata(predicted), rankdata(measured)
+    varies = np.ptp(ranks[0]) > 0 and np.ptp(ranks[1]) > 0
+    spread = float(np.sum((measured - measured.mean()) ** 2))
+    wrong = float(np.sum((measured - predicted) ** 2))
+    return HeldoutError(
+        median=float(np.median(size)),
+        p95=float(np.percentile(size, 95.0)),
+        rms=float(np.sqrt(np.mean(log**2))),
+        rank_correlation=float(np.corrcoef(ranks)[0, 1]) if varies else 0.0,
+        n_patterns=n_groups,
+        r_squared=1.0 - wrong / spread if spread > 0 else None,
+        ratio_rms=_ratio_rms(log, patterns),
+        left_out=left_out,
+    )
+
+
+def _ratio_rms(log: NDArray[np.float64], patterns: Sequence[str]) -> float | None:
+    """Return the rms error of log ratios of predictions for the same pattern; None without any.
+
+    Of n values with standard deviation s about their mean, all pairs differ by 2 s^2 n / (n - 1)
+    in the mean square.
+    """
+    _, which = np.unique(np.array(patterns), return_inverse=True)
+    if len(which) == 0:
+        return None
+    n = np.bincount(which)
+    mean = np.bincount(which, weights=log) / n
+    squares = np.bincount(which, weights=(log - mean[which]) ** 2)
+    several = n > 1
+    if not several.any():
+        return None
+    pairs = n[several] * (n[several] - 1) / 2
+    return float(np.sqrt(np.sum(squares[several] * n[several]) / np.sum(pairs)))

@@ -1,0 +1,139 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sds.errors import SdsValueError
+from sds.recommender import CostModel, GapKind, ModelKind
+from sds.recommender.bottleneck import BottleneckFitter
+from sds.recommender.choose import choose_model, falling_terms
+from sds.recommender.disturbed import leave_out_disturbed
+from sds.recommender.heldout import cross_validate
+from sds.recommender.judgement import samples_of
+from sds.recommender.measures import MEASURES, MeasureTable
+from sds.recommender.protocol import draw_library
+from tests.recommender.operations import LAW, SMALL, Storage, seconds_by_law
+
+counts = st.integers(0, 2**50).map(float)
+tables = st.lists(
+    st.lists(counts, min_size=len(MEASURES), max_size=len(MEASURES)), min_size=1, max_size=5
+).map(lambda rows: MeasureTable(np.ascontiguousarray(np.array(rows).T)))
+coefficients = st.lists(st.floats(0, 1e3), min_size=8, max_size=8).map(tuple)
+
+
+def model_of(law, floor_s=0.0):
+    return CostModel(
+        kind=ModelKind.BOTTLENECK,
+        gap=GapKind.DISTANCE,
+        coefficients=tuple(law),
+        floor_s=floor_s,
+        calibrated=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """150 operations of 50 patterns by the law, with 3 % noise."""
+    storage = Storage(noise=0.03)
+    return samples_of(draw_library(3, SMALL, 17)[:50], SMALL, storage.observe)
+
+
+@given(tables, coefficients)
+def test_the_core_predicts_what_the_law_says(table, law):
+    expected = seconds_by_law(table, law)
+    assert model_of(law).predict_many(table) == pytest.approx(expected, rel=1e-9)
+
+
+@given(tables, coefficients, st.sampled_from(MEASURES), st.floats(1, 1e6))
+def test_more_work_never_takes_less_time(table, law, name, more):
+    model = model_of(law)
+    worse = table.columns.copy()
+    worse[MEASURES.index(name)] *= more
+    before, after = model.predict_many(table), model.predict_many(MeasureTable(worse))
+    assert (after >= before * (1 - 1e-12)).all()
+    assert (before >= 0).all()
+
+
+def test_the_law_is_found_again():
+    exact = samples_of(draw_library(3, SMALL, 20), SMALL, Storage().observe)
+    model = BottleneckFitter().fit(exact)
+    predicted = model.predict_many(exact.measures())
+    assert np.abs(np.log(predicted / np.array(exact.seconds))).max() < 0.02
+    assert model.diagnostics.r_squared > 0.9999
+    assert min(model.coefficients) >= 0
+
+
+def test_it_predicts_patterns_and_layouts_left_out(measured):
+    fitter = BottleneckFitter()
+    patterns = cross_validate(fitter, measured, n_folds=10)
+    assert patterns.median < 0.04
+    assert patterns.r_squared > 0.99
+    assert patterns.ratio_rms < 0.08
+    layouts = cross_validate(fitter, measured, by="layouts")
+    assert layouts.left_out == "layouts"
+    assert layouts.n_patterns == 3
+    assert layouts.median < 0.1
+
+
+def test_its_diagnostics_hold_the_law_within_their_intervals(measured):
+    d = BottleneckFitter().fit(measured).diagnostics
+    assert d.weighting == "log"
+    by_term = dict(zip(d.terms, zip(d.confidence_low, d.confidence_high, strict=True), strict=True))
+    low, high = by_term["ost_bytes"]
+    assert low < LAW[4] < high
+    assert len(d.residuals_s) == len(measured)
+    assert all(p is None or 0 <= p <= 1 for p in d.p_values)
+
+
+def test_it_is_chosen_where_storage_is_like_that(measured):
+    choice = choose_model(measured, gaps=(GapKind.DISTANCE,))
+    assert choice.chosen.kind is ModelKind.BOTTLENECK
+    assert falling_terms(choice.chosen, lowest_p=1.0) == ()
+
+
+def test_reads_that_neighbours_slowed_down_are_left_out_and_counted(measured):
+    seconds = np.array(measured.seconds)
+    slowed = [5, 40, 77, 120]
+    seconds[slowed] *= 30.0
+    noisy = replace(measured, seconds=tuple(seconds.tolist()))
+    kept = leave_out_disturbed(noisy)
+    assert set(slowed) <= set(kept.left_out)
+    assert len(kept.left_out) <= 6
+    assert len(kept.samples) == len(noisy) - len(kept.left_out)
+    trimmed = choose_model(noisy, gaps=(GapKind.DISTANCE,), trimmed=True).chosen
+    assert trimmed.diagnostics.n_left_out == len(kept.left_out)
+    assert f"{len(kept.left_out)} left out as disturbed" in trimmed.summary()
+    whole = choose_model(noisy, gaps=(GapKind.DISTANCE,)).chosen
+    assert trimmed.heldout.p95 < whole.heldout.p95
+
+
+def test_where_many_reads_are_slow_none_is_called_disturbed(measured):
+    seconds = np.array(measured.seconds)
+    seconds[::3] *= 30.0
+    assert leave_out_disturbed(replace(measured, seconds=tuple(seconds.tolist()))).left_out == ()
+
+
+def test_too_few_reads_are_refused(measured):
+    with pytest.raises(SdsValueError, match=r"9 reads are too few.*at least 10"):
+        BottleneckFitter().fit(measured.take(range(9)))
+
+
+def test_terms_that_follow_from_others_are_left_out_and_named(measured):
+    table = measured.measures()
+    columns = table.columns.copy()
+    columns[MEASURES.index("ost_bytes")] = 3 * columns[MEASURES.index("disk_requests")]
+    model, _ = BottleneckFitter().solve(MeasureTable(columns), np.array(measured.seconds))
+    assert model.dropped_terms == ("ost_bytes",)
+    assert model.coefficients[4] == 0
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_measures_that_no_count_can_be_are_refused(value):
+    columns = np.ones((len(MEASURES), 2))
+    columns[3, 1] = value
+    with pytest.raises(SdsValueError, match=f"{MEASURES[3]} of operation 1 is {value}"):
+        MeasureTable(columns)
+    with pytest.raises(SdsValueError, match="not one row for each of"):
+        MeasureTable(np.ones((2, 2)))

@@ -1,0 +1,286 @@
+"""Models behind one interface: columns of measures, both phases of Eq. 5, gaps, held-out error."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sds.errors import RankDeficientError, SdsValueError
+from sds.geometry import (
+    HOPPER_RAID,
+    HOPPER_STRIPES,
+    ContiguousLayout,
+    Hyperslab,
+    IoMode,
+    ProcessReads,
+    block_features,
+    operation_features,
+)
+from sds.recommender import CostModel, GapKind, ModelKind, Samples, builtin_model
+from sds.recommender.choose import choose_model
+from sds.recommender.collective import fit_collective
+from sds.recommender.fit import Fitter, fit_additive
+from sds.recommender.gaps import compare_gaps, gap_table
+from sds.recommender.heldout import cross_validate, heldout_error
+from sds.recommender.measures import MEASURES, MeasureTable
+from tests.recommender.measured import features, samples
+
+EXTENT = (64, 64, 4096)
+LAYOUT = ContiguousLayout(element_size_bytes=8)
+
+
+def eq4(depth, gap, p):
+    return 0.5 + 3e-6 * depth + 2e-9 * gap + 0.25 * p
+
+
+def model_of(kind, coefficients, gap=GapKind.COUNT):
+    return CostModel(kind=kind, gap=gap, coefficients=coefficients, floor_s=1e-6, calibrated=True)
+
+
+def cube(shape, *, parts=(1, 1, 1), mode=IoMode.INDEPENDENT, n_aggregators=None):
+    slab = Hyperslab(start=(0,) * 3, stride=(1, 1, 1), count=tuple(shape), block=(1, 1, 1))
+    return operation_features(
+        EXTENT,
+        ProcessReads.decomposed(slab, parts),
+        LAYOUT,
+        HOPPER_STRIPES,
+        HOPPER_RAID,
+        mode=mode,
+        n_aggregators=n_aggregators,
+    )
+
+
+@pytest.mark.parametrize("kind", list(ModelKind))
+@given(st.data())
+def test_columns_predict_what_single_reads_do(kind, data):
+    model = model_of(kind, tuple(data.draw(st.floats(0, 1e3)) for _ in kind.terms))
+    reads = [
+        features(depth=d, gap=g, runs=r, n_bytes=4096 * d, osts=o)
+        for d, g, r, o in data.draw(
+            st.lists(st.tuples(*[st.integers(1, 10**9)] * 4), min_size=1, max_size=4)
+        )
+    ]
+    shares = [data.draw(st.floats(0.01, 1e4)) for _ in reads]
+    many = model.predict_many(MeasureTable.of_reads(reads, shares))
+    assert many.tolist() == [
+        model.seconds(read, processes_per_ost=p) for read, p in zip(reads, shares, strict=True)
+    ]
+    assert (many >= model.floor_s).all()
+
+
+def test_a_read_of_one_process_is_the_same_as_an_operation():
+    slab = Hyperslab(start=(3, 1, 5), stride=(2, 1, 1), count=(8, 16, 100), block=(1, 1, 1))
+    of = (LAYOUT, HOPPER_STRIPES, HOPPER_RAID)
+    read = block_features(EXTENT, slab, *of)
+    operation = operation_features(EXTENT, ProcessReads.of([slab]), *of)
+    p = operation.processes_per_ost
+    single = MeasureTable.of_reads([read], [p])
+    whole = MeasureTable.of_operations([operation])
+    for name in MEASURES:
+        # Of one read it is not known how its OSTs differ.
+        rough = name in {"ost_bytes", "segments_most"}
+        assert single[name][0] == pytest.approx(whole[name][0], rel=0.5 if rough else 1e-12), name
+
+
+def test_empty_reads_and_scalars_have_predictions_like_others():
+    model = model_of(ModelKind.BOTTLENECK, (1e-3,) * 8)
+    nothing = Hyperslab(start=(0,), stride=(1,), count=(0,), block=(1,))
+    of = (LAYOUT, HOPPER_STRIPES, HOPPER_RAID)
+    deep = (2,) * 5 + (1,) * 27
+    for extent, slab in (
+        ((0,), nothing),
+        ((), Hyperslab.all(())),
+        (deep, Hyperslab.all(deep)),
+    ):
+        found = block_features(extent, slab, *of)
+        seconds = model.seconds(found)
+        assert np.isfinite(seconds)
+        assert seconds >= model.floor_s
+        operation = operation_features(extent, ProcessReads.of([slab]), *of)
+        assert MeasureTable.of_operations([operation]).columns.min() >= 0
+
+
+def collective_samples(n=40, *, aggregators=(4, 8, 16), seed=3):
+    random = np.random.default_rng(seed)
+    operations = [
+        cube(
+            [int(random.integers(4, n)) for n in EXTENT],
+            parts=tuple(random.choice([1, 2, 4], size=3).tolist()),
+            mode=IoMode.COLLECTIVE,
+            n_aggregators=int(random.choice(aggregators)),
+        )
+        for _ in range(n)
+    ]
+    measures = MeasureTable.of_operations(operations)
+    io = 0.5 + 2e-3 * measures["block_depth"] + 1e-3 * measures["block_gap_count"]
+    io += 0.02 * measures["processes_per_ost"]
+    shuffle = 0.1 + 1e-4 * measures["n_processes"] + 0.02 * measures["n_aggregators"]
+    shuffle += 1e-6 * measures["bytes_useful"] / measures["n_aggregators"]
+    made = Samples(
+        patterns=tuple(f"cube {i}" for i in range(n)),
+        operations=tuple(operations),
+        seconds=tuple((io + shuffle).tolist()),
+    )
+    return made, io, shuffle
+
+
+def test_both_phases_of_collective_reads_are_found_again():
+    made, io, shuffle = collective_samples()
+    fit = fit_collective(made, io_s=io.tolist(), shuffle_s=shuffle.tolist(), gap=GapKind.COUNT)
+    assert fit.model.kind is ModelKind.EQ5
+    expected = (0.5, 2e-3, 1e-3, 0.02, 0.1, 1e-4, 0.02, 1e-6)
+    assert fit.model.coefficients == pytest.approx(expected, rel=1e-4)
+    phases = fit.phases(made.measures())
+    assert phases[0] == pytest.approx(io, rel=1e-6)
+    assert phases[1] == pytest.approx(shuffle, rel=1e-6)
+    assert fit.model.predict_many(made.measures()) == pytest.approx(io + shuffle, rel=1e-6)
+    assert fit.io.r_squared == pytest.approx(1.0)
+    assert fit.shuffle.terms == ("1 shuffle", "Nproc", "Nagg", "Size/Nagg")
+
+
+def test_aggregators_that_do_not_vary_are_named():
+    made, io, shuffle = collective_samples(aggregators=(16,))
+    of = {"io_s": io.tolist(), "shuffle_s": shuffle.tolist(), "gap": GapKind.COUNT}
+    with pytest.raises(RankDeficientError, match=r"shuffle phase.*Nagg.*leave_out"):
+        fit_collective(made, **of)
+    fit = fit_collective(made, **of, leave_out=("Nagg",))
+    assert fit.model.dropped_terms == ("Nagg",)
+    assert fit.model.coefficients[6] == 0
+
+
+def test_bad_phases_are_refused():
+    made, io, shuffle = collective_samples(n=12)
+    times = io.tolist()
+    with pytest.raises(SdsValueError, match="11 times of I/O"):
+        fit_collective(made, io_s=times[1:], shuffle_s=shuffle.tolist())
+    with pytest.raises(SdsValueError, match=r"I/O phase of sample 0 \(cube 0\) took nan s"):
+        fit_collective(made, io_s=[float("nan"), *times[1:]], shuffle_s=shuffle.tolist())
+    with pytest.raises(SdsValueError, match="Nope: not a term"):
+        fit_collective(made, io_s=times, shuffle_s=shuffle.tolist(), leave_out=("Nope",))
+    with pytest.raises(SdsValueError, match="3 operations are too few"):
+        fit_collective(made.take(range(3)), io_s=times[:3], shuffle_s=shuffle.tolist()[:3])
+
+
+def test_the_gap_that_made_the_times_fits_best():
+    made = samples(lambda d, g, p: 0.1 + 1e-6 * d + 1e-7 * g + 0.01 * p, n_patterns=20, noise=0.02)
+    # The gaps of these samples are multiples of each other: make the paper's one of its own.
+    other = [replace(f, block_gap_paper=i * 7919 % 104729) for i, f in enumerate(made.features)]
+    made = replace(made, features=tuple(other))
+    fits = compare_gaps(made)
+    assert len(fits) == 3 * 2 * 3
+    eq4_fits = {f.gap: f for f in fits if f.kind is ModelKind.EQ4 and f.relative}
+    assert eq4_fits[GapKind.COUNT].heldout.rms < eq4_fits[GapKind.PAPER].heldout.rms
+    assert eq4_fits[GapKind.COUNT].p_value < 1e-6
+    table = gap_table(fits).splitlines()
+    assert len(table) == 2 + len(fits)
+    assert len({line.count("|") for line in table}) == 1
+
+
+def test_a_gap_that_cannot_be_fitted_is_listed_with_the_reason():
+    flat = samples(lambda d, _g, p: 0.1 + 1e-6 * d + p)
+    flat = replace(
+        flat,
+        features=tuple(replace(f, block_gap_paper=5) for f in flat.features),
+    )
+    fits = compare_gaps(flat, kinds=(ModelKind.EQ4,), relative=(False,))
+    paper = next(f for f in fits if f.gap is GapKind.PAPER)
+    assert "BG did not vary" in paper.refused
+    assert "BG did not vary" in gap_table(fits)
+
+
+def test_errors_of_ratios_leave_out_what_is_wrong_by_one_factor():
+    measured = np.array([1.0, 2.0, 10.0, 5.0])
+    patterns = ("a", "a", "b", "b")
+    error = heldout_error(measured * 3, measured, n_groups=2, patterns=patterns)
+    assert error.ratio_rms == pytest.approx(0.0, abs=1e-12)
+    assert error.median == pytest.approx(np.log(3))
+    skewed = measured * np.exp([0.1, -0.1, 0.0, 0.3])
+    error = heldout_error(skewed, measured, n_groups=2, patterns=patterns)
+    assert error.ratio_rms == pytest.approx(np.sqrt((0.2**2 + 0.3**2) / 2))
+    assert heldout_error(skewed, measured, n_groups=4, patterns=tuple("abcd")).ratio_rms is None
+
+
+def test_held_out_r_squared_is_of_seconds():
+    measured = np.array([1.0, 2.0, 3.0])
+    assert heldout_error(measured, measured, n_groups=3).r_squared == 1.0
+    mean = np.full(3, 2.0)
+    assert heldout_error(mean, measured, n_groups=3).r_squared == pytest.approx(0.0)
+    assert heldout_error(mean, mean, n_groups=3).r_squared is None
+
+
+def test_what_is_left_out_must_be_named():
+    made = samples(eq4)
+    with pytest.raises(SdsValueError, match="do not say which layout"):
+        cross_validate(Fitter(kind=ModelKind.EQ4), made, by="layouts")
+    with pytest.raises(SdsValueError, match="patterns or layouts, not 'files'"):
+        cross_validate(Fitter(kind=ModelKind.EQ4), made, by="files")
+    one = replace(made, layouts=("xyz",) * len(made))
+    with pytest.raises(SdsValueError, match="at least 2 layouts, not 1"):
+        cross_validate(Fitter(kind=ModelKind.EQ4), one, by="layouts")
+    two = replace(made, layouts=("xyz", "zxy") * (len(made) // 2))
+    found = cross_validate(Fitter(kind=ModelKind.EQ4, gap=GapKind.COUNT), two, by="layouts")
+    assert (found.left_out, found.n_patterns) == ("layouts", 2)
+
+
+def test_a_summary_says_how_sure_the_fit_is():
+    noisy = samples(eq4, n_patterns=20, noise=0.05)
+    model = fit_additive(noisy, gap=GapKind.COUNT)
+    text = model.summary()
+    for words in (
+        "eq4, block gap count",
+        f"R^2 {model.diagnostics.r_squared:.4g}",
+        "BD",
+        "residuals, s: least",
+        "held out (20 patterns)",
+        f"held-out R^2 {model.heldout.r_squared:.4g}",
+    ):
+        assert words in text
+    assert "built in" in builtin_model().summary()
+    alone = samples(eq4, processes=(2.0,))
+    without = fit_additive(alone, gap=GapKind.COUNT, without_processes=True)
+    assert "eq3" in without.summary()
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0, -1.0])
+def test_times_that_are_none_are_refused_by_sample(seconds):
+    with pytest.raises(SdsValueError, match=r"sample 0 \(a\) took"):
+        Samples(
+            patterns=("a",), features=(features(),), processes_per_ost=(1.0,), seconds=(seconds,)
+        )
+
+
+def test_samples_are_of_reads_or_of_operations():
+    operation = cube((4, 4, 4))
+    with pytest.raises(SdsValueError, match="not both"):
+        Samples(
+            patterns=("a",),
+            features=(features(),),
+            processes_per_ost=(1.0,),
+            operations=(operation,),
+            seconds=(1.0,),
+        )
+    with pytest.raises(SdsValueError, match="samples differ in number"):
+        Samples(patterns=("a",), operations=(operation, operation), seconds=(1.0,))
+    with pytest.raises(SdsValueError, match="samples differ in number"):
+        Samples(patterns=("a",), operations=(operation,), layouts=("x", "y"), seconds=(1.0,))
+
+
+def test_negative_straight_lines_never_predict_below_the_fastest_read():
+    steep = samples(lambda d, g, p: 1e-4 + 1e-9 * d * g + 1e-3 * p, n_patterns=20)
+    choice = choose_model(steep)
+    smallest = features(depth=1, gap=0)
+    for trial in choice.trials:
+        if trial.model is not None:
+            predicted = trial.model.predict(smallest)
+            assert 0 < predicted.low <= predicted.seconds <= predicted.high
+    assert choice.chosen.seconds(smallest) > 0
+
+
+def test_a_tiny_training_set_leaves_the_built_in_model_and_says_why():
+    tiny = samples(eq4, n_patterns=2, processes=(1.0, 2.0)).take([0, 2, 4, 6])
+    choice = choose_model(tiny)
+    assert choice.chosen.kind in {ModelKind.REQUESTS, ModelKind.EQ3}
+    reasons = {t.name: t.refused for t in choice.trials if t.model is None}
+    assert "4 reads are too few" in reasons["bottleneck"]
