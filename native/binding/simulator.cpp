@@ -119,7 +119,9 @@ nb::dict simulate(const Axes &extent, int64_t element_bytes, int64_t offset_byte
         status =
             sds_simulate(&operation, &parameters, &found, link_busy_ns.data(), disk_busy_ns.data());
     }
-    check(status, "simulation");
+    const bool is_too_long = status == SDS_ELIMIT && found.events > parameters.max_events;
+    check(status, is_too_long ? "simulation of more events than max_events"
+                              : "simulation of more than 2**60 ns, or of too large a file");
     nb::dict result;
     result["elapsed_ns"] = found.elapsed_ns;
     result["io_ns"] = found.io_ns;

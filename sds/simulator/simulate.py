@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from sds import _native
-from sds.errors import SdsValueError
+from sds.errors import LayoutError, SdsValueError
 from sds.simulator.operation import Mode
 
 if TYPE_CHECKING:
@@ -74,9 +75,12 @@ def simulate(operation: Operation, parameters: SimulatorParameters) -> Simulated
 
     Raises
     ------
+    LayoutError
+        If the file is larger than its disks.
     SdsValueError
-        If ``max_events`` of the parameters did not suffice, or the file is larger than its disks.
+        If ``max_events`` of the parameters did not suffice, or the read would take 36 years.
     """
+    _check_fits(operation, parameters)
     found = _native.simulate(
         extent=operation.extent,
         element_bytes=operation.element_size_bytes,
@@ -106,6 +110,20 @@ def simulate(operation: Operation, parameters: SimulatorParameters) -> Simulated
         events=found["events"],
         clients=found["clients"],
     )
+
+
+def _check_fits(operation: Operation, parameters: SimulatorParameters) -> None:
+    """Raise LayoutError where an object has more bytes for a disk than a disk holds."""
+    stripes, raid = parameters.stripes, parameters.raid
+    size = math.prod(operation.extent) * operation.element_size_bytes + operation.data_offset_bytes
+    per_ost = math.ceil(size / stripes.stripe_size_bytes / stripes.stripe_count)
+    per_disk = per_ost * stripes.stripe_size_bytes // raid.data_disks
+    if per_disk > parameters.disk_capacity_bytes:
+        message = (
+            f"a file of {size} bytes puts {per_disk} on each disk, which holds "
+            f"{parameters.disk_capacity_bytes}; stripe it over more OSTs"
+        )
+        raise LayoutError(message)
 
 
 def simulate_many(

@@ -106,7 +106,7 @@ def without(found, names):
     return {name: value for name, value in found.items() if name not in names}
 
 
-@settings(max_examples=4000)
+@settings(max_examples=3000)
 @given(operations(), machines())
 def test_aggregated_equals_request_by_request(operation, machine):
     found = native(operation, machine, request_by_request=False)

@@ -1,0 +1,180 @@
+"""``sds simulate``: how long a read by many processes would take on a simulated file system."""
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sds.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from sds.geometry import Hyperslab
+    from sds.simulator import Operation, SimulatedTime, SimulatorParameters
+
+
+def simulate(
+    array: Annotated[
+        str,
+        typer.Argument(
+            metavar="ARRAY", help="FILE:/DATASET, or the extent of an array: 1024,1024,65536."
+        ),
+    ],
+    selection: Annotated[
+        str, typer.Argument(metavar="SELECTION", help="As in NumPy, for example '[:, 3, ::2]'.")
+    ],
+    *,
+    element_size: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Of an array that is given by its extent.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(metavar="N", help="Among which the selection is divided.")
+    ] = 1,
+    parts: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Processes per axis; as even as can be if left out."),
+    ] = None,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXES", help="Stored in this axis order; may be given repeatedly."),
+    ] = None,
+    mode: Annotated[str, typer.Option(metavar="MODE", help="independent, collective.")] = (
+        "independent"
+    ),
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="multiple, sieve, list: of independent reads.")
+    ] = "multiple",
+    stripe_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Lustre stripe size; that of Hopper.")
+    ] = None,
+    stripe_count: Annotated[
+        int | None, typer.Option(metavar="N", help="OSTs over which the file is striped.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate how long a read by many processes would take on Hopper's Lustre file system.
+
+    The array is taken to be contiguous, and nothing of it cached. Nothing is read. All times are
+    simulated: docs/explanation/simulator.md says what is modelled and what is left out.
+    """
+    from sds.cli.output import print_json
+    from sds.cli.quantities import parse_order
+    from sds.simulator import Operation, simulate_many
+
+    extent, element_size_bytes, offset_bytes = _array_of(array, element_size)
+    slabs = _divided(extent, selection, processes, parts)
+    operation = Operation.of(
+        extent,
+        slabs,
+        element_size_bytes=element_size_bytes,
+        data_offset_bytes=offset_bytes,
+        mode=mode,
+        strategy=strategy,
+    )
+    parameters = _machine(stripe_size, stripe_count)
+    orders = [parse_order(text) for text in order or ()] or [tuple(range(len(extent)))]
+    operations = [operation.stored_as(axes) for axes in orders]
+    times = simulate_many(operations, parameters)
+    if as_json:
+        print_json(
+            {
+                "simulated": [
+                    {"order": axes, "n_processes": operation.n_processes, "time": time}
+                    for axes, time in zip(orders, times, strict=True)
+                ]
+            }
+        )
+    else:
+        _print_times(operations, orders, times)
+
+
+def _array_of(array: str, element_size: int | None) -> tuple[tuple[int, ...], int, int]:
+    """Return extent, element size and data offset of a dataset, or of what an extent describes."""
+    from sds.dataset import describe_dataset, parse_dataset_name
+    from sds.errors import SdsValueError
+
+    if ":/" in array[1:]:
+        file, dataset = parse_dataset_name(array)
+        described = describe_dataset(file, dataset)
+        if element_size is not None:
+            raise SdsValueError("--element-size is for an extent; a dataset has its own")
+        return described.extent, described.element_size_bytes, described.data_offset_bytes or 0
+    lengths = [part.strip() for part in array.strip("()[]").split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() for part in lengths):
+        message = f"{array!r} is neither FILE:/DATASET nor an extent such as 1024,1024,65536"
+        raise SdsValueError(message)
+    if element_size is None:
+        raise SdsValueError("an extent needs --element-size, for example --element-size 2")
+    return tuple(map(int, lengths)), element_size, 0
+
+
+def _divided(
+    extent: tuple[int, ...], selection: str, processes: int, parts: str | None
+) -> "list[Hyperslab]":
+    """Return what each process reads."""
+    from sds.cli.quantities import parse_chunks
+    from sds.errors import SdsValueError
+    from sds.geometry import parse_selection
+    from sds.simulator import divide, even_parts
+
+    slab = parse_selection(selection, extent)
+    if parts is None:
+        grid = even_parts(slab, processes)
+        return divide(slab, grid) if grid else [slab] * processes
+    given = parse_chunks(parts)
+    if isinstance(given, str):
+        raise SdsValueError(f"--parts {parts!r}; give a number for each axis, for example 8,8,8")
+    if processes not in {1, math.prod(given)}:
+        message = f"--parts {parts} are {math.prod(given)} processes, --processes {processes}"
+        raise SdsValueError(message)
+    return divide(slab, given)
+
+
+def _machine(stripe_size: str | None, stripe_count: int | None) -> "SimulatorParameters":
+    """Return Hopper, with a file striped otherwise where that is asked for."""
+    from dataclasses import replace
+
+    from sds.cli.quantities import parse_size
+    from sds.simulator import hopper
+
+    known = hopper()
+    stripes = known.stripes
+    if stripe_size is not None:
+        stripes = replace(stripes, stripe_size_bytes=parse_size(stripe_size, name="--stripe-size"))
+    if stripe_count is not None:
+        stripes = replace(stripes, stripe_count=stripe_count)
+    return replace(known, stripes=stripes)
+
+
+def _print_times(
+    operations: "list[Operation]", orders: list[tuple[int, ...]], times: "list[SimulatedTime]"
+) -> None:
+    """Print one line per axis order."""
+    from sds.cli.output import note, print_table
+    from sds.cli.quantities import format_count, format_order, format_seconds, format_size
+
+    rows = [
+        [
+            format_order(axes) or "-",
+            "x".join(map(str, operation.extent)) or "scalar",
+            format_seconds(time.seconds),
+            format_count(time.requests),
+            format_count(time.messages),
+            format_size(time.bytes_sent),
+            format_count(time.disk_seeks),
+            format_seconds(max(time.disk_busy_s)),
+        ]
+        for operation, axes, time in zip(operations, orders, times, strict=True)
+    ]
+    columns = (
+        "order",
+        "stored as",
+        "simulated>",
+        "requests>",
+        "replies>",
+        "bytes sent>",
+        "seeks>",
+        "busiest disk>",
+    )
+    print_table(columns, rows)
+    first = operations[0]
+    note(f"{first.n_processes} process(es), {first.mode}; every time is simulated, none measured")
