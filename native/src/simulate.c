@@ -5,7 +5,7 @@
 
 #include "arithmetic.h"
 
-#define MAX_PROCESSES (INT64_C(1) << 24)
+#define MAX_PROCESSES (INT64_C(1) << 20)
 #define MAX_DEPTH (INT64_C(1) << 20)
 
 static int is_operation(const sds_simulator_operation *operation)

@@ -129,7 +129,9 @@ static sds_status run(two_phases *phases, size_t node_words)
         counts->io_ns = sds__plus_ns(counts->io_ns, phases->read_ns - start_ns);
         counts->shuffle_ns = sds__plus_ns(counts->shuffle_ns, shuffle_ns);
         counts->elapsed_ns = sds__plus_ns(phases->read_ns, shuffle_ns);
-        if (counts->elapsed_ns >= SDS_SIMULATOR_MAX_NS) status = SDS_ELIMIT;
+        if (counts->elapsed_ns >= SDS_SIMULATOR_MAX_NS ||
+            counts->events > simulation->machine.given.max_events)
+            status = SDS_ELIMIT;
     }
     return status;
 }

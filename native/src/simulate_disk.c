@@ -8,11 +8,12 @@
 #define WORD_BITS 64
 #define BLOCK_WORDS 512
 #define BLOCK_CELLS ((int64_t)BLOCK_WORDS * WORD_BITS)
-#define MAX_BLOCKS (INT64_C(1) << 26)
+#define MAX_INDEX (INT64_C(1) << 22)
 
-void sds__disk_init(sds__disk *disk)
+void sds__disk_init(sds__disk *disk, int64_t *blocks_left)
 {
     memset(disk, 0, sizeof *disk);
+    disk->read.blocks_left = blocks_left;
     disk->head = -1;
 }
 
@@ -104,7 +105,8 @@ int sds__cells_missing(const sds__cells_read *read, int64_t low, int64_t high, i
         if (block == NULL) {
             if (!is_missing) *first = cell;
             is_missing = 1;
-            cell = sds__least(high, (cell / BLOCK_CELLS + 1) * BLOCK_CELLS);
+            const int is_past = (size_t)(cell / BLOCK_CELLS) >= read->n_blocks;
+            cell = is_past ? high : sds__least(high, (cell / BLOCK_CELLS + 1) * BLOCK_CELLS);
             *last = cell;
             continue;
         }
@@ -122,9 +124,10 @@ int sds__cells_missing(const sds__cells_read *read, int64_t low, int64_t high, i
     return is_missing;
 }
 
+/* Make a block that is not there. */
 static sds_status make_room(sds__cells_read *read, size_t block)
 {
-    if (block >= MAX_BLOCKS) return SDS_ELIMIT;
+    if (block >= MAX_INDEX || *read->blocks_left == 0) return SDS_ELIMIT;
     if (block >= read->n_blocks) {
         const size_t n = block + 1 > read->n_blocks * 2 ? block + 1 : read->n_blocks * 2;
         uint64_t **more = realloc(read->block, n * sizeof *more);
@@ -134,8 +137,10 @@ static sds_status make_room(sds__cells_read *read, size_t block)
         read->block = more;
         read->n_blocks = n;
     }
-    if (read->block[block] == NULL) read->block[block] = calloc(BLOCK_WORDS, sizeof **read->block);
-    return read->block[block] == NULL ? SDS_ENOMEM : SDS_OK;
+    read->block[block] = calloc(BLOCK_WORDS, sizeof **read->block);
+    if (read->block[block] == NULL) return SDS_ENOMEM;
+    --*read->blocks_left;
+    return SDS_OK;
 }
 
 sds_status sds__cells_mark(sds__cells_read *read, int64_t low, int64_t high)

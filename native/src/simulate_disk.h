@@ -8,6 +8,10 @@
 
 #include "simulate_machine.h"
 
+/* A block takes 4 KiB and remembers 2^15 cells: at most 1 GiB, of which each cell of 512 bytes on
+ * one of eight disks in step stands for 4 KiB. */
+#define SDS__MAX_BLOCKS (INT64_C(1) << 18)
+
 /* Cells [low, high) that a message waits for. */
 typedef struct sds__wanted {
     int64_t low;
@@ -26,6 +30,7 @@ typedef struct sds__wanted_heap {
 typedef struct sds__cells_read {
     size_t n_blocks;
     uint64_t **block;
+    int64_t *blocks_left; /* that may still be made, by all disks together */
 } sds__cells_read;
 
 typedef struct sds__disk {
@@ -42,11 +47,11 @@ typedef struct sds__disk {
     int64_t reading_high;
 } sds__disk;
 
-/* All zero but for head is an idle disk. */
-void sds__disk_init(sds__disk *disk);
+/* blocks_left: for all disks of a simulation, SDS__MAX_BLOCKS at its start. */
+void sds__disk_init(sds__disk *disk, int64_t *blocks_left);
 void sds__disk_free(sds__disk *disk);
 
-/* SDS_ENOMEM; SDS_ELIMIT where there are too many cells to remember. */
+/* SDS_ENOMEM. */
 sds_status sds__disk_want(sds__disk *disk, const sds__wanted *wanted);
 
 /* Take the next in the elevator's order; 0: nothing is wanted. */
@@ -56,7 +61,7 @@ int sds__disk_next(sds__disk *disk, sds__wanted *out);
 int sds__cells_missing(const sds__cells_read *read, int64_t low, int64_t high, int64_t *first,
                        int64_t *last);
 
-/* Remember that [low, high) is in memory. SDS_ENOMEM, SDS_ELIMIT. */
+/* Remember that [low, high) is in memory. SDS_ENOMEM; SDS_ELIMIT where that is too much. */
 sds_status sds__cells_mark(sds__cells_read *read, int64_t low, int64_t high);
 
 #endif

@@ -25,6 +25,7 @@ sds_status sds__engine_init(sds__engine *engine, const sds__machine *machine, si
     engine->client = clients;
     engine->node_words = node_words;
     engine->free_message = engine->free_part = NONE;
+    engine->blocks_left = SDS__MAX_BLOCKS;
     engine->counts = counts;
     engine->ost = malloc(n_osts * sizeof *engine->ost);
     engine->concerned = malloc(n_osts * sizeof *engine->concerned);
@@ -32,7 +33,7 @@ sds_status sds__engine_init(sds__engine *engine, const sds__machine *machine, si
     engine->disk = malloc(n_disks * sizeof *engine->disk);
     if (engine->disk != NULL)
         for (size_t i = 0; i < n_disks; i++)
-            sds__disk_init(&engine->disk[i]);
+            sds__disk_init(&engine->disk[i], &engine->blocks_left);
     if (engine->ost == NULL || engine->disk == NULL || engine->concerned == NULL ||
         engine->nodes_met == NULL)
         return SDS_ENOMEM;
@@ -239,6 +240,8 @@ static sds_status take_in(sds__engine *engine, int32_t ost)
             sds__wanted wanted = {.message = of};
             int64_t first, last;
             if (!cells_of(machine, message, i, &wanted.low, &wanted.high)) continue;
+            if (wanted.high > machine->given.disk_capacity_bytes / machine->cell_bytes)
+                return SDS_ELIMIT;
             if (!sds__cells_missing(&disk->read, wanted.low, wanted.high, &first, &last)) continue;
             const sds_status status = sds__disk_want(disk, &wanted);
             if (status != SDS_OK) return status;
@@ -264,7 +267,6 @@ static sds_status start_disk(sds__engine *engine, int32_t of, int64_t now_ns)
     }
     int is_seek = 1;
     const int64_t cell = machine->cell_bytes;
-    if (last > machine->given.disk_capacity_bytes / cell) return SDS_ELIMIT;
     const int64_t positioning =
         disk->head < 0 ? machine->first_ns
                        : sds__positioning_ns(machine, disk->head * cell, first * cell, &is_seek);

@@ -60,6 +60,7 @@ typedef struct sds__engine {
     sds__event_queue queue;
     size_t n_osts;
     sds__ost *ost;
+    int64_t blocks_left;
     sds__disk *disk; /* n_disks of each OST */
     size_t n_clients;
     sds__client *client;

@@ -32,9 +32,9 @@ static int64_t hits(const sds__fetcher *fetcher)
 {
     const int64_t end = fetcher->run.offset + fetcher->run.length;
     if (end > fetcher->fetched_end) return 0;
-    const int32_t last = fetcher->runs.n_levels - 1;
+    const int32_t last = fetcher->runs->n_levels - 1;
     if (!fetcher->is_regular || last < 0) return 1;
-    const sds_level *row = &fetcher->runs.level[last];
+    const sds_level *row = &fetcher->runs->level[last];
     return sds__least((fetcher->fetched_end - end) / row->stride_bytes + 1,
                       row->count - fetcher->row_index);
 }
@@ -42,7 +42,8 @@ static int64_t hits(const sds__fetcher *fetcher)
 /* Go on to the run after this. */
 static void step(sds__fetcher *fetcher)
 {
-    const int32_t last = fetcher->runs.n_levels - 1;
+    const int32_t last = fetcher->runs->n_levels - 1;
+    ++*fetcher->n_steps;
     fetcher->row_index = last < 0 ? 0 : fetcher->cursor.index[last];
     fetcher->is_done = !sds_run_cursor_next(&fetcher->cursor, &fetcher->run);
 }
@@ -53,8 +54,8 @@ static int64_t skip(sds__fetcher *fetcher, int64_t n)
     const int64_t copying = sds__times_ns(n, copy_ns_of(fetcher->machine, fetcher->run.length));
     if (n > 1) {
         /* The cursor is one run ahead, perhaps in the next row: only where n is 1. */
-        const int32_t last = fetcher->runs.n_levels - 1;
-        const sds_level *row = &fetcher->runs.level[last];
+        const int32_t last = fetcher->runs->n_levels - 1;
+        const sds_level *row = &fetcher->runs->level[last];
         const int64_t index = fetcher->row_index + n - 1;
         fetcher->cursor.index[last] = index;
         fetcher->cursor.offset = fetcher->run.offset + (n - 1) * row->stride_bytes;
@@ -65,7 +66,8 @@ static int64_t skip(sds__fetcher *fetcher, int64_t n)
 }
 
 void sds__fetcher_init(sds__fetcher *fetcher, const sds__machine *machine,
-                       const sds_simulator_operation *operation, const sds_runs *runs)
+                       const sds_simulator_operation *operation, const sds_runs *runs,
+                       int64_t *n_steps)
 {
     const sds_array *array = &operation->array;
     int64_t end = array->element_bytes;
@@ -74,16 +76,22 @@ void sds__fetcher_init(sds__fetcher *fetcher, const sds__machine *machine,
     *fetcher = (sds__fetcher){
         .machine = machine,
         .operation = operation,
-        .runs = *runs,
+        .runs = runs,
+        .n_steps = n_steps,
         .data_end = sds__divide_up(array->offset_bytes + end, machine->given.page_bytes) *
                     machine->given.page_bytes,
         .fetched_end = -1,
         .is_regular =
             !operation->is_request_by_request && sds_runs_count(runs) == sds_runs_pieces(runs),
     };
-    sds_run_cursor_init(&fetcher->cursor, &fetcher->runs);
+    sds_run_cursor_init(&fetcher->cursor, fetcher->runs);
     step(fetcher);
-    sds__ranked_of(&fetcher->runs, &fetcher->ranked);
+    sds__ranked_of(fetcher->runs, &fetcher->ranked);
+}
+
+static int is_given_up(const sds__fetcher *fetcher)
+{
+    return *fetcher->n_steps > fetcher->machine->given.max_events;
 }
 
 static int next_runs(sds__fetcher *fetcher, sds__range ranges[], size_t *n_ranges, int64_t *work_ns)
@@ -94,7 +102,7 @@ static int next_runs(sds__fetcher *fetcher, sds__range ranges[], size_t *n_range
     int64_t work = fetcher->copying_ns;
     fetcher->copying_ns = 0;
     *n_ranges = 0;
-    while (!fetcher->is_done) {
+    while (!fetcher->is_done && !is_given_up(fetcher)) {
         const int64_t whole = hits(fetcher) / depth;
         if (whole > 0) { /* requests that need nothing */
             work = sds__plus_ns(work, skip(fetcher, whole * depth));
@@ -134,7 +142,8 @@ static int next_window(sds__fetcher *fetcher, sds__range *range, size_t *n_range
     int64_t work = fetcher->copying_ns;
     fetcher->copying_ns = 0;
     *n_ranges = 0;
-    while (fetcher->sieved < ranked->n_bytes && *n_ranges == 0) {
+    while (fetcher->sieved < ranked->n_bytes && *n_ranges == 0 && !is_given_up(fetcher)) {
+        ++*fetcher->n_steps;
         const int64_t low = sds__offset_of(ranked, fetcher->sieved);
         const int64_t last = sds__offset_of(ranked, ranked->n_bytes - 1) + 1;
         const int64_t length = sds__least(fetcher->operation->sieve_buffer_bytes, last - low);

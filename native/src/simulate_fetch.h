@@ -15,10 +15,11 @@ typedef struct sds__range {
 typedef struct sds__fetcher {
     const sds__machine *machine;
     const sds_simulator_operation *operation;
-    sds_runs runs;
+    const sds_runs *runs;
     int64_t data_end;    /* of the dataset in the file, rounded up to pages */
     int64_t fetched_end; /* up to there the client has all that it will want; -1: nothing yet */
     int64_t requests;    /* of the program so far */
+    int64_t *n_steps;    /* grows with every run and window that is looked at */
     int64_t copying_ns;  /* into the program's memory, after the request under way */
     int32_t is_regular;  /* no two pieces touch, and requests may be counted in strides */
     sds_extent run;      /* the next one */
@@ -29,14 +30,15 @@ typedef struct sds__fetcher {
     int64_t sieved;        /* bytes that its windows have held */
 } sds__fetcher;
 
-/* runs are copied. */
+/* runs and n_steps stay the caller's. */
 void sds__fetcher_init(sds__fetcher *fetcher, const sds__machine *machine,
-                       const sds_simulator_operation *operation, const sds_runs *runs);
+                       const sds_simulator_operation *operation, const sds_runs *runs,
+                       int64_t *n_steps);
 
 /* Return 1 and the ranges of the next request for which the process has to wait: at least one and
  * at most list_depth of them (with every other strategy one), ascending and disjoint; *work_ns is
  * what the process does between the former one and this. Return 0 at the end, and what it still
- * does. */
+ * does; and where n_steps has passed max_events. */
 int sds__fetcher_next(sds__fetcher *fetcher, sds__range ranges[], size_t *n_ranges,
                       int64_t *work_ns);
 

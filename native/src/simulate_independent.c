@@ -73,6 +73,7 @@ static sds_status answered(void *context, int32_t of, int64_t done_ns)
     int64_t work_ns;
     if (sds__fetcher_next(fetcher, client->ranges, &client->n_ranges, &work_ns))
         return sds__engine_send(&walk->simulation->engine, of, sds__plus_ns(done_ns, work_ns));
+    if (counts->events > walk->simulation->machine.given.max_events) return SDS_ELIMIT;
     counts->elapsed_ns = sds__greatest(counts->elapsed_ns, sds__plus_ns(done_ns, work_ns));
     counts->requests += fetcher->requests * walk->n_members[of];
     return SDS_OK;
@@ -112,7 +113,7 @@ static size_t form_clients(independent_read *walk, size_t n, const track tracks[
             client->n_nodes += __builtin_popcountll(set[w]);
         walk->n_members[n_clients] = (int64_t)(end - i);
         sds__fetcher_init(&walk->fetcher[n_clients], &simulation->machine, simulation->operation,
-                          tracks[i].runs);
+                          tracks[i].runs, &simulation->counts->events);
     }
     return n_clients;
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
+_MAX_PROCESSES = 1 << 20
 _MAX_DEPTH = 1 << 20
 _MAX_SIZE_BYTES = 1 << 50
 _MAX_OFFSET = 1 << 61
@@ -88,6 +89,9 @@ class Operation:
                 f"slabs are {slabs.dtype} of shape {slabs.shape}; give integers of shape "
                 f"(processes, 4, {space.rank}): start, stride, count and block of each process"
             )
+            raise SelectionError(message)
+        if len(slabs) > _MAX_PROCESSES:
+            message = f"{len(slabs)} processes; {_MAX_PROCESSES} are the most"
             raise SelectionError(message)
         slabs = slabs.astype(np.int64)
         slabs.flags.writeable = False

@@ -55,7 +55,7 @@ class SimulatorParameters:
     shuffle_message_s, shuffle_bytes_per_s
         What handing out a buffer takes of an aggregator.
     max_events
-        A simulation that needs more is given up with an error.
+        A simulation that needs more, runs looked at included, is given up with an error.
     """
 
     stripes: StripeLayout

@@ -45,7 +45,7 @@ class SimulatedTime:
     ost_busy_s, disk_busy_s
         For each OST of the file, how long it sent, and how long the busiest of its disks worked.
     events, clients
-        What the simulation itself took: events, and processes that had to be followed.
+        What the simulation itself took: events and runs looked at, and processes followed.
     kind
         Always "simulated": no figure here is measured.
     """

@@ -216,6 +216,37 @@ static void test_endless_simulations_end(void)
     CHECK(sds_simulate(&operation, &slow, &found, NULL, NULL) == SDS_ELIMIT);
 }
 
+/* Work that no event counts, and memory, are limited as well. */
+static void test_no_input_takes_for_ever(void)
+{
+    const int64_t n_rows = INT64_C(1) << 40;
+    const sds_hyperslab touching = {
+        .rank = 2, .stride = {1, 2}, .count = {n_rows, 2}, .block = {1, 1}};
+    sds_simulator_operation operation = {
+        .array = {.rank = 2, .extent = {n_rows, 3}, .element_bytes = 1},
+        .n_processes = 1,
+        .slabs = &touching,
+        .list_depth = 7,
+        .sieve_buffer_bytes = 1,
+    };
+    sds_simulator_parameters machine = hopper;
+    sds_simulated found;
+    machine.max_events = 100000;
+    for (operation.strategy = SDS_SIMULATE_MULTIPLE; operation.strategy <= SDS_SIMULATE_LIST;
+         operation.strategy++)
+        CHECK(sds_simulate(&operation, &machine, &found, NULL, NULL) == SDS_ELIMIT);
+    operation.is_collective = 1;
+    operation.strategy = SDS_SIMULATE_MULTIPLE;
+    machine.collective_buffer_bytes = 1;
+    CHECK(sds_simulate(&operation, &machine, &found, NULL, NULL) == SDS_ELIMIT);
+    operation.is_collective = 0;
+    /* Cells of one byte: more of them than can be remembered. */
+    machine = hopper;
+    machine.raid = (sds_raid){1, 3, INT64_C(1) << 50};
+    machine.disk_capacity_bytes = INT64_C(1) << 50;
+    CHECK(sds_simulate(&operation, &machine, &found, NULL, NULL) == SDS_ELIMIT);
+}
+
 static sds_hyperslab random_slab(uint64_t *random, int32_t rank, const int64_t extent[])
 {
     sds_hyperslab slab = {.rank = rank};
@@ -338,8 +369,9 @@ static void test_memory_tells_what_is_missing(void)
 {
     enum { CELLS = 40000 };
     static uint8_t expected[CELLS];
+    int64_t blocks_left = 2;
     sds__disk disk;
-    sds__disk_init(&disk);
+    sds__disk_init(&disk, &blocks_left);
     uint64_t random = 5;
     for (int round = 0; round < 3000; round++) {
         const int64_t low = random_between(&random, 0, CELLS - 1);
@@ -358,13 +390,16 @@ static void test_memory_tells_what_is_missing(void)
             memset(&expected[low], 1, (size_t)(high - low));
         }
     }
+    CHECK(blocks_left == 0);
+    CHECK(sds__cells_mark(&disk.read, 2 * 32768, 2 * 32768 + 1) == SDS_ELIMIT);
     sds__disk_free(&disk);
 }
 
 static void test_the_elevator_goes_up_and_begins_again(void)
 {
+    int64_t blocks_left = 2;
     sds__disk disk;
-    sds__disk_init(&disk);
+    sds__disk_init(&disk, &blocks_left);
     const int64_t first[] = {50, 10, 90, 10};
     sds__wanted next;
     for (size_t i = 0; i < 4; i++)
@@ -438,6 +473,7 @@ int main(void)
     test_aggregators_read_what_is_wanted_once_and_keep_step();
     test_limits_and_bad_input_are_told();
     test_endless_simulations_end();
+    test_no_input_takes_for_ever();
     test_aggregation_changes_nothing();
     test_parts_are_dealt_in_turn();
     test_memory_tells_what_is_missing();

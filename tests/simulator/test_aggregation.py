@@ -106,7 +106,7 @@ def without(found, names):
     return {name: value for name, value in found.items() if name not in names}
 
 
-@settings(max_examples=3000)
+@settings(max_examples=1500)
 @given(operations(), machines())
 def test_aggregated_equals_request_by_request(operation, machine):
     found = native(operation, machine, request_by_request=False)
@@ -115,7 +115,7 @@ def test_aggregated_equals_request_by_request(operation, machine):
     assert without(found, {"events", "clients"}) == without(expected, {"events", "clients"})
 
 
-@settings(max_examples=1000)
+@settings(max_examples=600)
 @given(operations(), machines())
 def test_the_core_equals_the_plainest_program(operation, machine):
     found = native(operation, machine, request_by_request=False)

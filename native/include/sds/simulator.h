@@ -53,7 +53,7 @@ typedef struct sds_simulator_parameters {
     double shuffle_message_s;   /* per message of an aggregator */
     double shuffle_bytes_per_s; /* of an aggregator */
 
-    int64_t max_events; /* after so many the simulation ends with SDS_ELIMIT */
+    int64_t max_events; /* after so many, steps included, the simulation ends with SDS_ELIMIT */
 } sds_simulator_parameters;
 
 typedef enum sds_simulator_strategy {
