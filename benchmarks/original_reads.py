@@ -7,8 +7,9 @@ reads at random places, and must give the same bytes. A ratio is the median over
 95 % bootstrap bounds; a target is met where the bound on its side meets it.
 
 Parts: ``gains`` reads in which SDS is to be faster; ``losses`` those in which the connector is not
-to be slower; ``one-run`` what a read of one run takes more under the connector; ``scan`` a plane
-across the grain beside a scan of the file; ``floor`` cold reads beside the time that the device
+to be slower; ``one-run`` what a read of one run takes more under the connector; ``files`` one read
+of each of many small files by the connector, without a trace and with one; ``scan`` a plane across
+the grain beside a scan of the file; ``floor`` cold reads beside the time that the device
 takes for as many random blocks (fio, past the page cache, in turns); ``replica`` a plane from a
 contiguous replica. All by default.
 
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 DATASET = "cube"
 SCAN_BYTES = 4 * MIB
-PARTS = ("gains", "losses", "one-run", "scan", "floor", "replica")
+PARTS = ("gains", "losses", "one-run", "files", "scan", "floor", "replica")
 STATES = ("first", "opened", "soon", "repeated", "cold", "opened-cold")
 # A turn takes about so long, and reads that take longer than the other are long.
 TURN_S, LONG_S = 5e-3, 0.4
@@ -135,6 +136,8 @@ OTHERS = (
     Pattern(name="every second row of a plane", index="[i, ::2, :]"),
     Pattern(name="every 512th element of a plane", index="[i, :, ::512]"),
 )
+# Small files, and their extent: 1 MiB of float64.
+N_FILES, FILE_SHAPE = 200, (64, 2048)
 WARM_LOSS, COLD_LOSS, ONE_RUN_MORE_S, SCAN_RATIO = 1.05, 1.10, 0.5e-6, 1.2
 
 WORKER = """
@@ -210,6 +213,15 @@ class Planes:
     def close(self):
         os.close(self.fd)
 
+def once(name, k):
+    begin = time.perf_counter()
+    with h5py.File(name, "r") as file:
+        data = file["cube"]
+        opened = time.perf_counter()
+        values = data[:, k]
+        end = time.perf_counter()
+    return values, end - opened, time.perf_counter() - begin
+
 def opened_now():
     return {"sds.read": Direct, "pread": Planes}.get(how, Opened)()
 
@@ -235,6 +247,12 @@ for line in sys.stdin:
         else (None, points(place["i"], asked["shape"]))
         for place in asked["places"]
     ]
+    if asked["files"]:
+        found, seconds, whole = zip(*(once(name, reads[0][0][2]) for name in asked["files"]))
+        digest = hashlib.blake2b(np.concatenate(found)).hexdigest()
+        print(json.dumps({"seconds": float(np.median(seconds)), "digest": digest,
+                          "whole": float(np.median(whole))}), flush=True)
+        continue
     if asked["again_and_again"]:
         read = opened.prepared(reads[0][0])
         seconds = min(timed(read) for _ in range(asked["rounds"]))
@@ -298,7 +316,9 @@ class Reader:
     def _ask(self, **asked: object) -> dict[str, object]:
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the reader has no pipes")
-        self._process.stdin.write(json.dumps({"close": False, "open": False} | asked) + "\n")
+        self._process.stdin.write(
+            json.dumps({"close": False, "open": False, "files": []} | asked) + "\n"
+        )
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
@@ -325,6 +345,14 @@ class Reader:
             shape=self._shape, into=into,
         )  # fmt: skip
         return float(str(answer["seconds"])), str(answer["digest"])
+
+    def read_files(self, files: Sequence[Path], place: dict[str, int]) -> tuple[float, float, str]:
+        """Return the median seconds of one read of each file, with opening and closing; a digest."""
+        answer = self._ask(
+            index="[i, j, k]", places=[place], again_and_again=False, shape=self._shape,
+            files=list(map(str, files)),
+        )  # fmt: skip
+        return float(str(answer["seconds"])), float(str(answer["whole"])), str(answer["digest"])
 
     def open_file(self) -> None:
         """Open the file, and read one element."""
@@ -618,6 +646,47 @@ def print_one_run(bench: Bench) -> None:
     )
 
 
+def print_files(bench: Bench, home: Home, directory: Path) -> None:
+    """Print what one read of each of many small files takes more under the connector."""
+    files = [directory / f"{number}.h5" for number in range(N_FILES)]
+    generator = np.random.default_rng(20261122)
+    for each in files:
+        with h5py.File(each, "w") as file:
+            file[DATASET] = generator.random(FILE_SHAPE)
+        settle(each)
+    ways = {
+        "h5py": native_environment(),
+        "without a trace": connector_environment(home.root, SDS_TRACE=0),
+        "with a trace": connector_environment(home.root),
+    }
+    reads: dict[str, list[float]] = {name: [] for name in ways}
+    whole: dict[str, list[float]] = {name: [] for name in ways}
+    with readers_of(files[0], FILE_SHAPE, ways) as readers:
+        for turn in range(-2, bench.pairs):  # two to get warm
+            place = {"i": 0, "j": 0, "k": bench.random.randrange(FILE_SHAPE[1])}
+            digests = set()
+            for name in bench.random.sample(list(ways), len(ways)):
+                read_s, whole_s, digest = readers[name].read_files(files, place)
+                digests.add(digest)
+                if turn >= 0:
+                    reads[name].append(read_s)
+                    whole[name].append(whole_s)
+            if len(digests) > 1:
+                raise AssertionError(f"the readers differ at {place}")
+    print(
+        f"\n[:, k] of each of {N_FILES} files of {FILE_SHAPE}: "
+        f"{statistics.median(reads['h5py']) * 1e6:.1f} us natively, with opening and closing "
+        f"{statistics.median(whole['h5py']) * 1e6:.1f}"
+    )
+    for name in list(ways)[1:]:
+        ratio = ratio_of(reads[name], reads["h5py"])
+        print(
+            f"under the connector, {name}: {statistics.median(reads[name]) * 1e6:.1f} us, {ratio}, "
+            f"at most {WARM_LOSS}: {judged(ratio.high, most=WARM_LOSS)}; with opening and closing "
+            f"{ratio_of(whole[name], whole['h5py'])}"
+        )
+
+
 def print_scan(bench: Bench) -> None:
     """Print a cold plane across the fastest axis beside a scan of the file."""
     scans: list[float] = []
@@ -776,6 +845,8 @@ def main() -> None:
                 print_losses(bench, chosen(OTHERS, options.read), states)
             if "one-run" in parts:
                 print_one_run(bench)
+            if "files" in parts:
+                print_files(bench, home, Path(directory))
             if "scan" in parts:
                 print_scan(bench)
             if "floor" in parts:

@@ -88,12 +88,13 @@ def select_points(points: object, extent: tuple[int, ...]) -> ScatteredSelection
         message = f"points are of type {array.dtype}; coordinates are integers"
         raise SelectionError(message)
     limits = np.array(extent, np.int64)
-    if ((array >= limits) | (array < -limits)).any():
+    lowest = array.min() if array.size else 0
+    if (array >= limits).any() or (lowest < 0 and (array < -limits).any()):
         outside = int(((array >= limits) | (array < -limits)).any(axis=1).argmax())
         message = f"point {outside}, {tuple(array[outside].tolist())}, lies outside of {extent}"
         raise SelectionError(message)
     rows = array.astype(np.int64, copy=False)
-    if rows.size and rows.min() < 0:
+    if lowest < 0:
         rows = np.where(rows < 0, rows + limits, rows)
     return ScatteredSelection(offsets=rows @ _strides(extent), run_elements=1, shape=(len(rows),))
 

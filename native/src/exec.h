@@ -26,10 +26,11 @@ typedef struct sds__place {
 typedef sds_status sds__run(sds_file *file, const sds__access *access, const sds_read_plan *plan,
                             sds__place *place, sds_read_report *report);
 
-sds__run sds__run_calls;  /* PREAD, SIEVE, VECTOR */
-sds__run sds__run_mapped; /* MAPPED */
-sds__run sds__run_list;   /* LIST */
-sds__run sds__run_direct; /* DIRECT */
+sds__run sds__run_calls;        /* PREAD, SIEVE, VECTOR */
+sds__run sds__run_calls_shared; /* PREAD, SIEVE: by two threads */
+sds__run sds__run_mapped;       /* MAPPED */
+sds__run sds__run_list;         /* LIST */
+sds__run sds__run_direct;       /* DIRECT */
 
 /* Whether an executor looks out for a cache in another state. The strategies that are there to
  * compare with are carried out to the letter. */

@@ -1,15 +1,20 @@
 /* Reads a request after the other, by pread, through a small sieve, or by preadv.
  *
  * Where the plan takes the cache for warm, calls ask for what the cache holds (RWF_NOWAIT): the
- * first that finds something missing ends the plan. */
+ * first that finds something missing ends the plan.
+ *
+ * Many calls far apart wait for memory: the tables of the page cache, its pages, what they hold.
+ * Where a processor is idle, a second thread makes half of them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "deadline.h"
 #include "exec.h"
 #include "file_read.h"
+#include "threads.h"
 
 /* To ask for what is cached takes 60 ns more than to read: a sixth of the shortest call. So only
  * long ranges are always read like that. Of short ones the first few are, and then those that
@@ -28,6 +33,14 @@
 #define ANNOUNCED_AT_ONCE (INT64_C(1) << 20)
 
 #define PAGE_BYTES 4096
+
+/* A second thread takes 40 to 60 us to start and to end, and takes so many requests at a time: it
+ * is worth it from calls that take four times as long. */
+#define LEAST_SHARED_S 240e-6
+#define LEAST_SHARED_REQUESTS 64
+#define SHARED_AT_ONCE 16
+/* Each has a buffer for the few that are near each other. */
+#define MOST_SHARED_BUFFER_BYTES (INT64_C(32) << 10)
 
 typedef struct {
     int fd;
@@ -227,10 +240,10 @@ static void announce(const calls *self, const sds__place *place)
                             POSIX_FADV_WILLNEED);
 }
 
-sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_read_plan *plan,
-                          sds__place *place, sds_read_report *report)
+static calls begin(const sds_file *file, const sds__access *access, const sds_read_plan *plan,
+                   sds_read_report *report)
 {
-    calls self = {
+    return (calls){
         .fd = file->fd,
         .access = access,
         .plan = plan,
@@ -238,11 +251,133 @@ sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_r
         .only_cached = plan->cache == SDS_CACHE_WARM && sds__may_stop(plan),
         .n_looks = FIRST_LOOKS,
     };
+}
+
+static void end(calls *self)
+{
+    const int saved_errno = errno;
+    free(self->buffer);
+    free(self->vectors);
+    errno = saved_errno;
+}
+
+/* ---- by two threads */
+
+/* What both take their requests from. */
+typedef struct {
+    pthread_mutex_t lock; /* of what follows */
+    sds__group_cursor cursor;
+    sds__place begin;
+    int is_stopped;
+    sds__place left; /* where it is: all before it has been read */
+    sds_status status;
+    int error;
+} sharing;
+
+typedef struct {
+    calls by;
+    sharing *of;
+    sds_read_report report;
+} share;
+
+static int take_groups(sharing *of, sds__group groups[])
+{
+    int n = 0;
+    (void)pthread_mutex_lock(&of->lock);
+    while (n < SHARED_AT_ONCE && !of->is_stopped && sds__group_next(&of->cursor, &groups[n]))
+        n += !sds__is_before(&groups[n], &of->begin);
+    (void)pthread_mutex_unlock(&of->lock);
+    return n;
+}
+
+static int is_behind(const sds__place *place, const sds__place *other)
+{
+    return place->piece > other->piece ||
+           (place->piece == other->piece && place->bytes > other->bytes);
+}
+
+/* Have neither begin anything more. What the other one has read behind the place is read again. */
+static void stop_at(sharing *of, const sds__place *place, sds_status status)
+{
+    const int error = errno;
+    (void)pthread_mutex_lock(&of->lock);
+    if (!of->is_stopped || is_behind(&of->left, place)) of->left = *place;
+    of->is_stopped = 1;
+    if (of->status == SDS_OK) {
+        of->status = status;
+        of->error = error;
+    }
+    (void)pthread_mutex_unlock(&of->lock);
+}
+
+static void *read_share(void *argument)
+{
+    share *own = argument;
+    calls *self = &own->by;
+    const int is_watched = self->only_cached;
+    sds__group groups[SHARED_AT_ONCE];
+    sds_status status = SDS_OK;
+    for (int n; status == SDS_OK && (n = take_groups(own->of, groups)) > 0;)
+        for (int i = 0; i < n; i++) {
+            status = read_group(self, &groups[i]);
+            if (status == SDS_OK && self->only_cached == is_watched) continue;
+            stop_at(own->of, &self->place, status);
+            break;
+        }
+    end(self);
+    return NULL;
+}
+
+sds_status sds__run_calls_shared(sds_file *file, const sds__access *access,
+                                 const sds_read_plan *plan, sds__place *place,
+                                 sds_read_report *report)
+{
+    const int saved_errno = errno;
+    sharing shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .begin = *place};
+    share shares[2];
+    pthread_t helper;
+    int state;
+    sds__group_cursor_init(&shared.cursor, access, plan->max_hole_bytes, plan->group_bytes,
+                           sds__group_pieces(plan));
+    for (int i = 0; i < 2; i++) {
+        shares[i].of = &shared;
+        shares[i].report = (sds_read_report){.cache = report->cache};
+        shares[i].by = begin(file, access, plan, &shares[i].report);
+    }
+    /* Who cancels the calling thread leaves none behind. */
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    const int is_helped = sds__start_threads(1, read_share, &shares[1], 0, &helper) == 1;
+    (void)read_share(&shares[0]);
+    if (is_helped) (void)pthread_join(helper, NULL);
+    (void)pthread_setcancelstate(state, NULL);
+    (void)pthread_mutex_destroy(&shared.lock);
+    report->queue = is_helped ? SDS_QUEUE_THREADS : SDS_QUEUE_NONE;
+    if (is_helped) report->plan.memory_bytes = 2 * plan->memory_bytes;
+    for (int i = 0; i < 2; i++) {
+        report->requests += shares[i].report.requests;
+        report->bytes_read += shares[i].report.bytes_read;
+    }
+    *place = shared.is_stopped ? shared.left : (sds__place){sds__access_pieces(access), 0};
+    errno = shared.status == SDS_EIO ? shared.error : saved_errno;
+    return shared.status;
+}
+
+static int is_worth_sharing(const sds_read_plan *plan, const sds__place *place)
+{
+    return plan->executor != SDS_EXECUTOR_VECTOR && plan->cache == SDS_CACHE_WARM &&
+           sds__may_stop(plan) && place->piece == 0 && plan->requests >= LEAST_SHARED_REQUESTS &&
+           plan->predicted_s >= LEAST_SHARED_S && plan->memory_bytes <= MOST_SHARED_BUFFER_BYTES &&
+           sds__has_idle_processor();
+}
+
+sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_read_plan *plan,
+                          sds__place *place, sds_read_report *report)
+{
+    if (is_worth_sharing(plan, place))
+        return sds__run_calls_shared(file, access, plan, place, report);
+    calls self = begin(file, access, plan, report);
     announce(&self, place);
     const sds_status status = read_groups(&self, place);
-    const int saved_errno = errno;
-    free(self.buffer);
-    free(self.vectors);
-    errno = saved_errno;
+    end(&self);
     return status;
 }

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +11,7 @@
 #include "cache_probe.h"
 #include "file_read.h"
 #include "ring.h"
+#include "threads.h"
 
 /* Requests between two looks at whether the page cache holds what comes next. */
 #define WATCH_INTERVAL 128
@@ -19,7 +19,6 @@
 /* Where io_uring is refused: a device gets busy with as many, and a thread costs 20 us. */
 #define MAX_THREADS 32
 #define REQUESTS_PER_THREAD 4
-#define STACK_BYTES (128 << 10)
 
 /* A kernel that gives requests back undone so often is asked no more. */
 #define MAX_REFUSED 4
@@ -260,7 +259,6 @@ static void run_calls(queue *self, int32_t slot)
 typedef struct {
     queue *of;
     int32_t slot;
-    pthread_t thread;
 } worker;
 
 static void *work(void *self)
@@ -269,38 +267,21 @@ static void *work(void *self)
     return NULL;
 }
 
-/* Threads in which no signal handler of the program runs; how many there are room for. */
-static int32_t start_workers(queue *self, int32_t n, worker workers[])
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int32_t n_started = 0;
-    if (pthread_attr_init(&attributes) != 0) return 0;
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-        for (; n_started < n; n_started++) {
-            worker *next = &workers[n_started];
-            *next = (worker){.of = self, .slot = n_started + 1};
-            if (pthread_create(&next->thread, &attributes, work, next) != 0) break;
-        }
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
-    (void)pthread_attr_destroy(&attributes);
-    return n_started;
-}
-
 static void run_threads(queue *self)
 {
     worker workers[MAX_THREADS];
+    pthread_t threads[MAX_THREADS];
     const int64_t useful = self->n_groups / REQUESTS_PER_THREAD;
     const int32_t n =
         (int32_t)sds__least(sds__least(self->depth, MAX_THREADS), useful < 1 ? 1 : useful);
-    const int32_t n_started = start_workers(self, n - 1, workers);
+    for (int32_t i = 1; i < n; i++)
+        workers[i] = (worker){self, i};
+    const int32_t n_started =
+        sds__start_threads(n - 1, work, workers + 1, sizeof *workers, threads);
     self->report->queue = n_started > 0 ? SDS_QUEUE_THREADS : SDS_QUEUE_NONE;
     run_calls(self, 0);
     for (int32_t i = 0; i < n_started; i++)
-        (void)pthread_join(workers[i].thread, NULL);
+        (void)pthread_join(threads[i], NULL);
 }
 
 /* Choose how much is in flight, and allocate what it needs. */

@@ -6,6 +6,7 @@
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -33,11 +34,11 @@ static char path[] = "/var/tmp/sds-test-executors-XXXXXX"; /* /tmp may be in mem
 static const struct {
     sds_executor executor;
     sds__run *run;
-} executors[] = {{SDS_EXECUTOR_PREAD, sds__run_calls},
-                 {SDS_EXECUTOR_SIEVE, sds__run_calls},
-                 {SDS_EXECUTOR_VECTOR, sds__run_calls},
-                 {SDS_EXECUTOR_LIST, sds__run_list},
-                 {SDS_EXECUTOR_DIRECT, sds__run_direct}};
+} executors[] = {
+    {SDS_EXECUTOR_PREAD, sds__run_calls},        {SDS_EXECUTOR_PREAD, sds__run_calls_shared},
+    {SDS_EXECUTOR_SIEVE, sds__run_calls_shared}, {SDS_EXECUTOR_SIEVE, sds__run_calls},
+    {SDS_EXECUTOR_VECTOR, sds__run_calls},       {SDS_EXECUTOR_LIST, sds__run_list},
+    {SDS_EXECUTOR_DIRECT, sds__run_direct}};
 #define N_EXECUTORS (sizeof executors / sizeof *executors)
 
 static sds_file *open_file(int fd)
@@ -206,8 +207,20 @@ static void test_the_end_of_the_file_is_an_error(sds_file *file)
     }
 }
 
+static int count_threads(void)
+{
+    char text[4096];
+    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    CHECK(fd >= 0 && n > 0 && close(fd) == 0);
+    text[n] = '\0';
+    const char *found = strstr(text, "Threads:");
+    CHECK(found != NULL);
+    return atoi(found + 8);
+}
+
 /* Warm in parts: the plan stops where the cache does, and what is left is read by another. */
-static void test_reads_that_turn_cold_and_warm(sds_file *file)
+static void test_reads_that_turn_cold_and_warm(sds_file *file, sds__run *run_warm)
 {
     const sds_runs rows = {100, 50, 1, {{900, 4500}}};
     const sds__access access = {.runs = &rows, .out = out};
@@ -220,7 +233,7 @@ static void test_reads_that_turn_cold_and_warm(sds_file *file)
     make_cold(file->fd);
     CHECK(sds__probe_access(file, &access, &place) == SDS_CACHE_COLD);
     CHECK(pread(file->fd, out, 300000, 0) == 300000);
-    CHECK(sds__run_calls(file, &access, &plan, &place, &report) == SDS_OK);
+    CHECK(run_warm(file, &access, &plan, &place, &report) == SDS_OK);
     CHECK(place.piece >= 300000 / 4500 && place.piece < 900);
     CHECK(pread(file->fd, out + FILE_BYTES / 2, FILE_BYTES / 2, 0) == FILE_BYTES / 2);
     CHECK(pread(file->fd, out + FILE_BYTES / 2, FILE_BYTES / 2, FILE_BYTES / 2) == FILE_BYTES / 2);
@@ -231,10 +244,47 @@ static void test_reads_that_turn_cold_and_warm(sds_file *file)
     CHECK(place.piece > before.piece && place.piece < 900); /* found warm */
     plan.executor = SDS_EXECUTOR_PREAD;
     plan.cache = SDS_CACHE_WARM;
-    CHECK(sds__run_calls(file, &access, &plan, &place, &report) == SDS_OK);
+    CHECK(run_warm(file, &access, &plan, &place, &report) == SDS_OK);
     CHECK(place.piece == 900);
     CHECK(check_runs(&rows, 0, rows.first_offset, 0) == 45000);
     CHECK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_NORMAL) == 0);
+}
+
+/* Also where a processor is idle, they are made by one thread where there is one processor. */
+static void test_many_calls_are_shared_between_two_threads(sds_file *file)
+{
+    const sds_runs rows = {100, 50, 1, {{900, 4500}}};
+    const sds__access access = {.runs = &rows, .out = out};
+    sds_read_plan plan = queued;
+    plan.cache = SDS_CACHE_WARM;
+    plan.requests = 900;
+    plan.predicted_s = 1;
+    plan.memory_bytes = 0;
+    CHECK(pread(file->fd, out, FILE_BYTES, 0) == FILE_BYTES);
+    for (int by = 0; by < 4; by++) {
+        sds__place place = {0, 0};
+        sds_read_report report = {.cache = SDS_CACHE_WARM};
+        plan.executor = by % 2 == 0 ? SDS_EXECUTOR_PREAD : SDS_EXECUTOR_SIEVE;
+        report.plan = plan;
+        memset(out, 0, 45000);
+        if (by < 2) {
+            CHECK(sds__run_calls_shared(file, &access, &plan, &place, &report) == SDS_OK);
+            CHECK(report.queue == SDS_QUEUE_THREADS);
+        } else {
+            cpu_set_t before, one;
+            CHECK(sched_getaffinity(0, sizeof before, &before) == 0);
+            CPU_ZERO(&one);
+            for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+                if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+            CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+            CHECK(sds__run_calls(file, &access, &plan, &place, &report) == SDS_OK);
+            CHECK(sched_setaffinity(0, sizeof before, &before) == 0);
+            CHECK(report.queue == SDS_QUEUE_NONE);
+        }
+        CHECK(place.piece == 900 && report.requests == 900 && report.bytes_read == 45000);
+        CHECK(check_runs(&rows, 0, rows.first_offset, 0) == 45000);
+        CHECK(count_threads() == 1);
+    }
 }
 
 /* The file of this process's memory: reads of it fail where a mapping reaches past the end of what
@@ -330,18 +380,6 @@ static void expect_success(pid_t child)
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-static int count_threads(void)
-{
-    char text[4096];
-    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = read(fd, text, sizeof text - 1);
-    CHECK(fd >= 0 && n > 0 && close(fd) == 0);
-    text[n] = '\0';
-    const char *found = strstr(text, "Threads:");
-    CHECK(found != NULL);
-    return atoi(found + 8);
 }
 
 static sds_queue queue_of(sds_file *file, sds_executor executor)
@@ -630,7 +668,9 @@ int main(void)
     sds_file *file = open_file(fd);
     test_any_access_by_any_executor(file, 600);
     test_the_end_of_the_file_is_an_error(file);
-    test_reads_that_turn_cold_and_warm(file);
+    test_reads_that_turn_cold_and_warm(file, sds__run_calls);
+    test_reads_that_turn_cold_and_warm(file, sds__run_calls_shared);
+    test_many_calls_are_shared_between_two_threads(file);
     test_reads_that_fail_and_are_short();
     test_far_offsets();
     test_signals_interrupt_nothing(file);

@@ -151,6 +151,29 @@ def test_one_small_read_of_a_file_is_left_to_hdf5_but_not_many(cube, home):
     assert served[ENGINE] >= 90
 
 
+def test_one_small_read_of_a_file_without_a_trace_is_not_even_judged(cube, home, tmp_path):
+    """Nor another file's, however many a program reads; the second of a file is."""
+    more = [cube.with_name(f"{k}.h5") for k in range(3)]
+    for each in more:
+        each.write_bytes(cube.read_bytes())
+        settle(each)
+    program = """
+    import glob
+    for each in sorted(glob.glob(os.path.join(os.path.dirname(path), "*.h5"))):
+        with h5py.File(each) as file:
+            show("line", file["f8"][:24, 3, 9])
+            if each == path:
+                show("line", file["f8"][:24, 5, 7])
+    """
+    log = tmp_path / "log"
+    assert not both(program, cube, home, SDS_TRACE=0, SDS_DEBUG=log)
+    assert [line[1] for line in decisions(log) if line[0] == "engine"] == [str(cube)]
+    many = 'across(h5py.File(path)["f8"])'
+    log.unlink()
+    assert not both(many, cube, home, SDS_TRACE=0, SDS_DEBUG=log)
+    assert [line[1] for line in decisions(log) if line[0] == "engine"] == [str(cube)]
+
+
 def test_what_is_read_as_fast_from_the_device_is_read_by_the_engine_from_the_cache(tmp_path, home):
     path = tmp_path / "rows.h5"
     with h5py.File(path, "w") as file:

@@ -37,13 +37,14 @@ typedef struct sds_file_options {
 typedef enum sds_queue {
     SDS_QUEUE_NONE,   /* one was made after the other */
     SDS_QUEUE_RING,   /* io_uring */
-    SDS_QUEUE_THREADS /* where the kernel refuses that, or gave up */
+    SDS_QUEUE_THREADS /* where the kernel refuses that, or gave up; two of them: many calls that
+                         find everything cached */
 } sds_queue;
 
 typedef struct sds_read_report {
     sds_read_plan plan; /* that ran; of several, the last */
     sds_cache cache;    /* what was found */
-    sds_queue queue;    /* of LIST and DIRECT; of several, the last */
+    sds_queue queue;    /* of LIST, DIRECT and PREAD; of several, the last */
     int64_t requests;   /* that were made */
     int64_t bytes_read; /* from the file, holes included */
 } sds_read_report;

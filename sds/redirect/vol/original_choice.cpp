@@ -238,6 +238,16 @@ Verdict judge(OriginalFile &file, const SievedRead &by_hdf5_alone, const Read &r
 
 // ---- selections from outside
 
+// HDF5 makes so many requests while a dataset is described and its first read is served.
+constexpr int64_t few_requests = 32;
+// Of elements that nobody has described yet.
+constexpr int64_t usual_element_bytes = 8;
+
+int64_t window_bytes_of(const OriginalFile &file)
+{
+    return file.sieve_bytes > page_bytes ? file.sieve_bytes : page_bytes;
+}
+
 // Elements from the first to the last that is selected, in the C order of the space; 0 where that
 // cannot be told.
 int64_t span_of(const Functions &hdf5, hid_t space)
@@ -332,8 +342,7 @@ sds_candidate candidate_of_itself(const StoredDataset &stored, const Layouts &la
 
 int64_t window_elements_of(const OriginalFile &file, const StoredDataset &stored)
 {
-    const int64_t window = file.sieve_bytes > page_bytes ? file.sieve_bytes : page_bytes;
-    return window / stored.element_bytes;
+    return window_bytes_of(file) / stored.element_bytes;
 }
 
 bool may_gain(Object &object, hid_t file_space, int64_t window_elements)
@@ -343,6 +352,19 @@ bool may_gain(Object &object, hid_t file_space, int64_t window_elements)
     const bool may = is_worth_predicting(*object.host, file_space, window_elements);
     count_look(object.small_reads, may);
     return may;
+}
+
+bool is_first_and_small(const Object &object, hid_t file_space)
+{
+    OriginalFile *file = object.file ? object.file->original : nullptr;
+    if (!file || config().engine == Engine::always ||
+        __atomic_load_n(&file->n_judged, __ATOMIC_RELAXED) > 0)
+        return false;
+    const int64_t n = object.hdf5().H5Sget_select_npoints(file_space);
+    const int64_t window = window_bytes_of(*file) / usual_element_bytes;
+    if (n > few_requests && span_of(object.hdf5(), file_space) / window >= few_requests)
+        return false;
+    return __atomic_fetch_add(&file->n_judged, 1, __ATOMIC_RELAXED) == 0;
 }
 
 void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,

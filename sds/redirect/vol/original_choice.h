@@ -40,8 +40,13 @@ constexpr int64_t min_elements = 17;
 // and what spans no more than so many elements. A look from outside.
 bool may_gain(Object &object, hid_t file_space, int64_t window_elements);
 
-// The same of a read that HDF5 has carried out, by the indices of its first and last elements: for
-// the next one.
+// Whether it is the first read of its file that could gain, and HDF5 carries it out with so few
+// requests that to describe the dataset would take as long: programs that read many small files
+// once come no further. Of a dataset that is not described yet; counts the read as judged.
+bool is_first_and_small(const Object &object, hid_t file_space);
+
+// As may_gain of a read that HDF5 has carried out, by the indices of its first and last elements:
+// for the next one.
 void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
                  const int64_t first[], const int64_t last[]);
 

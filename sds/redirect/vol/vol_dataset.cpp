@@ -85,7 +85,8 @@ inline bool is_plain(Object &object, hid_t file_space)
     const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
     if (known && !known->redirection) return true;
     if (mostly(is_passed_over(object.small_reads))) return true;
-    return !may_gain(object, file_space, known ? known->window_elements : 0);
+    if (!may_gain(object, file_space, known ? known->window_elements : 0)) return true;
+    return !known && is_first_and_small(object, file_space);
 }
 
 // Whether something else than HDF5 is to be thought of.

@@ -1,0 +1,53 @@
+#include "threads.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define STACK_BYTES (128 << 10)
+
+int32_t sds__start_threads(int32_t n, void *(*work)(void *), void *arguments, size_t argument_bytes,
+                           pthread_t threads[])
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int32_t n_started = 0;
+    if (n <= 0 || pthread_attr_init(&attributes) != 0) return 0;
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    (void)sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+        while (n_started < n &&
+               pthread_create(&threads[n_started], &attributes, work,
+                              (char *)arguments + (size_t)n_started * argument_bytes) == 0)
+            n_started++;
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    (void)pthread_attr_destroy(&attributes);
+    return n_started;
+}
+
+/* Threads that run or wait for a processor, on the whole machine; INT32_MAX where it is not told.
+ */
+static int32_t n_running(void)
+{
+    char text[128];
+    int n = 0;
+    const int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) (void)close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return sscanf(text, "%*s %*s %*s %d/", &n) == 1 && n > 0 ? n : INT32_MAX;
+}
+
+int sds__has_idle_processor(void)
+{
+    cpu_set_t own;
+    const int saved_errno = errno;
+    const int n = sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
+    const int is_idle = n > 1 && n_running() < n;
+    errno = saved_errno;
+    return is_idle;
+}
