@@ -23,6 +23,7 @@ class ExtentFeatures(TypedDict):
     bytes_touched: tuple[int, int]
     osts_touched: tuple[int, int]
     disks_touched: tuple[int, int]
+    sieve: tuple[int, int, int]
     exact: bool
 
 class Features(ExtentFeatures):

@@ -55,6 +55,9 @@ sds_measures measures_from(const nb::dict &dict, double processes_per_ost)
     counted.block_gap_distance = bounds_of(dict, "block_gap_distance");
     counted.bytes_touched = bounds_of(dict, "bytes_touched");
     counted.osts_touched = bounds_of(dict, "osts_touched");
+    const auto sieve = nb::cast<nb::tuple>(dict["sieve"]);
+    counted.sieve = {nb::cast<int64_t>(sieve[0]), nb::cast<int64_t>(sieve[1]),
+                     nb::cast<int64_t>(sieve[2])};
     sds_measures measures;
     sds_measures_of_read(&counted, nb::cast<int64_t>(dict["block_gap_paper"]), processes_per_ost,
                          &measures);

@@ -113,6 +113,8 @@ nb::dict features_dict(const sds_features &features)
     result["bytes_touched"] = bounds_tuple(features.bytes_touched);
     result["osts_touched"] = bounds_tuple(features.osts_touched);
     result["disks_touched"] = bounds_tuple(features.disks_touched);
+    result["sieve"] =
+        nb::make_tuple(features.sieve.requests, features.sieve.jumps, features.sieve.bytes);
     result["exact"] = features.exact != 0;
     return result;
 }

@@ -42,6 +42,7 @@ int32_t sds_model_terms(int32_t kind)
     case SDS_MODEL_EQ5:
     case SDS_MODEL_EQ6:
     case SDS_MODEL_BOTTLENECK:
+    case SDS_MODEL_SIEVE:
         return 8;
     default:
         return 0;
@@ -72,7 +73,15 @@ void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
         .disk_segments = segments * sharing,
         .disk_blocks = (double)features->block_depth.high * sharing,
         .disk_distance = (double)features->block_gap_distance.high * sharing,
+        .sieve_requests = (double)features->sieve.requests,
+        .sieve_jumps = (double)features->sieve.jumps,
+        .sieve_bytes = (double)features->sieve.bytes,
     };
+    if (features->sieve.requests == 0) { /* not counted: each run is taken to be read by itself */
+        out->sieve_requests = (double)features->runs;
+        out->sieve_jumps = (double)features->runs;
+        out->sieve_bytes = (double)features->bytes_touched.high;
+    }
 }
 
 static double gap_of(int32_t gap, const sds_measures *measures)
@@ -94,6 +103,19 @@ static void bottleneck_terms(const sds_measures *measures, double terms[SDS_MODE
     terms[7] = sqrt(measures->disk_segments * measures->disk_distance);
 }
 
+static void sieve_terms(const sds_measures *measures, double terms[SDS_MODEL_TERMS])
+{
+    const double processes = measures->processes_per_ost;
+    terms[0] = 1;
+    terms[1] = measures->sieve_requests;
+    terms[2] = measures->sieve_jumps;
+    terms[3] = measures->sieve_bytes;
+    terms[4] = measures->runs_most;
+    terms[5] = processes * measures->sieve_requests;
+    terms[6] = processes * measures->sieve_jumps;
+    terms[7] = processes * measures->sieve_bytes;
+}
+
 int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
                        double terms[SDS_MODEL_TERMS])
 {
@@ -101,6 +123,10 @@ int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
     const double processes = measures->processes_per_ost;
     if (kind == SDS_MODEL_BOTTLENECK) {
         bottleneck_terms(measures, terms);
+        return sds_model_terms(kind);
+    }
+    if (kind == SDS_MODEL_SIEVE) {
+        sieve_terms(measures, terms);
         return sds_model_terms(kind);
     }
     terms[0] = 1;

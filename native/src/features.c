@@ -7,12 +7,17 @@
 #include "disk_map.h"
 #include "progression.h"
 #include "runs_clip.h"
+#include "sieve.h"
 #include "touched.h"
 
 /* Nanoseconds that adding one range takes, roughly: sizes the work on bounds. */
 #define ADDITION_NS 20
 /* Work on bounds that is always affordable, in additions. */
 #define LEAST_BOUND_WORK 64
+
+/* Nanoseconds that a step of counting HDF5's requests takes, and most steps without a budget. */
+#define SIEVE_STEP_NS 20
+#define MOST_SIEVE_STEPS (INT64_C(1) << 22)
 
 /* What is known of a set beside the parts that were walked. */
 typedef struct outline {
@@ -144,6 +149,12 @@ static int64_t most_requests_of_ost(const sds__progression *progression, const s
                               sds__divide_up(stripes, map->stripe_count));
 }
 
+/* Steps of counting HDF5's requests: a fifth of the budget, at most. */
+static int64_t sieve_steps(int64_t budget_ns)
+{
+    return budget_ns > 0 ? budget_ns / 5 / SIEVE_STEP_NS + 1 : MOST_SIEVE_STEPS;
+}
+
 sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *striping,
                                 const sds_raid *raid, int64_t budget_ns, sds_features *out)
 {
@@ -169,6 +180,7 @@ sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *stripi
 
     out->runs = sds_runs_count(runs);
     out->bytes_useful = sds_runs_bytes(runs);
+    sds__sieve_count(runs, sieve_steps(budget_ns), &out->sieve);
     if (!deadline.passed) {
         status = sds__touched_features(&sets[0], out);
         free(lines);
@@ -244,6 +256,7 @@ sds_status sds_features_of_extents(size_t n, const sds_extent extents[],
     }
     out->runs = known.runs;
     out->bytes_useful = known.bytes_useful;
+    out->sieve = (sds_sieve){(int64_t)n, known.runs, known.bytes_useful};
     if (done == n) {
         status = sds__touched_features(&sets[0], out);
     } else {

@@ -63,6 +63,9 @@ class BlockFeatures:
         How many.
     bounds
         None where exact.
+    sieve_requests, sieve_jumps, sieve_bytes
+        What HDF5 reads of the file for the same selection, through its buffer of 64 KiB: requests,
+        those that do not go on where the one before ended, and bytes. 0 requests: not counted.
     """
 
     runs: int
@@ -76,6 +79,9 @@ class BlockFeatures:
     disks_touched: int
     exact: bool
     bounds: FeatureBounds | None = None
+    sieve_requests: int = 0
+    sieve_jumps: int = 0
+    sieve_bytes: int = 0
 
     def native(self) -> _native.Features:
         """Return the features as the core's cost models take them."""
@@ -96,6 +102,7 @@ class BlockFeatures:
             "bytes_touched": bounded("bytes_touched"),
             "osts_touched": bounded("osts_touched"),
             "disks_touched": bounded("disks_touched"),
+            "sieve": (self.sieve_requests, self.sieve_jumps, self.sieve_bytes),
             "exact": self.exact,
             "block_gap_paper": self.block_gap_paper or 0,
         }
@@ -252,6 +259,9 @@ def _typed(found: _native.ExtentFeatures, block_gap_paper: int | None) -> BlockF
         disks_touched=bounds.disks_touched[1],
         exact=exact,
         bounds=None if exact else bounds,
+        sieve_requests=found["sieve"][0],
+        sieve_jumps=found["sieve"][1],
+        sieve_bytes=found["sieve"][2],
     )
 
 

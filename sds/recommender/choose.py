@@ -21,6 +21,7 @@ from sds.recommender.model import (
     builtin_model,
 )
 from sds.recommender.samples import ModelChoice, Samples, Trial
+from sds.recommender.sieve import SieveFitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +41,9 @@ def choose_model(
     """Return the model with the least held-out error, and all that were tried.
 
     Tried are the built-in model as it is, its terms fitted (``requests``), Eq. 3, 4 and 6 with
-    each block gap, each by ordinary and by relative least squares, and the bottleneck model. The
-    error is the root mean square of log(predicted / measured), leaving out one pattern at a time.
+    each block gap, each by ordinary and by relative least squares, the bottleneck model, and of
+    single reads the sieve model. The error is the root mean square of
+    log(predicted / measured), leaving out one pattern at a time.
 
     Parameters
     ----------
@@ -82,7 +84,11 @@ def choose_model(
     trials = [_builtin_trial(samples, measures, via=via, cache=cache)]
     trials += [
         _trial(fitter, samples, measures, via=via, cache=cache, n_left_out=n_left_out)
-        for fitter in fitters_of(gaps=gaps, without_processes=without_processes)
+        for fitter in (
+            *fitters_of(gaps=gaps, without_processes=without_processes),
+            # Of whole operations it is not known what HDF5 asks for.
+            *([] if samples.operations else [SieveFitter(without_processes=without_processes)]),
+        )
     ]
     ranked = sorted(trials, key=_preference)
     best = ranked[0].model

@@ -158,6 +158,9 @@ def greatest_features(reads: Sequence[BlockFeatures]) -> BlockFeatures:
         osts_touched=max(r.osts_touched for r in reads),
         disks_touched=max(r.disks_touched for r in reads),
         exact=True,
+        sieve_requests=max(r.sieve_requests for r in reads),
+        sieve_jumps=max(r.sieve_jumps for r in reads),
+        sieve_bytes=max(r.sieve_bytes for r in reads),
     )
 
 

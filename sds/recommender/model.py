@@ -30,7 +30,7 @@ class ModelKind(StrEnum):
 
     ``eq3`` is the paper's best case (concurrent processes act as one), ``eq4`` its worst, ``eq5``
     collective I/O, ``eq6`` all interactions; ``bottleneck`` takes the time of what takes longest
-    of clients, servers and disks.
+    of clients, servers and disks, ``sieve`` what HDF5 asks for through its sieve buffer.
     """
 
     REQUESTS = "requests"
@@ -39,6 +39,7 @@ class ModelKind(StrEnum):
     EQ5 = "eq5"
     EQ6 = "eq6"
     BOTTLENECK = "bottleneck"
+    SIEVE = "sieve"
 
     @property
     def code(self) -> int:
@@ -53,7 +54,7 @@ class ModelKind(StrEnum):
     @property
     def needs_processes(self) -> bool:
         """Whether P, processes per OST, is among the terms."""
-        return "P" in self.terms
+        return any("P" in term.split("*") for term in self.terms)
 
     @property
     def has_gap(self) -> bool:
@@ -68,6 +69,7 @@ _CODES: dict[ModelKind, int] = {
     ModelKind.EQ5: 5,
     ModelKind.EQ6: 6,
     ModelKind.BOTTLENECK: 16,
+    ModelKind.SIEVE: 17,
 }
 _TERMS: dict[ModelKind, tuple[str, ...]] = {
     ModelKind.REQUESTS: ("1", "requests", "bytes_touched"),
@@ -84,6 +86,16 @@ _TERMS: dict[ModelKind, tuple[str, ...]] = {
         "disk_segments",
         "disk_blocks",
         "disk_stroke",
+    ),
+    ModelKind.SIEVE: (
+        "1",
+        "sieve_requests",
+        "sieve_jumps",
+        "sieve_bytes",
+        "runs_most",
+        "P*sieve_requests",
+        "P*sieve_jumps",
+        "P*sieve_bytes",
     ),
 }
 

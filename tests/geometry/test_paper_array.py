@@ -54,7 +54,7 @@ def test_folding_equals_walking_every_run(order):
         )
         walked = extent_features(offsets, lengths, HOPPER_STRIPES, HOPPER_RAID)
         for name in walked.__slots__:
-            if name != "block_gap_paper":
+            if name != "block_gap_paper" and not name.startswith("sieve"):
                 assert getattr(folded, name) == getattr(walked, name), (text, name)
 
 

@@ -77,6 +77,27 @@ static void test_collective_reads_take_both_phases(void)
     }
 }
 
+static void test_reads_through_hdf5_take_what_it_asks_for(void)
+{
+    const sds_measures measures = {.sieve_requests = 7,
+                                   .sieve_jumps = 3,
+                                   .sieve_bytes = 65536,
+                                   .runs_most = 100,
+                                   .processes_per_ost = 2};
+    const double terms[] = {1, 7, 3, 65536, 100, 14, 6, 131072};
+    for (int i = 0; i < SDS_MODEL_TERMS; i++) {
+        sds_cost_model model = {.kind = SDS_MODEL_SIEVE};
+        model.coefficient[i] = 1;
+        CHECK(sds_cost_of(&model, &measures) == terms[i]);
+    }
+    /* Features from before HDF5's requests were counted: one per run. */
+    const sds_features features = {.runs = 9, .bytes_touched = {4096, 8192}};
+    sds_cost_model model = {.kind = SDS_MODEL_SIEVE, .coefficient = {0, 1}};
+    CHECK(sds_cost_predict(&model, &features, 0, 1) == 9);
+    model = (sds_cost_model){.kind = SDS_MODEL_SIEVE, .coefficient = {0, 0, 0, 1}};
+    CHECK(sds_cost_predict(&model, &features, 0, 1) == 8192);
+}
+
 static sds_cost_model bottleneck_with(int term)
 {
     sds_cost_model model = {.kind = SDS_MODEL_BOTTLENECK};
@@ -166,6 +187,7 @@ int main(void)
     test_builtin_counts_pages_where_runs_share_them();
     test_nothing_is_below_the_floor();
     test_collective_reads_take_both_phases();
+    test_reads_through_hdf5_take_what_it_asks_for();
     test_the_slowest_part_takes_the_time();
     test_columns_predict_as_one_by_one();
     test_one_read_stands_for_those_of_its_operation();

@@ -79,6 +79,8 @@ def test_a_read_of_one_process_is_the_same_as_an_operation():
     single = MeasureTable.of_reads([read], [p])
     whole = MeasureTable.of_operations([operation])
     for name in MEASURES:
+        if name.startswith("sieve"):
+            continue  # not counted of operations
         # Of one read it is not known how its OSTs differ.
         rough = name in {"ost_bytes", "segments_most"}
         assert single[name][0] == pytest.approx(whole[name][0], rel=0.5 if rough else 1e-12), name

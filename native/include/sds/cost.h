@@ -17,15 +17,15 @@ extern "C" {
 
 /* F: seconds; BD, BG: block depth and block gap; P: processes per OST. */
 typedef enum sds_model_kind {
-    SDS_MODEL_BUILTIN = 0,    /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
-    SDS_MODEL_EQ3 = 3,        /* F = c0 + c1*BD + c2*BG */
-    SDS_MODEL_EQ4 = 4,        /* F = c0 + c1*BD + c2*BG + c3*P */
-    SDS_MODEL_EQ5 = 5,        /* collective, F = F1 + F2, the phases of I/O and of the shuffle:
-                                 F1 = c0 + c1*BD + c2*BG + c3*P
-                                 F2 = c4 + c5*processes + c6*aggregators + c7*bytes/aggregators */
-    SDS_MODEL_EQ6 = 6,        /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
-                                 + c7*BD*BG*P */
-    SDS_MODEL_BOTTLENECK = 16 /* F = c0 + norm(client, server, disk), all coefficients >= 0:
+    SDS_MODEL_BUILTIN = 0,     /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
+    SDS_MODEL_EQ3 = 3,         /* F = c0 + c1*BD + c2*BG */
+    SDS_MODEL_EQ4 = 4,         /* F = c0 + c1*BD + c2*BG + c3*P */
+    SDS_MODEL_EQ5 = 5,         /* collective, F = F1 + F2, the phases of I/O and of the shuffle:
+                                  F1 = c0 + c1*BD + c2*BG + c3*P
+                                  F2 = c4 + c5*processes + c6*aggregators + c7*bytes/aggregators */
+    SDS_MODEL_EQ6 = 6,         /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
+                                  + c7*BD*BG*P */
+    SDS_MODEL_BOTTLENECK = 16, /* F = c0 + norm(client, server, disk), all coefficients >= 0:
                                  client = c1*runs_most + c2*segments_most
                                  server = c3*disk_requests + c4*ost_bytes
                                  disk = c6*disk_blocks + least(c6*disk_distance,
@@ -34,6 +34,10 @@ typedef enum sds_model_kind {
                                  distance, or reading through it, whichever is less
                                  norm(x, y, z) = (x^4 + y^4 + z^4)^(1/4): nearly the greatest,
                                  and smooth where two are alike */
+    SDS_MODEL_SIEVE = 17       /* through HDF5's sieve buffer, all coefficients >= 0:
+                                  F = c0 + c1*sieve_requests + c2*sieve_jumps + c3*sieve_bytes
+                                  + c4*runs_most + P*(c5*sieve_requests + c6*sieve_jumps
+                                  + c7*sieve_bytes) */
 } sds_model_kind;
 
 /* Which of the three block gaps a model was fitted with. */
@@ -65,14 +69,17 @@ typedef struct sds_cost_model {
     XX(bytes_touched_most) /* of one process */                                                    \
     XX(bytes_useful)       /* of all processes */                                                  \
     XX(n_processes)                                                                                \
-    XX(n_aggregators) /* collective; else 0 */                                                     \
-    XX(segments_most) /* unbroken successions of requests, of the process with most */             \
-    XX(ost_bytes)     /* touched by all processes, most on one OST */                              \
-    XX(disk_requests) /* unbroken successions of blocks, added up over processes, most on a disk   \
-                       */                                                                          \
-    XX(disk_segments) /* the same of all processes as one */                                       \
-    XX(disk_blocks)   /* of all processes as one, most on one disk */                              \
-    XX(disk_distance) /* untouched blocks between them, most on one disk */
+    XX(n_aggregators)  /* collective; else 0 */                                                    \
+    XX(segments_most)  /* unbroken successions of requests, of the process with most */            \
+    XX(ost_bytes)      /* touched by all processes, most on one OST */                             \
+    XX(disk_requests)  /* unbroken successions of blocks, added up over processes, most on a disk  \
+                        */                                                                         \
+    XX(disk_segments)  /* the same of all processes as one */                                      \
+    XX(disk_blocks)    /* of all processes as one, most on one disk */                             \
+    XX(disk_distance)  /* untouched blocks between them, most on one disk */                       \
+    XX(sieve_requests) /* that HDF5 makes, of the process with most */                             \
+    XX(sieve_jumps)    /* of them, that do not go on where the one before ended */                 \
+    XX(sieve_bytes)    /* that it reads */
 
 typedef struct sds_measures {
 #define XX(name) double name;

@@ -80,6 +80,15 @@ typedef struct sds_bounds {
     int64_t high;
 } sds_bounds;
 
+/* What HDF5 reads through its sieve buffer of 64 KiB (its default) for the same selection: requests
+ * to the file, those of them that do not go on where the one before ended, and their bytes. Chunks
+ * are read one by one, whatever their size. */
+typedef struct sds_sieve {
+    int64_t requests; /* 0: not counted, or nothing is selected */
+    int64_t jumps;
+    int64_t bytes;
+} sds_sieve;
+
 typedef struct sds_features {
     int64_t runs;
     int64_t bytes_useful;
@@ -89,7 +98,8 @@ typedef struct sds_features {
     sds_bounds bytes_touched;
     sds_bounds osts_touched;
     sds_bounds disks_touched;
-    int32_t exact; /* 1: every low == high */
+    sds_sieve sieve; /* close, not exact, where the budget ended first */
+    int32_t exact;   /* 1: every low == high */
 } sds_features;
 
 /* Check the slab against the array and reduce it to runs.
