@@ -77,12 +77,10 @@ def runs_of(
     """Return every pattern in every layout."""
     runs = []
     for pattern in patterns:
-        reads = pattern.reads()
-        slabs = np.stack([reads.start, reads.stride, reads.count, reads.block], axis=1)
-        stored = Operation(
-            extent=experiment.extent,
+        stored = Operation.of(
+            experiment.extent,
+            pattern.reads(),
             element_size_bytes=experiment.element_size_bytes,
-            slabs=slabs,
             mode=mode,
         )
         runs += [

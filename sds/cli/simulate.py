@@ -8,8 +8,10 @@ import typer
 from sds.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from sds.geometry import Hyperslab
+    from sds.geometry import ProcessReads
     from sds.simulator import Operation, SimulatedTime, SimulatorParameters
+
+_MAX_PROCESSES = 1 << 20  # of the core
 
 
 def simulate(
@@ -61,10 +63,9 @@ def simulate(
     from sds.simulator import Operation, simulate_many
 
     extent, element_size_bytes, offset_bytes = _array_of(array, element_size)
-    slabs = _divided(extent, selection, processes, parts)
     operation = Operation.of(
         extent,
-        slabs,
+        _divided(extent, selection, processes, parts),
         element_size_bytes=element_size_bytes,
         data_offset_bytes=offset_bytes,
         mode=mode,
@@ -109,24 +110,29 @@ def _array_of(array: str, element_size: int | None) -> tuple[tuple[int, ...], in
 
 def _divided(
     extent: tuple[int, ...], selection: str, processes: int, parts: str | None
-) -> "list[Hyperslab]":
+) -> "ProcessReads":
     """Return what each process reads."""
     from sds.cli.quantities import parse_chunks
     from sds.errors import SdsValueError
-    from sds.geometry import parse_selection
-    from sds.simulator import divide, even_parts
+    from sds.geometry import ProcessReads, parse_selection
+    from sds.simulator import even_parts
 
     slab = parse_selection(selection, extent)
     if parts is None:
         grid = even_parts(slab, processes)
-        return divide(slab, grid) if grid else [slab] * processes
+        if not grid:  # every process reads a scalar
+            return ProcessReads.of([slab] * processes)
+        return ProcessReads.decomposed(slab, grid)
     given = parse_chunks(parts)
     if isinstance(given, str):
         raise SdsValueError(f"--parts {parts!r}; give a number for each axis, for example 8,8,8")
+    if math.prod(given) > _MAX_PROCESSES:
+        message = f"--parts {parts} are {math.prod(given)} processes; give at most {_MAX_PROCESSES}"
+        raise SdsValueError(message)
     if processes not in {1, math.prod(given)}:
         message = f"--parts {parts} are {math.prod(given)} processes, --processes {processes}"
         raise SdsValueError(message)
-    return divide(slab, given)
+    return ProcessReads.decomposed(slab, given)
 
 
 def _machine(stripe_size: str | None, stripe_count: int | None) -> "SimulatorParameters":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, SelectionError
-from sds.geometry import Dataspace, check_order
+from sds.geometry import Dataspace, ProcessReads, check_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ class Operation:
     def of(
         cls,
         extent: Sequence[int],
-        selections: Sequence[Hyperslab],
+        selections: ProcessReads | Sequence[Hyperslab],
         *,
         element_size_bytes: int,
         data_offset_bytes: int = 0,
@@ -122,19 +122,10 @@ class Operation:
         sieve_buffer_bytes: int = 32 << 20,
     ) -> Operation:
         """Return the operation in which process i reads ``selections[i]``."""
-        rank = len(extent)
-        for process, slab in enumerate(selections):
-            if slab.rank != rank:
-                message = f"process {process} selects on {slab.rank} axes, the array has {rank}"
-                raise SelectionError(message)
-        slabs = np.array(
-            [(slab.start, slab.stride, slab.count, slab.block) for slab in selections],
-            dtype=np.int64,
-        ).reshape(len(selections), 4, rank)
         return cls(
             extent=tuple(extent),
             element_size_bytes=element_size_bytes,
-            slabs=slabs,
+            slabs=_slabs_of(selections, len(extent)),
             data_offset_bytes=data_offset_bytes,
             mode=_choice(Mode, mode),
             strategy=_choice(ReadStrategy, strategy),
@@ -155,6 +146,19 @@ class Operation:
             extent=tuple(self.extent[axis] for axis in axes),
             slabs=self.slabs[:, :, list(axes)],
         )
+
+
+def _slabs_of(selections: ProcessReads | Sequence[Hyperslab], rank: int) -> NDArray[np.int64]:
+    """Return selections as one array."""
+    if isinstance(selections, ProcessReads):
+        reads = selections
+        return np.stack([reads.start, reads.stride, reads.count, reads.block], axis=1)
+    for process, slab in enumerate(selections):
+        if slab.rank != rank:
+            message = f"process {process} selects on {slab.rank} axes, the array has {rank}"
+            raise SelectionError(message)
+    rows = [(slab.start, slab.stride, slab.count, slab.block) for slab in selections]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), 4, rank)
 
 
 def _choice(kind: type[_Choice], value: str) -> _Choice:

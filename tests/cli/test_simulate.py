@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.geometry import parse_selection
-from sds.simulator import Operation, divide, hopper, simulate
+from sds.geometry import ProcessReads, parse_selection
+from sds.simulator import Operation, hopper, simulate
 
 LIU = ("1024,1024,65536", "--element-size", "2")
 
@@ -25,7 +25,10 @@ def test_orders_are_compared(sds):
 def test_it_is_the_library_s_result(sds):
     slab = parse_selection("[0:64, 7, :]", (1024, 1024, 65536))
     operation = Operation.of(
-        (1024, 1024, 65536), divide(slab, (8, 1, 4)), element_size_bytes=2, mode="collective"
+        (1024, 1024, 65536),
+        ProcessReads.decomposed(slab, (8, 1, 4)),
+        element_size_bytes=2,
+        mode="collective",
     )
     options = ("--parts", "8,1,4", "--mode", "collective", "--json")
     found = sds("simulate", *LIU, "[0:64, 7, :]", *options).json["simulated"][0]
@@ -64,11 +67,15 @@ def test_datasets_and_stripes(sds, tmp_path):
         (("12,12", "[:]", "--element-size", "2", "--mode", "joint"), "there are independent"),
         (("12,12", "[:]", "--element-size", "2", "--strategy", "pmd"), "there are multiple"),
         (("12,12", "[:]", "--element-size", "2", "--processes", "0"), "0 processes"),
-        (("12,12", "[:]", "--element-size", "2", "--parts", "2"), "for each of 2 axes"),
+        (("12,12", "[:]", "--element-size", "2", "--parts", "2"), "a selection with 2 axes"),
         (("12,12", "[:]", "--element-size", "2", "--parts", "auto"), "a number for each axis"),
         (
             ("12,12", "[:]", "--element-size", "2", "--parts", "2,2", "--processes", "5"),
             "are 4 processes, --processes 5",
+        ),
+        (
+            ("12,12", "[:]", "--element-size", "2", "--parts", "10000000,10000000"),
+            "at most 1048576",
         ),
         (("12,12", "[:]", "--element-size", "2", "--order", "0,1,2"), "permutation"),
         (("12,12", "[:]", "--element-size", "2", "--stripe-size", "5000"), "no multiple"),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sds.errors import LayoutError, SdsValueError, SelectionError
-from sds.geometry import Hyperslab, RaidLayout, StripeLayout
-from sds.simulator import Operation, divide, even_parts, hopper
+from sds.geometry import Hyperslab, ProcessReads, RaidLayout, StripeLayout
+from sds.simulator import Operation, even_parts, hopper
 
 
 def slab(*axes):
@@ -128,27 +128,6 @@ def test_hopper_is_the_paper_s():
     assert mean_seek_s == pytest.approx(8.5e-3, rel=0.01)
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(0, 9)), max_size=4),
-    st.lists(st.integers(1, 5), min_size=4, max_size=4),
-)
-def test_parts_of_a_selection_make_up_the_whole(axes, parts):
-    whole = slab(*((start, step, count, min(step, 2)) for start, step, count in axes))
-    divided = divide(whole, parts[: len(axes)])
-    assert len(divided) == math.prod(parts[: len(axes)])
-
-    def elements(of):
-        found = [()]
-        for start, step, count, block in of.axes():
-            along = [start + step * c + b for c in range(count) for b in range(block)]
-            found = [(*e, i) for e in found for i in along]
-        return found
-
-    together = [e for part in divided for e in elements(part)]
-    assert sorted(together) == sorted(elements(whole))
-    assert len(set(together)) == len(together)
-
-
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=4), st.integers(1, 600))
 def test_even_parts_are_as_many_as_asked_for(shape, n_processes):
     parts = even_parts(slab(*((0, 1, n, 1) for n in shape)), n_processes)
@@ -161,13 +140,22 @@ def test_even_parts_cut_where_parts_are_longest():
     assert even_parts(slab(), 7) == ()
 
 
-def test_parts_that_cannot_be():
+def test_numbers_of_processes_that_cannot_be():
     whole = slab((0, 1, 8, 1), (0, 1, 8, 1))
-    with pytest.raises(SelectionError, match="for each of 2 axes"):
-        divide(whole, (2,))
-    with pytest.raises(SelectionError, match="at least 1"):
-        divide(whole, (2, 0))
-    with pytest.raises(SelectionError, match="0 processes"):
-        even_parts(whole, 0)
-    with pytest.raises(SelectionError, match=r"2\*\*24"):
-        divide(whole, (1 << 13, 1 << 13))
+    for n in (0, -1, (1 << 20) + 1):
+        with pytest.raises(SelectionError, match=f"{n} processes"):
+            even_parts(whole, n)
+    slabs = np.broadcast_to(np.ones((1, 4, 0), int), ((1 << 20) + 1, 4, 0))
+    with pytest.raises(SelectionError, match="1048577 processes; 1048576 are the most"):
+        Operation(extent=(), element_size_bytes=1, slabs=slabs)
+
+
+def test_selections_may_come_as_reads_of_processes():
+    whole = slab((0, 1, 8, 1), (0, 1, 8, 1))
+    reads = ProcessReads.decomposed(whole, (2, 3))
+    one = Operation.of((8, 8), reads, element_size_bytes=1)
+    assert (
+        one.slabs.tolist() == Operation.of((8, 8), list(reads), element_size_bytes=1).slabs.tolist()
+    )
+    with pytest.raises(SelectionError, match=r"\(6, 4, 2\)"):
+        Operation.of((8, 8, 8), reads, element_size_bytes=1)

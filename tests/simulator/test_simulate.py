@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError
-from sds.geometry import Hyperslab, RaidLayout, StripeLayout, parse_selection
-from sds.simulator import Operation, divide, even_parts, hopper, simulate, simulate_many
+from sds.geometry import Hyperslab, ProcessReads, RaidLayout, StripeLayout, parse_selection
+from sds.simulator import Operation, even_parts, hopper, simulate, simulate_many
 
 MIB = 1 << 20
 LIU = (1024, 1024, 65536)
@@ -100,7 +100,7 @@ def test_processes_that_seek_between_each_other_are_slower_than_one_after_anothe
 def test_requests_are_the_runs_of_the_geometry(order, selection):
     slab = parse_selection(selection, LIU)
     operation = Operation.of(
-        LIU, divide(slab, even_parts(slab, 12)), element_size_bytes=2
+        LIU, ProcessReads.decomposed(slab, even_parts(slab, 12)), element_size_bytes=2
     ).stored_as(order)
     runs = 0
     for start, stride, count, block in operation.slabs.tolist():
@@ -148,7 +148,7 @@ def test_an_aggregator_that_must_wait_for_others_sees_every_iteration():
 
 def test_the_same_arguments_give_the_same_result_in_any_thread():
     slab = parse_selection("[::64, 3:900, 7:300]", LIU)
-    operation = Operation.of(LIU, divide(slab, (4, 4, 1)), element_size_bytes=2)
+    operation = Operation.of(LIU, ProcessReads.decomposed(slab, (4, 4, 1)), element_size_bytes=2)
     operations = [operation.stored_as(order) for order in [(0, 1, 2), (2, 0, 1)] * 4]
     alone = [simulate(each, HOPPER) for each in operations]
     assert simulate_many(operations, HOPPER, n_threads=4) == alone
@@ -156,7 +156,7 @@ def test_the_same_arguments_give_the_same_result_in_any_thread():
 
 def test_the_gil_is_free_meanwhile():
     slab = parse_selection("[:, :, 7:50:4]", LIU)
-    operation = Operation.of(LIU, divide(slab, (32, 1, 1)), element_size_bytes=2)
+    operation = Operation.of(LIU, ProcessReads.decomposed(slab, (32, 1, 1)), element_size_bytes=2)
     ended = threading.Event()
     worker = threading.Thread(target=lambda: (simulate(operation, HOPPER), ended.set()))
     worker.start()
@@ -232,10 +232,11 @@ def test_too_much_is_refused_with_words():
 def test_every_parameter_of_the_machine_counts():
     """Each one doubled, or halved where it may not grow, changes some time or some figure."""
     slab = parse_selection("[0:256, ::3, 4:9]", LIU)
-    rows = divide(parse_selection("[0:64, 0:64, :]", LIU), (4, 4, 2))
+    narrow = Operation.of(LIU, ProcessReads.decomposed(slab, (8, 4, 1)), element_size_bytes=2)
+    rows = ProcessReads.decomposed(parse_selection("[0:64, 0:64, :]", LIU), (4, 4, 2))
     reads = [
-        Operation.of(LIU, divide(slab, (8, 4, 1)), element_size_bytes=2),
-        Operation.of(LIU, divide(slab, (8, 4, 1)), element_size_bytes=2).stored_as((0, 2, 1)),
+        narrow,
+        narrow.stored_as((0, 2, 1)),
         Operation.of(LIU, rows, element_size_bytes=2),
         Operation.of(LIU, rows, element_size_bytes=2, mode="collective"),
         # A page for two nodes each; and pages with holes of 12.
