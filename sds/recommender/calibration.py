@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from sds.engine import IoParameters
 from sds.errors import SdsValueError
-from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, RaidLayout, StripeLayout
+from sds.geometry import LOCAL_DISK_RAID, RaidLayout, StripeLayout
 from sds.recommender.model import CacheState, CostModel, Via
 from sds.recommender.samples import ModelChoice, Samples
 
@@ -68,7 +68,7 @@ class CalibrationSettings:
     without_processes
         Whether to fit without P, which allows one process count.
     stripes, raid
-        Of the file, for its features.
+        Of the file, for its features; striping is asked of the file system where it is None.
     max_rounds, seed
         Positions per shape at most; of what they are drawn from.
     """
@@ -78,7 +78,7 @@ class CalibrationSettings:
     processes: tuple[int, ...] = (1, 2, 4)
     vias: tuple[Via, ...] = tuple(Via)
     without_processes: bool = False
-    stripes: StripeLayout = LOCAL_DISK_STRIPES
+    stripes: StripeLayout | None = None
     raid: RaidLayout = LOCAL_DISK_RAID
     max_rounds: int = 3
     seed: int = 1

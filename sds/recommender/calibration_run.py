@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.geometry import BlockFeatures, Hyperslab
+from sds.file_stripes import find_stripes
+from sds.geometry import BlockFeatures, Hyperslab, StripeLayout
 from sds.recommender.calibration import (
     Calibration,
     CalibrationSettings,
@@ -154,6 +155,11 @@ def _lean(choice: ModelChoice) -> ModelChoice:
     return replace(choice, trials=tuple(trials))
 
 
+def _stripes_of(file: Path) -> StripeLayout:
+    """Return the striping that most of a file has."""
+    return find_stripes(file).stripes.prevailing(0, file.stat().st_size)
+
+
 class _Run:
     """The reads of one calibration."""
 
@@ -167,6 +173,7 @@ class _Run:
     ) -> None:
         self.settings = settings
         self.file = file
+        self.stripes = settings.stripes or _stripes_of(file)
         self.extent = extent
         self.random = np.random.default_rng(settings.seed)
         self.measured: dict[tuple[Via, CacheState], _Measured] = defaultdict(_Measured)
@@ -188,7 +195,7 @@ class _Run:
             extent=copy.extent,
             element_size_bytes=ELEMENT_SIZE_BYTES,
             data_offset_bytes=copy.data_offset_bytes,
-            stripes=self.settings.stripes,
+            stripes=self.stripes,
             raid=self.settings.raid,
         )
         return features_as_stored(array, slab)
@@ -234,9 +241,7 @@ class _Run:
             slabs.append(shape.read.at(start).permuted(shape.copy.order))
         requests = [self._request(shape.copy, slab, via) for slab in slabs]
         features = greatest_features([self._features(shape.copy, slab) for slab in slabs])
-        p = processes_per_ost(
-            features, n_concurrent=n, stripe_count=self.settings.stripes.stripe_count
-        )
+        p = processes_per_ost(features, n_concurrent=n, stripe_count=self.stripes.stripe_count)
         first_s = readers.read(
             requests, before=None if cold_fd is None else (lambda: evict(cold_fd))
         )

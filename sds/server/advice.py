@@ -138,7 +138,7 @@ class Adviser:
                 data_offset_bytes=described.data_offset_bytes or 0,
                 stored_bytes=described.stored_bytes if described.filters else None,
                 decode_s_per_byte=_decode_s_per_byte(file, described),
-                stripes=self._models.stripes,
+                stripes=self._models.stripes_of(file),
                 raid=self._models.raid,
             ),
             models=self._models.for_advice(file),

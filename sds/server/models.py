@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.filesystems import filesystem_of
+from sds.file_stripes import find_stripes
 from sds.geometry import RaidLayout, StripeLayout
 from sds.recommender import contiguous_throughput, models_for_advice, models_for_table
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from sds.recommender.calibration import Calibration
     from sds.server.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 
 class Models:
     """Cost models and disk geometry by path."""
@@ -27,12 +31,29 @@ class Models:
         self._settings = settings
 
     @property
-    def stripes(self) -> StripeLayout:
-        """How files are dealt to OSTs, as configured."""
+    def configured_stripes(self) -> StripeLayout | None:
+        """How files are dealt to OSTs where Lustre does not say; None: nobody set it."""
+        if not {"stripe_size_bytes", "stripe_count"} & self._settings.model_fields_set:
+            return None
         return StripeLayout(
             stripe_size_bytes=self._settings.stripe_size_bytes,
             stripe_count=self._settings.stripe_count,
         )
+
+    def stripes_of(self, path: str | os.PathLike[str]) -> StripeLayout:
+        """Return how a file is dealt to OSTs: by its file system, else as configured.
+
+        Of a file in several stripe components, as the one that holds most of it: tables and models
+        know one striping per file.
+        """
+        found = find_stripes(path, self.configured_stripes)
+        if found.problem is not None:
+            _log.warning("striping of %s: %s; taken as %s", path, found.problem, found.source)
+        try:
+            size_bytes = Path(path).stat().st_size
+        except OSError:
+            size_bytes = 0  # gone: the component at the beginning
+        return found.stripes.prevailing(0, size_bytes)
 
     @property
     def raid(self) -> RaidLayout:

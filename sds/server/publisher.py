@@ -138,7 +138,7 @@ class Publisher:
             type_crc32c=crc32c,
             type_class=type_class,
             data_offset_bytes=data_offset_bytes,
-            stripes=self._models.stripes,
+            stripes=self._models.stripes_of(file),
             raid=self._models.raid,
             model=_table_model(self._models.for_table(file, first.path)[0]),
             candidates=tuple(
@@ -159,7 +159,7 @@ class Publisher:
             data_offset_bytes=replica.data_offset_bytes,
             metadata_crc32c=replica.metadata_crc32c,
             order=replica.order,
-            stripes=self._models.stripes,
+            stripes=self._models.stripes_of(replica.path),
             raid=self._models.raid,
             model=_table_model(model),
             chunk_shape=replica.chunk_shape,
