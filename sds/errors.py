@@ -40,6 +40,10 @@ class SdsValueError(SdsError, ValueError):
     """An argument that cannot be right."""
 
 
+class LimitError(SdsValueError):
+    """More than a stated limit allows: time, memory or number."""
+
+
 class SelectionError(SdsValueError):
     """A selection outside its dataset, or one that cannot be read."""
 

@@ -23,6 +23,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+def configured_stripes(settings: Settings) -> StripeLayout | None:
+    """Return how files are dealt to OSTs where Lustre does not say; None: nobody set it."""
+    if not {"stripe_size_bytes", "stripe_count"} & settings.model_fields_set:
+        return None
+    return StripeLayout(
+        stripe_size_bytes=settings.stripe_size_bytes, stripe_count=settings.stripe_count
+    )
+
+
+def configured_raid(settings: Settings) -> RaidLayout:
+    """Return how an OST deals bytes to its disks."""
+    return RaidLayout(
+        unit_bytes=settings.raid_unit_bytes,
+        data_disks=settings.raid_data_disks,
+        min_request_bytes=settings.raid_min_request_bytes,
+    )
+
+
 class Models:
     """Cost models and disk geometry by path."""
 
@@ -30,23 +48,13 @@ class Models:
         self._store = store
         self._settings = settings
 
-    @property
-    def configured_stripes(self) -> StripeLayout | None:
-        """How files are dealt to OSTs where Lustre does not say; None: nobody set it."""
-        if not {"stripe_size_bytes", "stripe_count"} & self._settings.model_fields_set:
-            return None
-        return StripeLayout(
-            stripe_size_bytes=self._settings.stripe_size_bytes,
-            stripe_count=self._settings.stripe_count,
-        )
-
     def stripes_of(self, path: str | os.PathLike[str]) -> StripeLayout:
         """Return how a file is dealt to OSTs: by its file system, else as configured.
 
         Of a file in several stripe components, as the one that holds most of it: tables and models
         know one striping per file.
         """
-        found = find_stripes(path, self.configured_stripes)
+        found = find_stripes(path, configured_stripes(self._settings))
         if found.problem is not None:
             _log.warning("striping of %s: %s; taken as %s", path, found.problem, found.source)
         try:
@@ -58,11 +66,7 @@ class Models:
     @property
     def raid(self) -> RaidLayout:
         """How an OST deals bytes to its disks, as configured."""
-        return RaidLayout(
-            unit_bytes=self._settings.raid_unit_bytes,
-            data_disks=self._settings.raid_data_disks,
-            min_request_bytes=self._settings.raid_min_request_bytes,
-        )
+        return configured_raid(self._settings)
 
     def calibration(self, path: str | os.PathLike[str]) -> Calibration | None:
         """Return the newest calibration of the file system that holds a path; None: never."""

@@ -21,7 +21,7 @@ extern "C" {
     XX(ESHORT, -6, "file ends before the data that was asked for", "TruncatedFileError")           \
     XX(EFORMAT, -7, "not a file of this format, or damaged", "FormatError")                        \
     XX(EVERSION, -8, "of a format version that this SDS does not read", "FormatVersionError")      \
-    XX(ELIMIT, -9, "a stated limit was reached", "SdsValueError")                                  \
+    XX(ELIMIT, -9, "a stated limit was reached", "LimitError")                                     \
     XX(ENOENT, -10, "no such entry", "NotFoundError")
 
 typedef enum sds_status {
