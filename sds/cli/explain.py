@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sds.engine import ReadPlan, StrategyPlan
-    from sds.explain import Explanation, Supposed
+    from sds.explain import Explanation
     from sds.recommender import CostModel
+    from sds.supposed import Supposed
 
 
 class Preset(enum.StrEnum):
@@ -85,11 +86,12 @@ def explain(
     from sds.cli.quantities import parse_size
     from sds.dataset import parse_dataset_name
     from sds.engine import measured_parameters
-    from sds.explain import Supposed, best_of
+    from sds.explain import best_of
     from sds.explain import compare as compare_layouts
     from sds.home import default_home
     from sds.server.models import configured_raid, configured_stripes
     from sds.server.settings import load_settings
+    from sds.supposed import Supposed
 
     def size(text: str | None, option: str) -> int | None:
         return None if text is None else parse_size(text, name=option)
@@ -140,8 +142,8 @@ def _supposed_disks(
     preset: Preset | None, disks: int | None, unit: int | None, min_request: int | None
 ) -> "Supposed":
     """Return what is supposed of the disks below every layout."""
-    from sds.explain import Supposed
     from sds.geometry import HOPPER, LOCAL_DISK
+    from sds.supposed import Supposed
 
     if preset is None:
         return Supposed(raid_disks=disks, raid_unit=unit, raid_min_request=min_request)
@@ -396,7 +398,7 @@ def _print_comparison(found: "Sequence[Explanation]", labels: list[str], best: i
     if best is not None:
         note(f"predicted fastest: {labels[best]}")
     elif all(each.predicted_s is not None for each in found):
-        note("the two fastest cannot be told apart: their predicted times overlap")
+        note("the two fastest cannot be told apart by this model")
 
 
 def _storage(found: "Explanation") -> str:

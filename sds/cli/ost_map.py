@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from sds.explain import OstLoad
+    from sds.touched import OstLoad
 
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _SHADES = "░▒▓█"
