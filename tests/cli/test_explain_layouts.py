@@ -244,3 +244,27 @@ def test_odd_datasets(sds, array):
 def test_matplotlib_is_loaded_only_to_draw():
     program = "import sds.cli.explain, sds.explain, sys; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_redirect_tables_say_how_source_and_replica_are_striped(sds, array, tmp_path, monkeypatch):
+    """Each as its own file is: an lfs that knows the replica by its name."""
+    replica = tmp_path / "replica.h5"
+    lfs = tmp_path / "bin" / "lfs"
+    lfs.parent.mkdir()
+    lfs.write_text(
+        f"""#!/bin/sh
+case "$3" in {replica}) n=12;; *) n=3;; esac
+echo "lmm_stripe_count:  $n
+lmm_stripe_size:   4194304
+lmm_pattern:       raid0"
+"""
+    )
+    lfs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{lfs.parent}:{os.environ['PATH']}")
+    sds("reorganize", f"{array}:/d", "--order", "2,0,1", "--output", replica)
+    (dataset,) = sds("table", "show", array).json["datasets"]
+    assert dataset["layout"]["stripe_count"] == 3
+    assert dataset["candidates"][0]["layout"]["stripe_count"] == 12
+    assert dataset["candidates"][0]["layout"]["stripe_size_bytes"] == 4 * MIB
+    advised = sds("advise", f"{array}:/d", "--select", "[:, :, 5]", "--json")
+    assert advised.code == 0
