@@ -347,7 +347,7 @@ class Reader:
         return float(str(answer["seconds"])), str(answer["digest"])
 
     def read_files(self, files: Sequence[Path], place: dict[str, int]) -> tuple[float, float, str]:
-        """Return the median seconds of one read of each file, with opening and closing; a digest."""
+        """Return the median seconds of one read of each, with opening and closing; a digest."""
         answer = self._ask(
             index="[i, j, k]", places=[place], again_and_again=False, shape=self._shape,
             files=list(map(str, files)),

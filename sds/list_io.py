@@ -41,7 +41,7 @@ class ReadReport:
         What carried it out.
     queue
         What kept several requests in flight: "ring" (io_uring), "threads" where the kernel refuses
-        that, "none" where one was made after the other.
+        that, or two of them for many cached pieces, "none" where one was made after the other.
     cache
         What was found: "warm" or "cold", or "unknown" where nobody looked or the file system does
         not tell.
