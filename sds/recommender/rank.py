@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer import AccessPattern, PatternKind
 from sds.errors import SdsValueError
-from sds.geometry import BlockFeatures, check_order
+from sds.geometry import BlockFeatures, check_order, count_chunks
 from sds.recommender.cost import (
     StoredArray,
     decode_seconds,
@@ -18,6 +18,7 @@ from sds.recommender.cost import (
     predict_read,
 )
 from sds.recommender.judge import PatternNow, confidence_of, decide
+from sds.recommender.layouts import HDF5_CHUNK_S
 from sds.recommender.orders import candidate_orders, inversions
 from sds.recommender.recommendation import (
     NoiseGates,
@@ -145,6 +146,8 @@ def _reads_now(
         else:
             now = _seconds(models[0], array, features_as_stored(array, pattern.call), pattern)
             now += decode_seconds(array, pattern.call)
+            if array.chunks is not None and array.extent:
+                now += HDF5_CHUNK_S * count_chunks(pattern.call, array.chunks)
             if array.chunks is None and not pattern.n_collective:
                 # The connector has its engine read contiguous originals where that is faster.
                 by_engine = features_as_stored(array, pattern.call)

@@ -1,0 +1,182 @@
+"""A layout that a replica can have, and what it costs to keep, to build and to read."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sds.errors import LayoutError, SdsValueError
+from sds.geometry import ChunkedLayout, Hyperslab, block_features, check_order, count_chunks
+from sds.recommender.cost import (
+    StoredArray,
+    decode_seconds,
+    features_as_stored,
+    features_in_replica,
+    predict_read,
+)
+
+if TYPE_CHECKING:
+    from sds.geometry import BlockFeatures
+    from sds.recommender.model import CostModel
+
+MAX_CHUNK_BYTES = 1 << 20
+"""Of elements: the organizer makes no larger chunks (sds.organizer.layout)."""
+
+HDF5_CHUNK_S = 10e-6
+"""What one more chunk costs HDF5 besides its bytes: it is looked up, read and copied by itself.
+
+Measured with h5py 3.16 on chunks of 2 to 16 KiB in the page cache: 5 to 12 us each.
+"""
+
+_MAX_CHUNKS = 1 << 24  # of the organizer
+_BUDGET_S = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ReplicaShape:
+    """How a replica of a whole dataset is stored; the organizer builds every one of these.
+
+    Attributes
+    ----------
+    order
+        Replica axis i is source axis ``order[i]``.
+    chunk_shape
+        In the axes of the replica; None: contiguous.
+    filtered
+        Whether its chunks have the filters of the source.
+    """
+
+    order: tuple[int, ...]
+    chunk_shape: tuple[int, ...] | None = None
+    filtered: bool = False
+
+    def __post_init__(self) -> None:
+        check_order(self.order, len(self.order))
+        if self.chunk_shape is None:
+            if self.filtered:
+                raise LayoutError("filters work on chunks: give a chunk shape, or no filters")
+        elif len(self.chunk_shape) != len(self.order) or min(self.chunk_shape, default=0) < 1:
+            shown = ",".join(map(str, self.chunk_shape))
+            raise LayoutError(
+                f"chunks {shown!r} do not fit {len(self.order)} axes: give a length of at least 1 "
+                "for each, in the axis order of the replica"
+            )
+
+    @property
+    def name(self) -> str:
+        """In words, e.g. ``order 2,0,1`` or ``order 0,1,2 in chunks 32x64x64``."""
+        text = f"order {','.join(map(str, self.order))}"
+        if self.chunk_shape is not None:
+            text += f" in chunks {'x'.join(map(str, self.chunk_shape))}"
+        return f"{text}, filtered" if self.filtered else text
+
+    def command(self, target: str) -> str:
+        """Return what a user types to build it."""
+        words = ["sds", "reorganize", target, "--order", ",".join(map(str, self.order))]
+        if self.chunk_shape is not None:
+            words += ["--chunks", ",".join(map(str, self.chunk_shape))]
+        if self.filtered:
+            words += ["--compress", "source"]
+        return shlex.join(words)
+
+
+def check_shape(shape: ReplicaShape, array: StoredArray) -> None:
+    """Raise LayoutError unless a replica of a dataset can be stored so."""
+    rank = len(array.extent)
+    check_order(shape.order, rank)
+    if shape.filtered and array.stored_bytes is None:
+        raise LayoutError("the source has no filters, so its replica cannot have the same")
+    if shape.chunk_shape is None:
+        return
+    extent = tuple(array.extent[a] for a in shape.order)
+    for axis, (length, n) in enumerate(zip(shape.chunk_shape, extent, strict=True)):
+        if length > n:
+            raise LayoutError(
+                f"chunks of length {length} on replica axis {axis}, which has {n} elements: "
+                f"give 1 to {n}"
+            )
+    chunk_bytes = math.prod(shape.chunk_shape) * array.element_size_bytes
+    if chunk_bytes > MAX_CHUNK_BYTES:
+        raise LayoutError(
+            f"chunks of {chunk_bytes} bytes; SDS builds replicas in chunks of at most "
+            f"{MAX_CHUNK_BYTES}: make them smaller"
+        )
+    if n_chunks(extent, shape.chunk_shape) > _MAX_CHUNKS:
+        raise LayoutError(f"more than {_MAX_CHUNKS} chunks: make them larger")
+
+
+def n_chunks(extent: tuple[int, ...], chunk_shape: tuple[int, ...]) -> int:
+    """Return how many chunks hold an array."""
+    return math.prod(-(-n // c) for n, c in zip(extent, chunk_shape, strict=True))
+
+
+def size_bytes(shape: ReplicaShape, array: StoredArray) -> int:
+    """Return the bytes that the elements of a replica take in its file.
+
+    Chunks at the edges are stored whole; filtered ones are taken to shrink as the source's did.
+    """
+    if shape.chunk_shape is None:
+        return array.size_bytes
+    extent = tuple(array.extent[a] for a in shape.order)
+    return n_chunks(extent, shape.chunk_shape) * _stored_chunk_bytes(shape, array)
+
+
+def _stored_chunk_bytes(shape: ReplicaShape, array: StoredArray) -> int:
+    chunk_bytes = math.prod(shape.chunk_shape or ()) * array.element_size_bytes
+    if not shape.filtered or array.stored_bytes is None:
+        return chunk_bytes
+    return max(1, math.ceil(chunk_bytes * array.stored_bytes / max(1, array.size_bytes)))
+
+
+def read_seconds(
+    shape: ReplicaShape | None,
+    array: StoredArray,
+    slab: Hyperslab,
+    models: tuple[CostModel, CostModel],
+    *,
+    n_concurrent: int = 1,
+) -> float:
+    """Return the predicted time of one HDF5 read; shape None: of the original through HDF5.
+
+    Raises
+    ------
+    SdsValueError
+        If the model predicts what is no time.
+    """
+    original, engine = models
+    if shape is None:
+        seconds = _seconds(original, array, features_as_stored(array, slab), n_concurrent)
+        if array.chunks is not None and array.extent:
+            seconds += decode_seconds(array, slab)
+            seconds += HDF5_CHUNK_S * count_chunks(slab, array.chunks)
+    elif shape.chunk_shape is None:
+        features = features_in_replica(array, slab, shape.order)
+        seconds = _seconds(engine, array, features, n_concurrent)
+    else:
+        layout = ChunkedLayout(
+            element_size_bytes=array.element_size_bytes,
+            chunk_shape=shape.chunk_shape,
+            order=shape.order,
+            stored_chunk_bytes=_stored_chunk_bytes(shape, array),
+        )
+        features = block_features(
+            array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S
+        )
+        touched = count_chunks(slab.permuted(shape.order), shape.chunk_shape)
+        seconds = _seconds(original, array, features, n_concurrent) + HDF5_CHUNK_S * touched
+        if shape.filtered:
+            decoded = touched * math.prod(shape.chunk_shape) * array.element_size_bytes
+            seconds += array.decode_s_per_byte * decoded
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise SdsValueError(
+            f"a read of {slab} is predicted to take {seconds} s: calibrate the file system anew"
+        )
+    return seconds
+
+
+def _seconds(
+    model: CostModel, array: StoredArray, features: BlockFeatures, n_concurrent: int
+) -> float:
+    return predict_read(model, array, features, n_concurrent=n_concurrent).seconds

@@ -1,0 +1,226 @@
+"""Portfolios: sets of layouts, for one dataset or many, under one budget of space. Values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sds.analyzer import AccessPattern
+from sds.errors import SdsValueError
+from sds.recommender.cost import StoredArray
+from sds.recommender.layouts import ReplicaShape
+from sds.recommender.model import CostModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+NOT_BUILT_BY_SDS = (
+    "not considered, since SDS does not build them yet: tables sorted by a key, and segments of "
+    "parts that are read together"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetReads:
+    """A dataset, how it is read, and which replicas of it there are.
+
+    Attributes
+    ----------
+    target
+        ``FILE:/path``.
+    patterns
+        Of all programs and users together.
+    models
+        Of the original through HDF5 and of a replica through the engine; None: built in.
+    existing
+        Replicas of the whole dataset that serve it.
+    """
+
+    target: str
+    array: StoredArray
+    patterns: tuple[AccessPattern, ...]
+    models: tuple[CostModel, CostModel] | None = None
+    existing: tuple[ReplicaShape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioSettings:
+    """How a portfolio is chosen.
+
+    Attributes
+    ----------
+    build_bytes_per_s
+        Bytes of a dataset reorganized per second.
+    pay_within_days
+        A layout whose building takes longer than it saves in so many days is not worth it.
+    tolerance
+        Reads are grouped whose predicted times agree within this share in every layout; the set
+        chosen takes at most so much longer than the best (sds.recommender.grouping).
+    n_candidates
+        Layouts of one dataset that are compared as a set; those that save most alone.
+    """
+
+    build_bytes_per_s: float = 250e6
+    pay_within_days: float = 365.0
+    tolerance: float = 0.02
+    n_candidates: int = 24
+
+    def __post_init__(self) -> None:
+        for name in ("build_bytes_per_s", "pay_within_days", "tolerance", "n_candidates"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise SdsValueError(f"{name} must be a positive number, not {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Predicted seconds saved a day, with the interval that holds in 19 of 20 cases.
+
+    `low` below zero: it may cost time.
+    """
+
+    seconds: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioLayout:
+    """One replica to build.
+
+    Attributes
+    ----------
+    target
+        ``FILE:/path``.
+    layout
+        How it is stored; `name` says the same in words.
+    saving
+        What it saves beside the others: what would be lost without it.
+    speedup
+        Time without it over time with it, of the reads that it would serve.
+    confidence
+        Probability that it is faster at all, given the error of the models.
+    reads_per_day
+        HDF5 reads that it would serve.
+    serves
+        Their patterns in words, those that gain most first.
+    size_bytes, build_s
+        Space, and time to build.
+    break_even_days
+        After which the time to build is saved.
+    alike
+        Others in its place that the models cannot tell from it.
+    command
+        What a user types to build it.
+    reason
+        Why, in one sentence.
+    """
+
+    target: str
+    layout: ReplicaShape
+    name: str
+    saving: Saving
+    speedup: float
+    confidence: float
+    reads_per_day: float
+    serves: tuple[str, ...]
+    size_bytes: int
+    build_s: float
+    break_even_days: float
+    alike: tuple[str, ...]
+    command: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclinedLayout:
+    """A layout that would save time alone, and why it is not in the portfolio."""
+
+    target: str
+    layout: ReplicaShape
+    name: str
+    saving_s_per_day: float
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portfolio:
+    """What to build, or nothing, for several datasets.
+
+    Attributes
+    ----------
+    layouts
+        What to build, those that save most first.
+    declined
+        What not to, per dataset those that would save most alone.
+    budget_bytes, used_bytes
+        Space for replicas besides those that exist (None: no limit), and what `layouts` take.
+    seconds_now, seconds_then
+        Predicted time of all reads of a day, as things are and with the portfolio.
+    saving
+        The difference.
+    bound_s_per_day
+        No set of the layouts compared saves more within the budget, build times spread over
+        `PortfolioSettings.pay_within_days`.
+    exact
+        Whether the set is known to be the best of those compared.
+    calibrated
+        Whether all predictions come from models fitted to the file systems.
+    n_patterns, n_groups
+        Patterns, and groups of those whose predicted cost is alike.
+    notes
+        What was left out, and why.
+    """
+
+    layouts: tuple[PortfolioLayout, ...]
+    declined: tuple[DeclinedLayout, ...]
+    budget_bytes: int | None
+    used_bytes: int
+    seconds_now: float
+    seconds_then: float
+    saving: Saving
+    bound_s_per_day: float
+    exact: bool
+    calibrated: bool
+    n_patterns: int
+    n_groups: int
+    notes: tuple[str, ...]
+
+
+def saving_interval(now_s: float, then_s: float, models: tuple[CostModel, CostModel]) -> Saving:
+    """Return now - then with the interval that follows from the errors of both models.
+
+    Both errors are taken to be normal in the logarithm, independent, and the same for all reads
+    that are summed: errors of a model do not cancel over reads of one dataset.
+    """
+    if now_s == then_s:
+        return Saving(seconds=0.0, low=0.0, high=0.0)
+    steps = _NORMAL_QUANTILES
+    now = now_s * np.exp(models[0].log_error * steps)
+    then = then_s * np.exp(models[1].log_error * steps)
+    low, high = np.quantile(np.subtract.outer(now, then), (0.025, 0.975))
+    saving = now_s - then_s
+    return Saving(seconds=saving, low=min(saving, float(low)), high=max(saving, float(high)))
+
+
+def sum_of_savings(savings: Sequence[Saving]) -> Saving:
+    """Return the sum; errors are taken not to cancel."""
+    return Saving(
+        seconds=math.fsum(s.seconds for s in savings),
+        low=math.fsum(s.low for s in savings),
+        high=math.fsum(s.high for s in savings),
+    )
+
+
+def _normal_quantiles(n: int) -> tuple[float, ...]:
+    """Return the middles of n equally probable parts of the normal distribution."""
+    return tuple(NormalDist().inv_cdf((i + 0.5) / n) for i in range(n))
+
+
+_NORMAL_QUANTILES = np.array(_normal_quantiles(101))

@@ -1,0 +1,276 @@
+"""The set of layouts that saves most within a budget of space: arithmetic alone.
+
+What a set saves is monotone and submodular: a layout saves no more beside others than alone, for
+each read uses the best one that there is. So three things are known without trying every set:
+
+- A greedy choice is good. Of two, by saving and by saving per byte, the better one saves at least
+  (1 - 1/e) / 2 of what the best set saves (Leskovec 2007), and nearly all of it in practice.
+- No set saves more than the chosen one plus what the others would save beside it, one by one,
+  filled up to the budget by the best saving per byte, the last in part.
+- A search that leaves out every branch whose bound is no better than the best set found ends with
+  the best set, if it ends. It is given a number of steps; where it does not end the bound is told.
+
+What each layout costs to build, spread over the days it has to pay for itself, is taken off its
+saving; it is a sum over the set and leaves the second and the third as they are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_EXACT_SHARE = 1e-6
+MAX_STEPS = 200_000
+"""Savings worked out by the search, of one candidate each, before it gives up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Reads of one dataset, and the layouts that would serve them.
+
+    Attributes
+    ----------
+    now
+        Seconds of each read in the layouts that exist, shape (n_reads,).
+    seconds
+        In each candidate, shape (n_reads, n_candidates); infinite where it would not serve.
+    weights
+        Reads per day, shape (n_reads,).
+    sizes
+        Bytes of each candidate.
+    costs
+        Seconds per day that each must save before it is worth anything.
+    """
+
+    now: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    sizes: tuple[int, ...]
+    costs: tuple[float, ...]
+
+    def saving(self, best: NDArray[np.float64], candidate: int) -> float:
+        """Return what one more candidate saves a day where reads now take `best`."""
+        gained = best - np.minimum(best, self.seconds[:, candidate])
+        return float(gained @ self.weights)
+
+
+Key = tuple[int, int]  # block, candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """A set of layouts.
+
+    Attributes
+    ----------
+    chosen
+        (block, candidate), ascending.
+    saving
+        Seconds a day, less the costs.
+    bound
+        No set within the budget saves more; equal to `saving` where `exact`.
+    exact
+        Whether it is known to be the best.
+    """
+
+    chosen: tuple[Key, ...]
+    saving: float
+    bound: float
+    exact: bool
+
+
+def select(
+    blocks: Sequence[Block],
+    *,
+    budget_bytes: int | None,
+    excluded: frozenset[Key] = frozenset(),
+    max_steps: int = MAX_STEPS,
+) -> Selected:
+    """Return the set of candidates that saves most a day within a budget; None: no limit.
+
+    Raises
+    ------
+    SdsValueError
+        If the budget is negative.
+    """
+    if budget_bytes is not None and budget_bytes < 0:
+        raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
+    problem = _Problem(blocks, budget_bytes)
+    keys = [
+        (b, c)
+        for b, block in enumerate(blocks)
+        for c in range(len(block.sizes))
+        if (b, c) not in excluded and problem.fits(block.sizes[c], 0)
+    ]
+    best = max(
+        (problem.greedy(keys, per_byte=per_byte) for per_byte in (False, True)),
+        key=lambda state: state.saving,
+    )
+    bound = problem.bound(_State(problem.start()), keys)
+    others = [key for key in keys if key not in best.chosen]
+    bound = min(bound, problem.bound(best, others) + best.cost)
+    if not _close(best.saving, bound):
+        best, ended = problem.search(keys, best, max_steps)
+        if ended:
+            bound = best.saving
+    bound = max(bound, best.saving)
+    return Selected(
+        chosen=tuple(sorted(best.chosen)),
+        saving=best.saving,
+        bound=bound,
+        exact=_close(best.saving, bound),
+    )
+
+
+def _close(saving: float, bound: float) -> bool:
+    return bound - saving <= _EXACT_SHARE * max(abs(bound), 1e-12)
+
+
+class _State:
+    """A set, what its reads take, and what it saves."""
+
+    def __init__(self, best: tuple[NDArray[np.float64], ...]) -> None:
+        self.chosen: frozenset[Key] = frozenset()
+        self.best = best
+        self.saving = 0.0
+        self.cost = 0.0  # taken off already
+        self.used_bytes = 0
+
+    def plus(self, key: Key, block: Block, gain: float) -> _State:
+        """Return the set with one more."""
+        b, c = key
+        reads = np.minimum(self.best[b], block.seconds[:, c])
+        more = _State((*self.best[:b], reads, *self.best[b + 1 :]))
+        more.chosen = self.chosen | {key}
+        more.saving = self.saving + gain
+        more.cost = self.cost + block.costs[c]
+        more.used_bytes = self.used_bytes + block.sizes[c]
+        return more
+
+
+class _Problem:
+    def __init__(self, blocks: Sequence[Block], budget_bytes: int | None) -> None:
+        self.blocks = blocks
+        self.budget_bytes = budget_bytes
+
+    def start(self) -> tuple[NDArray[np.float64], ...]:
+        return tuple(block.now for block in self.blocks)
+
+    def fits(self, size: int, used: int) -> bool:
+        return self.budget_bytes is None or used + size <= self.budget_bytes
+
+    def gain(self, state: _State, key: Key) -> float:
+        """Return what one more saves a day, less its cost."""
+        b, c = key
+        block = self.blocks[b]
+        return block.saving(state.best[b], c) - block.costs[c]
+
+    def greedy(self, keys: Sequence[Key], *, per_byte: bool) -> _State:
+        """Return the set that grows by the greatest gain, each time, until none fits or gains."""
+        state = _State(self.start())
+
+        def worth(key: Key, gain: float) -> float:
+            return gain / max(1, self.blocks[key[0]].sizes[key[1]]) if per_byte else gain
+
+        # Gains only fall as the set grows: an old one is a bound, and most are never asked again.
+        heap = []
+        for key in keys:
+            gain = self.gain(state, key)
+            heap.append((-worth(key, gain), key, gain, 0))
+        heapq.heapify(heap)
+        while heap:
+            _, key, gain, age = heapq.heappop(heap)
+            if not self.fits(self.blocks[key[0]].sizes[key[1]], state.used_bytes):
+                continue
+            if age != len(state.chosen):
+                gain = self.gain(state, key)
+                heapq.heappush(heap, (-worth(key, gain), key, gain, len(state.chosen)))
+            elif gain <= 0:
+                break
+            else:
+                state = state.plus(key, self.blocks[key[0]], gain)
+        return state
+
+    def bound(self, state: _State, keys: Sequence[Key]) -> float:
+        """Return what no set of these candidates saves more than, its own costs given back.
+
+        The whole budget counts as free: the best set need not hold this one.
+        """
+        gains = []
+        for key in keys:
+            gain = self.gain(state, key)
+            if gain > 0:
+                gains.append((gain, self.blocks[key[0]].sizes[key[1]]))
+        left = math.inf if self.budget_bytes is None else float(self.budget_bytes)
+        return self._filled(state, gains, keys, left)
+
+    def _filled(
+        self,
+        state: _State,
+        gains: Sequence[tuple[float, int]],
+        keys: Sequence[Key],
+        left: float,
+    ) -> float:
+        """Return the saving with as much of the gains as fits, the last in part."""
+        filled = 0.0
+        for gain, size in sorted(gains, key=lambda g: g[0] / max(1, g[1]), reverse=True):
+            share = 1.0 if size <= left else left / size
+            filled += share * gain
+            left -= share * size
+            if left <= 0:
+                break
+        # Nor more than all of them built for nothing.
+        allowed: dict[int, list[int]] = {}
+        for b, c in keys:
+            allowed.setdefault(b, []).append(c)
+        ideal = 0.0
+        for b, candidates in allowed.items():
+            block = self.blocks[b]
+            least = np.minimum(state.best[b], block.seconds[:, candidates].min(axis=1))
+            ideal += float((state.best[b] - least) @ block.weights)
+        return state.saving + min(filled, ideal)
+
+    def search(self, keys: Sequence[Key], found: _State, max_steps: int) -> tuple[_State, bool]:
+        """Return the best set, and whether the search ended within its steps."""
+        stack: list[tuple[_State, tuple[Key, ...]]] = [(_State(self.start()), tuple(keys))]
+        steps = 0
+        while stack:
+            state, left = stack.pop()
+            steps += max(1, len(left))
+            if steps > max_steps:
+                return found, False
+            if state.saving > found.saving:
+                found = state
+            gains = [
+                (gain, key)
+                for key in left
+                if self.fits(self.blocks[key[0]].sizes[key[1]], state.used_bytes)
+                and (gain := self.gain(state, key)) > 0
+            ]
+            if not gains:
+                continue
+            pairs = [(gain, self.blocks[key[0]].sizes[key[1]]) for gain, key in gains]
+            left_bytes = (
+                math.inf if self.budget_bytes is None else self.budget_bytes - state.used_bytes
+            )
+            bound = self._filled(state, pairs, [key for _, key in gains], left_bytes)
+            if bound <= found.saving or _close(found.saving, bound):
+                continue
+            gain, key = max(
+                gains, key=lambda g: (g[0] / max(1, self.blocks[g[1][0]].sizes[g[1][1]]), g[1])
+            )
+            rest = tuple(k for _, k in gains if k != key)
+            stack.append((state, rest))
+            stack.append((state.plus(key, self.blocks[key[0]], gain), rest))
+        return found, True

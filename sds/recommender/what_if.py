@@ -1,0 +1,199 @@
+"""What reads would take if layouts existed that do not, or if some that do were taken away."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sds.errors import LayoutError
+from sds.recommender.candidates import (
+    Predictor,
+    ReadKind,
+    days_observed,
+    days_of,
+    seconds_now,
+    usable_patterns,
+)
+from sds.recommender.layouts import ReplicaShape, check_shape, size_bytes
+from sds.recommender.portfolio import Saving, saving_interval
+from sds.recommender.tables import models_for_advice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.analyzer import AccessPattern
+    from sds.recommender.portfolio import DatasetReads
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfPattern:
+    """One pattern, now and then.
+
+    Attributes
+    ----------
+    pattern
+        In words.
+    reads_per_day
+        HDF5 reads.
+    seconds_now, seconds_then
+        Of all of them a day.
+    from_now, from_then
+        Which layout serves them: ``original``, or a replica by its name.
+    predicted
+        False where the time is the measured one, the same in every layout.
+    """
+
+    pattern: str
+    reads_per_day: float
+    seconds_now: float
+    seconds_then: float
+    from_now: str
+    from_then: str
+    predicted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """A dataset with other replicas than it has.
+
+    Attributes
+    ----------
+    added, taken_away
+        Replicas by their names.
+    seconds_now, seconds_then
+        Predicted time of all reads of a day.
+    saving
+        The difference; negative where time is lost.
+    size_bytes
+        Space more, or less where it is negative.
+    build_s
+        Time to build what is added.
+    break_even_days
+        After which that is saved; None where it never is, or nothing is built.
+    patterns
+        Those that change most first.
+    calibrated
+        Whether the models were fitted to the file system.
+    """
+
+    target: str
+    added: tuple[str, ...]
+    taken_away: tuple[str, ...]
+    seconds_now: float
+    seconds_then: float
+    saving: Saving
+    size_bytes: int
+    build_s: float
+    break_even_days: float | None
+    patterns: tuple[WhatIfPattern, ...]
+    calibrated: bool
+
+
+def what_if(
+    dataset: DatasetReads,
+    *,
+    add: Sequence[ReplicaShape] = (),
+    take_away: Sequence[ReplicaShape] = (),
+    build_bytes_per_s: float = 250e6,
+) -> WhatIf:
+    """Return what the reads of a dataset would take with other replicas.
+
+    Parameters
+    ----------
+    dataset
+        With the replicas that exist.
+    add
+        Replicas that do not exist.
+    take_away
+        Some of those that do.
+    build_bytes_per_s
+        Bytes of the dataset reorganized per second.
+
+    Raises
+    ------
+    LayoutError
+        If neither is given, a replica to add cannot be built or exists, or one to take away does
+        not.
+    SdsValueError
+        If a pattern is of another dataset.
+    """
+    if not add and not take_away:
+        raise LayoutError("what if what? name a layout to add, or a replica to take away")
+    for shape in add:
+        check_shape(shape, dataset.array)
+        if shape in dataset.existing:
+            raise LayoutError(f"{shape.name} exists already: take it away, or add another")
+    for shape in take_away:
+        if shape not in dataset.existing:
+            there = ", ".join(s.name for s in dataset.existing) or "none"
+            raise LayoutError(f"no replica of {shape.name}; there are: {there}")
+    models = dataset.models or models_for_advice(None)
+    left = tuple(s for s in dataset.existing if s not in take_away)
+    then = replace(dataset, existing=(*left, *dict.fromkeys(add)))
+    predictor = Predictor()
+    usable = usable_patterns(dataset)
+    days = days_observed(usable)
+    rows = [_pattern(pattern, dataset, then, predictor, days=days) for pattern in usable]
+    rows.sort(key=lambda row: -abs(row.seconds_now - row.seconds_then))
+    build_s = len(add) * dataset.array.size_bytes / build_bytes_per_s
+    changed = [row for row in rows if row.from_now != row.from_then]
+    saving = saving_interval(
+        math.fsum(row.seconds_now for row in changed),
+        math.fsum(row.seconds_then for row in changed),
+        models,
+    )
+    space = sum(size_bytes(s, dataset.array) for s in add)
+    space -= sum(size_bytes(s, dataset.array) for s in take_away)
+    return WhatIf(
+        target=dataset.target,
+        added=tuple(shape.name for shape in add),
+        taken_away=tuple(shape.name for shape in take_away),
+        seconds_now=math.fsum(row.seconds_now for row in rows),
+        seconds_then=math.fsum(row.seconds_then for row in rows),
+        saving=saving,
+        size_bytes=space,
+        build_s=build_s,
+        break_even_days=build_s / saving.seconds if add and saving.seconds > 0 else None,
+        patterns=tuple(rows),
+        calibrated=all(model.calibrated for model in models),
+    )
+
+
+def _pattern(
+    pattern: AccessPattern,
+    now: DatasetReads,
+    then: DatasetReads,
+    predictor: Predictor,
+    *,
+    days: float,
+) -> WhatIfPattern:
+    """Return one pattern, now and then."""
+    per_day = pattern.n_calls / days_of(pattern, days)
+    collective = pattern.n_collective / days_of(pattern, days)
+    seconds: list[float] = []
+    layouts: list[str] = []
+    for dataset in (now, then):
+        if pattern.irregular:
+            seconds.append(pattern.elapsed_s / days_of(pattern, days))
+            layouts.append(ORIGINAL)
+            continue
+        kind = ReadKind.of([pattern], days=days)
+        each, shape = seconds_now(dataset, kind, predictor)
+        total = each * kind.per_day
+        if collective:
+            models = dataset.models or models_for_advice(None)
+            total += collective * predictor.seconds(None, dataset.array, kind, models)
+        seconds.append(total)
+        layouts.append(ORIGINAL if shape is None or kind.per_day == 0 else shape.name)
+    return WhatIfPattern(
+        pattern=pattern.description,
+        reads_per_day=per_day,
+        seconds_now=seconds[0],
+        seconds_then=seconds[1],
+        from_now=layouts[0],
+        from_then=layouts[1],
+        predicted=not pattern.irregular,
+    )
