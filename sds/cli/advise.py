@@ -1,69 +1,180 @@
-"""``sds advise``: which layouts would pay."""
+"""``sds advise`` and ``sds what-if``: which layouts would pay."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson, split_name
+from sds.cli.options import AsJson, DatasetName, canonical, split_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sds.catalog.records import RecommendationRecord
-    from sds.server.reports import Advice
+    from sds.recommender import Saving, WhatIf
+    from sds.server.reports import Advice, PortfolioAdvice
+
+Selection = Annotated[
+    str | None,
+    typer.Option(
+        "--select",
+        metavar="SELECTION",
+        help="Advise for this selection, as in NumPy, instead of for traced reads; "
+        "for example '[:, :, 5]'.",
+    ),
+]
+Reads = Annotated[int | None, typer.Option(min=1, help="With --select: how many such reads a day.")]
 
 
 def advise(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="FILE[:/DATASET]", help="A file, or one dataset of it."),
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE[:/DATASET]...",
+            help="Files, or single datasets of them; all share one budget of space.",
+        ),
     ],
     *,
-    select: Annotated[
+    budget: Annotated[
         str | None,
         typer.Option(
-            metavar="SELECTION",
-            help="Advise for this selection, as in NumPy, instead of for traced reads; "
-            "for example '[:, :, 5]'.",
+            metavar="SIZE",
+            help="Most space for new replicas, of all names together; if not given, the setting "
+            "replica_budget_bytes, else what is free.",
         ),
     ] = None,
-    reads: Annotated[
-        int | None, typer.Option(min=1, help="With --select: how many such reads a day.")
-    ] = None,
+    select: Selection = None,
+    reads: Reads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which axis orders would make the observed reads cheaper, and by how much.
+    """Say which set of layouts would make the observed reads cheapest, and by how much.
 
-    Rests on the traces ingested so far, or on --select. Builds nothing: the command that would
-    is printed. Times are predictions; `uncalibrated` marks those of the built-in model.
+    Rests on the traces ingested so far, or on --select. Builds nothing: the commands that would
+    are printed. Times are predictions; `uncalibrated` marks those of the built-in model.
     """
     from sds.cli.client import connect
     from sds.cli.output import note, print_json
+    from sds.cli.quantities import parse_size
     from sds.errors import SdsValueError
     from sds.home import default_home
+    from sds.server.reports import NamedDataset, PortfolioRequest
 
-    file, dataset = split_name(name)
-    if select is not None and dataset is None:
-        message = f"--select needs a dataset: write {name}:/DATASET"
+    split = [split_name(name) for name in names]
+    if select is not None and (len(split) > 1 or split[0][1] is None):
+        message = f"--select needs one dataset: write {names[0]}:/DATASET"
+        if split[0][1] is not None:
+            message = f"--select states how one dataset is read, not {len(split)}: name one"
         raise SdsValueError(message)
     if reads is not None and select is None:
         message = "--reads needs --select: traced reads have been counted"
         raise SdsValueError(message)
+    request = PortfolioRequest(
+        datasets=tuple(NamedDataset(file=file, dataset=dataset) for file, dataset in split),
+        budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
+        selection=select,
+        n_reads=reads,
+    )
     with connect(default_home()) as service:
-        advice = service.advise(file, dataset, selection=select, n_reads=reads)
+        advice = [
+            service.advise(file, dataset, selection=select, n_reads=reads)
+            for file, dataset in split
+        ]
+        portfolio = service.portfolio(request)
     if as_json:
-        print_json(_with_best(advice))
+        print_json(_as_json(advice, portfolio))
         return
-    for record in advice.recommendations:
-        _print_recommendation(record)
-    for remark in advice.notes:
+    for of_file in advice:
+        for record in of_file.recommendations:
+            _print_recommendation(record)
+    _print_portfolio(portfolio)
+    for remark in portfolio.notes:
         note(remark)
 
 
-def _with_best(advice: "Advice") -> dict[str, object]:
+def what_if(
+    name: DatasetName,
+    *,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXES",
+            help="Suppose a replica of this axis order, as of sds reorganize; for example 2,0,1.",
+        ),
+    ] = None,
+    chunks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE", help="With --order: in chunks of this shape; contiguous if not given."
+        ),
+    ] = None,
+    compress: Annotated[
+        str,
+        typer.Option(
+            metavar="FILTERS", help="With --chunks: source, for the filters of the source; none."
+        ),
+    ] = "none",
+    without: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="ID", min=1, help="Suppose this replica away; may be given several times."
+        ),
+    ] = None,
+    select: Selection = None,
+    reads: Reads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what reads would take with a replica that does not exist, or without one that does.
+
+    Builds and removes nothing.
+
+    Example: sds what-if cube.h5:/cube --order 2,0,1
+    """
+    from sds.cli.client import connect
+    from sds.cli.output import print_json
+    from sds.cli.quantities import parse_chunks, parse_order
+    from sds.dataset import parse_dataset_name
+    from sds.errors import SdsValueError
+    from sds.home import default_home
+    from sds.server.reports import WhatIfRequest
+
+    file, dataset = parse_dataset_name(name)
+    if compress not in {"none", "source"}:
+        message = f"--compress {compress}: how well other filters work is not known; source or none"
+        raise SdsValueError(message)
+    if reads is not None and select is None:
+        message = "--reads needs --select: traced reads have been counted"
+        raise SdsValueError(message)
+    shape = None if chunks is None else parse_chunks(chunks)
+    if shape == "auto":
+        message = "--chunks auto: name the lengths; sds advise fits them to the reads"
+        raise SdsValueError(message)
+    request = WhatIfRequest(
+        file=canonical(file),
+        dataset=dataset,
+        order=None if order is None else parse_order(order),
+        chunks=shape if isinstance(shape, tuple) else None,
+        filtered=compress == "source",
+        without=tuple(without or ()),
+        selection=select,
+        n_reads=reads,
+    )
+    with connect(default_home()) as service:
+        answer = service.what_if(request)
+    if as_json:
+        print_json(answer)
+        return
+    _print_what_if(answer)
+
+
+def _as_json(advice: "Sequence[Advice]", portfolio: "PortfolioAdvice") -> dict[str, object]:
     """Return advice as JSON keys, what to do first beside it."""
-    first = advice.recommendations[0] if advice.recommendations else None
+    records = sorted(
+        (record for of_file in advice for record in of_file.recommendations),
+        key=lambda record: -record.recommendation.best.benefit_s,
+    )
+    first = records[0] if records else None
     best = None if first is None else first.recommendation
     return {
-        "file": advice.file,
+        "file": advice[0].file if first is None else first.file,
         "dataset": None if first is None else first.dataset,
         "order": None if best is None else best.order,
         "command": None if best is None else best.command,
@@ -71,13 +182,15 @@ def _with_best(advice: "Advice") -> dict[str, object]:
         "predicted_s_now": None if best is None else best.best.predicted_s_now,
         "predicted_s": None if best is None else best.best.predicted_s,
         "speedup": None if best is None else best.best.speedup,
-        "recommendations": advice.recommendations,
-        "notes": advice.notes,
+        "recommendations": records,
+        "portfolio": portfolio.portfolio,
+        "stripes": portfolio.stripes,
+        "notes": portfolio.notes,
     }
 
 
 def _print_recommendation(record: "RecommendationRecord") -> None:
-    """Print the advice for one dataset: the answer, the candidates, the command."""
+    """Print the axis orders of one dataset, each by itself."""
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
 
@@ -109,8 +222,121 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
             for layout in advice.candidates
         ],
     )
-    if advice.command is not None:
-        print_lines(f"  {advice.command}", "")
+    print_lines("")
+
+
+def _print_portfolio(advice: "PortfolioAdvice") -> None:
+    """Print what to build: the set, what each saves, the commands, and what was left out."""
+    from sds.cli.output import print_lines, print_table
+    from sds.cli.quantities import format_seconds, format_size
+
+    portfolio = advice.portfolio
+    space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
+    if not portfolio.layouts:
+        print_lines(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
+    else:
+        mark = "" if portfolio.calibrated else ", uncalibrated"
+        print_lines(
+            f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
+            f"reads of a day from {format_seconds(portfolio.seconds_now)} to "
+            f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
+            f"(predicted{mark})"
+        )
+        print_table(
+            (
+                "replica",
+                "saves a day>",
+                "in 19 of 20 cases>",
+                "faster>",
+                "confidence>",
+                "size>",
+                "build>",
+                "pays after>",
+            ),
+            [
+                (
+                    layout.name,
+                    format_seconds(layout.saving.seconds),
+                    f"{format_seconds(layout.saving.low)} to {format_seconds(layout.saving.high)}",
+                    f"{layout.speedup:.3g}x",
+                    f"{layout.confidence:.0%}",
+                    format_size(layout.size_bytes),
+                    format_seconds(layout.build_s),
+                    _days(layout.break_even_days),
+                )
+                for layout in portfolio.layouts
+            ],
+        )
+        for layout in portfolio.layouts:
+            print_lines(f"  {layout.command}")
+            if layout.alike:
+                others = "; ".join(layout.alike)
+                print_lines(f"    the models cannot tell from it: {others}")
+    if portfolio.declined:
+        print_lines("Not built:")
+        for declined in portfolio.declined:
+            print_lines(f"  {declined.name} of {declined.target}: {declined.reason}")
+    if not portfolio.exact:
+        print_lines(
+            "No set of these layouts saves more than "
+            f"{format_seconds(portfolio.bound_s_per_day)} a day."
+        )
+    if advice.stripes.command is not None:
+        print_lines(f"Before that: {advice.stripes.command}", f"  {advice.stripes.reason}")
+
+
+def _print_what_if(answer: "WhatIf") -> None:
+    """Print what would change."""
+    from sds.cli.output import print_fields, print_table
+    from sds.cli.quantities import format_seconds, format_size
+
+    mark = "" if answer.calibrated else " (uncalibrated)"
+    print_fields(
+        (
+            ("dataset", answer.target),
+            *(("with", name) for name in answer.added),
+            *(("without", name) for name in answer.taken_away),
+            ("reads of a day now", format_seconds(answer.seconds_now) + mark),
+            ("reads of a day then", format_seconds(answer.seconds_then) + mark),
+            ("saves a day", _interval(answer.saving)),
+            ("space", format_size(answer.size_bytes)),
+            *((("build", format_seconds(answer.build_s)),) if answer.added else ()),
+            *(
+                (("pays after", _days(answer.break_even_days)),)
+                if answer.break_even_days is not None
+                else ()
+            ),
+        )
+    )
+    print_table(
+        ("pattern", "reads a day>", "now>", "from", "then>", "from"),
+        [
+            (
+                row.pattern,
+                f"{row.reads_per_day:,.3g}",
+                format_seconds(row.seconds_now),
+                row.from_now,
+                format_seconds(row.seconds_then),
+                row.from_then,
+            )
+            for row in answer.patterns
+        ],
+    )
+
+
+def _interval(saving: "Saving") -> str:
+    """Return a saving with its interval."""
+    from sds.cli.quantities import format_seconds
+
+    if saving.seconds == 0:
+        return "nothing"
+    low, high = format_seconds(saving.low), format_seconds(saving.high)
+    return f"{format_seconds(saving.seconds)} ({low} to {high})"
+
+
+def _days(days: float) -> str:
+    """Return a number of days for reading."""
+    return "under a day" if days < 1 else f"{days:,.3g} days"
 
 
 def _break_even(n_reads: int | None) -> str:

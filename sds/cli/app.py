@@ -51,6 +51,7 @@ _COMMANDS: tuple[tuple[Callable[..., object], str, str], ...] = (
     (status.status, "status", _WATCH),
     (ingest.ingest, "ingest", _CHOOSE),
     (advise.advise, "advise", _CHOOSE),
+    (advise.what_if, "what-if", _CHOOSE),
     (explain.explain, "explain", _CHOOSE),
     (simulate.simulate, "simulate", _CHOOSE),
     (calibrate.calibrate, "calibrate", _CHOOSE),

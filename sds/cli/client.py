@@ -32,7 +32,16 @@ if TYPE_CHECKING:
         ReplicaRecord,
     )
     from sds.home import Home
-    from sds.server.reports import Advice, IngestReport, Status, VerifyReport
+    from sds.recommender import WhatIf
+    from sds.server.reports import (
+        Advice,
+        IngestReport,
+        PortfolioAdvice,
+        PortfolioRequest,
+        Status,
+        VerifyReport,
+        WhatIfRequest,
+    )
 
     Progress = Callable[[float, str], None]
 
@@ -74,6 +83,12 @@ class Operations(Protocol):
         n_reads: int | None = None,
     ) -> Advice:
         """Return the layouts that would pay, for one dataset or all of a file."""
+
+    def portfolio(self, request: PortfolioRequest) -> PortfolioAdvice:
+        """Return the replicas to build, of several datasets, under one budget of space."""
+
+    def what_if(self, request: WhatIfRequest) -> WhatIf:
+        """Return what reads would take with other replicas."""
 
     def reorganize(
         self, request: ReorganizeRequest, progress: Progress | None = None
@@ -231,6 +246,20 @@ class RemoteService:
 
         question = {"file": file, "dataset": dataset, "selection": selection, "n_reads": n_reads}
         return _parse(Advice, self._send("POST", "advise", question))
+
+    def portfolio(self, request: PortfolioRequest) -> PortfolioAdvice:
+        """Return the replicas to build, of several datasets, under one budget of space."""
+        from sds.catalog.records import as_json
+        from sds.server.reports import PortfolioAdvice
+
+        return _parse(PortfolioAdvice, self._send("POST", "portfolio", as_json(request)))
+
+    def what_if(self, request: WhatIfRequest) -> WhatIf:
+        """Return what reads would take with other replicas."""
+        from sds.catalog.records import as_json
+        from sds.recommender import WhatIf
+
+        return _parse(WhatIf, self._send("POST", "what-if", as_json(request)))
 
     def reorganize(
         self, request: ReorganizeRequest, progress: Progress | None = None

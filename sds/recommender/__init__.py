@@ -11,7 +11,9 @@ from sds.recommender.calibration import (
     Measurement,
     calibrate,
 )
+from sds.recommender.choosing import choose_portfolio
 from sds.recommender.cost import StoredArray, contiguous_throughput, predict_read
+from sds.recommender.layouts import ReplicaShape
 from sds.recommender.model import (
     CacheState,
     CostModel,
@@ -23,6 +25,14 @@ from sds.recommender.model import (
     Via,
     builtin_model,
 )
+from sds.recommender.portfolio import (
+    DatasetReads,
+    DeclinedLayout,
+    Portfolio,
+    PortfolioLayout,
+    PortfolioSettings,
+    Saving,
+)
 from sds.recommender.rank import rank_layouts
 from sds.recommender.recommendation import (
     NoiseGates,
@@ -31,6 +41,8 @@ from sds.recommender.recommendation import (
     Recommendation,
 )
 from sds.recommender.samples import ModelChoice, Samples, Trial
+from sds.recommender.stripes import StripeAdvice, advise_stripes
+from sds.recommender.supposing import WhatIf, WhatIfPattern, what_if
 from sds.recommender.tables import models_for_advice, models_for_table
 
 __all__ = [
@@ -38,6 +50,8 @@ __all__ = [
     "Calibration",
     "CalibrationSettings",
     "CostModel",
+    "DatasetReads",
+    "DeclinedLayout",
     "FileSystem",
     "FitDiagnostics",
     "GapKind",
@@ -47,18 +61,29 @@ __all__ = [
     "ModelKind",
     "NoiseGates",
     "PatternCost",
+    "Portfolio",
+    "PortfolioLayout",
+    "PortfolioSettings",
     "Prediction",
     "RankedLayout",
     "Recommendation",
+    "ReplicaShape",
     "Samples",
+    "Saving",
     "StoredArray",
+    "StripeAdvice",
     "Trial",
     "Via",
+    "WhatIf",
+    "WhatIfPattern",
+    "advise_stripes",
     "builtin_model",
     "calibrate",
+    "choose_portfolio",
     "contiguous_throughput",
     "models_for_advice",
     "models_for_table",
     "predict_read",
     "rank_layouts",
+    "what_if",
 ]

@@ -130,6 +130,19 @@ def _stored_chunk_bytes(shape: ReplicaShape, array: StoredArray) -> int:
     return max(1, math.ceil(chunk_bytes * array.stored_bytes / max(1, array.size_bytes)))
 
 
+def ratio_error(
+    one: ReplicaShape | None, other: ReplicaShape | None, models: tuple[CostModel, CostModel]
+) -> float:
+    """Return the standard deviation of the logarithm of two layouts' predicted ratio.
+
+    None: the original. What is read by one model errs less in the ratio than what is read by two.
+    """
+    through_hdf5 = [shape is None or shape.chunk_shape is not None for shape in (one, other)]
+    if through_hdf5[0] == through_hdf5[1]:
+        return models[0 if through_hdf5[0] else 1].ratio_error
+    return math.hypot(models[0].log_error, models[1].log_error)
+
+
 def read_seconds(
     shape: ReplicaShape | None,
     array: StoredArray,

@@ -1,38 +1,46 @@
-"""Which layout would save time: patterns, models and datasets brought together."""
+"""Which layouts would save time: patterns, models and datasets brought together."""
 
 from __future__ import annotations
 
-import logging
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.analyzer import stated_pattern
 from sds.catalog.records import DatasetFacts, ReplicaState
-from sds.chunks import decode_seconds_per_byte
-from sds.dataset import describe_dataset, get_dataset, open_hdf5
-from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
-from sds.geometry import Box
+from sds.errors import LayoutError, SdsValueError, UnsupportedError
 from sds.identity import identity_of
-from sds.recommender import StoredArray, rank_layouts
-from sds.server.reports import Advice
+from sds.recommender import (
+    ReplicaShape,
+    advise_stripes,
+    choose_portfolio,
+    rank_layouts,
+    what_if,
+)
+from sds.server.known_reads import KnownReads, holds_all, shape_of
+from sds.server.reports import Advice, PortfolioAdvice
 
 if TYPE_CHECKING:
-    from sds.analyzer import AccessPattern
-    from sds.catalog.records import RecommendationRecord, ReplicaRecord
+    from sds.catalog.records import RecommendationRecord
     from sds.catalog.store import Store
     from sds.dataset import DatasetDescription
+    from sds.home import Home
+    from sds.recommender import WhatIf
+    from sds.server.known_reads import KnownDataset
     from sds.server.models import Models
+    from sds.server.reports import PortfolioRequest, WhatIfRequest
+    from sds.server.settings import Settings
     from sds.server.stages import Progress
-
-log = logging.getLogger(__name__)
 
 
 class Adviser:
-    """Gives advice on the datasets of a file."""
+    """Gives advice on datasets."""
 
-    def __init__(self, store: Store, models: Models) -> None:
+    def __init__(self, home: Home, store: Store, models: Models, settings: Settings) -> None:
+        self._home = home
         self._store = store
-        self._models = models
+        self._settings = settings
+        self._known = KnownReads(store, models)
 
     def advise(
         self,
@@ -45,117 +53,133 @@ class Adviser:
     ) -> Advice:
         """Return recommendations, and keep them.
 
-        Parameters
-        ----------
-        file, dataset
-            What to advise on; dataset None: every dataset of the file that was read.
-        selection
-            A typical read, stated; with a dataset only. None: what was traced.
-        n_reads
-            Reads per day of the stated selection; None: 1.
+        Parameters and errors as of `sds.server.known_reads.KnownReads.of`.
+        """
+        found, notes = self._known.of(
+            file, dataset, selection=selection, n_reads=n_reads, progress=progress
+        )
+        given = [self._rank(known) for known in found]
+        given.sort(key=lambda record: -record.recommendation.best.benefit_s)
+        return Advice(
+            file=str(Path(file).resolve()), recommendations=tuple(given), notes=tuple(notes)
+        )
+
+    def portfolio(self, request: PortfolioRequest, *, progress: Progress) -> PortfolioAdvice:
+        """Return the replicas to build, of all datasets asked for, under one budget.
+
+        Errors as of `sds.server.known_reads.KnownReads.of`; SdsValueError where no dataset is
+        named, or a selection is stated for several.
+        """
+        if not request.datasets:
+            raise SdsValueError("a portfolio of what? name at least one file or dataset")
+        if request.selection is not None and len(request.datasets) > 1:
+            raise SdsValueError("state a selection for one dataset at a time, or trace the reads")
+        found: dict[str, KnownDataset] = {}
+        notes: list[str] = []
+        for i, name in enumerate(request.datasets):
+
+            def part(share: float, what: str, i: int = i) -> None:
+                progress((i + share) / len(request.datasets), what)
+
+            known, more = self._known.of(
+                name.file,
+                name.dataset,
+                selection=request.selection,
+                n_reads=request.n_reads,
+                progress=part,
+            )
+            found.update((each.reads.target, each) for each in known)
+            notes += more
+        budget = request.budget_bytes
+        if budget is None:
+            budget = self._settings.replica_budget_bytes
+        free = shutil.disk_usage(self._home.replicas.parent).free
+        reads = [known.reads for known in found.values()]
+        portfolio = choose_portfolio(reads, budget_bytes=free if budget is None else budget)
+        if budget is not None and portfolio.used_bytes > free:
+            notes.append(
+                f"{self._home.replicas} has {free} bytes free, fewer than the "
+                f"{portfolio.used_bytes} that this takes: make room, or give a smaller budget"
+            )
+        built: dict[str, list[ReplicaShape]] = {}
+        for layout in portfolio.layouts:
+            built.setdefault(layout.target, []).append(layout.layout)
+        stripes = advise_stripes(
+            [
+                replace(each, existing=(*each.existing, *built.get(each.target, ())))
+                for each in reads
+            ],
+            directory=str(self._home.replicas),
+            n_osts=self._settings.ost_count,
+            allowed=self._settings.stripe_advice,
+        )
+        return PortfolioAdvice(
+            portfolio=portfolio,
+            stripes=stripes,
+            notes=tuple(dict.fromkeys((*notes, *portfolio.notes))),
+        )
+
+    def what_if(self, request: WhatIfRequest, *, progress: Progress) -> WhatIf:
+        """Return what reads would take with a layout more, or with replicas taken away.
 
         Raises
         ------
+        LayoutError
+            If the layout cannot be, or neither it nor a replica is named.
         SdsValueError
-            If a selection is stated without a dataset, or a number of reads without a selection.
-        FileMissingError, NotHdf5Error, DatasetNotFoundError, SelectionError
-            As the file, the dataset and the selection are at fault.
+            If there are no reads to predict, or a replica is of another dataset.
+        UnsupportedError
+            If a replica to take away holds a part of the dataset.
         """
-        if selection is not None and dataset is None:
-            message = f"a selection needs a dataset: write {file}:/path, not {file}"
-            raise SdsValueError(message)
-        if n_reads is not None and selection is None:
-            message = f"{n_reads} reads of what? state a selection, for example '[:, 3]'"
-            raise SdsValueError(message)
-        canonical = str(Path(file).resolve())
-        with open_hdf5(canonical):
-            pass  # a file that cannot be read is told here, before anything is said about it
-        # A dataset that was reached by reference alone may have been traced without its path.
-        known = [
-            record.path
-            for record in self._store.datasets(canonical)
-            if record.n_reads and record.path
-        ]
-        names = known if dataset is None else [dataset]
-        given: list[RecommendationRecord] = []
-        notes = [] if names else [f"no read of {file} was traced: run a program with `sds run`"]
-        for i, name in enumerate(names):
-            progress(i / len(names), f"rank layouts of {name}")
-            try:
-                described = describe_dataset(canonical, name)
-            except DatasetNotFoundError as error:
-                if dataset is not None:
-                    raise
-                notes.append(f"{name}: read once, but not there now ({error})")
-                continue
-            if selection is None:
-                patterns = self._traced(canonical, described, notes)
-            else:
-                patterns = (
-                    stated_pattern(
-                        selection,
-                        extent=described.extent,
-                        element_size_bytes=described.element_size_bytes,
-                        n_reads_per_day=n_reads or 1,
-                    ),
-                )
-            if patterns:
-                given.append(self._rank(canonical, described, patterns))
-        given.sort(key=lambda record: -record.recommendation.best.benefit_s)
-        return Advice(file=canonical, recommendations=tuple(given), notes=tuple(notes))
-
-    def _traced(
-        self, file: str, described: DatasetDescription, notes: list[str]
-    ) -> tuple[AccessPattern, ...]:
-        """Return the traced patterns that fit a dataset as it is now; add why there are none."""
-        traced = [record.pattern for record in self._store.patterns(file, described.path)]
-        fitting = tuple(
-            pattern
-            for pattern in traced
-            if pattern.extent == described.extent
-            and pattern.element_size_bytes == described.element_size_bytes
+        found, notes = self._known.of(
+            request.file,
+            request.dataset,
+            selection=request.selection,
+            n_reads=request.n_reads,
+            progress=progress,
         )
-        if not traced:
-            notes.append(
-                f"{described.path}: no read was traced; run a program with `sds run`, "
-                "or state a selection"
+        if not found:
+            raise SdsValueError(f"nothing to predict: {'; '.join(notes)}")
+        (known,) = found
+        add: list[ReplicaShape] = []
+        if request.order is not None:
+            shape = ReplicaShape(
+                order=request.order, chunk_shape=request.chunks, filtered=request.filtered
             )
-        elif not fitting:
-            shape = "x".join(map(str, described.extent))
-            notes.append(f"{described.path}: read in the past, before its extent became {shape}")
-        return fitting
+            add.append(shape)
+        elif request.chunks is not None or request.filtered:
+            raise LayoutError("chunks and filters of which layout? name its axis order too")
+        away = [self._shape_of_replica(number, known) for number in request.without]
+        return what_if(known.reads, add=add, take_away=away)
 
-    def _rank(
-        self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
-    ) -> RecommendationRecord:
-        active = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
+    def _shape_of_replica(self, number: int, known: KnownDataset) -> ReplicaShape:
+        """Return how a replica that serves a dataset is stored."""
+        record = self._store.replica(number)
+        if (record.file, record.dataset) != (known.file, known.described.path):
+            raise SdsValueError(
+                f"replica {number} is of {record.file}:{record.dataset}, not of "
+                f"{known.reads.target}"
+            )
+        if record.state is not ReplicaState.ACTIVE:
+            raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
+        if not holds_all(record):
+            raise UnsupportedError(
+                f"replica {number} holds a part of the dataset; what it serves depends on where "
+                "reads lie, and patterns do not keep that"
+            )
+        return shape_of(record)
+
+    def _rank(self, known: KnownDataset) -> RecommendationRecord:
+        reads = known.reads
         recommendation = rank_layouts(
-            patterns,
-            array=StoredArray(
-                extent=described.extent,
-                element_size_bytes=described.element_size_bytes,
-                chunks=described.chunk_shape,
-                data_offset_bytes=described.data_offset_bytes or 0,
-                stored_bytes=described.stored_bytes if described.filters else None,
-                decode_s_per_byte=_decode_s_per_byte(file, described),
-                stripes=self._models.stripes_of(file),
-                raid=self._models.raid,
-            ),
-            models=self._models.for_advice(file),
-            existing_orders=sorted({record.order for record in active if _serves_all(record)}),
-            target=f"{file}:{described.path}",
+            reads.patterns,
+            array=reads.array,
+            models=reads.models,
+            existing_orders=[shape.order for shape in reads.existing if shape.chunk_shape is None],
+            target=reads.target,
         )
-        facts = facts_of_description(file, described)
+        facts = facts_of_description(known.file, known.described)
         return self._store.add_recommendation(facts, recommendation)
-
-
-def _serves_all(record: ReplicaRecord) -> bool:
-    """Return whether a replica is what is recommended: all of the dataset, contiguous."""
-    return (
-        record.replica is not None
-        and record.chunk_shape is None
-        and record.region == Box.whole(record.replica.extent)
-    )
 
 
 def facts_of_description(file: str, described: DatasetDescription) -> DatasetFacts:
@@ -170,18 +194,3 @@ def facts_of_description(file: str, described: DatasetDescription) -> DatasetFac
         data_offset_bytes=described.data_offset_bytes,
         chunk_shape=described.chunk_shape,
     )
-
-
-def _decode_s_per_byte(file: str, described: DatasetDescription) -> float:
-    """Return how long undoing a dataset's filters takes; 0 where this HDF5 cannot.
-
-    Then the original looks cheaper than it is, and stays.
-    """
-    if not described.filters:
-        return 0.0
-    with open_hdf5(file) as handle:
-        try:
-            return decode_seconds_per_byte(get_dataset(handle, described.path))
-        except UnsupportedError as error:
-            log.info("%s:%s: %s", file, described.path, error)
-            return 0.0

@@ -16,9 +16,12 @@ from sds.catalog.records import (
     RecommendationRecord,
     ReplicaRecord,
 )
+from sds.recommender import Portfolio, StripeAdvice
 
 Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""
+Bytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,25 @@ class Advice:
 
     file: str
     recommendations: tuple[RecommendationRecord, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioAdvice:
+    """The replicas to build, of several datasets.
+
+    Attributes
+    ----------
+    portfolio
+        The set, and what each saves.
+    stripes
+        How the directory of replicas should be striped before; only advice.
+    notes
+        What was left out, and why.
+    """
+
+    portfolio: Portfolio
+    stripes: StripeAdvice
     notes: tuple[str, ...]
 
 
@@ -213,3 +235,56 @@ class AdviceRequest:
     dataset: str | None = None
     selection: str | None = None
     n_reads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedDataset:
+    """A dataset, or with ``dataset`` None every dataset of a file that was read."""
+
+    file: str
+    dataset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioRequest:
+    """What a portfolio is asked for.
+
+    Attributes
+    ----------
+    budget_bytes
+        Space for new replicas, of all datasets together; None: the setting
+        ``replica_budget_bytes``, else what is free in the home.
+    selection, n_reads
+        A typical read, stated, of the one dataset named, and how many there are a day; None: what
+        was traced.
+    """
+
+    datasets: tuple[NamedDataset, ...]
+    budget_bytes: Bytes | None = None
+    selection: str | None = None
+    n_reads: Count | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfRequest:
+    """Which layout to suppose, and which replicas not to.
+
+    Attributes
+    ----------
+    order, chunks, filtered
+        Of a replica that does not exist: its axis order (None: suppose none), its chunk shape in
+        its own axes (None: contiguous), whether its chunks have the source's filters.
+    without
+        Replicas that exist, by their numbers.
+    selection, n_reads
+        As of `PortfolioRequest`.
+    """
+
+    file: str
+    dataset: str
+    order: tuple[int, ...] | None = None
+    chunks: tuple[int, ...] | None = None
+    filtered: bool = False
+    without: tuple[Id, ...] = ()
+    selection: str | None = None
+    n_reads: Count | None = None

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from sds.catalog import records
     from sds.home import Home
+    from sds.recommender import WhatIf
     from sds.server import reports
     from sds.server.settings import Settings
     from sds.server.stages import Progress, Runner
@@ -78,7 +79,7 @@ class Service:
         self._models = Models(store, settings)
         self._publisher = Publisher(home, store, self._models)
         self._builder = Builder(home, store, self._publisher)
-        self._adviser = Adviser(store, self._models)
+        self._adviser = Adviser(home, store, self._models, settings)
         self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)
         self._recovery = Recovery(home, store, self.queue, self._publisher, self._builder)
 
@@ -160,6 +161,22 @@ class Service:
         return self._adviser.advise(
             file, dataset, selection=selection, n_reads=n_reads, progress=progress or _to_nobody
         )
+
+    def portfolio(
+        self, request: reports.PortfolioRequest, progress: Progress | None = None
+    ) -> reports.PortfolioAdvice:
+        """Return the replicas to build, of several datasets, under one budget of space.
+
+        Errors as :meth:`sds.server.advice.Adviser.portfolio`.
+        """
+        return self._adviser.portfolio(request, progress=progress or _to_nobody)
+
+    def what_if(self, request: reports.WhatIfRequest, progress: Progress | None = None) -> WhatIf:
+        """Return what reads would take with other replicas.
+
+        Errors as :meth:`sds.server.advice.Adviser.what_if`.
+        """
+        return self._adviser.what_if(request, progress=progress or _to_nobody)
 
     def recommendations(
         self, file: str | None = None, dataset: str | None = None

@@ -36,6 +36,9 @@ class Settings(BaseSettings):
     raid_unit_bytes: Annotated[int, Field(gt=0)] = 4096
     raid_data_disks: Annotated[int, Field(gt=0)] = 1
     raid_min_request_bytes: Annotated[int, Field(gt=0)] = 4096
+    ost_count: Annotated[int, Field(gt=0, le=65536)] = 1
+    stripe_advice: bool = True
+    replica_budget_bytes: Annotated[int, Field(ge=0)] | None = None
 
 
 def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (checked by Settings)

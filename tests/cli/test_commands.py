@@ -84,6 +84,42 @@ def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
     assert "uncalibrated" in text
 
 
+def test_a_portfolio_is_advised_under_a_budget(sds, cube):
+    asked = ("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000")
+    advice = sds(*asked, "--json").json
+    (layout,) = advice["portfolio"]["layouts"]
+    assert layout["layout"] == {"order": [2, 0, 1], "chunk_shape": None, "filtered": False}
+    assert layout["command"] == advice["command"]
+    assert layout["saving"]["low"] < layout["saving"]["seconds"] < layout["saving"]["high"]
+    assert advice["portfolio"]["exact"] is True
+    assert any("not build them yet" in note for note in advice["notes"])
+    none = sds(*asked, "--budget", "1K")
+    assert none.code == 0
+    assert "Build nothing" in none.out
+    assert "no room for any layout" in none.err
+    assert "setstripe" not in none.out
+
+
+def test_what_if_both_ways(sds, cube):
+    reads = ("--select", "[:, :, 5]", "--reads", "100000")
+    more = sds("what-if", f"{cube}:/d", "--order", "2,0,1", *reads, "--json").json
+    assert more["saving"]["seconds"] > 0
+    chunked = sds(
+        "what-if", f"{cube}:/d", "--order", "0,1,2", "--chunks", "8,8,8", *reads, "--json"
+    ).json
+    assert chunked["added"] == ["order 0,1,2 in chunks 8x8x8"]
+    built = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", "--json").json
+    less = sds("what-if", f"{cube}:/d", "--without", built["id"], *reads, "--json").json
+    assert less["saving"]["seconds"] == pytest.approx(-more["saving"]["seconds"])
+    assert less["patterns"][0]["from_now"] == "order 2,0,1"
+    text = sds("what-if", f"{cube}:/d", "--without", built["id"], *reads).out
+    assert "without" in text
+    assert "original" in text
+    again = sds("what-if", f"{cube}:/d", "--order", "2,0,1", *reads)
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
 def test_a_part_in_compressed_chunks(sds, cube):
     kind = ("--chunks", "16,8,8", "--compress", "shuffle,gzip:3", "--region", "[4:20, :, 1:]")
     built = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", *kind, "--json").json

@@ -41,6 +41,15 @@ def source(tmp_path_factory):
     return make_source(tmp_path_factory.mktemp("source") / "run.h5")
 
 
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory):
+    """A file with a cube large enough for a replica of it to pay."""
+    path = tmp_path_factory.mktemp("wide") / "wide.h5"
+    with h5py.File(path, "w") as handle:
+        handle["cube"] = np.zeros((64, 64, 256), "<f4")
+    return path
+
+
 @pytest.fixture
 def own_source(tmp_path):
     """The same, for tests that change it."""

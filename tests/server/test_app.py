@@ -61,6 +61,8 @@ def test_a_token_to_read_may_not_operate(visitor, home):
         ("POST", "jobs"),
         ("POST", "jobs/1/cancel"),
         ("POST", "advise"),
+        ("POST", "portfolio"),
+        ("POST", "what-if"),
         ("DELETE", "replicas/1"),
     ]:
         answer = visitor.request(
@@ -146,6 +148,33 @@ def test_advice_over_rest_is_that_of_the_service(client, service, source):
     assert answer.status_code == 200
     assert answer.json()["recommendations"][0]["recommendation"]["n_reads"] == 9
     assert service.recommendations()[0].recommendation.n_reads == 9
+
+
+def test_portfolio_and_what_if_over_rest_are_those_of_the_service(client, wide):
+    reads = {"selection": "[:, :, 3]", "n_reads": 10**6}
+    question = {"datasets": [{"file": str(wide), "dataset": "/cube"}], **reads}
+    answer = client.post("/api/v1/portfolio", json=question)
+    assert answer.status_code == 200
+    (layout,) = answer.json()["portfolio"]["layouts"]
+    assert layout["layout"]["order"] == [2, 0, 1]
+    low, seconds, high = (layout["saving"][name] for name in ("low", "seconds", "high"))
+    assert low < seconds < high
+    assert answer.json()["stripes"]["command"] is None
+    supposed = {"file": str(wide), "dataset": "/cube", "order": [2, 0, 1], **reads}
+    answer = client.post("/api/v1/what-if", json=supposed)
+    assert answer.status_code == 200
+    assert answer.json()["saving"] == pytest.approx(layout["saving"])
+    for path, body, status, words in (
+        ("portfolio", {"datasets": [{"file": "cube.h5"}]}, 422, "absolute"),
+        ("portfolio", {"datasets": []}, 422, "at least one"),
+        ("portfolio", {**question, "budget_bytes": -1}, 422, "budget_bytes"),
+        ("what-if", {**supposed, "file": "cube.h5"}, 422, "absolute"),
+        ("what-if", {**supposed, "order": [0, 0, 1]}, 422, "0,0,1"),
+        ("what-if", {**supposed, "without": [99]}, 404, "99"),
+    ):
+        answer = client.post(f"/api/v1/{path}", json=body)
+        assert answer.status_code == status
+        assert words in answer.json()["message"]
 
 
 def test_what_nobody_foresaw_tells_no_secrets(visitor, service, monkeypatch, caplog):

@@ -25,12 +25,14 @@ from sds.errors import (
     NotHdf5Error,
     SdsValueError,
     SelectionError,
+    UnsupportedError,
 )
 from sds.home import Home
 from sds.identity import identity_of
 from sds.recommender import CalibrationSettings, models_for_table
 from sds.redirect.tables import read_table, table_path
 from sds.server.lock import HomeLock
+from sds.server.reports import NamedDataset, PortfolioRequest, WhatIfRequest
 from sds.server.service import Service
 from sds.server.settings import Settings
 from tests.server.conftest import EXTENT
@@ -484,3 +486,85 @@ def test_events_tell_the_life_of_a_replica(service, source):
     kinds = [event.kind for event in service.events() if event.subject == "replica"]
     assert kinds == ["retired", "active", "building"]
     assert all(event.time_ns <= time.time_ns() for event in service.events())
+
+
+def portfolio_request(source, n_reads=10**6, **options):
+    return PortfolioRequest(
+        datasets=(NamedDataset(file=str(source), dataset="/cube"),),
+        selection="[:, :, 3]",
+        n_reads=n_reads,
+        **options,
+    )
+
+
+def test_a_portfolio_counts_replicas_that_exist(service, wide):
+    first = service.portfolio(portfolio_request(wide))
+    (layout,) = first.portfolio.layouts
+    assert layout.layout.order == (2, 0, 1)
+    service.reorganize(request(wide, chunks=(16, 16, 16)))
+    chunked = service.portfolio(portfolio_request(wide))
+    assert chunked.portfolio.seconds_now < first.portfolio.seconds_now
+    service.reorganize(request(wide))
+    after = service.portfolio(portfolio_request(wide))
+    assert not after.portfolio.layouts
+    assert after.portfolio.seconds_now == pytest.approx(first.portfolio.seconds_then)
+
+
+def test_the_budget_is_that_of_the_setting_and_never_beyond_the_disk_unsaid(home, wide):
+    with Service.open(home, Settings(replica_budget_bytes=1000)) as service:
+        advice = service.portfolio(portfolio_request(wide))
+        assert advice.portfolio.budget_bytes == 1000
+        assert not advice.portfolio.layouts
+        given = service.portfolio(portfolio_request(wide, budget_bytes=2**40))
+        assert given.portfolio.budget_bytes == 2**40
+    with Service.open(home, Settings()) as service:
+        free = shutil.disk_usage(home.root).free
+        budget = service.portfolio(portfolio_request(wide)).portfolio.budget_bytes
+        assert 0.5 * free < budget < 2 * free
+
+
+def test_stripes_are_advised_only_where_the_site_has_and_allows_them(home, wide):
+    for settings, words in (
+        (Settings(), "no stripes to choose"),
+        (Settings(ost_count=100, stripe_advice=False), "does not let users"),
+        (Settings(ost_count=100), "cannot tell from no gain"),
+    ):
+        with Service.open(home, settings) as service:
+            stripes = service.portfolio(portfolio_request(wide)).stripes
+            assert stripes.command is None
+            assert words in stripes.reason
+
+
+def test_what_if_takes_away_whole_active_replicas_of_the_dataset_alone(service, wide):
+    def without(number):
+        return service.what_if(
+            WhatIfRequest(
+                file=str(wide),
+                dataset="/cube",
+                without=(number,),
+                selection="[:, :, 3]",
+                n_reads=1000,
+            )
+        )
+
+    whole = service.reorganize(request(wide))
+    assert without(whole.id).saving.seconds < 0
+    part = service.reorganize(request(wide, order=(1, 2, 0), region="[0:4, :, :]"))
+    with pytest.raises(UnsupportedError, match="holds a part"):
+        without(part.id)
+    service.remove(whole.id)
+    with pytest.raises(SdsValueError, match="serves no reads"):
+        without(whole.id)
+    with pytest.raises(SdsValueError, match="nothing to predict"):
+        service.what_if(WhatIfRequest(file=str(wide), dataset="/cube", order=(2, 0, 1)))
+
+
+def test_a_portfolio_needs_something_to_choose_for(service, source):
+    with pytest.raises(SdsValueError, match="at least one"):
+        service.portfolio(PortfolioRequest(datasets=()))
+    name = NamedDataset(file=str(source), dataset="/cube")
+    with pytest.raises(SdsValueError, match="one dataset at a time"):
+        service.portfolio(PortfolioRequest(datasets=(name, name), selection="[0]"))
+    advice = service.portfolio(PortfolioRequest(datasets=(name,)))
+    assert not advice.portfolio.layouts
+    assert any("sds run" in note for note in advice.notes)

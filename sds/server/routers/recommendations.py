@@ -2,8 +2,16 @@
 
 from fastapi import APIRouter
 
+from sds.recommender import WhatIf
 from sds.server.dependencies import OPERATE, READ, ServiceOf, require_absolute
-from sds.server.reports import Advice, AdviceRequest, Recommendations
+from sds.server.reports import (
+    Advice,
+    AdviceRequest,
+    PortfolioAdvice,
+    PortfolioRequest,
+    Recommendations,
+    WhatIfRequest,
+)
 
 router = APIRouter(tags=["recommendations"])
 
@@ -23,3 +31,18 @@ def advise(service: ServiceOf, request: AdviceRequest) -> Advice:
     return service.advise(
         request.file, request.dataset, selection=request.selection, n_reads=request.n_reads
     )
+
+
+@router.post("/portfolio", dependencies=OPERATE)
+def portfolio(service: ServiceOf, request: PortfolioRequest) -> PortfolioAdvice:
+    """Return the replicas to build, of several datasets, under one budget of space."""
+    for name in request.datasets:
+        require_absolute(name)
+    return service.portfolio(request)
+
+
+@router.post("/what-if", dependencies=OPERATE)
+def what_if(service: ServiceOf, request: WhatIfRequest) -> WhatIf:
+    """Return what reads would take with a layout that does not exist, or without one that does."""
+    require_absolute(request)
+    return service.what_if(request)

@@ -10,8 +10,8 @@ import numpy as np
 from sds.errors import SdsValueError
 from sds.recommender.candidates import Predictor, ReadsInLayouts, reads_in_layouts
 from sds.recommender.grouping import group_by_cost
-from sds.recommender.judge import confidence_of, seconds_text
-from sds.recommender.layouts import size_bytes
+from sds.recommender.judge import seconds_text
+from sds.recommender.layouts import ratio_error, size_bytes
 from sds.recommender.portfolio import (
     NOT_BUILT_BY_SDS,
     DatasetReads,
@@ -25,6 +25,7 @@ from sds.recommender.portfolio import (
 )
 from sds.recommender.recommendation import NoiseGates
 from sds.recommender.selecting import Block, Key, Selected, select
+from sds.recommender.selection import probability_faster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -204,7 +205,7 @@ class _Choice:
         total_s = float(reads.now @ reads.observed)
         days = self.settings.pay_within_days
         build_s = self.build_s(key[0])
-        confidence = confidence_of(effect.speedup, reads.models)
+        confidence = self._confidence(key, effect.speedup)
         checks = (
             (effect.saving_s > 0, "no read would be faster"),
             (
@@ -240,6 +241,11 @@ class _Choice:
             ),
         )
         return next((words for passed, words in checks if not passed), "")
+
+    def _confidence(self, key: Key, speedup: float) -> float:
+        """Return the probability that a layout is faster than what there is without it."""
+        reads = self.reads[key[0]]
+        return probability_faster(speedup, ratio_error(None, reads.shapes[key[1]], reads.models))
 
     def _beside(self, key: Key, others: frozenset[Key]) -> str:
         """Return which other layouts of the dataset are chosen, in words."""
@@ -298,7 +304,7 @@ class _Choice:
             name=shape.name,
             saving=Saving(seconds=effect.saving_s, low=interval.low, high=interval.high),
             speedup=effect.speedup,
-            confidence=confidence_of(effect.speedup, reads.models),
+            confidence=self._confidence(key, effect.speedup),
             reads_per_day=effect.reads_per_day,
             serves=effect.serves,
             size_bytes=self.sizes[i][c],
@@ -313,6 +319,7 @@ class _Choice:
         """Return the layouts that would do as well in its place, by prediction."""
         i, c = key
         reads = self.reads[i]
+        shape = reads.shapes[c]
         others = chosen - {key}
         then_s = float(self._best(i, chosen) @ reads.per_day)
         names = []
@@ -326,7 +333,8 @@ class _Choice:
             if instead_s <= 0 or then_s <= 0:
                 continue
             ratio = instead_s / then_s
-            if confidence_of(ratio, reads.models) < self.gates.min_confidence:
+            error = ratio_error(shape, reads.shapes[other], reads.models)
+            if probability_faster(ratio, error) < self.gates.min_confidence:
                 names.append((ratio, reads.shapes[other].name))
         return tuple(name for _, name in sorted(names)[:_N_ALIKE])
 

@@ -1,0 +1,190 @@
+"""What is known of how datasets are read and stored: catalog, files and models brought together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.analyzer import stated_pattern
+from sds.catalog.records import ReplicaRecord, ReplicaState
+from sds.chunks import decode_seconds_per_byte
+from sds.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
+from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
+from sds.geometry import Box
+from sds.recommender import DatasetReads, ReplicaShape, StoredArray
+
+if TYPE_CHECKING:
+    from sds.analyzer import AccessPattern
+    from sds.catalog.store import Store
+    from sds.server.models import Models
+    from sds.server.stages import Progress
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDataset:
+    """A dataset as it is now, and its reads.
+
+    Attributes
+    ----------
+    file
+        Canonical path.
+    replicas
+        That serve it.
+    """
+
+    file: str
+    described: DatasetDescription
+    reads: DatasetReads
+    replicas: tuple[ReplicaRecord, ...]
+
+
+class KnownReads:
+    """Finds what is known of datasets."""
+
+    def __init__(self, store: Store, models: Models) -> None:
+        self._store = store
+        self._models = models
+
+    def of(
+        self,
+        file: str,
+        dataset: str | None,
+        *,
+        selection: str | None,
+        n_reads: int | None,
+        progress: Progress,
+    ) -> tuple[list[KnownDataset], list[str]]:
+        """Return the datasets of a file that are read, and notes on those that are not.
+
+        Parameters
+        ----------
+        file, dataset
+            Dataset None: every dataset of the file that was read.
+        selection
+            A typical read, stated; with a dataset only. None: what was traced.
+        n_reads
+            Reads per day of the stated selection; None: 1.
+
+        Raises
+        ------
+        SdsValueError
+            If a selection is stated without a dataset, or a number of reads without a selection.
+        FileMissingError, NotHdf5Error, DatasetNotFoundError, SelectionError
+            As the file, the dataset and the selection are at fault.
+        """
+        if selection is not None and dataset is None:
+            message = f"a selection needs a dataset: write {file}:/path, not {file}"
+            raise SdsValueError(message)
+        if n_reads is not None and selection is None:
+            message = f"{n_reads} reads of what? state a selection, for example '[:, 3]'"
+            raise SdsValueError(message)
+        canonical = str(Path(file).resolve())
+        with open_hdf5(canonical):
+            pass  # a file that cannot be read is told here, before anything is said about it
+        # A dataset that was reached by reference alone may have been traced without its path.
+        known = [
+            record.path
+            for record in self._store.datasets(canonical)
+            if record.n_reads and record.path
+        ]
+        names = known if dataset is None else [dataset]
+        found: list[KnownDataset] = []
+        notes = [] if names else [f"no read of {file} was traced: run a program with `sds run`"]
+        for i, name in enumerate(names):
+            progress(i / len(names), f"rank layouts of {name}")
+            try:
+                described = describe_dataset(canonical, name)
+            except DatasetNotFoundError as error:
+                if dataset is not None:
+                    raise
+                notes.append(f"{name}: read once, but not there now ({error})")
+                continue
+            if selection is None:
+                patterns = self._traced(canonical, described, notes)
+            else:
+                patterns = (
+                    stated_pattern(
+                        selection,
+                        extent=described.extent,
+                        element_size_bytes=described.element_size_bytes,
+                        n_reads_per_day=n_reads or 1,
+                    ),
+                )
+            if patterns:
+                found.append(self._known(canonical, described, patterns))
+        return found, notes
+
+    def _traced(
+        self, file: str, described: DatasetDescription, notes: list[str]
+    ) -> tuple[AccessPattern, ...]:
+        """Return the traced patterns that fit a dataset as it is now; add why there are none."""
+        traced = [record.pattern for record in self._store.patterns(file, described.path)]
+        fitting = tuple(
+            pattern
+            for pattern in traced
+            if pattern.extent == described.extent
+            and pattern.element_size_bytes == described.element_size_bytes
+        )
+        if not traced:
+            notes.append(
+                f"{described.path}: no read was traced; run a program with `sds run`, "
+                "or state a selection"
+            )
+        elif not fitting:
+            shape = "x".join(map(str, described.extent))
+            notes.append(f"{described.path}: read in the past, before its extent became {shape}")
+        return fitting
+
+    def _known(
+        self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
+    ) -> KnownDataset:
+        active = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
+        shapes = {shape_of(record) for record in active if holds_all(record)}
+        reads = DatasetReads(
+            target=f"{file}:{described.path}",
+            array=StoredArray(
+                extent=described.extent,
+                element_size_bytes=described.element_size_bytes,
+                chunks=described.chunk_shape,
+                data_offset_bytes=described.data_offset_bytes or 0,
+                stored_bytes=described.stored_bytes if described.filters else None,
+                decode_s_per_byte=_decode_s_per_byte(file, described),
+                stripes=self._models.stripes_of(file),
+                raid=self._models.raid,
+            ),
+            patterns=patterns,
+            models=self._models.for_advice(file),
+            existing=tuple(sorted(shapes, key=lambda shape: shape.name)),
+        )
+        return KnownDataset(file=file, described=described, reads=reads, replicas=tuple(active))
+
+
+def holds_all(record: ReplicaRecord) -> bool:
+    """Return whether a replica that was built holds all of its dataset."""
+    return record.replica is not None and record.region == Box.whole(record.replica.extent)
+
+
+def shape_of(record: ReplicaRecord) -> ReplicaShape:
+    """Return how a replica is stored, as the recommender has it."""
+    return ReplicaShape(
+        order=record.order, chunk_shape=record.chunk_shape, filtered=bool(record.filters)
+    )
+
+
+def _decode_s_per_byte(file: str, described: DatasetDescription) -> float:
+    """Return how long undoing a dataset's filters takes; 0 where this HDF5 cannot.
+
+    Then the original looks cheaper than it is, and stays.
+    """
+    if not described.filters:
+        return 0.0
+    with open_hdf5(file) as handle:
+        try:
+            return decode_seconds_per_byte(get_dataset(handle, described.path))
+        except UnsupportedError as error:
+            log.info("%s:%s: %s", file, described.path, error)
+            return 0.0
