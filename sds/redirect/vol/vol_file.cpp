@@ -93,11 +93,9 @@ herr_t file_specific(Host &host, void *file, H5VL_file_specific_args_t *args, hi
         return specific_by_name(host, args, dxpl);
     const Handle self_handle(file);
     const Object &self = *self_handle;
-    H5VL_file_specific_args_t passed_on = *args;
-    if (args->op_type == H5VL_FILE_IS_EQUAL)
-        passed_on.args.is_equal.obj2 = under(args->args.is_equal.obj2);
+    // The other file of H5VL_FILE_IS_EQUAL is the native connector's already.
     const herr_t result = pass_on(self, self.below->file_cls.specific,
-                                  self.hdf5().H5VLfile_specific, &passed_on, dxpl, nullptr);
+                                  self.hdf5().H5VLfile_specific, args, dxpl, nullptr);
     if (args->op_type == H5VL_FILE_REOPEN && result >= 0 && args->args.reopen.file)
         *args->args.reopen.file = wrap_beside(self, *args->args.reopen.file);
     return result;
