@@ -127,9 +127,13 @@ void Handle::make_wrapper()
 
 void Handle::drop_wrapper()
 {
-    // Where a write has found another file than that through which it was reached, nobody knows
-    // when that is closed: it stays known as one that is written.
-    if (made_.file && made_.file == file_of(given_)) release_file(made_.file);
+    if (made_.file == nullptr) return;
+    // A write may have found another file than that through which it was reached. Where HDF5 has
+    // opened that by itself, nobody knows when it is closed: it stays known as one that is written.
+    if (made_.file == file_of(given_))
+        release_file(made_.file);
+    else
+        release_unless_last(made_.file);
 }
 
 void Handle::release()

@@ -455,13 +455,19 @@ OpenFile *hold_file(OpenFile *file)
     return file;
 }
 
-void release_file(OpenFile *file)
+bool release_unless_last(OpenFile *file)
 {
     int references = __atomic_load_n(&file->references, __ATOMIC_RELAXED);
     while (references > 1)
         if (__atomic_compare_exchange_n(&file->references, &references, references - 1, true,
                                         __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-            return;
+            return true;
+    return false;
+}
+
+void release_file(OpenFile *file)
+{
+    if (release_unless_last(file)) return;
     {
         // The last one leaves the list, in which another thread may be finding it.
         SharedStateLock lock;

@@ -84,6 +84,8 @@ OpenFile *numbered_file(int number);
 
 OpenFile *hold_file(OpenFile *file);
 void release_file(OpenFile *file);
+// False where nothing else holds it: then it stays.
+bool release_unless_last(OpenFile *file);
 
 // The open file of this name, counted: of several, one that is writable.
 OpenFile *find_named(const Host &host, const char *name);

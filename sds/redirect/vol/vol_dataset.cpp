@@ -198,7 +198,10 @@ herr_t close(void *dataset, hid_t dxpl, void **)
     DatasetHandle self(dataset);
     const herr_t result = pass_on(*self, self->below->dataset_cls.close,
                                   self->hdf5().H5VLdataset_close, dxpl, nullptr);
-    if (result >= 0) self.release();
+    if (result >= 0)
+        self.release();
+    else // HDF5 has freed it all the same, and what is opened next may lie there
+        forget_dataset(*self);
     return result;
 }
 

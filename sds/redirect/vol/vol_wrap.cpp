@@ -58,7 +58,7 @@ void *wrap_object(void *object, H5I_type_t type, void *context)
 
 void *unwrap_object(void *object)
 {
-    Handle self(object);
+    DatasetHandle self(object); // or anything else: nothing is kept of that
     void *under = is_native(*self) ? self->under
                                    : self->hdf5().H5VLunwrap_object(self->under, self->connector);
     if (under) self.release();
