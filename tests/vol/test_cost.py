@@ -175,6 +175,33 @@ def test_threads_take_little_memory_together(name, many_replicas, home):
     assert more <= 8 * MIB
 
 
+def test_threads_that_decode_take_little_memory_together(many_replicas, home):
+    """Each thread has memory of malloc's that others do not use, and that keeps what was freed."""
+    program = """
+    file = h5py.File(sys.argv[1])
+    names = sorted(file)[:33]
+    np.ones(3 << 20)   # once such sizes were freed, malloc keeps more
+
+    def read(number):
+        part = np.zeros((64, 64, 4), "i4")
+        for i in range(24):
+            for k in range(0, 16, 4):
+                file[names[(5 * number + i) % 33]].read_direct(part, np.s_[:, :, k : k + 4])
+            if i % 6 == 0:
+                time.sleep(0.06)   # longer than a replica is kept open in vain
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print_private_memory()
+    """
+    more = private_memory(program, many_replicas, home=home)
+    assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) > 300
+    assert more <= 8 * MIB, more / MIB
+
+
 N_HANDLES = 10_000
 
 KEEP_OPEN = """

@@ -15,7 +15,6 @@ from tests.under_connector import connector_environment, native_environment, run
 from tests.vol.test_cost import MIB, private_memory
 
 N_HANDLES = 100_000
-N_BESIDE_CHUNKS = 20_000
 MOST_WRAPPED = 512  # object.h
 
 
@@ -67,32 +66,36 @@ def test_a_hundred_thousand_handles_take_little_memory(sources, home):
 
 def test_many_handles_take_little_memory_beside_replicas_in_chunks(sources, home):
     program = """
+    import netCDF4, tables
     from h5py import h5d, h5f, h5s
     low = h5f.open(sys.argv[1].encode(), h5f.ACC_RDONLY)
+    others = netCDF4.Dataset(sys.argv[1]), tables.open_file(sys.argv[1])
     file = h5py.File(low)
     names = [f"small/{name}".encode() for name in file["small"]]
+    by_library = [lambda n: file[n], lambda n: others[0][n], lambda n: others[1].root[n]]
     n, values, kept = int(sys.argv[2]), np.zeros(10), []
     for i in range(n):
         kept.append(h5d.open(low, names[i % len(names)]))
         kept[-1].read(h5s.ALL, h5s.ALL, values)
         assert values[9] == 9 + i % len(names)
-    part, whole = np.zeros((64, 64, 3), "i4"), np.zeros((64, 64, 511), "f4")
+    whole = np.zeros((64, 64, 511), "f4")
     for i in range(24):
         if i % 3 == 0:
             time.sleep(0.1)   # longer than a replica is kept open in vain
         for k in range(0, 60, 3):
-            file[f"{i:02d}"].read_direct(part, np.s_[:, :, k : k + 3])
+            by_library[i // 3 % 3](f"{i:02d}")[:, :, k : k + 3]
         file["whole"].read_direct(whole, np.s_[:, :, 1:])
     for i in range(0, n, 7):
         kept[i].read(h5s.ALL, h5s.ALL, values)
         assert values[9] == 9 + i % len(names)
     print_private_memory()
+    others[1].close()
     """
-    more = private_memory(program, sources, N_BESIDE_CHUNKS, home=home)
+    more = private_memory(program, sources, N_HANDLES, home=home)
     reads = reads_by_replica(home)
-    assert sum(n for replica, n in reads.items() if replica < 1) >= N_BESIDE_CHUNKS * 8 // 7
+    assert sum(n for replica, n in reads.items() if replica < 1) >= N_HANDLES * 8 // 7
     assert reads[25] == 24
-    assert len(reads.keys() & set(range(1, 25))) > 18  # nearly all of them
+    assert len(reads.keys() & set(range(1, 25))) > 12
     assert more <= 8 * MIB, more / MIB
 
 

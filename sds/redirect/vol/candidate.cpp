@@ -21,13 +21,19 @@ bool is_partial(const sds_table_dataset &dataset, const sds_candidate &candidate
     return false;
 }
 
+int64_t chunk_bytes_of(const sds_table_dataset &dataset, const sds_candidate &candidate)
+{
+    int64_t n_bytes = dataset.element_bytes;
+    for (int32_t axis = 0; axis < candidate.rank; axis++)
+        if (__builtin_mul_overflow(n_bytes, candidate.chunks.shape[axis], &n_bytes))
+            return INT64_MAX;
+    return n_bytes;
+}
+
 bool has_large_chunks(const sds_table_dataset &dataset, const sds_candidate &candidate)
 {
-    if (candidate.storage != SDS_TABLE_CHUNKED) return false;
-    int64_t most = max_chunk_bytes / dataset.element_bytes; // elements; no product overflows
-    for (int32_t axis = 0; axis < candidate.rank; axis++)
-        most /= candidate.chunks.shape[axis];
-    return most < 1;
+    return candidate.storage == SDS_TABLE_CHUNKED &&
+           chunk_bytes_of(dataset, candidate) > max_chunk_bytes;
 }
 
 bool slab_in_replica(const sds_candidate &candidate, const sds_hyperslab &slab, sds_hyperslab &out)

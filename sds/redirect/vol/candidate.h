@@ -15,6 +15,7 @@ bool is_partial(const sds_table_dataset &dataset, const sds_candidate &candidate
 // Bytes of a chunk, decoded. HDF5 takes two or three times as much while it decodes one, in the
 // memory of the program: replicas in larger chunks are left alone. `sds reorganize` makes none.
 constexpr int64_t max_chunk_bytes = 1 << 20;
+int64_t chunk_bytes_of(const sds_table_dataset &dataset, const sds_candidate &candidate);
 // True of a candidate in such chunks.
 bool has_large_chunks(const sds_table_dataset &dataset, const sds_candidate &candidate);
 

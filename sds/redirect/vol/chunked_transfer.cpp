@@ -63,6 +63,7 @@ struct ChunkedTransfer {
     int64_t window[SDS_MAX_RANK];        // indices of a piece, whole chunks
     int64_t memory_stride[SDS_MAX_RANK]; // bytes
     const Conversion &conversion;
+    DecodingMemory &decoding;
     char *piece;
 };
 
@@ -161,6 +162,7 @@ bool read_slab(const ChunkedTransfer &self, const sds_hyperslab &slab, const int
     const Space packed(host.hdf5, slab.rank, shape);
     void *object = self.replica.object;
     hid_t type = self.type, memory = packed.id(), file = self.space.id();
+    self.decoding.use();
     return memory >= 0 && self.space.select(slab) &&
            host.hdf5.H5VLdataset_read(1, &object, host.native, &type, &memory, &file,
                                       *host.default_dxpl, &out, nullptr) >= 0;
@@ -315,7 +317,8 @@ bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table
     if (!context.ok()) return false;
     const sds_array array = array_of(dataset, candidate);
     const Space space(host.hdf5, array.rank, array.extent);
-    ChunkedTransfer self = {replica, space, type, {}, {}, {}, {}, conversion, nullptr};
+    DecodingMemory decoding(chunk_bytes_of(dataset, candidate));
+    ChunkedTransfer self = {replica, space, type, {}, {}, {}, {}, conversion, decoding, nullptr};
     if (!slab_in_replica(candidate, slab, self.slab)) return false;
     normalize(self.slab);
     int64_t shape[SDS_MAX_RANK];

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace sds::vol
 {
@@ -83,6 +84,31 @@ Scratch::~Scratch()
     auto *block = reinterpret_cast<size_t *>(bytes_);
     *block = size_;
     settle(block);
+}
+
+void DecodingMemory::give_back() const
+{
+    // A chunk is in memory up to four times: as it is stored, grown while it is inflated, shuffled.
+    // Where those lay there may be something else by now; smaller blocks fit beside it.
+    constexpr int n_blocks = 12;
+    constexpr int parts[n_blocks] = {1, 1, 1, 2, 2, 2, 4, 4, 8, 8, 16, 16}; // of a chunk
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const int saved_errno = errno;
+    void *blocks[n_blocks];
+    int n = 0;
+    for (; n < n_blocks; n++) {
+        const size_t size = static_cast<size_t>(chunk_bytes_) / static_cast<size_t>(parts[n]);
+        if (size < 8 * page) break;
+        blocks[n] = malloc(size);
+        if (!blocks[n]) break;
+        const uintptr_t first = reinterpret_cast<uintptr_t>(blocks[n]);
+        const uintptr_t begin = (first + page - 1) / page * page,
+                        end = (first + size) / page * page;
+        madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
+    }
+    while (n > 0)
+        free(blocks[--n]);
+    errno = saved_errno;
 }
 
 } // namespace sds::vol
