@@ -157,11 +157,11 @@ def planes(threads: int) -> None:
     print_runs(timed)
 
 
-def with_and_without(seed: int, threads: int) -> None:
+def with_and_without(seed: int, threads: int, *, share: int = 512) -> None:
     """Print what aggregation saves, and that it changes nothing."""
-    small = Experiment(extent=Experiment().scaled(512))
+    small = Experiment(extent=Experiment().scaled(share))
     runs = [*runs_of(small, draw_library(seed, small, _N_EACH)), *own_planes(small)]
-    print(f"\n{len(runs)} runs of a 512th of the size ({small.extent}):\n")
+    print(f"\n{len(runs)} runs of 1/{share} of the size ({small.extent}):\n")
     print("| | events and runs looked at | took s, all threads together | requests/s | events/s |")
     print("|---|---|---|---|---|")
     results = []
