@@ -34,6 +34,7 @@ constexpr Number numbers[] = {
     {"page_bytes", &Parameters::page_bytes},
     {"read_ahead_bytes", &Parameters::read_ahead_bytes},
     {"read_ahead_gap_bytes", &Parameters::read_ahead_gap_bytes},
+    {"read_ahead_after", &Parameters::read_ahead_after},
     {"rpc_bytes", &Parameters::rpc_bytes},
     {"max_rpcs_in_flight", &Parameters::max_rpcs_in_flight},
     {"processes_per_node", &Parameters::processes_per_node},

@@ -5,6 +5,10 @@
 
 #include "arithmetic.h"
 
+/* After so many runs, the first of which begins a strip if it is not near, what was before them no
+ * longer counts: the lengths of the last two strips are known. */
+#define SINGLE_STEPS 2
+
 static int64_t copy_ns_of(const sds__machine *machine, int64_t n_bytes)
 {
     return sds__transfer_ns(machine->client_pace, n_bytes);
@@ -18,10 +22,11 @@ static int fetch(sds__fetcher *fetcher, int64_t offset, int64_t length, sds__ran
     out->low = sds__greatest(offset / page * page, fetcher->fetched_end);
     out->high = sds__divide_up(offset + length, page) * page;
     if (out->low >= out->high) return 0;
-    if (ahead > 0 && fetcher->fetched_end >= 0 &&
-        out->low - fetcher->fetched_end <= given->read_ahead_gap_bytes) {
-        const int64_t next = sds__divide_up(out->high, ahead) * ahead;
-        out->high = sds__greatest(out->high, sds__least(next, fetcher->data_end));
+    if (ahead > 0 && fetcher->n_near >= given->read_ahead_after) {
+        int64_t end = sds__least(sds__divide_up(out->high, ahead) * ahead, fetcher->data_end);
+        if (fetcher->strip_bytes[0] > 0 && fetcher->strip_bytes[0] == fetcher->strip_bytes[1])
+            end = sds__least(end, fetcher->strip_low + fetcher->strip_bytes[0]);
+        out->high = sds__greatest(out->high, end);
     }
     fetcher->fetched_end = out->high;
     return 1;
@@ -39,29 +44,62 @@ static int64_t hits(const sds__fetcher *fetcher)
                       row->count - fetcher->row_index);
 }
 
+static int is_near(const sds__fetcher *fetcher, int64_t offset, int64_t end_before)
+{
+    return offset - end_before <= fetcher->machine->given.read_ahead_gap_bytes;
+}
+
+static void begin_strip(sds__fetcher *fetcher, int64_t offset)
+{
+    const int64_t page = fetcher->machine->given.page_bytes;
+    fetcher->n_near = 0;
+    fetcher->strip_low = offset / page * page;
+}
+
+/* The next request begins here, where the one before ended there. */
+static void follow(sds__fetcher *fetcher, int64_t offset, int64_t end_before)
+{
+    const int64_t page = fetcher->machine->given.page_bytes;
+    if (is_near(fetcher, offset, end_before)) {
+        fetcher->n_near++;
+        return;
+    }
+    fetcher->strip_bytes[1] = fetcher->strip_bytes[0];
+    fetcher->strip_bytes[0] = sds__divide_up(end_before, page) * page - fetcher->strip_low;
+    begin_strip(fetcher, offset);
+}
+
 /* Go on to the run after this. */
 static void step(sds__fetcher *fetcher)
 {
     const int32_t last = fetcher->runs->n_levels - 1;
+    const int64_t end = fetcher->run.offset + fetcher->run.length;
     ++*fetcher->n_steps;
     fetcher->row_index = last < 0 ? 0 : fetcher->cursor.index[last];
     fetcher->is_done = !sds_run_cursor_next(&fetcher->cursor, &fetcher->run);
+    follow(fetcher, fetcher->run.offset, end);
 }
 
 /* Go on by n runs, which hits() has found. Return the time it takes to copy them. */
 static int64_t skip(sds__fetcher *fetcher, int64_t n)
 {
     const int64_t copying = sds__times_ns(n, copy_ns_of(fetcher->machine, fetcher->run.length));
-    if (n > 1) {
-        /* The cursor is one run ahead, perhaps in the next row: only where n is 1. */
+    if (n > SINGLE_STEPS) {
+        const int64_t jump = n - SINGLE_STEPS;
         const int32_t last = fetcher->runs->n_levels - 1;
-        const sds_level *row = &fetcher->runs->level[last];
-        const int64_t index = fetcher->row_index + n - 1;
-        fetcher->cursor.index[last] = index;
-        fetcher->cursor.offset = fetcher->run.offset + (n - 1) * row->stride_bytes;
-        step(fetcher); /* to the last of them */
+        const int64_t stride = fetcher->runs->level[last].stride_bytes;
+        fetcher->run.offset += jump * stride;
+        fetcher->row_index += jump;
+        /* The cursor is one run ahead, in the same row. */
+        fetcher->cursor.index[last] = fetcher->row_index + 1;
+        fetcher->cursor.offset = fetcher->run.offset + stride;
+        if (is_near(fetcher, stride, fetcher->run.length))
+            fetcher->n_near += jump;
+        else
+            begin_strip(fetcher, fetcher->run.offset);
     }
-    step(fetcher);
+    for (int64_t i = sds__least(n, SINGLE_STEPS); i > 0; i--)
+        step(fetcher);
     return copying;
 }
 
@@ -86,6 +124,8 @@ void sds__fetcher_init(sds__fetcher *fetcher, const sds__machine *machine,
     };
     sds_run_cursor_init(&fetcher->cursor, fetcher->runs);
     step(fetcher);
+    begin_strip(fetcher, runs->first_offset);
+    fetcher->strip_bytes[0] = fetcher->strip_bytes[1] = 0;
     sds__ranked_of(fetcher->runs, &fetcher->ranked);
 }
 
@@ -152,6 +192,8 @@ static int next_window(sds__fetcher *fetcher, sds__range *range, size_t *n_range
         work = sds__plus_ns(work, fetcher->machine->client_request_ns);
         fetcher->requests++;
         *n_ranges = (size_t)fetch(fetcher, low, length, range);
+        if (fetcher->sieved < ranked->n_bytes)
+            follow(fetcher, sds__offset_of(ranked, fetcher->sieved), low + length);
         if (*n_ranges > 0)
             fetcher->copying_ns = copying;
         else

@@ -20,10 +20,14 @@ typedef struct sds__fetcher {
     int64_t fetched_end; /* up to there the client has all that it will want; -1: nothing yet */
     int64_t requests;    /* of the program so far */
     int64_t *n_steps;    /* grows with every run and window that is looked at */
-    int64_t copying_ns;  /* into the program's memory, after the request under way */
-    int32_t is_regular;  /* no two pieces touch, and requests may be counted in strides */
-    sds_extent run;      /* the next one */
-    int64_t row_index;   /* of it, in the innermost level */
+    /* Requests near each other are a strip. */
+    int64_t n_near;         /* of the next request's strip, before it */
+    int64_t strip_low;      /* where it begins, rounded down to pages */
+    int64_t strip_bytes[2]; /* of the last two, in whole pages; 0: there were none */
+    int64_t copying_ns;     /* into the program's memory, after the request under way */
+    int32_t is_regular;     /* no two pieces touch, and requests may be counted in strides */
+    sds_extent run;         /* the next one */
+    int64_t row_index;      /* of it, in the innermost level */
     int32_t is_done;
     sds_run_cursor cursor; /* behind it */
     sds__ranked ranked;    /* of a sieve */

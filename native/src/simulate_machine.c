@@ -34,7 +34,8 @@ static int is_machine(const sds_simulator_parameters *p)
         return 0;
     if (!is_size(p->page_bytes) || p->read_ahead_bytes < 0 || p->read_ahead_bytes > MAX_BYTES ||
         p->read_ahead_gap_bytes < 0 || p->read_ahead_gap_bytes > MAX_BYTES ||
-        !is_size(p->rpc_bytes) || p->max_rpcs_in_flight < 1 || p->processes_per_node < 1)
+        p->read_ahead_after < 0 || !is_size(p->rpc_bytes) || p->max_rpcs_in_flight < 1 ||
+        p->processes_per_node < 1)
         return 0;
     if (p->striping.stripe_bytes % p->page_bytes != 0 || p->rpc_bytes % p->page_bytes != 0 ||
         p->read_ahead_bytes % p->page_bytes != 0)

@@ -30,9 +30,10 @@ class SimulatorParameters:
         OSTs that there are; a file may use at most as many.
     page_bytes
         Clients fetch whole pages and keep them.
-    read_ahead_bytes, read_ahead_gap_bytes
-        A fetch that begins at most this gap behind the end of the last one of its process goes on
-        to the next multiple of ``read_ahead_bytes``; 0: never.
+    read_ahead_bytes, read_ahead_gap_bytes, read_ahead_after
+        A request is near where it begins at most this gap behind the end of its process's one
+        before. After so many near ones in a row, fetches go on to the next multiple of
+        ``read_ahead_bytes``; 0 bytes: never.
     rpc_bytes, max_rpcs_in_flight
         Of one request to an OST at most; of one range on one OST at once.
     processes_per_node
@@ -64,6 +65,7 @@ class SimulatorParameters:
     page_bytes: int
     read_ahead_bytes: int
     read_ahead_gap_bytes: int
+    read_ahead_after: int
     rpc_bytes: int
     max_rpcs_in_flight: int
     processes_per_node: int
@@ -135,6 +137,8 @@ def _check(name: str, value: float) -> None:
         low, high = _MIN_RATE, _MAX_RATE
     elif name.endswith("_s"):
         low, high = 0.0, _MAX_COST_S
+    elif name == "read_ahead_after":
+        low, high = 0, _MAX_NUMBER
     elif name.startswith("read_ahead"):
         low, high = 0, _MAX_SIZE_BYTES
     elif name.endswith("_bytes"):
@@ -155,8 +159,8 @@ def hopper() -> SimulatorParameters:
     OSTs, nodes of two 12-core processors, 16 aggregators with buffers of 16 MiB. (It read with 512
     and 1024 processes: that is the operation's.)
 
-    From Lustre (its manual, and llite/rw.c for the gap): requests of 256 pages of 4 KiB, 8 of them
-    in flight, read-ahead in steps of 1 MiB where a read begins within 8 pages of the last.
+    From Lustre (its manual, llite/rw.c): requests of 256 pages of 4 KiB, 8 of them
+    in flight, read-ahead in steps of 1 MiB with the third of reads within 8 pages of each other.
 
     From data sheets of 7200 rpm enterprise disks of 2010 to 2014: 2 TB, 1 ms from track to track,
     8.5 ms on average between two places (15 ms over the full stroke by the law above), 120 MB/s
@@ -174,6 +178,7 @@ def hopper() -> SimulatorParameters:
         page_bytes=4 * KIB,
         read_ahead_bytes=MIB,
         read_ahead_gap_bytes=32 * KIB,
+        read_ahead_after=2,
         rpc_bytes=MIB,
         max_rpcs_in_flight=8,
         processes_per_node=24,

@@ -20,6 +20,7 @@ static const sds_simulator_parameters hopper = {
     .page_bytes = 4096,
     .read_ahead_bytes = MIB,
     .read_ahead_gap_bytes = 32768,
+    .read_ahead_after = 2,
     .rpc_bytes = MIB,
     .max_rpcs_in_flight = 8,
     .processes_per_node = 24,
@@ -275,8 +276,9 @@ static sds_simulator_parameters random_machine(uint64_t *random)
         random_between(random, 0, 1)
             ? machine.raid.unit_bytes * machine.raid.data_disks * random_between(random, 1, 2)
             : random_between(random, 1, 30);
-    machine.read_ahead_bytes = machine.page_bytes * random_between(random, 0, 6);
+    machine.read_ahead_bytes = machine.page_bytes * random_between(random, 0, 40);
     machine.read_ahead_gap_bytes = random_between(random, 0, 40);
+    machine.read_ahead_after = random_between(random, 0, 8);
     machine.rpc_bytes = machine.page_bytes * random_between(random, 1, 4);
     machine.max_rpcs_in_flight = random_between(random, 1, 3);
     machine.processes_per_node = random_between(random, 1, 4);
@@ -300,7 +302,7 @@ static void test_aggregation_changes_nothing(void)
         const int32_t rank = (int32_t)random_between(&random, 1, 3);
         sds_simulator_operation operation = {.array = {.rank = rank}};
         for (int32_t a = 0; a < rank; a++)
-            operation.array.extent[a] = random_between(&random, 1, 16);
+            operation.array.extent[a] = random_between(&random, 1, a == rank - 1 ? 100 : 10);
         operation.array.element_bytes = random_between(&random, 1, 16);
         operation.array.offset_bytes = random_between(&random, 0, 100);
         sds_hyperslab slabs[9];

@@ -228,6 +228,7 @@ class Process:
     def __init__(self, system, operation, number):
         self.system, self.operation, self.number = system, operation, number
         self.fetched = -1
+        self.near, self.end_before, self.strip_low, self.strips = 0, None, 0, []
         self.requests = 0
         self.ended = 0
         size = operation.element_size_bytes * math.prod(operation.extent)
@@ -269,13 +270,27 @@ class Process:
 
     def missing(self, offset, length):
         p = self.system.p
+        is_near = self.end_before is not None and (
+            offset - self.end_before <= p.read_ahead_gap_bytes
+        )
+        if is_near:
+            self.near += 1
+        else:
+            if self.end_before is not None:
+                end = -(-self.end_before // p.page_bytes) * p.page_bytes
+                self.strips.append(end - self.strip_low)
+            self.near, self.strip_low = 0, offset // p.page_bytes * p.page_bytes
+        self.end_before = offset + length
         low = max(offset // p.page_bytes * p.page_bytes, self.fetched)
         high = -(-(offset + length) // p.page_bytes) * p.page_bytes
         if low >= high:
             return []
         step = p.read_ahead_bytes
-        if step and self.fetched >= 0 and low - self.fetched <= p.read_ahead_gap_bytes:
-            high = max(high, min(-(-high // step) * step, self.file_end))
+        if step and self.near >= p.read_ahead_after:
+            end = min(-(-high // step) * step, self.file_end)
+            if len(self.strips) > 1 and self.strips[-1] == self.strips[-2]:
+                end = min(end, self.strip_low + self.strips[-1])
+            high = max(high, end)
         self.fetched = high
         return [(low, high)]
 

@@ -46,6 +46,7 @@ def machines(draw):
         page_bytes=page,
         read_ahead_bytes=page * draw(st.sampled_from([0, 2, 8])),
         read_ahead_gap_bytes=draw(st.sampled_from([0, 8, 40])),
+        read_ahead_after=draw(st.integers(0, 3)),
         rpc_bytes=page * draw(st.sampled_from([1, 2, 4, 64])),
         max_rpcs_in_flight=draw(st.integers(1, 3)),
         processes_per_node=draw(st.integers(1, 4)),

@@ -244,6 +244,11 @@ def test_every_parameter_of_the_machine_counts():
             Hyperslab(start=(i % 25 * 4096,), stride=(1 << 20,), count=(256,), block=(1,))
             for i in range(50)
         ]),
+        # Strips of three pages, of lengths that differ.
+        Operation.of((99, 1 << 20), [box((0, 0), (99, 1))] * 2 + [
+            Hyperslab(start=(0, 0), stride=(1, 4096), count=(99, 3 + i), block=(1, 1))
+            for i in range(2)
+        ], element_size_bytes=1),
         line(1 << 28, [Hyperslab(start=(0,), stride=(13 * 4096,), count=(900,), block=(1,))]),
         line(1 << 28, [box((0,), (1 << 28,))]),
     ]  # fmt: skip

@@ -28,7 +28,8 @@ typedef struct sds_simulator_parameters {
     /* Clients. */
     int64_t page_bytes;           /* what a client fetches is whole pages */
     int64_t read_ahead_bytes;     /* to the next multiple of this; 0: never ahead */
-    int64_t read_ahead_gap_bytes; /* where a fetch begins at most so far behind the last one */
+    int64_t read_ahead_gap_bytes; /* requests that begin at most so far behind the one before are */
+    int64_t read_ahead_after;     /* near it; after so many near ones in a row it begins */
     int64_t rpc_bytes;            /* of one request to an OST, at most; multiple of page_bytes */
     int64_t max_rpcs_in_flight;   /* of one range on one OST */
     int64_t processes_per_node;
