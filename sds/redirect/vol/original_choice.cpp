@@ -121,8 +121,8 @@ SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
 constexpr double serving_s = 3e-6; // what serving costs besides reading
 // Where everything lies in the processor's caches, few calls of HDF5 are hard to beat.
 constexpr double hot_serving_s = 5.5e-6;
-// For the first read of a file more has to be found out, made, and dropped in the end.
-constexpr double first_serving_s = 40e-6;
+// Few files lie in the processor's caches when they are opened.
+constexpr double part_at_stake = 0.25;
 // Uncertain predictions: so much faster it must be where it gains most, and no slower elsewhere.
 constexpr double clear_gain = 0.8;
 
@@ -204,12 +204,18 @@ bool may_be_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone)
 // More than that does not stay in the processor's own caches from one read to the next.
 constexpr double max_hot_bytes = 2 << 20;
 
-// Whether the first read of a file by the engine is no faster than HDF5, where all lies in the
-// processor's caches: told without planning, as programs that read many files once come no further.
+// Whether the first read of a file, which no mapping serves, is better left to HDF5: where all lies
+// in the processor's caches, and calls would lose more than a part of what they gain where it does
+// not. Told without planning, as programs that read many files once come no further.
 bool is_first_slower(const OriginalFile &file, const SievedRead &by_hdf5_alone)
 {
-    return by_hdf5_alone.bytes <= max_hot_bytes &&
-           hot_seconds(by_hdf5_alone, costs_of(file), file.sieve_bytes) < first_serving_s;
+    if (by_hdf5_alone.bytes > max_hot_bytes) return false;
+    const sds_io_parameters costs = costs_of(file);
+    const double calls_s = by_hdf5_alone.runs * costs.call_s;
+    const double loss_s =
+        hot_serving_s + calls_s - hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
+    const double gain_s = warm_seconds(by_hdf5_alone, costs) - (serving_s + calls_s);
+    return loss_s > 0 && loss_s > gain_s * part_at_stake;
 }
 
 // Whether a read is cached, as far as a few looks tell.
