@@ -17,6 +17,7 @@ from sds.cli import (
     env,
     explain,
     ingest,
+    plot,
     reorganize,
     replicas,
     run,
@@ -55,6 +56,7 @@ _COMMANDS: tuple[tuple[Callable[..., object], str, str], ...] = (
     (explain.explain, "explain", _CHOOSE),
     (simulate.simulate, "simulate", _CHOOSE),
     (calibrate.calibrate, "calibrate", _CHOOSE),
+    (plot.plot, "plot", _CHOOSE),
     (reorganize.reorganize, "reorganize", _BUILD),
     (demo.demo, "demo", _LOOK),
 )

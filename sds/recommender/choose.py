@@ -84,11 +84,7 @@ def choose_model(
     trials = [_builtin_trial(samples, measures, via=via, cache=cache)]
     trials += [
         _trial(fitter, samples, measures, via=via, cache=cache, n_left_out=n_left_out)
-        for fitter in (
-            *fitters_of(gaps=gaps, without_processes=without_processes),
-            # Of whole operations it is not known what HDF5 asks for.
-            *([] if samples.operations else [SieveFitter(without_processes=without_processes)]),
-        )
+        for fitter in fitters_for(samples, gaps=gaps, without_processes=without_processes)
     ]
     ranked = sorted(trials, key=_preference)
     best = ranked[0].model
@@ -102,6 +98,20 @@ def _preference(trial: Trial) -> tuple[bool, bool, float]:
     """Return what trials are sorted by: usable ones first, by their error; unfitted ones last."""
     heldout = trial.heldout
     return bool(trial.refused), heldout is None, heldout.rms if heldout is not None else 0.0
+
+
+def fitters_for(
+    samples: Samples,
+    *,
+    gaps: Sequence[GapKind] = tuple(GapKind),
+    without_processes: bool = False,
+) -> list[Fits]:
+    """Return every way of fitting that `choose_model` tries for some samples."""
+    fitters = fitters_of(gaps=gaps, without_processes=without_processes)
+    if not samples.operations:
+        # Of whole operations it is not known what HDF5 asks for.
+        fitters.append(SieveFitter(without_processes=without_processes))
+    return fitters
 
 
 def fitters_of(

@@ -79,6 +79,29 @@ def cross_validate(
     RankDeficientError, SdsValueError
         If a fit to the others is not possible; if there is nothing to leave out.
     """
+    table = samples.measures() if measures is None else measures
+    predicted = predict_heldout(fitter, samples, by=by, measures=table, n_folds=n_folds)
+    return heldout_error(
+        predicted,
+        np.array(samples.seconds, dtype=np.float64),
+        n_groups=len(set(samples.groups(by))),
+        patterns=samples.patterns,
+        left_out=by,
+    )
+
+
+def predict_heldout(
+    fitter: Fits,
+    samples: Samples,
+    *,
+    by: str = "patterns",
+    measures: MeasureTable | None = None,
+    n_folds: int | None = None,
+) -> NDArray[np.float64]:
+    """Return the time of each read, shape (n,), predicted by a fit that saw none of its group.
+
+    Arguments and errors as `cross_validate`.
+    """
     groups = samples.groups(by)
     n_groups = len(set(groups))
     if n_groups < 2:
@@ -93,9 +116,7 @@ def cross_validate(
     for rest, out in folds.split(seconds, groups=groups):
         model, _ = fitter.solve(table.take(rest), seconds[rest])
         predicted[out] = model.predict_many(table.take(out))
-    return heldout_error(
-        predicted, seconds, n_groups=n_groups, patterns=samples.patterns, left_out=by
-    )
+    return predicted
 
 
 def heldout_error(

@@ -12,7 +12,15 @@ import sds
 from sds.server.auth import Tokens
 from sds.server.errors import PROBLEMS, ForbiddenError, add_error_handlers, response
 from sds.server.page import reference_page
-from sds.server.routers import datasets, home, jobs, patterns, recommendations, replicas
+from sds.server.routers import (
+    datasets,
+    home,
+    jobs,
+    patterns,
+    plots,
+    recommendations,
+    replicas,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -52,7 +60,7 @@ def create_app(service: Service, background: Background) -> FastAPI:
     app.state.background = background
     app.state.tokens = Tokens.load(service.home)
     add_error_handlers(app)
-    for module in (datasets, patterns, recommendations, replicas, jobs, home):
+    for module in (datasets, patterns, recommendations, replicas, jobs, home, plots):
         app.include_router(module.router, prefix=PREFIX, responses=PROBLEMS)
     allowed = {name.lower() for name in service.settings.allowed_hosts}
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.filesystems import filesystem_of
+from sds.errors import NotFoundError, SdsValueError
 from sds.file_stripes import find_stripes
 from sds.geometry import RaidLayout, StripeLayout
 from sds.recommender import contiguous_throughput, models_for_advice, models_for_table
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from sds.catalog.records import CalibrationRecord
     from sds.catalog.store import Store
@@ -106,11 +108,57 @@ class Models:
         return contiguous_throughput(original)
 
     def _record(self, path: Path) -> CalibrationRecord | None:
-        mount_point = str(filesystem_of(path).mount_point)
-        for record in self._store.calibrations():
-            if record.mount_point == mount_point and record.device == _device_of(path):
-                return record
-        return None
+        return _holding(path, self._store.calibrations())
+
+
+def calibration_for(
+    path: Path | None, calibrations: Sequence[CalibrationRecord]
+) -> CalibrationRecord:
+    """Return the calibration of the file system that holds a path.
+
+    Parameters
+    ----------
+    path
+        None: of the only one that there is.
+    calibrations
+        The newest of each file system.
+
+    Raises
+    ------
+    NotFoundError
+        If that file system was not calibrated; it says which were.
+    SdsValueError
+        If no path is given and several were, or the path is none.
+    """
+    there = ", ".join(record.mount_point for record in calibrations)
+    if path is None:
+        if len(calibrations) > 1:
+            message = f"several file systems are calibrated ({there}); name a path on one of them"
+            raise SdsValueError(message)
+        found = calibrations[0] if calibrations else None
+    else:
+        try:
+            found = _holding(path, calibrations)
+        except (OSError, ValueError) as error:
+            message = f"path {str(path)!r} cannot be looked at ({error}); name one that exists"
+            raise SdsValueError(message) from error
+    if found is None:
+        which = "no file system" if path is None else f"the file system of {path}"
+        message = (
+            f"{which} is {'' if path is None else 'not '}calibrated (there are: "
+            f"{there or 'none'}); run `sds calibrate DIRECTORY`"
+        )
+        raise NotFoundError(message)
+    return found
+
+
+def _holding(path: Path, calibrations: Sequence[CalibrationRecord]) -> CalibrationRecord | None:
+    """Return the calibration of the file system that holds a path; None: there is none."""
+    mount_point = str(filesystem_of(path).mount_point)
+    for record in calibrations:
+        if record.mount_point == mount_point and record.device == _device_of(path):
+            return record
+    return None
 
 
 def _device_of(path: Path) -> int:

@@ -27,12 +27,14 @@ from sds.catalog.replicas import GONE_STATES
 from sds.catalog.store import Store
 from sds.errors import FileMissingError
 from sds.home import default_home
+from sds.plots.data import figure_data
+from sds.recommender.model import Via
 from sds.server import stages
 from sds.server.advice import Adviser
 from sds.server.builder import Builder
 from sds.server.ingest import Ingester
 from sds.server.lock import HomeLock
-from sds.server.models import Models
+from sds.server.models import Models, calibration_for
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.settings import load_settings
@@ -45,7 +47,10 @@ if TYPE_CHECKING:
 
     from sds.catalog import records
     from sds.home import Home
+    from sds.plots.data import FigureData
+    from sds.plots.kinds import Kind
     from sds.recommender import WhatIf
+    from sds.recommender.model import CacheState
     from sds.server import reports
     from sds.server.settings import Settings
     from sds.server.stages import Progress, Runner
@@ -238,6 +243,35 @@ class Service:
     def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
         """Return the newest calibration of each file system."""
         return self._store.calibrations()
+
+    def plot(
+        self,
+        kind: Kind,
+        path: str | None = None,
+        *,
+        via: Via = Via.HDF5,
+        cache: CacheState | None = None,
+        model: str | None = None,
+    ) -> FigureData:
+        """Return what a figure shows of the models of a file system.
+
+        Parameters
+        ----------
+        kind
+            Which figure.
+        path
+            On the file system; None: of the only one that is calibrated.
+        via, cache, model
+            Which reads and which model, as :func:`sds.plots.data.figure_data`, which see also for
+            errors.
+
+        Raises
+        ------
+        NotFoundError
+            If the file system is not calibrated.
+        """
+        record = calibration_for(None if path is None else Path(path), self.calibrations())
+        return figure_data(kind, record.calibration, via=via, cache=cache, model=model)
 
     def events(self, limit: int = 100) -> tuple[records.EventRecord, ...]:
         """Return what happened last, newest first."""

@@ -1,0 +1,316 @@
+"""Reads with the times that a model predicted for them without having seen them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
+
+from sds.errors import NotFoundError, SdsValueError
+from sds.recommender.model import CacheState, CostModel, Via
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.recommender.calibration import Calibration, Measurement
+    from sds.recommender.judgement import Judgement
+    from sds.recommender.protocol import Experiment
+    from sds.recommender.samples import Samples, Trial
+
+# How a calibration names a read: its shape, and the copy of the array that it was read from.
+_SHAPE_AND_COPY = re.compile(r"(?P<shape>.+), order_(?P<order>\d+(?:_\d+)*)")
+
+
+class Origin(StrEnum):
+    """Where times come from."""
+
+    MEASURED = "measured"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What a figure is about.
+
+    Attributes
+    ----------
+    origin
+        Whether the times that predictions are compared with were measured or simulated.
+    subject
+        What was read, and how.
+    model
+        How the model was fitted.
+    held_out
+        What the model had not seen when it predicted.
+    """
+
+    origin: Origin
+    subject: str
+    model: str
+    held_out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Reads, each with its time and its prediction: n of them, in the order they were made.
+
+    Attributes
+    ----------
+    about
+        What they are.
+    patterns, layouts
+        Of each read.
+    observed_s
+        Measured or simulated.
+    predicted_s
+        By a model that had not seen the read.
+    log_error
+        Standard deviation of log(predicted / observed) on reads not seen.
+    ratio_error
+        The same of the ratio of two layouts' times; None: what these reads show.
+    """
+
+    about: Provenance
+    patterns: tuple[str, ...]
+    layouts: tuple[str, ...]
+    observed_s: tuple[float, ...]
+    predicted_s: tuple[float, ...]
+    log_error: float
+    ratio_error: float | None = None
+
+    def __post_init__(self) -> None:
+        for value in (self.log_error, self.ratio_error):
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise SdsValueError(
+                    f"an error of predictions of {value}: give the standard deviation of "
+                    "held-out log ratios"
+                )
+        n = len(self.observed_s)
+        lengths = len(self.patterns), len(self.layouts), len(self.predicted_s)
+        if lengths != (n, n, n):
+            raise SdsValueError(
+                f"{n} observed times have {lengths[0]} patterns, {lengths[1]} layouts and "
+                f"{lengths[2]} predictions: give one of each per read"
+            )
+        if n == 0:
+            raise SdsValueError(
+                f"{self.about.subject}: there are no reads to show; measure some first"
+            )
+        for i, times in enumerate(zip(self.observed_s, self.predicted_s, strict=True)):
+            for what, seconds in zip(("took", "is predicted to take"), times, strict=True):
+                if not (math.isfinite(seconds) and seconds > 0):
+                    raise SdsValueError(
+                        f"read {i} ({self.patterns[i]}, {self.layouts[i]}) {what} {seconds} s: "
+                        "leave out reads whose times are not positive numbers"
+                    )
+
+    def __len__(self) -> int:
+        return len(self.observed_s)
+
+    @classmethod
+    def of_measurement(
+        cls, calibration: Calibration, measurement: Measurement, *, model: str | None = None
+    ) -> Self:
+        """Return what a calibration measured in one way, as one of its models predicts it.
+
+        Parameters
+        ----------
+        calibration, measurement
+            One of the calibration's measurements.
+        model
+            Name of a model that was tried; None: the chosen one.
+
+        Raises
+        ------
+        NotFoundError
+            If no model of that name was tried.
+        SdsValueError
+            If it could not be fitted.
+        """
+        from sds.recommender.disturbed import leave_out_disturbed  # noqa: PLC0415 - scipy
+
+        trial = trial_of(measurement, model)
+        fitted = fitted_model(trial)
+        samples = measurement.samples
+        if fitted.diagnostics is not None and fitted.diagnostics.n_left_out:
+            samples = leave_out_disturbed(samples).samples
+        patterns, layouts = _patterns_and_layouts(samples)
+        return cls(
+            about=provenance_of(calibration, measurement, trial),
+            patterns=patterns,
+            layouts=layouts,
+            observed_s=samples.seconds,
+            predicted_s=_heldout_predictions(
+                trial.name,
+                fitted,
+                samples,
+                without_processes=calibration.settings.without_processes,
+            ),
+            log_error=fitted.log_error,
+        )
+
+    @classmethod
+    def of_judgements(
+        cls,
+        judgements: Sequence[Judgement],
+        experiment: Experiment,
+        *,
+        model: str,
+        origin: Origin,
+        subject: str,
+    ) -> Self:
+        """Return the tests of some seeds, as the model fitted to their training predicts them.
+
+        Parameters
+        ----------
+        judgements, experiment
+            As judged; several seeds are put together.
+        model
+            Name of the way of fitting.
+        origin, subject
+            Of the times.
+
+        Raises
+        ------
+        SdsValueError
+            If the model could not be fitted in any seed.
+        """
+        found = [(j.draw.seed, j.of(model)) for j in judgements]
+        models = [m.model for _, m in found if m.model is not None]
+        if not models:
+            why = next((m.refused for _, m in found), "no seed was judged")
+            raise SdsValueError(f"{model} was not fitted ({why}): choose another model")
+        layouts = [experiment.layout_name(i) for i in range(len(experiment.orders))]
+        selections = [
+            (s.pattern if len(found) == 1 else f"{s.pattern} (seed {seed})", s)
+            for seed, judged in found
+            for s in judged.selections
+        ]
+        return cls(
+            about=Provenance(
+                origin=origin,
+                subject=subject,
+                model=model,
+                held_out="tests are no training patterns",
+            ),
+            patterns=tuple(name for name, _ in selections for _ in layouts),
+            layouts=tuple(layout for _ in selections for layout in layouts),
+            observed_s=tuple(t for _, s in selections for t in s.measured_s),
+            predicted_s=tuple(t for _, s in selections for t in s.predicted_s),
+            log_error=_root_mean_square([m.log_error for m in models]),
+            ratio_error=_root_mean_square([m.ratio_error for m in models]),
+        )
+
+
+def measurement_of(
+    calibration: Calibration, *, via: Via = Via.HDF5, cache: CacheState | None = None
+) -> Measurement:
+    """Return what a calibration measured in one way; cold where there is that, else warm.
+
+    Raises
+    ------
+    NotFoundError
+        If it did not measure that; it says what it did.
+    """
+    wanted = (CacheState.COLD, CacheState.WARM) if cache is None else (cache,)
+    for state in wanted:
+        found = calibration.measurement(via=via, cache=state)
+        if found is not None:
+            return found
+    there = ", ".join(f"{m.via} {m.cache}" for m in calibration.measurements) or "nothing"
+    raise NotFoundError(
+        f"the calibration of {calibration.file_system.mount_point} has no reads {via} "
+        f"{' or '.join(wanted)}; it has {there}"
+    )
+
+
+def trial_of(measurement: Measurement, model: str | None) -> Trial:
+    """Return the model of some name that was tried; None: the chosen one.
+
+    Raises
+    ------
+    NotFoundError
+        If none of that name was.
+    """
+    trials = measurement.choice.trials
+    for trial in trials if model is not None else trials[:1]:
+        if model is None or trial.name == model:
+            return trial
+    raise NotFoundError(
+        f"no model {model!r} was tried; there are {'; '.join(t.name for t in trials) or 'none'}"
+    )
+
+
+def fitted_model(trial: Trial) -> CostModel:
+    """Return the model of a trial.
+
+    Raises
+    ------
+    SdsValueError
+        If it could not be fitted.
+    """
+    if trial.model is None:
+        raise SdsValueError(
+            f"{trial.name} could not be fitted ({trial.refused}); choose another model"
+        )
+    return trial.model
+
+
+def provenance_of(calibration: Calibration, measurement: Measurement, trial: Trial) -> Provenance:
+    """Return what figures of predictions by a calibration's model are about."""
+    model = fitted_model(trial)
+    system = calibration.file_system
+    return Provenance(
+        origin=Origin.MEASURED,
+        subject=(
+            f"{system.mount_point} ({system.kind}), {_VIA_NAMES[measurement.via]}, "
+            f"{measurement.cache} cache"
+        ),
+        model=trial.name,
+        held_out=_held_out(model, measurement.samples),
+    )
+
+
+def _held_out(model: CostModel, samples: Samples) -> str:
+    """Return what a model had not seen of the reads that it predicts."""
+    if model.diagnostics is None:
+        return "the built-in model saw none of the reads"
+    # Where names of patterns tell the layout, patterns are left out in one layout at a time.
+    what = "pattern" if samples.layouts else "pattern in each layout"
+    return f"each {what} predicted by a fit to the others"
+
+
+_VIA_NAMES = {Via.HDF5: "HDF5", Via.ENGINE: "read engine"}
+
+
+def _heldout_predictions(
+    name: str, model: CostModel, samples: Samples, *, without_processes: bool
+) -> tuple[float, ...]:
+    """Return a prediction per read by a fit, made as the model's was, that had not seen it."""
+    from sds.recommender.choose import fitters_for  # noqa: PLC0415 - statsmodels
+    from sds.recommender.heldout import predict_heldout  # noqa: PLC0415 - likewise
+
+    if model.diagnostics is None:
+        return tuple(model.predict_many(samples.measures()).tolist())
+    for fitter in fitters_for(samples, without_processes=without_processes):
+        if fitter.name == name:
+            return tuple(predict_heldout(fitter, samples).tolist())
+    raise SdsValueError(f"this version of SDS does not fit {name!r}: calibrate again")
+
+
+def _patterns_and_layouts(samples: Samples) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names of patterns and of layouts, told apart."""
+    if samples.layouts:
+        return samples.patterns, samples.layouts
+    patterns, layouts = [], []
+    for name in samples.patterns:
+        found = _SHAPE_AND_COPY.fullmatch(name)
+        patterns.append(found["shape"] if found else name)
+        layouts.append(found["order"].replace("_", ",") if found else "as stored")
+    return tuple(patterns), tuple(layouts)
+
+
+def _root_mean_square(values: Sequence[float]) -> float:
+    return math.sqrt(sum(v * v for v in values) / len(values))
