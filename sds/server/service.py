@@ -25,7 +25,7 @@ from sds.catalog.records import (
 )
 from sds.catalog.replicas import GONE_STATES
 from sds.catalog.store import Store
-from sds.errors import FileMissingError
+from sds.errors import FileMissingError, SdsValueError
 from sds.home import default_home
 from sds.plots.data import figure_data
 from sds.recommender.model import Via
@@ -340,4 +340,10 @@ class Service:
 
 def _canonical(file: str | None) -> str | None:
     """Return the path under which the catalog knows a file."""
-    return None if file is None else str(Path(file).resolve())
+    if file is None:
+        return None
+    try:
+        return str(Path(file).resolve())
+    except ValueError as error:  # a null byte
+        message = f"file {file!r} is no path ({error}); send one that the system can have"
+        raise SdsValueError(message) from error

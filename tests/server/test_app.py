@@ -54,6 +54,13 @@ def test_nothing_is_told_without_a_token(visitor, authorization):
         assert answer.json()["error"] == "UnauthorizedError"
 
 
+@pytest.mark.parametrize("resource", ["datasets", "patterns", "recommendations", "replicas"])
+def test_a_file_that_no_path_can_name_is_refused(client, resource):
+    answer = client.get(f"/api/v1/{resource}", params={"file": "/a\0b"})
+    assert (answer.status_code, answer.json()["error"]) == (422, "SdsValueError")
+    assert "is no path" in answer.json()["message"]
+
+
 def test_a_token_to_read_may_not_operate(visitor, home):
     headers = {"Authorization": f"Bearer {Tokens.load(home).token(Scope.READ)}"}
     assert visitor.get("/api/v1/jobs", headers=headers).status_code == 200
