@@ -11,7 +11,7 @@ from sds.cli.options import AsJson
 from sds.plots.kinds import Kind
 
 if TYPE_CHECKING:
-    from sds.plots.data import (
+    from sds.plots.values import (
         CoefficientData,
         FigureData,
         PredictedData,
@@ -169,7 +169,7 @@ def _from_file(kind: Kind, path: Path) -> "Calibration | FigureData":
 
     from sds.catalog.records import CalibrationRecord
     from sds.errors import FormatError
-    from sds.plots.data import DATA_OF
+    from sds.plots.values import DATA_OF
     from sds.recommender.calibration import Calibration
 
     text = path.read_bytes()
@@ -190,7 +190,7 @@ def _from_file(kind: Kind, path: Path) -> "Calibration | FigureData":
 def _print(data: "FigureData") -> None:
     """Print the data of a figure as text."""
     from sds.cli.output import print_fields
-    from sds.plots.data import CoefficientData, PredictedData, ResidualData
+    from sds.plots.values import CoefficientData, PredictedData, ResidualData
 
     about = data.about
     fields = [("times", f"{about.origin}, {about.subject}"), ("model", about.model)]
@@ -267,7 +267,7 @@ def _print_speedups(data: "SpeedupData") -> None:
 
 def _print_coefficients(data: "CoefficientData") -> None:
     from sds.cli.output import print_lines, print_table
-    from sds.plots.data import coefficient_cells, fit_sentence
+    from sds.plots.words import coefficient_cells, fit_sentence
 
     print_table(
         ("term", "unit", "coefficient>", "95 % interval>", "p>"),

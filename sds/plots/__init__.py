@@ -1,5 +1,6 @@
 """What figures of a model's predictions show, as values and as pictures.
 
-`evidence` has reads with held-out predictions, `data` what each figure shows of them (the command
-line prints it, REST sends it), `figures` draws that. Only `figures` imports matplotlib.
+`evidence` has reads with held-out predictions; `data` makes of them what each figure shows. These
+`values` the command line prints, REST sends, and `figures`, the only module that imports
+matplotlib, draws.
 """

@@ -1,21 +1,20 @@
 """What each figure shows, as values: the command line prints them, REST sends them.
 
-Pure: evidence in, figure data out. Names of fields are part of the interface.
+Pure: evidence in, figure data out.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from sds.errors import SdsValueError
 from sds.plots.evidence import (
     Evidence,
-    Provenance,
     fitted_model,
     measurement_of,
     provenance_of,
@@ -23,11 +22,24 @@ from sds.plots.evidence import (
 )
 from sds.plots.kinds import Kind
 from sds.plots.units import unit_of
+from sds.plots.values import (
+    Coefficient,
+    CoefficientData,
+    PatternResiduals,
+    PredictedData,
+    PredictedPoint,
+    ResidualData,
+    ResidualPoint,
+    Speedup,
+    SpeedupData,
+)
 from sds.recommender.model import CacheState, Via
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.plots.evidence import Provenance
+    from sds.plots.values import FigureData
     from sds.recommender.calibration import Calibration
     from sds.recommender.model import CostModel
 
@@ -37,260 +49,6 @@ _Name = TypeVar("_Name")
 NEAR = 0.2
 # Standard deviations that 95 % of a normal distribution lie within.
 _SIGMAS = 1.96
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedPoint:
-    """One read.
-
-    Attributes
-    ----------
-    group
-        Kind of pattern: the first word of its name.
-    low_s, high_s
-        95 % prediction interval.
-    """
-
-    pattern: str
-    group: str
-    layout: str
-    observed_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedData:
-    """Predicted against observed times.
-
-    Attributes
-    ----------
-    interval_factor
-        The 95 % prediction interval reaches from predicted / factor to predicted x factor.
-    n_near, n_not_near
-        Reads predicted within 20 % of the observed time, and the others.
-    n_outside_interval
-        Reads whose observed time is outside the interval.
-    median_log_error, p95_log_error
-        Median and 95th percentile of abs(log(predicted / observed)).
-    """
-
-    about: Provenance
-    interval_factor: float
-    n_near: int
-    n_not_near: int
-    n_outside_interval: int
-    median_log_error: float
-    p95_log_error: float
-    points: tuple[PredictedPoint, ...]
-
-    def __post_init__(self) -> None:
-        _check(self.about, "reads", self.points)
-        for p in self.points:
-            _check_positive(p.pattern, (p.observed_s, p.predicted_s, self.interval_factor))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualPoint:
-    """One read.
-
-    Attributes
-    ----------
-    log_ratio
-        Natural logarithm of observed over predicted time: positive where it took longer.
-    """
-
-    pattern: str
-    group: str
-    layout: str
-    predicted_s: float
-    log_ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternResiduals:
-    """The residuals of one pattern, all layouts.
-
-    Attributes
-    ----------
-    least, quartile_low, median, quartile_high, greatest
-        Of log_ratio.
-    """
-
-    pattern: str
-    group: str
-    n_reads: int
-    least: float
-    quartile_low: float
-    median: float
-    quartile_high: float
-    greatest: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualData:
-    """What predictions leave unexplained.
-
-    Attributes
-    ----------
-    interval_log
-        95 % of log ratios are expected within plus and minus this.
-    points
-        In the order of the reads.
-    patterns
-        In the order in which they were first read.
-    """
-
-    about: Provenance
-    interval_log: float
-    points: tuple[ResidualPoint, ...]
-    patterns: tuple[PatternResiduals, ...]
-
-    def __post_init__(self) -> None:
-        _check(self.about, "reads", self.points)
-        _check(self.about, "patterns", self.patterns)
-        factor = _exp(self.interval_log)
-        for p in self.points:
-            _check_positive(p.pattern, (p.predicted_s, _exp(p.log_ratio), factor))
-        for r in self.patterns:
-            logs = (r.least, r.quartile_low, r.median, r.quartile_high, r.greatest)
-            _check_positive(r.pattern, tuple(map(_exp, logs)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speedup:
-    """How many times as fast a pattern is read from a layout as from the original one.
-
-    Attributes
-    ----------
-    n_pairs
-        Reads from the original and the layout that were compared: the first with the first, and
-        so on, which were made alike.
-    observed_speedup, predicted_speedup
-        Medians over the pairs.
-    observed_low, observed_high
-        Least and greatest of the pairs.
-    predicted_low, predicted_high
-        95 % prediction interval, by the error of ratios of layouts on reads not seen.
-    """
-
-    pattern: str
-    group: str
-    layout: str
-    n_pairs: int
-    observed_speedup: float
-    observed_low: float
-    observed_high: float
-    predicted_speedup: float
-    predicted_low: float
-    predicted_high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedupData:
-    """Speed-ups over the original layout, by pattern and layout.
-
-    Attributes
-    ----------
-    original_layout
-        That others are compared with.
-    interval_factor
-        The 95 % interval of a predicted speed-up reaches from it / factor to it x factor.
-    speedups
-        In the order in which patterns and layouts were first read.
-    """
-
-    about: Provenance
-    original_layout: str
-    interval_factor: float
-    speedups: tuple[Speedup, ...]
-
-    def __post_init__(self) -> None:
-        _check(self.about, "speed-ups", self.speedups)
-        for s in self.speedups:
-            _check_positive(s.pattern, (s.observed_low, s.observed_speedup, s.observed_high))
-            _check_positive(s.pattern, (s.predicted_low, s.predicted_speedup, s.predicted_high))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coefficient:
-    """One term of a model.
-
-    Attributes
-    ----------
-    unit
-        Of the coefficient.
-    coefficient
-        None where the term was dropped.
-    low, high
-        95 % confidence interval; None where it is not defined.
-    p_value
-        Of the hypothesis that the coefficient is 0; None where it is not defined.
-    dropped
-        Whether the reads could not determine it, or it was left out.
-    """
-
-    term: str
-    unit: str
-    coefficient: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    dropped: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoefficientData:
-    """The terms of a fitted model.
-
-    Attributes
-    ----------
-    weighting
-        ``none``, ``relative`` or ``log``; None where the model is built in.
-    n_reads
-        That it was fitted to.
-    r_squared, r_squared_adjusted
-        In sample, of the fit as weighted.
-    """
-
-    about: Provenance
-    weighting: str | None
-    n_reads: int
-    r_squared: float | None
-    r_squared_adjusted: float | None
-    terms: tuple[Coefficient, ...]
-
-    def __post_init__(self) -> None:
-        _check(self.about, "terms", self.terms)
-
-
-def _check(about: Provenance, what: str, rows: Sequence[object]) -> None:
-    """Refuse a figure of nothing."""
-    if not rows:
-        raise SdsValueError(f"{about.subject}: there are no {what} to show; measure some first")
-
-
-def _check_positive(name: str, values: Sequence[float]) -> None:
-    """Refuse what has no place on a logarithmic axis."""
-    for value in values:
-        if not (math.isfinite(value) and value > 0):
-            raise SdsValueError(f"{name}: {value} cannot be shown; leave it out")
-
-
-def _exp(log: float) -> float:
-    """Return the exponential, infinite where it is too large a number."""
-    return math.exp(log) if log < 700 else math.inf
-
-
-FigureData: TypeAlias = PredictedData | ResidualData | SpeedupData | CoefficientData
-
-DATA_OF: dict[Kind, type[FigureData]] = {
-    Kind.PREDICTED: PredictedData,
-    Kind.RESIDUALS: ResidualData,
-    Kind.SPEEDUPS: SpeedupData,
-    Kind.COEFFICIENTS: CoefficientData,
-}
 
 
 def figure_data(
@@ -494,40 +252,6 @@ def coefficient_data(model: CostModel, about: Provenance) -> CoefficientData:
         r_squared_adjusted=None if d is None else d.r_squared_adjusted,
         terms=tuple(rows),
     )
-
-
-def coefficient_cells(row: Coefficient) -> tuple[str, str, str, str, str]:
-    """Return term, unit, coefficient, interval and p-value of a row, as text."""
-    if row.coefficient is None:
-        return row.term, row.unit, "dropped", "", ""
-    interval = "-" if row.low is None or row.high is None else f"{row.low:.3g} to {row.high:.3g}"
-    if row.p_value is None:
-        p_value = "-"
-    else:
-        p_value = "<0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}"
-    return row.term, row.unit, f"{row.coefficient:.4g}", interval, p_value
-
-
-def fit_sentence(data: CoefficientData) -> str:
-    """Return what coefficients were fitted to and how well, in one sentence."""
-    if data.weighting is None:
-        return "Coefficients chosen, not fitted."
-    squares = [
-        f"{name} {value:.4g}"
-        for name, value in (
-            ("R\N{SUPERSCRIPT TWO}", data.r_squared),
-            ("adjusted", data.r_squared_adjusted),
-        )
-        if value is not None
-    ]
-    return f"Fitted to {reads(data.n_reads)}, weighting: {data.weighting}; in sample " + (
-        ", ".join(squares) + "." if squares else "R\N{SUPERSCRIPT TWO} is not defined."
-    )
-
-
-def reads(n: int) -> str:
-    """Return a number of reads in words."""
-    return "1 read" if n == 1 else f"{n:,} reads"
 
 
 def group_of(pattern: str) -> str:

@@ -6,17 +6,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from sds.plots.data import (
+from sds.plots.data import predicted_data, residual_data, speedup_data
+from sds.plots.evidence import Evidence, Origin, Provenance
+from sds.plots.kinds import Kind
+from sds.plots.values import (
     DATA_OF,
     Coefficient,
     CoefficientData,
     FigureData,
-    predicted_data,
-    residual_data,
-    speedup_data,
 )
-from sds.plots.evidence import Evidence, Origin, Provenance
-from sds.plots.kinds import Kind
 
 _ABOUT = Provenance(
     origin=Origin.MEASURED,

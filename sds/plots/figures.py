@@ -18,18 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from sds.plots.data import (
-    NEAR,
-    CoefficientData,
-    FigureData,
-    PredictedData,
-    ResidualData,
-    Speedup,
-    SpeedupData,
-    coefficient_cells,
-    fit_sentence,
-    reads,
-)
+from sds.plots.data import NEAR
 from sds.plots.evidence import Origin, Provenance
 from sds.plots.style import (
     COLOURS,
@@ -46,6 +35,15 @@ from sds.plots.style import (
     assigned,
     shortened,
 )
+from sds.plots.values import (
+    CoefficientData,
+    FigureData,
+    PredictedData,
+    ResidualData,
+    Speedup,
+    SpeedupData,
+)
+from sds.plots.words import coefficient_cells, fit_sentence, reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

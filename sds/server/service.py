@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from sds.catalog import records
     from sds.home import Home
-    from sds.plots.data import FigureData
     from sds.plots.kinds import Kind
+    from sds.plots.values import FigureData
     from sds.recommender import WhatIf
     from sds.recommender.model import CacheState
     from sds.server import reports

@@ -7,8 +7,9 @@ from pydantic import TypeAdapter
 
 from sds.catalog.filesystems import filesystem_of
 from sds.home import Home
-from sds.plots.data import DATA_OF, figure_data
+from sds.plots.data import figure_data
 from sds.plots.kinds import Kind
+from sds.plots.values import DATA_OF
 from sds.server.service import Service
 from tests.plots.evidence import calibration
 

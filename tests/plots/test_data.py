@@ -9,11 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 from sds.errors import SdsValueError
 from sds.plots import examples
 from sds.plots.data import (
-    DATA_OF,
-    coefficient_cells,
     coefficient_data,
     figure_data,
-    fit_sentence,
     group_of,
     predicted_data,
     residual_data,
@@ -21,6 +18,8 @@ from sds.plots.data import (
 )
 from sds.plots.kinds import Kind
 from sds.plots.units import unit_of
+from sds.plots.values import DATA_OF
+from sds.plots.words import coefficient_cells, fit_sentence
 from sds.recommender.model import GapKind, ModelKind, builtin_model
 from tests.plots.evidence import ABOUT, evidence, many
 

@@ -4,8 +4,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from sds.errors import NotFoundError, SdsValueError
-from sds.plots.data import DATA_OF, figure_data
+from sds.plots.data import figure_data
 from sds.plots.kinds import Kind
+from sds.plots.values import DATA_OF
 from sds.recommender import CacheState
 from sds.server.auth import Scope, Tokens
 from tests.plots.evidence import calibration

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Depends, Query
 
 from sds.errors import SdsValueError
 from sds.plots import examples
-from sds.plots.data import (
+from sds.plots.kinds import Kind
+from sds.plots.values import (
     CoefficientData,
     FigureData,
     PredictedData,
     ResidualData,
     SpeedupData,
 )
-from sds.plots.kinds import Kind
 from sds.recommender.model import CacheState, Via
 from sds.server.dependencies import READ, ServiceOf
 

@@ -1,0 +1,42 @@
+"""Figures' numbers in words, for pictures and the command line alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sds.plots.values import Coefficient, CoefficientData
+
+
+def coefficient_cells(row: Coefficient) -> tuple[str, str, str, str, str]:
+    """Return term, unit, coefficient, interval and p-value of a row, as text."""
+    if row.coefficient is None:
+        return row.term, row.unit, "dropped", "", ""
+    interval = "-" if row.low is None or row.high is None else f"{row.low:.3g} to {row.high:.3g}"
+    if row.p_value is None:
+        p_value = "-"
+    else:
+        p_value = "<0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}"
+    return row.term, row.unit, f"{row.coefficient:.4g}", interval, p_value
+
+
+def fit_sentence(data: CoefficientData) -> str:
+    """Return what coefficients were fitted to and how well, in one sentence."""
+    if data.weighting is None:
+        return "Coefficients chosen, not fitted."
+    squares = [
+        f"{name} {value:.4g}"
+        for name, value in (
+            ("R\N{SUPERSCRIPT TWO}", data.r_squared),
+            ("adjusted", data.r_squared_adjusted),
+        )
+        if value is not None
+    ]
+    return f"Fitted to {reads(data.n_reads)}, weighting: {data.weighting}; in sample " + (
+        ", ".join(squares) + "." if squares else "R\N{SUPERSCRIPT TWO} is not defined."
+    )
+
+
+def reads(n: int) -> str:
+    """Return a number of reads in words."""
+    return "1 read" if n == 1 else f"{n:,} reads"
