@@ -75,6 +75,9 @@ def _print_calibration(found: "Calibration") -> None:
     print_table(("reads", "model", "R2>", "held-out error, median>", "95 %>"), rows)
     if found.engine is not None:
         _print_engine(found.engine)
+    disturbed = sum(measurement.n_disturbed for measurement in found.measurements)
+    if disturbed:
+        note(f"{disturbed} reads took over three times as long as their like and were left out")
     if not found.complete:
         note("the time ended before every shape was read; a larger --budget measures them all")
 

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 
 
 class ReadRequest(TypedDict):
-    """One read, as a reading process is told it (stored axis order)."""
+    """One read, as a reading process is told it (stored axis order).
+
+    strategy: of the engine; through HDF5 it has no meaning.
+    """
 
     via: str
     file: str
     dataset: str
     data_offset_bytes: int
+    element_size_bytes: int
+    strategy: str
     extent: tuple[int, ...]
     start: tuple[int, ...]
     stride: tuple[int, ...]
@@ -80,7 +85,7 @@ class CalibrationSettings:
     without_processes: bool = False
     stripes: StripeLayout | None = None
     raid: RaidLayout = LOCAL_DISK_RAID
-    max_rounds: int = 3
+    max_rounds: int = 5
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -99,12 +104,28 @@ class CalibrationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Reads made in one way from one cache state, and the models fitted to them."""
+    """Reads made in one way from one cache state, and the models fitted to them.
+
+    Attributes
+    ----------
+    via, cache
+        Which way, and state.
+    samples
+        All reads, those of traces last. Fitted is the median of each shape's.
+    choice
+        The models, the best first.
+    n_disturbed
+        Reads that took over three times the median of their like, and count for nothing.
+    n_traced
+        Reads of programs among the samples; see `sds.recommender.traced.refit`.
+    """
 
     via: Via
     cache: CacheState
     samples: Samples
     choice: ModelChoice
+    n_disturbed: int = 0
+    n_traced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ parent.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from contextlib import contextmanager
@@ -30,11 +31,12 @@ def open_read(request: ReadRequest) -> Iterator[Callable[[], object]]:
     """Return what reads the request when called; everything it needs is open and allocated."""
     count, stride, start = request["count"], request["stride"], request["start"]
     block = (1,) * len(count)
-    out = np.empty(count, dtype=np.float32)
     if request["via"] == "engine":
+        element_size = request["element_size_bytes"]
+        bytes_out = np.empty(math.prod(count) * element_size, dtype=np.uint8)
         runs = _native.runs(
             request["extent"],
-            out.itemsize,
+            element_size,
             request["data_offset_bytes"],
             start,
             stride,
@@ -42,13 +44,14 @@ def open_read(request: ReadRequest) -> Iterator[Callable[[], object]]:
             block,
         )
         file = _native.ReadFile(request["file"], may_map=False)
-        yield lambda: file.read_runs(*runs, out.data)
+        yield lambda: file.read_runs(*runs, bytes_out.data, request["strategy"])
         return
     # Opened anew for each read: an open dataset keeps what it read last in its sieve buffer.
     with h5py.File(request["file"], "r", locking=False) as handle:
         dataset = handle[request["dataset"]].id
         in_file = dataset.get_space()
         in_file.select_hyperslab(tuple(start), tuple(count), tuple(stride), block)
+        out = np.empty(count, dtype=np.float32)
         in_memory = h5py.h5s.create_simple(tuple(count))
         yield lambda: dataset.read(in_memory, in_file, out)
 

@@ -44,6 +44,7 @@ from sds.recommender.cost import (
 from sds.recommender.engine_calibration import measure_engine
 from sds.recommender.model import CacheState, Via, builtin_model
 from sds.recommender.readers import Readers
+from sds.recommender.repeated import settle
 from sds.recommender.samples import ModelChoice, Samples
 
 if TYPE_CHECKING:
@@ -122,12 +123,13 @@ def run_calibration(
     measurements = []
     for i, ((via, cache), measured) in enumerate(sorted(run.measured.items())):
         progress(_ENGINE + (1.0 - _ENGINE) * i / len(run.measured), f"fitting {via}, {cache}")
-        samples = measured.samples()
-        choice = choose_model(
-            samples, without_processes=settings.without_processes, via=via, cache=cache
-        )
         measurements.append(
-            Measurement(via=via, cache=cache, samples=samples, choice=_lean(choice))
+            fit_measurement(
+                measured.samples(),
+                without_processes=settings.without_processes,
+                via=via,
+                cache=cache,
+            )
         )
     progress(1.0, "done")
     return Calibration(
@@ -141,6 +143,23 @@ def run_calibration(
         complete=complete,
         measurements=tuple(measurements),
         engine=engine,
+    )
+
+
+def fit_measurement(
+    samples: Samples, *, without_processes: bool, via: Via, cache: CacheState
+) -> Measurement:
+    """Return the models fitted to reads made in one way: to the median of each shape's reads."""
+    settled = settle(samples)
+    choice = choose_model(
+        settled.samples, without_processes=without_processes, via=via, cache=cache
+    )
+    return Measurement(
+        via=via,
+        cache=cache,
+        samples=samples,
+        choice=_lean(choice),
+        n_disturbed=settled.n_disturbed,
     )
 
 
@@ -211,7 +230,11 @@ class _Run:
             # What reads were predicted to take, and took: how far to trust the next prediction.
             predicted_s = took_s = 0.0
             for turn in range(settings.max_rounds):
-                for shape in self.shapes:
+                # The quick first, once; then in an order drawn, so that no drift of the device
+                # is taken for a difference between shapes.
+                order = range(len(self.shapes))
+                for i in order if turn == 0 else self.random.permutation(order):
+                    shape = self.shapes[i]
                     used = (time.monotonic() - begin) / settings.budget_s
                     # Several reads, each in two cache states, by as many processes.
                     slower = max(1.0, took_s / predicted_s) if predicted_s > 0 else 1.0
@@ -262,6 +285,8 @@ class _Run:
             file=str(self.file),
             dataset=copy.dataset,
             data_offset_bytes=copy.data_offset_bytes,
+            element_size_bytes=ELEMENT_SIZE_BYTES,
+            strategy="auto",
             extent=copy.extent,
             start=slab.start,
             stride=slab.stride,

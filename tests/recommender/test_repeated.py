@@ -1,0 +1,42 @@
+from dataclasses import replace
+
+from sds.recommender import Samples
+from sds.recommender.repeated import settle
+from tests.recommender.measured import features
+
+
+def reads(*groups):
+    """Samples of (pattern, P, seconds) triples."""
+    names, processes, seconds = zip(*groups, strict=True)
+    return Samples(
+        patterns=names,
+        features=tuple(features(depth=i + 1) for i in range(len(groups))),
+        processes_per_ost=processes,
+        seconds=seconds,
+    )
+
+
+def test_the_median_stands_for_its_like_with_its_own_features():
+    settled = settle(reads(("a", 1.0, 3.0), ("a", 1.0, 1.0), ("a", 1.0, 2.0), ("b", 1.0, 9.0)))
+    assert settled.samples.seconds == (2.0, 9.0)
+    assert [f.block_depth for f in settled.samples.features] == [3, 4]
+    assert settled.n_disturbed == 0
+
+
+def test_process_counts_and_layouts_are_not_mixed():
+    mixed = reads(("a", 1.0, 3.0), ("a", 2.0, 1.0), ("a", 1.0, 3.0))
+    assert sorted(settle(mixed).samples.seconds) == [1.0, 3.0]
+    apart = replace(mixed, layouts=("x", "x", "y"))
+    assert len(settle(apart).samples) == 3
+
+
+def test_disturbed_reads_are_counted_and_left_out():
+    settled = settle(reads(*(("a", 1.0, s) for s in (1.0, 1.1, 1.2, 40.0, 4.0))))
+    assert settled.n_disturbed == 2
+    assert settled.samples.seconds == (1.1,)
+
+
+def test_of_two_the_quicker_counts():
+    settled = settle(reads(("a", 1.0, 50.0), ("a", 1.0, 1.0)))
+    assert settled.samples.seconds == (1.0,)
+    assert settled.n_disturbed == 0
