@@ -11,7 +11,7 @@ from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
-from sds.catalog.rows import CalibrationRow, DatasetRow, RecommendationRow
+from sds.catalog.rows import CalibrationRow, DatasetRow, EventRow, RecommendationRow
 
 if TYPE_CHECKING:
     from sds.recommender import Recommendation
@@ -64,6 +64,37 @@ class Predictions(Database):
             session.flush()
             add_event_row(session, "calibration", row.id, "stored", f"{mount_point} measured", {})
             return _calibration_record(row)
+
+    def replace_calibration(self, calibration_id: int, calibration: Calibration) -> None:
+        """Keep models of a file system that were fitted anew in place of those before."""
+        with self.writing() as session:
+            row = session.get_one(CalibrationRow, calibration_id)
+            row.calibration = calibration
+            add_event_row(
+                session,
+                "calibration",
+                calibration_id,
+                "refitted",
+                f"{row.mount_point}: models fitted to traced reads as well",
+                {"traced_reads": float(sum(m.n_traced for m in calibration.measurements))},
+            )
+
+    def calibration_changes(self) -> dict[int, str]:
+        """Return what was last said of the file systems that changed since they were measured.
+
+        By the calibration's id.
+        """
+        query = (
+            select(EventRow)
+            .where(EventRow.subject == "calibration", EventRow.kind == "changed")
+            .order_by(EventRow.id)
+        )
+        with self.reading() as session:
+            return {
+                row.subject_id: row.reason
+                for row in session.scalars(query)
+                if row.subject_id is not None
+            }
 
     def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
         """Return the newest calibration of each file system."""

@@ -303,8 +303,19 @@ class CalibrateRequest:
     kind: Literal["calibrate"] = "calibrate"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefitRequest:
+    """Compare traced reads with calibrations, and fit models to them as well.
+
+    path: a directory of the file system; None: all that were calibrated.
+    """
+
+    path: str | None = None
+    kind: Literal["refit"] = "refit"
+
+
 JobRequest: TypeAlias = Annotated[
-    ReorganizeRequest | IngestRequest | VerifyRequest | CalibrateRequest,
+    ReorganizeRequest | IngestRequest | VerifyRequest | CalibrateRequest | RefitRequest,
     Field(discriminator="kind"),
 ]
 

@@ -21,6 +21,10 @@ def calibrate(
     budget: Annotated[
         float, typer.Option(metavar="SECONDS", help="Begin no timed read after this.")
     ] = 60.0,
+    refit: Annotated[
+        bool,
+        typer.Option("--refit", help="Measure nothing: fit the models to traced reads as well."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Time reads of known shape with 1, 2 and 4 processes, and fit the cost models to them.
@@ -35,6 +39,9 @@ def calibrate(
     from sds.home import default_home
     from sds.recommender.calibration import CalibrationSettings
 
+    if refit:
+        _refit(canonical(path), as_json=as_json)
+        return
     settings = CalibrationSettings(space_bytes=parse_size(size, name="--size"), budget_s=budget)
     request = CalibrateRequest(path=canonical(path), settings=settings)
     with connect(default_home()) as service, progress_bar("Calibrating") as advance:
@@ -43,6 +50,30 @@ def calibrate(
         print_json(record)
     else:
         _print_calibration(record.calibration)
+
+
+def _refit(path: str, *, as_json: bool) -> None:
+    """Compare traced reads with a calibration, and tell what came of it."""
+    from sds.cli.client import connect
+    from sds.cli.output import note, print_json, print_lines, progress_bar
+    from sds.home import default_home
+
+    with connect(default_home()) as service, progress_bar("Fitting") as advance:
+        report = service.refit(path, progress=advance)
+    if as_json:
+        print_json(report)
+        return
+    for found in report.file_systems:
+        if found.changed:
+            note(
+                f"{found.mount_point} has changed since it was calibrated: {found.changed}; "
+                f"run sds calibrate {path}"
+            )
+            continue
+        print_lines(
+            f"{found.mount_point}: {found.n_reads:,} traced reads, {found.n_fitted:,} of them "
+            f"fitted; the models are {'new' if found.refitted else 'the same as before'}"
+        )
 
 
 def _print_calibration(found: "Calibration") -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         IngestReport,
         PortfolioAdvice,
         PortfolioRequest,
+        RefitReport,
         Status,
         VerifyReport,
         WhatIfRequest,
@@ -112,6 +113,9 @@ class Operations(Protocol):
         self, request: CalibrateRequest, progress: Progress | None = None
     ) -> CalibrationRecord:
         """Measure a file system and fit its models."""
+
+    def refit(self, path: str | None = None, progress: Progress | None = None) -> RefitReport:
+        """Compare traced reads with calibrations, and fit models to them as well."""
 
     def calibrations(self) -> tuple[CalibrationRecord, ...]:
         """Return the newest calibration of each file system."""
@@ -305,6 +309,13 @@ class RemoteService:
         from sds.catalog.records import CalibrationRecord
 
         return _parse(CalibrationRecord, self._run(request, progress))
+
+    def refit(self, path: str | None = None, progress: Progress | None = None) -> RefitReport:
+        """Compare traced reads with calibrations, and fit models to them as well."""
+        from sds.catalog.records import RefitRequest
+        from sds.server.reports import RefitReport
+
+        return _parse(RefitReport, self._run(RefitRequest(path=path), progress))
 
     def calibrations(self) -> tuple[CalibrationRecord, ...]:
         """Return the newest calibration of each file system."""

@@ -154,12 +154,16 @@ class Background:
     def _watch_spool(self) -> None:
         service = self._service
         next_garbage_s = 0.0
+        next_refit_s = time.monotonic() + service.settings.refit_interval_s
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
             try:
                 service.ingest()
                 if time.monotonic() >= next_garbage_s:
                     service.collect_garbage()
                     next_garbage_s = time.monotonic() + _GARBAGE_EVERY_S
+                if time.monotonic() >= next_refit_s:
+                    service.refit()
+                    next_refit_s = time.monotonic() + service.settings.refit_interval_s
             except (SdsError, OSError) as error:
                 # A full disk or a directory without permission: the next round may find it mended.
                 log.warning("ingest failed, tried again in a moment: %s", error)

@@ -93,7 +93,9 @@ class KnownReads:
         ]
         names = known if dataset is None else [dataset]
         found: list[KnownDataset] = []
-        notes = [] if names else [f"no read of {file} was traced: run a program with `sds run`"]
+        notes = list(self._models.change_notes(canonical))
+        if not names:
+            notes.append(f"no read of {file} was traced: run a program with `sds run`")
         for i, name in enumerate(names):
             progress(i / len(names), f"rank layouts of {name}")
             try:

@@ -75,6 +75,25 @@ class Models:
         record = self._record(Path(path))
         return None if record is None else record.calibration
 
+    def change_notes(self, path: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
+        """Return why file systems, or that of a path, have to be calibrated again."""
+        changes = self._store.calibration_changes()
+        record = None if path is None else self._record(Path(path))
+        if path is not None and record is None:
+            mount_point = str(filesystem_of(Path(path)).mount_point)
+            return tuple(
+                f"{mount_point} was calibrated as another device and is not the same any more: "
+                f"run sds calibrate {Path(path).parent}"
+                for known in self._store.calibrations()
+                if known.mount_point == mount_point
+            )[:1]
+        return tuple(
+            f"{known.mount_point} has changed since it was calibrated: {changes[known.id]}; "
+            f"run sds calibrate {known.calibration.path}"
+            for known in (self._store.calibrations() if record is None else (record,))
+            if known.id in changes
+        )
+
     def for_advice(self, path: str | os.PathLike[str]) -> tuple[CostModel, CostModel]:
         """Return the models of (the original through HDF5, a replica through the engine)."""
         return models_for_advice(self.calibration(path))

@@ -225,6 +225,39 @@ class Calibrations:
     """The newest calibration of each file system."""
 
     calibrations: tuple[CalibrationRecord, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refit:
+    """What traces said of one calibration.
+
+    Attributes
+    ----------
+    mount_point
+        Of the file system.
+    n_reads
+        Traced reads that could be compared with predictions.
+    n_fitted
+        Of them, those that the models are now fitted to.
+    changed
+        Why the file system has to be calibrated again; empty where it need not.
+    refitted
+        Whether the models are others than before.
+    """
+
+    mount_point: str
+    n_reads: int
+    n_fitted: int
+    changed: str
+    refitted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefitReport:
+    """What traces said of calibrations."""
+
+    file_systems: tuple[Refit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ as long as it lives.
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -19,16 +21,18 @@ from sds.catalog.records import (
     IngestRequest,
     JobRequest,
     JobState,
+    RefitRequest,
     ReorganizeRequest,
     ReplicaState,
     VerifyRequest,
 )
 from sds.catalog.replicas import GONE_STATES
 from sds.catalog.store import Store
-from sds.errors import FileMissingError, SdsValueError
+from sds.errors import FileMissingError, NotFoundError, SdsValueError
 from sds.home import default_home
 from sds.plots.data import figure_data
 from sds.recommender.model import Via
+from sds.recommender.traced import change_since
 from sds.server import stages
 from sds.server.advice import Adviser
 from sds.server.builder import Builder
@@ -37,6 +41,8 @@ from sds.server.lock import HomeLock
 from sds.server.models import Models, calibration_for
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
+from sds.server.refit import TracedReads, differences
+from sds.server.reports import Refit, RefitReport
 from sds.server.settings import load_settings
 from sds.server.stages import run_here
 from sds.server.status import status_of
@@ -54,6 +60,9 @@ if TYPE_CHECKING:
     from sds.server import reports
     from sds.server.settings import Settings
     from sds.server.stages import Progress, Runner
+
+
+log = logging.getLogger(__name__)
 
 
 def _to_nobody(share: float, what: str) -> None:
@@ -240,6 +249,77 @@ class Service:
             self._publisher.publish_measured()
             return record
 
+    def refit(
+        self, path: str | None = None, progress: Progress | None = None
+    ) -> reports.RefitReport:
+        """Compare traced reads with calibrations, and fit their models to them as well.
+
+        Of a file system that has changed since, the models stay, and that is said: with the reads
+        of two file systems no model fits.
+
+        Parameters
+        ----------
+        path
+            A directory of the file system; None: all that were calibrated.
+
+        Raises
+        ------
+        NotFoundError
+            If the file system of the path was never calibrated.
+        """
+        with self.lock.held():
+            found = [
+                self._refit(record, progress or _to_nobody)
+                for record in self._calibrations_of(path)
+            ]
+            if any(entry.refitted for entry in found):
+                self._publisher.publish_all()
+        return RefitReport(file_systems=tuple(found))
+
+    def _calibrations_of(self, path: str | None) -> tuple[records.CalibrationRecord, ...]:
+        known = self._store.calibrations()
+        if path is None:
+            return known
+        mount_point = str(filesystem_of(Path(path)).mount_point)
+        mine = tuple(record for record in known if record.mount_point == mount_point)
+        if not mine:
+            raise NotFoundError(
+                f"{mount_point}, the file system of {path}, was never calibrated: "
+                f"run sds calibrate {path}"
+            )
+        return mine[:1]
+
+    def _refit(self, record: records.CalibrationRecord, progress: Progress) -> reports.Refit:
+        before = record.calibration
+        reads = TracedReads(self.home, self._store, self._models).on(record)
+        since_ns = int(datetime.fromisoformat(before.created).timestamp() * 1e9)
+        changed = differences(record)
+        if not changed:
+            change = change_since(before, [read for read in reads if read.start_ns >= since_ns])
+            changed = "" if change is None else change.text
+        after = before
+        if changed:
+            if self._store.calibration_changes().get(record.id) != changed:
+                log.warning(
+                    "%s has changed since it was calibrated: %s", record.mount_point, changed
+                )
+                self._store.add_event("calibration", record.id, "changed", changed)
+        else:
+            after = self._run(stages.fit_to_traces, before, reads, callbacks={"progress": progress})
+            if after != before:
+                self._store.replace_calibration(record.id, after)
+        return Refit(
+            mount_point=record.mount_point,
+            n_reads=len(reads),
+            n_fitted=sum(m.n_traced for m in after.measurements),
+            changed=changed,
+            refitted=after != before,
+        )
+
+    def calibration_notes(self) -> tuple[str, ...]:
+        """Return which file systems have changed since they were calibrated, and what to do."""
+        return self._models.change_notes()
+
     def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
         """Return the newest calibration of each file system."""
         return self._store.calibrations()
@@ -325,6 +405,7 @@ class Service:
         | reports.IngestReport
         | reports.VerifyReport
         | records.CalibrationRecord
+        | reports.RefitReport
     ):
         """Do what a job asks for."""
         match request:
@@ -334,6 +415,8 @@ class Service:
                 return self.verify(request.replica_id, progress)
             case CalibrateRequest():
                 return self.calibrate(request, progress)
+            case RefitRequest():
+                return self.refit(request.path, progress)
             case IngestRequest():
                 return self.ingest()
 

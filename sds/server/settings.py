@@ -28,6 +28,7 @@ class Settings(BaseSettings):
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
     ingest_interval_s: Annotated[float, Field(gt=0)] = 3.0
     spool_keep_days: Annotated[float, Field(ge=0)] = 7.0
+    refit_interval_s: Annotated[float, Field(gt=0)] = 3600.0
     spool_idle_s: Annotated[float, Field(gt=0)] = 3600.0
     lock_wait_s: Annotated[float, Field(ge=0)] = 5.0
     job_attempts: Annotated[int, Field(ge=1)] = 3

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sds.organizer import ReorganizationPlan, Replica
     from sds.organizer.verify import VerificationReport
     from sds.recommender.calibration import Calibration
+    from sds.recommender.traced import TracedRead
 
 Result = TypeVar("Result")
 Progress: TypeAlias = Callable[[float, str], None]
@@ -103,6 +104,16 @@ def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:
     from sds.recommender.calibration import calibrate  # noqa: PLC0415  (h5py, statsmodels)
 
     return calibrate(request.path, settings=request.settings, progress=progress)
+
+
+def fit_to_traces(
+    calibration: Calibration, reads: list[TracedRead], *, progress: Progress
+) -> Calibration:
+    """Fit the models of a calibration to traced reads as well."""
+    from sds.recommender.traced import refit  # noqa: PLC0415  (statsmodels)
+
+    progress(0.0, f"fit models to {len(reads)} traced reads")
+    return refit(calibration, reads)
 
 
 class CutOffError(Exception):

@@ -1,6 +1,7 @@
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -11,6 +12,7 @@ from sds.catalog.records import (
     CalibrateRequest,
     IngestRequest,
     JobState,
+    RefitRequest,
     ReorganizeRequest,
     ReplicaState,
     VerifyRequest,
@@ -346,6 +348,49 @@ def test_a_calibration_is_used_for_its_file_system(service, source, tmp_path):
         chunked = candidate.chunk_shape is not None
         _, expected = models_for_table(record.calibration, chunked=chunked)
         assert candidate.model.coefficients == expected.coefficients
+
+
+def test_traces_are_compared_with_calibrations_and_fitted(service, tmp_path, write_spool):
+    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
+    before = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    write_spool(16)
+    first = service.refit(str(tmp_path)).file_systems[0]
+    assert first.n_reads > 0
+    assert first.changed == ""
+    assert first.refitted == (first.n_fitted > 0)
+    (after,) = service.calibrations()
+    assert after.id == before.id
+    assert sum(m.n_traced for m in after.calibration.measurements) == first.n_fitted
+    again = service.perform(RefitRequest(), lambda *_: None).file_systems[0]
+    assert not again.refitted
+    assert service.calibrations() == (after,)
+
+
+def test_another_file_system_is_told_once_and_not_fitted(service, source, tmp_path, write_spool):
+    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
+    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    was = replace(record.calibration.file_system, source="/dev/another", kind="otherfs")
+    service._store.replace_calibration(record.id, replace(record.calibration, file_system=was))
+    write_spool(16)
+    for _ in range(2):
+        (found,) = service.refit().file_systems
+        assert "its kind was otherfs" in found.changed
+        assert not found.refitted
+    changed = [e for e in service.events() if (e.subject, e.kind) == ("calibration", "changed")]
+    assert len(changed) == 1
+    (note,) = service.calibration_notes()
+    assert "sds calibrate" in note
+    service.ingest()
+    assert note in service.advise(str(source)).notes
+    # Calibrated again, nothing is said any more.
+    service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    assert service.calibration_notes() == ()
+
+
+def test_file_systems_that_were_never_calibrated_are_not_refitted(service, tmp_path):
+    assert service.refit().file_systems == ()
+    with pytest.raises(NotFoundError, match="never calibrated"):
+        service.refit(str(tmp_path))
 
 
 def test_calibrating_nowhere_is_refused(service):

@@ -25,4 +25,4 @@ def events(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=10_000)] = 1
 @router.get("/calibrations")
 def calibrations(service: ServiceOf) -> Calibrations:
     """Return the newest calibration of each file system."""
-    return Calibrations(calibrations=service.calibrations())
+    return Calibrations(calibrations=service.calibrations(), notes=service.calibration_notes())

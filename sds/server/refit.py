@@ -1,0 +1,183 @@
+"""What traces say of calibrations: whether they still hold, and models fitted to traces as well.
+
+Traces are read from the spool, as long as they are kept there (`spool_keep_days`). Nothing is
+remembered of which reads were used: the same spool gives the same models.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB
+from sds.catalog.filesystems import filesystem_of
+from sds.errors import FormatError, FormatVersionError, NotFoundError, SdsError
+from sds.geometry import Hyperslab
+from sds.recommender.cost import StoredArray, features_as_stored, features_in_replica
+from sds.recommender.model import Via
+from sds.recommender.traced import TracedRead
+from sds.server.spool import records_of, spool_paths
+from sds.trace import read_spool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sds.analyzer import ReadRecords
+    from sds.catalog.records import CalibrationRecord
+    from sds.catalog.store import Store
+    from sds.geometry import BlockFeatures
+    from sds.home import Home
+    from sds.server.models import Models
+    from sds.trace import TraceDataset
+
+log = logging.getLogger(__name__)
+
+# Newest spool files, and records of each, that are looked at.
+_MOST_FILES = 400
+_RECORDS_PER_FILE = 20_000
+# Reads of one kind in one file: more say the same.
+_READS_OF_A_KIND = 9
+# sds_storage_kind of native/include/sds/trace_format.h
+_CONTIGUOUS = 1
+# Codes of served_by besides the ids of replicas.
+_BY_HDF5, _BY_ENGINE = 0, -1
+
+
+class TracedReads:
+    """Reads of a home's spool, as calibrations can compare them with predictions."""
+
+    def __init__(self, home: Home, store: Store, models: Models) -> None:
+        self._home = home
+        self._store = store
+        self._models = models
+        self._orders: dict[int, tuple[int, ...] | None] = {}
+        self._mounts: dict[str, str] = {}
+
+    def on(self, record: CalibrationRecord) -> list[TracedRead]:
+        """Return the reads of files on a calibrated file system.
+
+        Those of contiguous datasets, by HDF5 or by the engine, from the original or from a
+        contiguous replica; of regular selections, and not collective: of others it is not known
+        what they touched.
+        """
+        paths = sorted(spool_paths(self._home), key=lambda entry: -entry[1].mtime_ns)
+        reads: list[TracedRead] = []
+        for path, _ in paths[:_MOST_FILES]:
+            try:
+                spool = read_spool(path, max_records=_RECORDS_PER_FILE)
+            except (FileNotFoundError, PermissionError):
+                continue  # deleted since it was listed, or not ours to read
+            except (FormatError, FormatVersionError) as error:
+                log.info("not used to fit models: %s", error)
+                continue
+            for dataset, records in records_of(spool).items():
+                reads += self._of_dataset(record, dataset, records)
+        return reads
+
+    def _of_dataset(
+        self, record: CalibrationRecord, dataset: TraceDataset, records: ReadRecords
+    ) -> Iterator[TracedRead]:
+        if dataset.storage != _CONTIGUOUS or dataset.n_filters or dataset.data_offset_bytes < 0:
+            return
+        array = StoredArray(
+            extent=dataset.extent,
+            element_size_bytes=dataset.element_bytes,
+            data_offset_bytes=dataset.data_offset_bytes,
+            stripes=record.calibration.settings.stripes or self._models.stripes_of(dataset.file),
+            raid=record.calibration.settings.raid,
+        )
+        n_calls = records.n_calls
+        seen: Counter[str] = Counter()
+        for i in range(len(records)):
+            kind = int(records.selection_kind[i])
+            if kind not in {SELECT_ALL, SELECT_HYPERSLAB} or records.collective[i]:
+                continue
+            slab = (
+                Hyperslab.all(dataset.extent)
+                if kind == SELECT_ALL
+                else Hyperslab(
+                    start=tuple(map(int, records.start[i])),
+                    stride=tuple(map(int, records.stride[i])),
+                    count=tuple(map(int, records.count[i])),
+                    block=tuple(map(int, records.block[i])),
+                )
+            )
+            served_by = int(records.served_by[i])
+            group = (
+                f"{dataset.file}:{dataset.path} {slab.count} of {slab.block} every {slab.stride}, "
+                f"served by {served_by}"
+            )
+            seen[group] += 1
+            if seen[group] > _READS_OF_A_KIND or 0 in slab.count or 0 in slab.block:
+                continue
+            try:
+                features = self._features(record, dataset, array, slab, served_by)
+            except SdsError as error:
+                log.info("%s: not used to fit models: %s", group, error)
+                continue
+            if features is None:
+                continue
+            yield TracedRead(
+                group=group,
+                start_ns=int(records.start_ns[i]),
+                seconds=float(records.elapsed_ns[i]) * 1e-9 / int(n_calls[i]),
+                via=Via.HDF5 if served_by == _BY_HDF5 else Via.ENGINE,
+                features=features,
+            )
+
+    def _features(
+        self,
+        record: CalibrationRecord,
+        dataset: TraceDataset,
+        array: StoredArray,
+        slab: Hyperslab,
+        served_by: int,
+    ) -> BlockFeatures | None:
+        """Return what a read touched on the file system of a record; None: it read elsewhere."""
+        if served_by in {_BY_HDF5, _BY_ENGINE}:
+            here = self._mount_of(dataset.file) == record.mount_point
+            return features_as_stored(array, slab) if here else None
+        order = self._order_of(served_by, record.mount_point)
+        return None if order is None else features_in_replica(array, slab, order)
+
+    def _order_of(self, replica_id: int, mount_point: str) -> tuple[int, ...] | None:
+        """Return the axis order of a contiguous replica of a whole dataset on a file system."""
+        if replica_id not in self._orders:
+            self._orders[replica_id] = None
+            try:
+                found = self._store.replica(replica_id)
+            except NotFoundError:
+                return None  # its record is older than the catalog
+            if (
+                found.chunk_shape is None
+                and found.replica is not None
+                and all(first == 0 for first in found.region.start)
+                and self._mount_of(str(found.replica.path)) == mount_point
+            ):
+                self._orders[replica_id] = found.order
+        return self._orders[replica_id]
+
+    def _mount_of(self, file: str) -> str:
+        directory = str(Path(file).parent)
+        if directory not in self._mounts:
+            self._mounts[directory] = str(filesystem_of(Path(directory)).mount_point)
+        return self._mounts[directory]
+
+
+def differences(record: CalibrationRecord) -> str:
+    """Return in what the mounted file system is another than the one measured; empty: in nothing.
+
+    That its files are the same is not known from that: a remounted one keeps its name.
+    """
+    measured = record.calibration.file_system
+    now = filesystem_of(Path(measured.mount_point))
+    if str(now.mount_point) != measured.mount_point:
+        return f"nothing is mounted at {measured.mount_point} any more"
+    found = []
+    if now.kind != measured.kind:
+        found.append(f"its kind was {measured.kind} and is {now.kind}")
+    if now.source != measured.source:
+        found.append(f"its source was {measured.source} and is {now.source}")
+    return " and ".join(found)
