@@ -3,7 +3,7 @@
     python -m benchmarks._model_figures DIRECTORY [--seed N]
 
 The tests of one seed of `benchmarks.table1` on an array of a sixty-fourth of the paper's, as the
-bottleneck model fitted to the seed's training patterns predicts them: predicted against simulated
+service model fitted to the seed's training patterns predicts them: predicted against simulated
 times and speed-ups as .svg, and the data behind them as .json, which `sds plot` draws.
 """
 
@@ -19,9 +19,9 @@ from benchmarks.table1 import Simulator
 from sds.plots.data import predicted_data, speedup_data
 from sds.plots.evidence import Evidence, Origin
 from sds.plots.figures import draw, rendered
-from sds.recommender.bottleneck import BottleneckFitter
 from sds.recommender.judgement import judge
 from sds.recommender.protocol import Experiment, draw_tests, draw_training
+from sds.recommender.service import ServiceFitter
 
 _SHARE = 64
 
@@ -38,7 +38,7 @@ def main() -> None:
     source = Simulator.opened(experiment, arguments.cache)
     source.simulate(draw_training(arguments.seed, experiment))
     draw_of_seed = draw_tests(arguments.seed, experiment, source.times)
-    fitter = BottleneckFitter()
+    fitter = ServiceFitter()
     judgement = judge(draw_of_seed, experiment, source.observe, [fitter])
     evidence = Evidence.of_judgements(
         [judgement],

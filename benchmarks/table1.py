@@ -1,7 +1,7 @@
 """Liu 2014, Table I: which layout do models select for reads they were not fitted to.
 
     python -m benchmarks.table1 [--where simulator] [--seeds N | --seed S ...] [--scale 64]
-                                [--library N] [--confidence P] [--json FILE]
+                                [--library N] [--confidence P] [--only MODEL] [--json FILE]
 
 512 processes read lines, planes and cubes of an array of 1024 x 1024 x 65536 elements of 2 bytes
 (--scale 64: 256 x 256 x 16384) from three layouts, 8 tests each; models are fitted to other
@@ -30,9 +30,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.geometry import ContiguousLayout, IoMode, operation_features
+from sds import _native
+from sds.geometry import ContiguousLayout
 from sds.recommender.choose import fitters_of
 from sds.recommender.judgement import WITHIN, Judgement, Observed, judge
+from sds.recommender.operation import measure_operation
 from sds.recommender.protocol import (
     KINDS,
     PAPER_SPEEDUPS,
@@ -46,6 +48,9 @@ from sds.simulator import Operation, SimulatorParameters, hopper, simulate_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from sds.recommender.heldout import Fits
+    from sds.recommender.operation import OperationMeasures
 
 _RIGHT_OF_24 = 23
 _LIBRARY = 120
@@ -67,6 +72,8 @@ class Simulator:
         """Return a simulator with what was simulated before with the same parameters."""
         parameters = hopper()
         key = hashlib.sha256(f"{parameters}{experiment.orders}{experiment.extent}".encode())
+        # Another build may simulate otherwise.
+        key.update(Path(_native.__file__).read_bytes())
         store = directory / f"table1-{key.hexdigest()[:16]}.json"
         known = json.loads(store.read_text()) if store.exists() else {}
         return cls(experiment, parameters, store, {k: tuple(v) for k, v in known.items()})
@@ -118,35 +125,38 @@ class Simulator:
     def observe(self, pattern: Pattern) -> Observed:
         """Return the times of a pattern, and what it touches."""
         if pattern not in self.observed:
-            operations, unions = zip(
-                *(features_of(pattern, self.experiment, order) for order in self.experiment.orders),
-                strict=True,
-            )
             self.observed[pattern] = Observed(
-                seconds=self.times(pattern), operations=operations, unions=unions
+                seconds=self.times(pattern),
+                operations=tuple(
+                    measure(pattern, self.experiment, order) for order in self.experiment.orders
+                ),
             )
         return self.observed[pattern]
 
 
-def features_of(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> tuple:
-    """Return what a pattern touches in a layout: its processes, and their union."""
-    layout = ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order)
-    reads = pattern.reads()
-    of = (experiment.extent, reads, layout, experiment.stripes, experiment.raid)
-    return (
-        operation_features(*of),
-        operation_features(*of, mode=IoMode.COLLECTIVE, n_aggregators=1),
+def measure(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> OperationMeasures:
+    """Return what a pattern asks of the storage in a layout."""
+    return measure_operation(
+        experiment.extent,
+        pattern.reads(),
+        ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
+        experiment.stripes,
+        experiment.raid,
     )
 
 
 def run_seed(
-    source: Simulator, seed: int, library: Sequence[Pattern], confidence: float
+    source: Simulator,
+    seed: int,
+    library: Sequence[Pattern],
+    confidence: float,
+    fitters: Sequence[Fits],
 ) -> Judgement:
     """Return how all models did on the tests of one seed."""
     if not library:
         source.simulate(draw_training(seed, source.experiment))
     draw = draw_tests(seed, source.experiment, source.times, library=library)
-    return judge(draw, source.experiment, source.observe, fitters_of(), min_confidence=confidence)
+    return judge(draw, source.experiment, source.observe, fitters, min_confidence=confidence)
 
 
 def print_tests(judgement: Judgement) -> None:
@@ -247,22 +257,26 @@ def _tell(text: str) -> None:
         print(f"\r{text}   ", end="", file=sys.stderr, flush=True)
 
 
-_SHARED: tuple[Simulator, tuple[Pattern, ...], float] | None = None
+_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[Fits]] | None = None
 
 
 def _run_shared(seed: int) -> Judgement:
     if _SHARED is None:
         raise RuntimeError("the workers were forked before there was anything to share")
-    source, library, confidence = _SHARED
-    return run_seed(source, seed, library, confidence)
+    source, library, confidence, fitters = _SHARED
+    return run_seed(source, seed, library, confidence, fitters)
 
 
 def run(
-    source: Simulator, seeds: Sequence[int], library: tuple[Pattern, ...], confidence: float
+    source: Simulator,
+    seeds: Sequence[int],
+    library: tuple[Pattern, ...],
+    confidence: float,
+    fitters: list[Fits],
 ) -> list[Judgement]:
     """Return the judgements of all seeds, on all processors where the library is at hand."""
     global _SHARED  # noqa: PLW0603 - inherited by forked workers
-    _SHARED = source, library, confidence
+    _SHARED = source, library, confidence, fitters
     if not library or len(seeds) < 4:
         return [_run_shared(seed) for seed in seeds]
     for pattern in library:
@@ -285,6 +299,7 @@ def main() -> None:
     parser.add_argument("--library-seed", type=int, default=_LIBRARY_SEED)
     parser.add_argument("--training", type=int, default=Experiment().n_training)
     parser.add_argument("--confidence", type=float, default=0.5)
+    parser.add_argument("--only", action="append", help="only ways of fitting that begin so")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/sds").expanduser())
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -309,7 +324,15 @@ def main() -> None:
         )
         source.simulate(library)
     begin = time.monotonic()
-    judgements = run(source, seeds, library, arguments.confidence)
+    fitters = [
+        fitter
+        for fitter in fitters_of()
+        if not arguments.only or fitter.name.startswith(tuple(arguments.only))
+    ]
+    if not fitters:
+        names = ", ".join(fitter.name for fitter in fitters_of())
+        parser.error(f"--only {' '.join(arguments.only)}: there are {names}")
+    judgements = run(source, seeds, library, arguments.confidence, fitters)
     if len(judgements) <= 3:
         for judgement in judgements:
             print_tests(judgement)

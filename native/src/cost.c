@@ -41,9 +41,10 @@ int32_t sds_model_terms(int32_t kind)
         return 4;
     case SDS_MODEL_EQ5:
     case SDS_MODEL_EQ6:
-    case SDS_MODEL_BOTTLENECK:
     case SDS_MODEL_SIEVE:
         return 8;
+    case SDS_MODEL_SERVICE:
+        return 7;
     default:
         return 0;
     }
@@ -55,24 +56,31 @@ void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
     const double osts = features->osts_touched.high > 0 ? (double)features->osts_touched.high : 1;
     /* Processes at each OST that this read touches: P * OSTs of the operation are all of them. */
     const double sharing = processes_per_ost * osts > 1 ? processes_per_ost * osts : 1;
-    const double segments = features->runs > 0 ? (double)features->block_gap_count.high + 1 : 0;
+    const double runs = (double)features->runs;
+    const double segments = runs > 0 ? (double)features->block_gap_count.high + 1 : 0;
+    const double distance = (double)features->block_gap_distance.high;
+    const double bytes = (double)features->bytes_touched.high;
+    /* Runs that share requests are fetched in one go. */
+    const double fetches = segments * osts < runs ? segments * osts : runs;
     *out = (sds_measures){
         .block_depth = (double)features->block_depth.high,
         .block_gap_count = (double)features->block_gap_count.high,
-        .block_gap_distance = (double)features->block_gap_distance.high,
+        .block_gap_distance = distance,
         .block_gap_paper = (double)block_gap_paper,
         .processes_per_ost = processes_per_ost,
-        .runs_most = (double)features->runs,
-        .bytes_touched_most = (double)features->bytes_touched.high,
+        .runs_most = runs,
+        .bytes_touched_most = bytes,
         .bytes_useful = (double)features->bytes_useful,
         .n_processes = sharing,
-        .segments_most =
-            segments * osts < (double)features->runs ? segments * osts : (double)features->runs,
-        .ost_bytes = (double)features->bytes_touched.high / osts * sharing,
-        .disk_requests = segments * sharing,
+        .first_visits = runs > 0 ? 1 : 0,
+        .later_fetches = fetches > 1 ? fetches - 1 : 0,
+        .trips_most = fetches,
+        .fetch_distance = segments > 1 ? (fetches - 1) * distance / (segments - 1) : 0,
+        .step_bytes = bytes * (processes_per_ost > 1 ? processes_per_ost : 1),
+        .ost_bytes = bytes / osts * sharing,
         .disk_segments = segments * sharing,
         .disk_blocks = (double)features->block_depth.high * sharing,
-        .disk_distance = (double)features->block_gap_distance.high * sharing,
+        .disk_distance = distance * sharing,
         .sieve_requests = (double)features->sieve.requests,
         .sieve_jumps = (double)features->sieve.jumps,
         .sieve_bytes = (double)features->sieve.bytes,
@@ -89,18 +97,6 @@ static double gap_of(int32_t gap, const sds_measures *measures)
     if (gap == SDS_GAP_DISTANCE) return measures->block_gap_distance;
     if (gap == SDS_GAP_PAPER) return measures->block_gap_paper;
     return measures->block_gap_count;
-}
-
-static void bottleneck_terms(const sds_measures *measures, double terms[SDS_MODEL_TERMS])
-{
-    terms[0] = 1;
-    terms[1] = measures->runs_most;
-    terms[2] = measures->segments_most;
-    terms[3] = measures->disk_requests;
-    terms[4] = measures->ost_bytes;
-    terms[5] = measures->disk_segments;
-    terms[6] = measures->disk_blocks;
-    terms[7] = sqrt(measures->disk_segments * measures->disk_distance);
 }
 
 static void sieve_terms(const sds_measures *measures, double terms[SDS_MODEL_TERMS])
@@ -121,15 +117,21 @@ int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
 {
     const double depth = measures->block_depth, gaps = gap_of(gap, measures);
     const double processes = measures->processes_per_ost;
-    if (kind == SDS_MODEL_BOTTLENECK) {
-        bottleneck_terms(measures, terms);
-        return sds_model_terms(kind);
-    }
     if (kind == SDS_MODEL_SIEVE) {
         sieve_terms(measures, terms);
         return sds_model_terms(kind);
     }
     terms[0] = 1;
+    if (kind == SDS_MODEL_SERVICE) {
+        terms[0] = measures->first_visits;
+        terms[1] = measures->runs_most;
+        terms[2] = measures->trips_most;
+        terms[3] = measures->step_bytes;
+        terms[4] = measures->ost_bytes;
+        terms[5] = measures->later_fetches + measures->disk_segments;
+        terms[6] = measures->disk_blocks;
+        return sds_model_terms(kind);
+    }
     if (kind == SDS_MODEL_BUILTIN) {
         const double pages = ceil(measures->bytes_touched_most / BUILTIN_PAGE_BYTES);
         terms[1] = measures->runs_most < pages ? measures->runs_most : pages;
@@ -154,38 +156,26 @@ int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
     return sds_model_terms(kind);
 }
 
-static double fourth_power(double x)
+/* Gaps are sought over or read through, whichever is quicker. */
+static double service(const double c[SDS_MODEL_TERMS], const sds_measures *m)
 {
-    return x * x * x * x;
-}
-
-/* Relative to the greatest, so that nothing overflows. */
-static double norm(double x, double y, double z)
-{
-    const double greatest = fmax(x, fmax(y, z));
-    if (!(greatest > 0)) return greatest;
-    return greatest * sqrt(sqrt(fourth_power(x / greatest) + fourth_power(y / greatest) +
-                                fourth_power(z / greatest)));
-}
-
-static double bottleneck(const double c[SDS_MODEL_TERMS], const double terms[SDS_MODEL_TERMS],
-                         double distance)
-{
-    const double seeks = c[5] * terms[5] + c[7] * terms[7];
-    return c[0] + norm(c[1] * terms[1] + c[2] * terms[2], c[3] * terms[3] + c[4] * terms[4],
-                       c[6] * terms[6] + fmin(c[6] * distance, seeks));
+    return c[0] * m->first_visits + c[1] * m->runs_most + c[2] * m->trips_most +
+           fmin(c[5] * m->later_fetches, c[6] * m->fetch_distance) + c[3] * m->step_bytes +
+           c[4] * m->ost_bytes + c[6] * m->disk_blocks +
+           fmin(c[5] * m->disk_segments, c[6] * m->disk_distance);
 }
 
 double sds_cost_of(const sds_cost_model *model, const sds_measures *measures)
 {
-    double terms[SDS_MODEL_TERMS];
-    const int32_t n = sds_cost_terms(model->kind, model->gap, measures, terms);
     double seconds = 0;
-    if (model->kind == SDS_MODEL_BOTTLENECK)
-        seconds = bottleneck(model->coefficient, terms, measures->disk_distance);
-    else
+    if (model->kind == SDS_MODEL_SERVICE) {
+        seconds = service(model->coefficient, measures);
+    } else {
+        double terms[SDS_MODEL_TERMS];
+        const int32_t n = sds_cost_terms(model->kind, model->gap, measures, terms);
         for (int32_t i = 0; i < n; i++)
             seconds += model->coefficient[i] * terms[i];
+    }
     /* Not "seconds < floor": a coefficient that is no number must not win by comparing false. */
     return seconds > model->floor_s ? seconds : model->floor_s;
 }

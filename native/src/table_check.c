@@ -43,7 +43,7 @@ static int sound_model(const sds__table_model *model)
     case SDS_MODEL_EQ3:
     case SDS_MODEL_EQ4:
     case SDS_MODEL_EQ6:
-    case SDS_MODEL_BOTTLENECK:
+    case SDS_MODEL_SERVICE:
     case SDS_MODEL_SIEVE:
         break;
     default:

@@ -15,16 +15,15 @@ _UNITS = {
     "Nagg": "aggregator",
     "Size/Nagg": "B",
     "runs_most": "run",
-    "segments_most": "segment",
-    "disk_requests": "request",
+    "first_visits": "visit",
+    "trips_most": "trip",
+    "step_bytes": "B",
     "ost_bytes": "B",
-    "disk_segments": "segment",
-    "disk_blocks": "block",
+    "seeks": "seek",
+    "blocks": "block",
     "sieve_requests": "request",
     "sieve_jumps": "jump",
     "sieve_bytes": "B",
-    # The root of segments times blocks left out between them.
-    "disk_stroke": "\N{SQUARE ROOT}(segment\N{MIDDLE DOT}block)",
 }
 _GAP_UNITS = {GapKind.COUNT: "gap", GapKind.DISTANCE: "block", GapKind.PAPER: "element"}
 

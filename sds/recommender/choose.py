@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.bottleneck import BottleneckFitter
 from sds.recommender.disturbed import leave_out_disturbed
 from sds.recommender.fit import Fitter
 from sds.recommender.heldout import Fits, cross_validate, heldout_error
@@ -21,6 +20,7 @@ from sds.recommender.model import (
     builtin_model,
 )
 from sds.recommender.samples import ModelChoice, Samples, Trial
+from sds.recommender.service import ServiceFitter
 from sds.recommender.sieve import SieveFitter
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def choose_model(
     """Return the model with the least held-out error, and all that were tried.
 
     Tried are the built-in model as it is, its terms fitted (``requests``), Eq. 3, 4 and 6 with
-    each block gap, each by ordinary and by relative least squares, the bottleneck model, and of
+    each block gap, each by ordinary and by relative least squares, the service model, and of
     single reads the sieve model. The error is the root mean square of
     log(predicted / measured), leaving out one pattern at a time.
 
@@ -127,7 +127,7 @@ def fitters_of(
             for gap in (gaps if kind.has_gap else (GapKind.COUNT,))
             for relative in (False, True)
         ]
-    return [*fitters, BottleneckFitter()]
+    return [*fitters, ServiceFitter()]
 
 
 def _trial(

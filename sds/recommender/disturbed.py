@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sds.recommender.bottleneck import BottleneckFitter
 from sds.recommender.samples import Samples
+from sds.recommender.service import ServiceFitter
 
 # At least so many times as slow as fitted, and so many robust standard deviations.
 _LEAST_FACTOR = 3.0
@@ -48,7 +48,7 @@ def leave_out_disturbed(samples: Samples) -> Kept:
         If there are too few reads to tell.
     """
     seconds = np.array(samples.seconds)
-    _, fitted = BottleneckFitter(robust=True).solve(samples.measures(), seconds)
+    _, fitted = ServiceFitter(robust=True).solve(samples.measures(), seconds)
     log = np.log(seconds / fitted)
     spread = _SIGMA_PER_MAD * float(np.median(np.abs(log - np.median(log))))
     limit = float(np.median(log)) + max(np.log(_LEAST_FACTOR), _DEVIATIONS * spread)

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.geometry import OperationFeatures
 from sds.recommender.heldout import cross_validate, heldout_error
 from sds.recommender.model import CostModel, HeldoutError
+from sds.recommender.operation import OperationMeasures
 from sds.recommender.protocol import KINDS, Draw
 from sds.recommender.samples import Samples
 from sds.recommender.selection import Selection, selection_of
@@ -30,11 +30,10 @@ WITHIN = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """A pattern's times and what it touches, by process and as one; one per layout."""
+    """A pattern's times and what it asks of the storage; one per layout."""
 
     seconds: tuple[float, ...]
-    operations: tuple[OperationFeatures, ...]
-    unions: tuple[OperationFeatures, ...]
+    operations: tuple[OperationMeasures, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +120,6 @@ def samples_of(
         patterns=tuple(p.name for p in patterns for _ in names),
         layouts=tuple(name for _ in patterns for name in names),
         operations=tuple(o for found in observed for o in found.operations),
-        unions=tuple(u for found in observed for u in found.unions),
         seconds=tuple(s for found in observed for s in found.seconds),
     )
 

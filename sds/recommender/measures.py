@@ -1,4 +1,4 @@
-"""What models predict from, in columns: one row per measure, one column per operation."""
+"""Measures of many operations in columns, as models predict from them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import SdsValueError
-from sds.geometry import IoMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.geometry import BlockFeatures, OperationFeatures
+    from sds.geometry import BlockFeatures
+    from sds.recommender.operation import OperationMeasures
 
 # Names of sds_measures, in its order.
 MEASURES: tuple[str, ...] = _native.MEASURES
@@ -80,44 +80,8 @@ class MeasureTable:
         )
 
     @classmethod
-    def of_operations(
-        cls,
-        operations: Sequence[OperationFeatures],
-        unions: Sequence[OperationFeatures] = (),
-    ) -> Self:
-        """Return the measures of operations known whole.
-
-        unions: what the processes of each touch together, where operations are independent reads;
-        empty: what they touch is taken to differ.
-        """
+    def of_operations(cls, operations: Sequence[OperationMeasures]) -> Self:
+        """Return the measures of operations known whole (`measure_operation`)."""
         return cls._of_rows(
-            [_row_of(f, u) for f, u in zip(operations, unions or operations, strict=True)]
+            [tuple(float(getattr(one, name)) for name in MEASURES) for one in operations]
         )
-
-
-def _row_of(f: OperationFeatures, union: OperationFeatures) -> tuple[float, ...]:
-    # P is aggregators per OST of collective operations.
-    collective = f.mode is IoMode.COLLECTIVE
-    found = {
-        "block_depth": f.block_depth,
-        "block_gap_count": f.block_gap_count,
-        "block_gap_distance": f.block_gap_distance,
-        "block_gap_paper": f.block_gap_paper or 0,
-        "processes_per_ost": f.processes_per_ost,
-        "runs_most": f.runs_most,
-        "bytes_touched_most": f.bytes_touched_most,
-        "bytes_useful": f.bytes_useful,
-        "n_processes": f.n_processes,
-        "n_aggregators": f.processes_per_ost * f.osts_touched if collective else 0,
-        "segments_most": f.segments_most,
-        "ost_bytes": f.ost_bytes_touched,
-        "disk_requests": f.disk_segments,
-        "disk_segments": union.disk_segments,
-        "disk_blocks": union.disk_blocks,
-        "disk_distance": union.disk_gap_distance,
-        # Of operations HDF5's requests are not counted: each run is taken to be one.
-        "sieve_requests": f.runs_most,
-        "sieve_jumps": f.runs_most,
-        "sieve_bytes": f.bytes_touched_most,
-    }
-    return tuple(float(found[name]) for name in MEASURES)

@@ -29,8 +29,8 @@ class ModelKind(StrEnum):
     """Which equation (sds_model_kind).
 
     ``eq3`` is the paper's best case (concurrent processes act as one), ``eq4`` its worst, ``eq5``
-    collective I/O, ``eq6`` all interactions; ``bottleneck`` takes the time of what takes longest
-    of clients, servers and disks, ``sieve`` what HDF5 asks for through its sieve buffer.
+    collective I/O, ``eq6`` all interactions; ``service`` the time that clients wait, servers
+    send and disks read, ``sieve`` what HDF5 asks for through its sieve buffer.
     """
 
     REQUESTS = "requests"
@@ -38,7 +38,7 @@ class ModelKind(StrEnum):
     EQ4 = "eq4"
     EQ5 = "eq5"
     EQ6 = "eq6"
-    BOTTLENECK = "bottleneck"
+    SERVICE = "service"
     SIEVE = "sieve"
 
     @property
@@ -68,7 +68,7 @@ _CODES: dict[ModelKind, int] = {
     ModelKind.EQ4: 4,
     ModelKind.EQ5: 5,
     ModelKind.EQ6: 6,
-    ModelKind.BOTTLENECK: 16,
+    ModelKind.SERVICE: 16,
     ModelKind.SIEVE: 17,
 }
 _TERMS: dict[ModelKind, tuple[str, ...]] = {
@@ -77,15 +77,14 @@ _TERMS: dict[ModelKind, tuple[str, ...]] = {
     ModelKind.EQ4: ("1", "BD", "BG", "P"),
     ModelKind.EQ5: ("1", "BD", "BG", "P", "1 shuffle", "Nproc", "Nagg", "Size/Nagg"),
     ModelKind.EQ6: ("1", "BD", "BG", "P", "BD*BG", "BD*P", "BG*P", "BD*BG*P"),
-    ModelKind.BOTTLENECK: (
-        "1",
+    ModelKind.SERVICE: (
+        "first_visits",
         "runs_most",
-        "segments_most",
-        "disk_requests",
+        "trips_most",
+        "step_bytes",
         "ost_bytes",
-        "disk_segments",
-        "disk_blocks",
-        "disk_stroke",
+        "seeks",
+        "blocks",
     ),
     ModelKind.SIEVE: (
         "1",

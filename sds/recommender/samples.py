@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from sds.errors import SdsValueError
-from sds.geometry import BlockFeatures, OperationFeatures
+from sds.geometry import BlockFeatures
 from sds.recommender.measures import MeasureTable
 from sds.recommender.model import CostModel, HeldoutError
+from sds.recommender.operation import OperationMeasures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,6 @@ class Samples:
         Time of the operation: of the slowest process.
     operations
         Of all processes together; then features and processes_per_ost are empty.
-    unions
-        What the processes of each operation touch as one, where they read independently; empty:
-        what they touch is taken to differ.
     layouts
         Name of each read's layout, which can be held out likewise; empty where there is but one,
         or the patterns' names tell.
@@ -48,8 +46,7 @@ class Samples:
     features: tuple[BlockFeatures, ...] = ()
     processes_per_ost: tuple[float, ...] = ()
     seconds: tuple[float, ...]
-    operations: tuple[OperationFeatures, ...] = ()
-    unions: tuple[OperationFeatures, ...] = ()
+    operations: tuple[OperationMeasures, ...] = ()
     layouts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -58,8 +55,6 @@ class Samples:
         lengths = {len(self.patterns), len(touched), len(self.layouts) if self.layouts else n}
         if not self.operations:
             lengths.add(len(self.processes_per_ost))
-        if self.unions:
-            lengths.add(len(self.unions))
         if lengths != {n}:
             raise SdsValueError(
                 f"samples differ in number: {len(self.patterns)} patterns, "
@@ -91,7 +86,7 @@ class Samples:
     def measures(self) -> MeasureTable:
         """Return what models predict these reads from."""
         if self.operations:
-            return MeasureTable.of_operations(self.operations, self.unions)
+            return MeasureTable.of_operations(self.operations)
         return MeasureTable.of_reads(self.features, self.processes_per_ost)
 
     def groups(self, by: str) -> tuple[str, ...]:
@@ -126,7 +121,6 @@ class Samples:
             processes_per_ost=some(self.processes_per_ost),
             seconds=some(self.seconds),
             operations=some(self.operations),
-            unions=some(self.unions),
             layouts=some(self.layouts),
         )
 

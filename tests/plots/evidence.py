@@ -23,7 +23,7 @@ ABOUT = Provenance(
     held_out="each pattern predicted by a fit to the others",
 )
 SIMULATED = Provenance(
-    origin=Origin.SIMULATED, subject="Table I", model="bottleneck", held_out="tests are new"
+    origin=Origin.SIMULATED, subject="Table I", model="service", held_out="tests are new"
 )
 
 

@@ -133,7 +133,7 @@ def test_coefficients_are_those_of_the_model(measured):
 def test_dropped_terms_are_listed_without_a_number(measured):
     trials = measured.measurements[0].choice.trials
     dropped = [t for t in trials if t.model is not None and t.model.dropped_terms]
-    assert dropped, "the reads do not determine every term of the bottleneck model"
+    assert dropped, "the reads do not determine every term of the service model"
     data = figure_data(Kind.COEFFICIENTS, measured, model=dropped[0].name)
     missing = [t for t in data.terms if t.dropped]
     assert tuple(t.term for t in missing) == dropped[0].model.dropped_terms
@@ -152,7 +152,7 @@ def test_a_built_in_model_was_fitted_to_nothing():
 def test_every_term_has_a_unit_of_its_own_words(kind):
     for gap in GapKind:
         units = [unit_of(term, gap) for term in kind.terms]
-        assert units[0] == "s"
+        assert units[0] == ("s/visit" if kind is ModelKind.SERVICE else "s")
         assert all(u.startswith("s") for u in units)
     assert unit_of("BD*BG*P", GapKind.DISTANCE) == "s/(block·block·process/OST)"
     for term in kind.terms:

@@ -31,7 +31,7 @@ def test_heldout_predictions_are_those_of_a_fit_without_the_pattern():
     assert cross_validate(fitter, reads) == error
 
 
-@pytest.mark.parametrize("name", [None, "builtin", "bottleneck", "sieve", "eq3, block gap count"])
+@pytest.mark.parametrize("name", [None, "builtin", "service", "sieve", "eq3, block gap count"])
 def test_predictions_for_a_calibration_have_the_error_that_it_states(measured, name):
     measurement = measurement_of(measured)
     trial = trial_of(measurement, name)
@@ -90,21 +90,21 @@ def test_what_was_not_measured_or_tried_is_named_with_what_was(measured):
 def test_judgements_of_several_seeds_are_put_together():
     storage = Storage(noise=0.05)
     experiment = storage.experiment
-    fitters = [f for f in fitters_of() if f.name == "bottleneck"]
+    fitters = [f for f in fitters_of() if f.name == "service"]
     judgements = [
         judge(draw_tests(seed, experiment, storage.times), experiment, storage.observe, fitters)
         for seed in (1, 2)
     ]
     found = Evidence.of_judgements(
-        judgements, experiment, model="bottleneck", origin=Origin.SIMULATED, subject="a law"
+        judgements, experiment, model="service", origin=Origin.SIMULATED, subject="a law"
     )
     assert len(found) == 2 * 24 * 3
     assert found.layouts[:3] == ("[x,y,z]", "[x,z,y]", "[z,x,y]")
-    first = judgements[0].of("bottleneck")
+    first = judgements[0].of("service")
     assert found.observed_s[:3] == first.selections[0].measured_s
     assert found.predicted_s[:3] == first.selections[0].predicted_s
     assert found.patterns[0] == f"{first.selections[0].pattern} (seed 1)"
-    errors = [j.of("bottleneck").model.log_error for j in judgements]
+    errors = [j.of("service").model.log_error for j in judgements]
     assert found.log_error == pytest.approx(np.sqrt(np.mean(np.square(errors))))
 
 

@@ -86,7 +86,7 @@ def test_speedups_have_a_bar_measured_and_one_predicted():
 
 
 def test_coefficients_are_a_table(measured):
-    data = figure_data(Kind.COEFFICIENTS, measured, model="bottleneck")
+    data = figure_data(Kind.COEFFICIENTS, measured, model="service")
     found = texts(draw(data))
     for row in data.terms:
         assert row.term in found

@@ -1,38 +1,33 @@
-"""Operations whose times follow a law of storage: clients, servers and disks at work together."""
+"""Operations whose times follow a law of storage: clients, servers and disks."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from sds.geometry import ContiguousLayout, IoMode, operation_features
+from sds.geometry import ContiguousLayout
 from sds.recommender.judgement import Observed
 from sds.recommender.measures import MeasureTable
+from sds.recommender.operation import measure_operation
 from sds.recommender.protocol import Experiment
 
 SMALL = Experiment(extent=(64, 64, 4096), n_processes=64, n_training=12)
 
-# Seconds per run, per fetch; per request and byte of a server; per seek, block, root of distance.
-LAW = (1e-3, 10e-6, 200e-6, 30e-6, 4e-9, 5e-3, 4e-6, 2e-6)
-
-
-def touched(pattern, experiment, order):
-    layout = ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order)
-    of = (experiment.extent, pattern.reads(), layout, experiment.stripes, experiment.raid)
-    return (
-        operation_features(*of),
-        operation_features(*of, mode=IoMode.COLLECTIVE, n_aggregators=1),
-    )
+# Seconds: always; per run and trip; per byte sent in step and by each server; per seek and block.
+LAW = (5e-3, 10e-6, 200e-6, 1e-9, 4e-9, 5e-3, 4e-6)
 
 
 def seconds_by_law(measures, law=LAW):
     """The law, written out anew."""
     c = law
-    client = c[1] * measures["runs_most"] + c[2] * measures["segments_most"]
-    server = c[3] * measures["disk_requests"] + c[4] * measures["ost_bytes"]
-    gaps, distance = measures["disk_segments"], measures["disk_distance"]
-    seeks = c[5] * gaps + c[7] * np.sqrt(gaps * distance)
-    disk = c[6] * measures["disk_blocks"] + np.minimum(c[6] * distance, seeks)
-    return c[0] + (client**4 + server**4 + disk**4) ** 0.25
+    seconds = (
+        c[0] * measures["first_visits"]
+        + c[1] * measures["runs_most"]
+        + c[2] * measures["trips_most"]
+    )
+    seconds = seconds + c[3] * measures["step_bytes"] + c[4] * measures["ost_bytes"]
+    for gaps, distance in (("later_fetches", "fetch_distance"), ("disk_segments", "disk_distance")):
+        seconds = seconds + np.minimum(c[5] * measures[gaps], c[6] * measures[distance])
+    return seconds + c[6] * measures["disk_blocks"]
 
 
 class Storage:
@@ -45,16 +40,21 @@ class Storage:
 
     def observe(self, pattern):
         if pattern not in self.known:
-            operations, unions = zip(
-                *(touched(pattern, self.experiment, order) for order in self.experiment.orders),
-                strict=True,
+            experiment = self.experiment
+            operations = tuple(
+                measure_operation(
+                    experiment.extent,
+                    pattern.reads(),
+                    ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
+                    experiment.stripes,
+                    experiment.raid,
+                )
+                for order in experiment.orders
             )
-            seconds = seconds_by_law(MeasureTable.of_operations(operations, unions))
+            seconds = seconds_by_law(MeasureTable.of_operations(operations))
             random = np.random.default_rng(sum(map(ord, pattern.name)))
             seconds = seconds * np.exp(self.noise * random.normal(size=len(seconds)))
-            self.known[pattern] = Observed(
-                seconds=tuple(seconds.tolist()), operations=operations, unions=unions
-            )
+            self.known[pattern] = Observed(seconds=tuple(seconds.tolist()), operations=operations)
         return self.known[pattern]
 
     def times(self, pattern):

@@ -16,7 +16,6 @@ from sds.geometry import (
     IoMode,
     ProcessReads,
     block_features,
-    operation_features,
 )
 from sds.recommender import CostModel, GapKind, ModelKind, Samples, builtin_model
 from sds.recommender.choose import choose_model
@@ -24,7 +23,8 @@ from sds.recommender.collective import fit_collective
 from sds.recommender.fit import Fitter, fit_additive
 from sds.recommender.gaps import compare_gaps, gap_table
 from sds.recommender.heldout import cross_validate, heldout_error
-from sds.recommender.measures import MEASURES, MeasureTable
+from sds.recommender.measures import MeasureTable
+from sds.recommender.operation import ClientReads, measure_operation
 from tests.recommender.measured import features, samples
 
 EXTENT = (64, 64, 4096)
@@ -41,7 +41,7 @@ def model_of(kind, coefficients, gap=GapKind.COUNT):
 
 def cube(shape, *, parts=(1, 1, 1), mode=IoMode.INDEPENDENT, n_aggregators=None):
     slab = Hyperslab(start=(0,) * 3, stride=(1, 1, 1), count=tuple(shape), block=(1, 1, 1))
-    return operation_features(
+    return measure_operation(
         EXTENT,
         ProcessReads.decomposed(slab, parts),
         LAYOUT,
@@ -74,20 +74,27 @@ def test_a_read_of_one_process_is_the_same_as_an_operation():
     slab = Hyperslab(start=(3, 1, 5), stride=(2, 1, 1), count=(8, 16, 100), block=(1, 1, 1))
     of = (LAYOUT, HOPPER_STRIPES, HOPPER_RAID)
     read = block_features(EXTENT, slab, *of)
-    operation = operation_features(EXTENT, ProcessReads.of([slab]), *of)
+    operation = measure_operation(EXTENT, ProcessReads.of([slab]), *of)
     p = operation.processes_per_ost
     single = MeasureTable.of_reads([read], [p])
     whole = MeasureTable.of_operations([operation])
-    for name in MEASURES:
-        if name.startswith("sieve"):
-            continue  # not counted of operations
-        # Of one read it is not known how its OSTs differ.
-        rough = name in {"ost_bytes", "segments_most"}
-        assert single[name][0] == pytest.approx(whole[name][0], rel=0.5 if rough else 1e-12), name
+    exact = (
+        "block_depth",
+        "block_gap_count",
+        "block_gap_distance",
+        "block_gap_paper",
+        "processes_per_ost",
+        "runs_most",
+        "bytes_touched_most",
+        "bytes_useful",
+        "n_processes",
+    )
+    for name in exact:
+        assert single[name][0] == whole[name][0], name
 
 
 def test_empty_reads_and_scalars_have_predictions_like_others():
-    model = model_of(ModelKind.BOTTLENECK, (1e-3,) * 8)
+    model = model_of(ModelKind.SERVICE, (1e-3,) * 7)
     nothing = Hyperslab(start=(0,), stride=(1,), count=(0,), block=(1,))
     of = (LAYOUT, HOPPER_STRIPES, HOPPER_RAID)
     deep = (2,) * 5 + (1,) * 27
@@ -100,7 +107,7 @@ def test_empty_reads_and_scalars_have_predictions_like_others():
         seconds = model.seconds(found)
         assert np.isfinite(seconds)
         assert seconds >= model.floor_s
-        operation = operation_features(extent, ProcessReads.of([slab]), *of)
+        operation = measure_operation(extent, ProcessReads.of([slab]), *of)
         assert MeasureTable.of_operations([operation]).columns.min() >= 0
 
 
@@ -285,4 +292,61 @@ def test_a_tiny_training_set_leaves_the_built_in_model_and_says_why():
     choice = choose_model(tiny)
     assert choice.chosen.kind in {ModelKind.REQUESTS, ModelKind.EQ3}
     reasons = {t.name: t.refused for t in choice.trials if t.model is None}
-    assert "4 reads are too few" in reasons["bottleneck"]
+    assert "4 reads are too few" in reasons["service"]
+
+
+def test_close_runs_are_one_fetch_and_far_ones_several():
+    """Rows of 32 KiB: every eighth element of a row is one fetch, every other row its own."""
+    of = (LAYOUT, HOPPER_STRIPES, HOPPER_RAID)
+
+    def fetched(start, stride, count, **client):
+        slab = Hyperslab(start=start, stride=stride, count=count, block=(1, 1, 1))
+        return measure_operation(EXTENT, ProcessReads.of([slab]), *of, client=ClientReads(**client))
+
+    row = fetched((0, 0, 0), (1, 1, 8), (1, 1, 512))
+    assert (row.runs_most, row.later_fetches) == (512, 0)
+    # The first page, then ahead to the end of the window.
+    assert row.step_bytes == row.ost_bytes == 1 << 20
+    assert row.trips_most == pytest.approx(2.0, abs=0.01)
+    point = fetched((0, 0, 5), (1, 1, 1), (1, 1, 1))
+    assert (point.step_bytes, point.trips_most) == (4096, pytest.approx(1.0, abs=0.01))
+    assert (point.first_visits, point.later_fetches) == (1, 0)
+    column = fetched((0, 0, 5), (1, 4, 1), (1, 16, 1))
+    assert column.runs_most == 16
+    assert column.trips_most == pytest.approx(16, abs=0.1)
+    # All 16 lie in two stripes; what is behind the first visit to each is later.
+    assert (column.first_visits, column.later_fetches) == (2, 14)
+    assert column.step_bytes == 16 * 4096
+    together = fetched((0, 0, 5), (1, 4, 1), (1, 16, 1), gap_bytes=1 << 20)
+    assert together.later_fetches == 0
+
+
+def test_processes_of_a_node_share_a_fetch():
+    slab = Hyperslab(start=(0, 0, 0), stride=(1, 1, 1), count=(1, 1, 64), block=(1, 1, 1))
+    reads = ProcessReads.decomposed(slab, (1, 1, 8))
+    of = (EXTENT, reads, LAYOUT, HOPPER_STRIPES, HOPPER_RAID)
+    shared = measure_operation(*of, client=ClientReads(processes_per_node=8))
+    apart = measure_operation(*of, client=ClientReads(processes_per_node=2))
+    assert (shared.step_bytes, apart.step_bytes) == (4096, 4 * 4096)
+
+
+def test_processes_far_apart_move_the_heads_between_their_places():
+    def distance(step):
+        slab = Hyperslab(start=(0, 0, 0), stride=(step, 4, 1), count=(2, 16, 1), block=(1, 1, 1))
+        reads = ProcessReads.decomposed(slab, (2, 1, 1))
+        return measure_operation(EXTENT, reads, LAYOUT, HOPPER_STRIPES, HOPPER_RAID).fetch_distance
+
+    assert distance(63) > 10 * distance(1)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"page_bytes": 0}, "must be positive"),
+        ({"processes_per_node": 0}, "must be positive"),
+        ({"gap_bytes": -1}, "gap_bytes is -1"),
+    ],
+)
+def test_clients_that_cannot_be_are_refused(change, words):
+    with pytest.raises(SdsValueError, match=words):
+        ClientReads(**change)

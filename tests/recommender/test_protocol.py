@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sds.errors import SdsValueError
-from sds.recommender.bottleneck import BottleneckFitter
 from sds.recommender.choose import fitters_of
 from sds.recommender.judgement import judge
 from sds.recommender.protocol import (
@@ -18,6 +17,7 @@ from sds.recommender.protocol import (
     draw_tests,
     draw_training,
 )
+from sds.recommender.service import ServiceFitter
 from tests.recommender.operations import SMALL, Storage
 
 seeds = st.integers(0, 2**63)
@@ -123,7 +123,7 @@ def test_models_are_judged_by_what_they_select():
     storage = Storage(noise=0.02)
     draw = draw_tests(3, SMALL, storage.times)
     judged = judge(draw, SMALL, storage.observe, fitters_of(), n_folds=5)
-    best = judged.of("bottleneck")
+    best = judged.of("service")
     assert best.n_within >= 23
     assert best.error.r_squared > 0.99
     assert best.error.median < 0.05
@@ -143,7 +143,7 @@ def test_refusals_count_as_the_original_layout():
     storage = Storage(noise=0.3)
     draw = draw_tests(3, SMALL, storage.times)
     judged = judge(
-        draw, SMALL, storage.observe, [BottleneckFitter()], n_folds=5, min_confidence=0.999999
+        draw, SMALL, storage.observe, [ServiceFitter()], n_folds=5, min_confidence=0.999999
     ).models[0]
     refused = [s for s in judged.selections if s.advice.refused]
     assert judged.n_refused == len(refused) > 0
@@ -156,5 +156,5 @@ def test_a_model_that_cannot_be_fitted_is_judged_with_the_reason():
     storage = Storage(few)
     draw = draw_tests(3, few, storage.times)
     judged = judge(draw, few, storage.observe, fitters_of())
-    assert "too few" in judged.of("bottleneck").refused
-    assert judged.of("bottleneck").model is None
+    assert "too few" in judged.of("service").refused
+    assert judged.of("service").model is None

@@ -1,7 +1,7 @@
 /* Predicted time of one read, or of one operation of several processes, from what it touches.
  *
  * Liu 2014, Eq. 3, 4, 5 and 6, the built-in model that serves until a file system is calibrated,
- * and the bottleneck model. The same functions predict in Python and in the connector.
+ * and SDS's own models. The same functions predict in Python and in the connector.
  */
 #ifndef SDS_COST_H
 #define SDS_COST_H
@@ -17,27 +17,24 @@ extern "C" {
 
 /* F: seconds; BD, BG: block depth and block gap; P: processes per OST. */
 typedef enum sds_model_kind {
-    SDS_MODEL_BUILTIN = 0,     /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
-    SDS_MODEL_EQ3 = 3,         /* F = c0 + c1*BD + c2*BG */
-    SDS_MODEL_EQ4 = 4,         /* F = c0 + c1*BD + c2*BG + c3*P */
-    SDS_MODEL_EQ5 = 5,         /* collective, F = F1 + F2, the phases of I/O and of the shuffle:
-                                  F1 = c0 + c1*BD + c2*BG + c3*P
-                                  F2 = c4 + c5*processes + c6*aggregators + c7*bytes/aggregators */
-    SDS_MODEL_EQ6 = 6,         /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
-                                  + c7*BD*BG*P */
-    SDS_MODEL_BOTTLENECK = 16, /* F = c0 + norm(client, server, disk), all coefficients >= 0:
-                                 client = c1*runs_most + c2*segments_most
-                                 server = c3*disk_requests + c4*ost_bytes
-                                 disk = c6*disk_blocks + least(c6*disk_distance,
-                                        c5*disk_segments + c7*sqrt(disk_segments*disk_distance)):
-                                 a gap costs a seek, whose time grows with the root of the
-                                 distance, or reading through it, whichever is less
-                                 norm(x, y, z) = (x^4 + y^4 + z^4)^(1/4): nearly the greatest,
-                                 and smooth where two are alike */
-    SDS_MODEL_SIEVE = 17       /* through HDF5's sieve buffer, all coefficients >= 0:
-                                  F = c0 + c1*sieve_requests + c2*sieve_jumps + c3*sieve_bytes
-                                  + c4*runs_most + P*(c5*sieve_requests + c6*sieve_jumps
-                                  + c7*sieve_bytes) */
+    SDS_MODEL_BUILTIN = 0,  /* F = c0 + c1*min(runs, pages touched) + c2*bytes_touched */
+    SDS_MODEL_EQ3 = 3,      /* F = c0 + c1*BD + c2*BG */
+    SDS_MODEL_EQ4 = 4,      /* F = c0 + c1*BD + c2*BG + c3*P */
+    SDS_MODEL_EQ5 = 5,      /* collective, F = F1 + F2, the phases of I/O and of the shuffle:
+                               F1 = c0 + c1*BD + c2*BG + c3*P
+                               F2 = c4 + c5*processes + c6*aggregators + c7*bytes/aggregators */
+    SDS_MODEL_EQ6 = 6,      /* F = c0 + c1*BD + c2*BG + c3*P + c4*BD*BG + c5*BD*P + c6*BG*P
+                               + c7*BD*BG*P */
+    SDS_MODEL_SERVICE = 16, /* the time that parts of the storage spend, c0 to c6 >= 0:
+                              F = c0*first_visits + c1*runs_most + c2*trips_most
+                                  + least(c5*later_fetches, c6*fetch_distance)
+                                  + c3*step_bytes + c4*ost_bytes
+                                  + c6*disk_blocks + least(c5*disk_segments, c6*disk_distance)
+                              c5: a seek; c6: a block read, or passed over where that is quicker */
+    SDS_MODEL_SIEVE = 17    /* through HDF5's sieve buffer, all coefficients >= 0:
+                               F = c0 + c1*sieve_requests + c2*sieve_jumps + c3*sieve_bytes
+                               + c4*runs_most + P*(c5*sieve_requests + c6*sieve_jumps
+                               + c7*sieve_bytes) */
 } sds_model_kind;
 
 /* Which of the three block gaps a model was fitted with. */
@@ -70,13 +67,15 @@ typedef struct sds_cost_model {
     XX(bytes_useful)       /* of all processes */                                                  \
     XX(n_processes)                                                                                \
     XX(n_aggregators)  /* collective; else 0 */                                                    \
-    XX(segments_most)  /* unbroken successions of requests, of the process with most */            \
-    XX(ost_bytes)      /* touched by all processes, most on one OST */                             \
-    XX(disk_requests)  /* unbroken successions of blocks, added up over processes, most on a disk  \
-                        */                                                                         \
-    XX(disk_segments)  /* the same of all processes as one */                                      \
-    XX(disk_blocks)    /* of all processes as one, most on one disk */                             \
-    XX(disk_distance)  /* untouched blocks between them, most on one disk */                       \
+    XX(first_visits)   /* OSTs that one process is the first to read from, one after another */    \
+    XX(later_fetches)  /* of one process, where runs that a client reads in one go are one */      \
+    XX(trips_most)     /* requests to servers that one process waits for */                        \
+    XX(fetch_distance) /* blocks that a disk's head is away when these begin, added up */          \
+    XX(step_bytes)     /* sent by one server were all processes in step, summed over the steps */  \
+    XX(ost_bytes)      /* sent by one server, on average */                                        \
+    XX(disk_segments)  /* unbroken successions of blocks, of all processes, most on a disk */      \
+    XX(disk_blocks)    /* in them */                                                               \
+    XX(disk_distance)  /* untouched blocks between them */                                         \
     XX(sieve_requests) /* that HDF5 makes, of the process with most */                             \
     XX(sieve_jumps)    /* of them, that do not go on where the one before ended */                 \
     XX(sieve_bytes)    /* that it reads */

@@ -48,7 +48,7 @@ def _question(
     model: Annotated[
         str | None,
         Query(
-            description="name of a model that was tried; the chosen one", examples=["bottleneck"]
+            description="name of a model that was tried; the chosen one", examples=["service"]
         ),
     ] = None,
 ) -> Question:

@@ -1,14 +1,17 @@
-"""Fits the bottleneck model: an operation takes as long as its slowest part.
+"""Fits the service model: what a process waits for, servers send, and disks position and read.
 
-Clients send requests one after another, servers take those of all clients, disks position and
-transfer; the three overlap, so that the time is nearly the greatest of theirs, not their sum
-(native/include/sds/cost.h, SDS_MODEL_BOTTLENECK). Fitted is the logarithm of the time: seconds
-range over six decades, and what is to be predicted is ratios. All coefficients are positive by
-construction, so that no prediction is negative and more work never takes less time.
+F = c0 first visits + c1 runs + c2 trips + least(c5 later fetches, c6 distance between them)
+    + c3 bytes sent in step + c4 bytes sent by a server
+    + c6 blocks + least(c5 segments, c6 distance between them)
+
+(native/include/sds/cost.h, SDS_MODEL_SERVICE; `sds.recommender.operation` says what is counted.)
+Fitted is the logarithm of the time: seconds range over six decades, and what is to be predicted
+is ratios. All coefficients are positive by construction, so that no prediction is negative and
+more work never takes less time.
 
 1. Columns that follow from others are left out, and named.
 2. The logarithms of the coefficients are found by Levenberg and Marquardt's method, from several
-   starts of which each takes another part for the slowest; the best end is kept.
+   starts; the best end is kept.
 3. Coefficients that no read depends on are 0.
 """
 
@@ -32,33 +35,32 @@ if TYPE_CHECKING:
     from sds.recommender.measures import MeasureTable
     from sds.recommender.samples import Samples
 
-# Terms of clients, servers and disks; the first term is constant. Of disks: blocks, and seeks.
-PARTS: tuple[tuple[int, ...], ...] = ((1, 2), (3, 4), (5, 6, 7))
-_BLOCKS = 6
-_SEEKS = [5, 7]
-_POWER = 4.0
+# Coefficients of a seek, and of a block read or passed over.
+_SEEK, _BLOCK = 5, 6
+# Where gaps lie: between one process's fetches, and between the segments of all.
+_GAPS = (("later_fetches", "fetch_distance"), ("disk_segments", "disk_distance"))
 # A coefficient that changes no prediction by more than this share is 0.
 _NEGLIGIBLE = 1e-6
-# What the other parts are taken for, where one is taken for the slowest.
-_START_SHARE = 0.03
+# Shares of the time that a term is taken for at the beginning.
+_START_SHARES = (0.2, 0.02, 0.001)
 _MAX_EVALUATIONS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BottleneckFitter:
-    """The one way of fitting the bottleneck model.
+class ServiceFitter:
+    """The one way of fitting the service model.
 
     robust: whether reads far from the fit count less (soft L1 loss), to find those that something
     else disturbed.
     """
 
     robust: bool = False
-    kind: ModelKind = ModelKind.BOTTLENECK
+    kind: ModelKind = ModelKind.SERVICE
     gap: GapKind = GapKind.DISTANCE
 
     @property
     def name(self) -> str:
-        """``bottleneck``."""
+        """``service``."""
         return str(self.kind)
 
     def solve(
@@ -73,8 +75,8 @@ class BottleneckFitter:
             )
         dropped = dependent_columns(matrix, self.kind.terms)
         kept = np.array([term not in dropped for term in self.kind.terms])
-        distance = measures["disk_distance"]
-        coefficients = _positive_fit(matrix, distance, np.log(seconds), kept, robust=self.robust)
+        gaps = _gaps(measures)
+        coefficients = _positive_fit(matrix, gaps, np.log(seconds), kept, robust=self.robust)
         model = CostModel(
             kind=self.kind,
             gap=self.gap,
@@ -83,7 +85,7 @@ class BottleneckFitter:
             calibrated=True,
             dropped_terms=tuple(dropped),
         )
-        return model, _predicted(matrix, distance, coefficients)[0]
+        return model, _predicted(matrix, gaps, coefficients)[0]
 
     def fit(
         self,
@@ -110,7 +112,7 @@ class BottleneckFitter:
         model, fitted = self.solve(table, seconds)
         matrix = design_matrix(table, self.kind, self.gap)
         coefficients = np.array(model.coefficients)
-        slopes = _predicted(matrix, table["disk_distance"], coefficients)[1]
+        slopes = _predicted(matrix, _gaps(table), coefficients)[1]
         slopes /= fitted[:, np.newaxis]
         # No gap may be worth a seek, nor every gap: then nothing depends on that coefficient.
         used = (coefficients > 0) & (slopes.max(axis=0) > 0)
@@ -144,40 +146,37 @@ class BottleneckFitter:
         return cross_validate(self, samples, by=by)
 
 
+def _gaps(measures: MeasureTable) -> NDArray[np.float64]:
+    """Return the numbers of gaps and their distances, shape (2, 2, n)."""
+    return np.array([[measures[n], measures[distance]] for n, distance in _GAPS])
+
+
 def _predicted(
     matrix: NDArray[np.float64],
-    distance: NDArray[np.float64],
+    gaps: NDArray[np.float64],
     coefficients: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return predictions, shape (n,), and their derivatives by each coefficient, shape (n, 8)."""
-    work = matrix * coefficients
-    seeks = work[:, _SEEKS].sum(axis=1)
-    reading = coefficients[_BLOCKS] * distance
-    read_through = reading < seeks
-    parts = np.stack([work[:, list(part)].sum(axis=1) for part in PARTS])
-    parts[-1] = work[:, _BLOCKS] + np.where(read_through, reading, seeks)
-    greatest = np.maximum(parts.max(axis=0), np.finfo(np.float64).tiny)
-    norm = greatest * ((parts / greatest) ** _POWER).sum(axis=0) ** (1.0 / _POWER)
+    """Return predictions, shape (n,), and their derivatives by each coefficient, shape (n, 7)."""
     slopes = matrix.copy()
-    slopes[:, _BLOCKS] += np.where(read_through, distance, 0.0)
-    slopes[np.ix_(read_through, _SEEKS)] = 0.0
-    for part, seconds in zip(PARTS, parts, strict=True):
-        slopes[:, list(part)] *= ((seconds / norm) ** (_POWER - 1.0))[:, np.newaxis]
-    return work[:, 0] + norm, slopes
+    slopes[:, _SEEK] = 0.0
+    for number, distance in gaps:
+        sought = coefficients[_SEEK] * number < coefficients[_BLOCK] * distance
+        slopes[:, _SEEK] += np.where(sought, number, 0.0)
+        slopes[:, _BLOCK] += np.where(sought, 0.0, distance)
+    return slopes @ coefficients, slopes
 
 
 def _positive_fit(
     matrix: NDArray[np.float64],
-    distance: NDArray[np.float64],
+    gaps: NDArray[np.float64],
     log_seconds: NDArray[np.float64],
     kept: NDArray[np.bool_],
     *,
     robust: bool,
 ) -> NDArray[np.float64]:
     """Return the coefficients, none negative, that fit log seconds best; 0 where not kept."""
-    varies = kept & (matrix.max(axis=0) > 0)
-    columns = np.flatnonzero(varies)
-    used = matrix[:, columns]
+    columns = np.flatnonzero(kept & (matrix.max(axis=0) > 0))
+    tiny = np.finfo(np.float64).tiny
 
     def coefficients_of(logs: NDArray[np.float64]) -> NDArray[np.float64]:
         whole = np.zeros(matrix.shape[1])
@@ -185,34 +184,38 @@ def _positive_fit(
         return whole
 
     def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.log(_predicted(matrix, distance, coefficients_of(logs))[0]) - log_seconds
+        seconds = _predicted(matrix, gaps, coefficients_of(logs))[0]
+        return np.log(np.maximum(seconds, tiny)) - log_seconds
 
     def jacobian(logs: NDArray[np.float64]) -> NDArray[np.float64]:
         whole = coefficients_of(logs)
-        seconds, slopes = _predicted(matrix, distance, whole)
-        return (slopes * whole / seconds[:, np.newaxis])[:, columns]
+        seconds, slopes = _predicted(matrix, gaps, whole)
+        return (slopes * whole / np.maximum(seconds, tiny)[:, np.newaxis])[:, columns]
 
-    # Alone, a term would explain the median read.
-    with np.errstate(divide="ignore"):
-        alone = np.array(
-            [np.median((log_seconds - np.log(column))[column > 0]) for column in used.T]
-        )
-    alone[columns == 0] = log_seconds.min()
+    # Alone, a term would explain the median read in which it occurs.
+    alone = np.array(
+        [
+            np.median((log_seconds - np.log(np.maximum(column, tiny)))[column > 0])
+            for column in matrix[:, columns].T
+        ]
+    )
     best_cost, best = np.inf, np.zeros(matrix.shape[1])
-    for slowest in (range(matrix.shape[1]), *PARTS):
-        share = np.where(np.isin(columns, list(slowest)), 0.5, _START_SHARE)
+    for share in _START_SHARES:
         found = least_squares(
             residuals,
             alone + np.log(share),
             jac=jacobian,
-            method="trf" if robust else "lm",
+            method="trf",
             loss="soft_l1" if robust else "linear",
             f_scale=0.1 if robust else 1.0,
             max_nfev=_MAX_EVALUATIONS,
         )
         if found.cost < best_cost * (1.0 - 1e-6):
             best_cost, best = float(found.cost), coefficients_of(found.x)
-    seconds, _ = _predicted(matrix, distance, best)
-    share_of = (matrix * best / seconds[:, np.newaxis]).max(axis=0)
-    best[share_of < _NEGLIGIBLE] = 0.0
+    # A seek no gap was worth stays: it says from what distance on seeking would be.
+    seconds, slopes = _predicted(matrix, gaps, best)
+    share_of = (slopes * best / np.maximum(seconds, tiny)[:, np.newaxis]).max(axis=0)
+    negligible = share_of < _NEGLIGIBLE
+    negligible[_SEEK] = False
+    best[negligible] = 0.0
     return best

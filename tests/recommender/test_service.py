@@ -7,25 +7,25 @@ from hypothesis import strategies as st
 
 from sds.errors import SdsValueError
 from sds.recommender import CostModel, GapKind, ModelKind
-from sds.recommender.bottleneck import BottleneckFitter
 from sds.recommender.choose import choose_model, falling_terms
 from sds.recommender.disturbed import leave_out_disturbed
 from sds.recommender.heldout import cross_validate
 from sds.recommender.judgement import samples_of
 from sds.recommender.measures import MEASURES, MeasureTable
 from sds.recommender.protocol import draw_library
+from sds.recommender.service import ServiceFitter
 from tests.recommender.operations import LAW, SMALL, Storage, seconds_by_law
 
 counts = st.integers(0, 2**50).map(float)
 tables = st.lists(
     st.lists(counts, min_size=len(MEASURES), max_size=len(MEASURES)), min_size=1, max_size=5
 ).map(lambda rows: MeasureTable(np.ascontiguousarray(np.array(rows).T)))
-coefficients = st.lists(st.floats(0, 1e3), min_size=8, max_size=8).map(tuple)
+coefficients = st.lists(st.floats(0, 1e3), min_size=7, max_size=7).map(tuple)
 
 
 def model_of(law, floor_s=0.0):
     return CostModel(
-        kind=ModelKind.BOTTLENECK,
+        kind=ModelKind.SERVICE,
         gap=GapKind.DISTANCE,
         coefficients=tuple(law),
         floor_s=floor_s,
@@ -58,7 +58,7 @@ def test_more_work_never_takes_less_time(table, law, name, more):
 
 def test_the_law_is_found_again():
     exact = samples_of(draw_library(3, SMALL, 20), SMALL, Storage().observe)
-    model = BottleneckFitter().fit(exact)
+    model = ServiceFitter().fit(exact)
     predicted = model.predict_many(exact.measures())
     assert np.abs(np.log(predicted / np.array(exact.seconds))).max() < 0.02
     assert model.diagnostics.r_squared > 0.9999
@@ -66,7 +66,7 @@ def test_the_law_is_found_again():
 
 
 def test_it_predicts_patterns_and_layouts_left_out(measured):
-    fitter = BottleneckFitter()
+    fitter = ServiceFitter()
     patterns = cross_validate(fitter, measured, n_folds=10)
     assert patterns.median < 0.04
     assert patterns.r_squared > 0.99
@@ -78,7 +78,7 @@ def test_it_predicts_patterns_and_layouts_left_out(measured):
 
 
 def test_its_diagnostics_hold_the_law_within_their_intervals(measured):
-    d = BottleneckFitter().fit(measured).diagnostics
+    d = ServiceFitter().fit(measured).diagnostics
     assert d.weighting == "log"
     by_term = dict(zip(d.terms, zip(d.confidence_low, d.confidence_high, strict=True), strict=True))
     low, high = by_term["ost_bytes"]
@@ -89,7 +89,7 @@ def test_its_diagnostics_hold_the_law_within_their_intervals(measured):
 
 def test_it_is_chosen_where_storage_is_like_that(measured):
     choice = choose_model(measured, gaps=(GapKind.DISTANCE,))
-    assert choice.chosen.kind is ModelKind.BOTTLENECK
+    assert choice.chosen.kind is ModelKind.SERVICE
     assert falling_terms(choice.chosen, lowest_p=1.0) == ()
 
 
@@ -116,15 +116,15 @@ def test_where_many_reads_are_slow_none_is_called_disturbed(measured):
 
 
 def test_too_few_reads_are_refused(measured):
-    with pytest.raises(SdsValueError, match=r"9 reads are too few.*at least 10"):
-        BottleneckFitter().fit(measured.take(range(9)))
+    with pytest.raises(SdsValueError, match=r"8 reads are too few.*at least 9"):
+        ServiceFitter().fit(measured.take(range(8)))
 
 
 def test_terms_that_follow_from_others_are_left_out_and_named(measured):
     table = measured.measures()
     columns = table.columns.copy()
-    columns[MEASURES.index("ost_bytes")] = 3 * columns[MEASURES.index("disk_requests")]
-    model, _ = BottleneckFitter().solve(MeasureTable(columns), np.array(measured.seconds))
+    columns[MEASURES.index("ost_bytes")] = 3 * columns[MEASURES.index("step_bytes")]
+    model, _ = ServiceFitter().solve(MeasureTable(columns), np.array(measured.seconds))
     assert model.dropped_terms == ("ost_bytes",)
     assert model.coefficients[4] == 0
 
