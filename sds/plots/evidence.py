@@ -129,13 +129,9 @@ class Evidence:
         SdsValueError
             If it could not be fitted.
         """
-        from sds.recommender.disturbed import leave_out_disturbed  # noqa: PLC0415 - scipy
-
         trial = trial_of(measurement, model)
         fitted = fitted_model(trial)
-        samples = measurement.samples
-        if fitted.diagnostics is not None and fitted.diagnostics.n_left_out:
-            samples = leave_out_disturbed(samples).samples
+        samples = _fitted_samples(measurement, fitted)
         patterns, layouts = _patterns_and_layouts(samples)
         return cls(
             about=provenance_of(calibration, measurement, trial),
@@ -283,6 +279,28 @@ def _held_out(model: CostModel, samples: Samples) -> str:
 
 
 _VIA_NAMES = {Via.HDF5: "HDF5", Via.ENGINE: "read engine"}
+
+
+def _fitted_samples(measurement: Measurement, model: CostModel) -> Samples:
+    """Return the reads that models were fitted to, those of few processes per OST first.
+
+    Reads of one pattern from two layouts are then in the same order.
+    """
+    from sds.recommender.disturbed import leave_out_disturbed  # noqa: PLC0415 - scipy
+    from sds.recommender.repeated import settle  # noqa: PLC0415 - as these
+
+    samples = measurement.samples
+    fits = [
+        t.model.diagnostics
+        for t in measurement.choice.trials
+        if t.model is not None and t.model.diagnostics is not None
+    ]
+    # Calibrations of before reads were settled fitted to all of them.
+    if not fits or fits[0].n + fits[0].n_left_out != len(samples):
+        samples = settle(samples).samples
+    if model.diagnostics is not None and model.diagnostics.n_left_out:
+        samples = leave_out_disturbed(samples).samples
+    return samples.take(sorted(range(len(samples)), key=lambda i: samples.p[i]))
 
 
 def _heldout_predictions(

@@ -373,9 +373,11 @@ def _draw_speedups(data: SpeedupData) -> Figure:
             xycoords=axes.get_yaxis_transform(),
             va="bottom",
             fontsize=5.8,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2},
+            # Over the line at 1, below the bars.
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.0},
+            zorder=0.8,
         )
-    axes.axvline(1.0, color="black", linewidth=0.6, zorder=1)
+    axes.axvline(1.0, color="black", linewidth=0.6, zorder=0.6)
     axes.set_ylim(len(rows) - 0.4, -0.75)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)

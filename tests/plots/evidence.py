@@ -10,10 +10,9 @@ from sds.recommender import (
     Calibration,
     CalibrationSettings,
     FileSystem,
-    Measurement,
     Via,
 )
-from sds.recommender.choose import choose_model
+from sds.recommender.calibration_run import fit_measurement
 from tests.recommender.measured import samples
 
 ABOUT = Provenance(
@@ -75,7 +74,9 @@ def calibration(device=1, *, mount_point="/scratch"):
         processes_per_ost=measured.processes_per_ost,
         seconds=measured.seconds,
     )
-    choice = choose_model(named, via=Via.HDF5, cache=CacheState.COLD)
+    measurement = fit_measurement(
+        named, without_processes=False, via=Via.HDF5, cache=CacheState.COLD
+    )
     return Calibration(
         path=mount_point,
         file_system=FileSystem(
@@ -87,7 +88,5 @@ def calibration(device=1, *, mount_point="/scratch"):
         n_reads=len(named),
         cold_method="posix_fadvise",
         complete=True,
-        measurements=(
-            Measurement(via=Via.HDF5, cache=CacheState.COLD, samples=named, choice=choice),
-        ),
+        measurements=(measurement,),
     )
