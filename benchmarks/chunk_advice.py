@@ -1,6 +1,6 @@
 """Chunk advice: the portfolio that SDS advises beside the chunkings that people use, in real time.
 
-``python -m benchmarks.chunk_advice [--quick] [--rounds N]``. Two datasets, float32, read half in
+``python -m benchmarks.chunk_advice [--quick] [--rounds N] [--only NAME]``. Two datasets, float32, read half in
 maps and half in series: a (time, lat, lon) grid (one step, one place) and an image cube
 (one energy, one spectrum). Each chunking is an HDF5 file of its own, without filters, read by h5py
 in a process that keeps it open. The portfolio is chosen by the recommender for a contiguous
@@ -381,6 +381,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Chunk advice against the rules of today.")
     parser.add_argument("--quick", action="store_true", help="small datasets")
     parser.add_argument("--rounds", type=int, default=20, help="pairs per cache state; 20")
+    parser.add_argument("--only", choices=("grid", "cube"), help="one of the two datasets")
     parser.add_argument("--read", help=argparse.SUPPRESS)
     parser.add_argument("--by-sds", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -390,7 +391,9 @@ def main() -> None:
     if given.rounds < 5:
         parser.error(f"--rounds {given.rounds}: at least 5, for bounds of a median")
     print(f"{len(os.sched_getaffinity(0))} CPUs, {given.rounds} rounds")
-    for workload in WORKLOADS[given.quick]:
+    for name, workload in zip(("grid", "cube"), WORKLOADS[given.quick], strict=True):
+        if given.only not in {None, name}:
+            continue
         with tempfile.TemporaryDirectory(dir=os.environ.get("SDS_BENCH_DIR")) as folder:
             run(workload, given.rounds, Path(folder))
 

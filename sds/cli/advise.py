@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from sds.server.reports import Advice, PortfolioAdvice
 
 Selection = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--select",
         metavar="SELECTION",
         help="Advise for this selection, as in NumPy, instead of for traced reads; "
-        "for example '[:, :, 5]'.",
+        "for example '[:, :, 5]'. Several times for several.",
     ),
 ]
-Reads = Annotated[int | None, typer.Option(min=1, help="With --select: how many such reads a day.")]
+Reads = Annotated[
+    list[int] | None,
+    typer.Option(
+        min=1,
+        help="With --select: how many such reads a day; once for all selections, or once for each.",
+    ),
+]
 
 
 def advise(
@@ -59,23 +65,21 @@ def advise(
     from sds.server.reports import NamedDataset, PortfolioRequest
 
     split = [split_name(name) for name in names]
-    if select is not None and (len(split) > 1 or split[0][1] is None):
+    if select and (len(split) > 1 or split[0][1] is None):
         message = f"--select needs one dataset: write {names[0]}:/DATASET"
         if split[0][1] is not None:
             message = f"--select states how one dataset is read, not {len(split)}: name one"
         raise SdsValueError(message)
-    if reads is not None and select is None:
-        message = "--reads needs --select: traced reads have been counted"
-        raise SdsValueError(message)
+    selections, numbers = _stated(select, reads)
     request = PortfolioRequest(
         datasets=tuple(NamedDataset(file=file, dataset=dataset) for file, dataset in split),
         budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
-        selection=select,
-        n_reads=reads,
+        selection=selections,
+        n_reads=numbers,
     )
     with connect(default_home()) as service:
         advice = [
-            service.advise(file, dataset, selection=select, n_reads=reads)
+            service.advise(file, dataset, selection=selections, n_reads=numbers)
             for file, dataset in split
         ]
         portfolio = service.portfolio(request)
@@ -140,9 +144,7 @@ def what_if(
     if compress not in {"none", "source"}:
         message = f"--compress {compress}: how well other filters work is not known; source or none"
         raise SdsValueError(message)
-    if reads is not None and select is None:
-        message = "--reads needs --select: traced reads have been counted"
-        raise SdsValueError(message)
+    selections, numbers = _stated(select, reads)
     shape = None if chunks is None else parse_chunks(chunks)
     if shape == "auto":
         message = "--chunks auto: name the lengths; sds advise fits them to the reads"
@@ -154,8 +156,8 @@ def what_if(
         chunks=shape if isinstance(shape, tuple) else None,
         filtered=compress == "source",
         without=tuple(without or ()),
-        selection=select,
-        n_reads=reads,
+        selection=selections,
+        n_reads=numbers,
     )
     with connect(default_home()) as service:
         answer = service.what_if(request)
@@ -163,6 +165,30 @@ def what_if(
         print_json(answer)
         return
     _print_what_if(answer)
+
+
+def _stated(
+    select: list[str] | None, reads: list[int] | None
+) -> "tuple[tuple[str, ...] | None, tuple[int, ...] | int | None]":
+    """Return the selections stated, and how many reads there are of each."""
+    from sds.errors import SdsValueError
+
+    if reads and not select:
+        message = "--reads needs --select: traced reads have been counted"
+        raise SdsValueError(message)
+    if not select:
+        return None, None
+    if not reads:
+        return tuple(select), None
+    if len(reads) == 1:
+        return tuple(select), reads[0]
+    if len(reads) != len(select):
+        message = (
+            f"--reads {len(reads)} times and --select {len(select)} times: give --reads once for "
+            "all selections, or once for each"
+        )
+        raise SdsValueError(message)
+    return tuple(select), tuple(reads)
 
 
 def _as_json(advice: "Sequence[Advice]", portfolio: "PortfolioAdvice") -> dict[str, object]:

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from sds.recommender import WhatIf
     from sds.server.reports import (
         Advice,
+        Counts,
         IngestReport,
         PortfolioAdvice,
         PortfolioRequest,
         RefitReport,
+        Selections,
         Status,
         VerifyReport,
         WhatIfRequest,
@@ -80,8 +82,8 @@ class Operations(Protocol):
         file: str,
         dataset: str | None = None,
         *,
-        selection: str | None = None,
-        n_reads: int | None = None,
+        selection: Selections = None,
+        n_reads: Counts = None,
     ) -> Advice:
         """Return the layouts that would pay, for one dataset or all of a file."""
 
@@ -242,8 +244,8 @@ class RemoteService:
         file: str,
         dataset: str | None = None,
         *,
-        selection: str | None = None,
-        n_reads: int | None = None,
+        selection: Selections = None,
+        n_reads: Counts = None,
     ) -> Advice:
         """Return the layouts that would pay, for one dataset or all of a file."""
         from sds.server.reports import Advice

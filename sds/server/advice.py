@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sds.recommender import WhatIf
     from sds.server.known_reads import KnownDataset
     from sds.server.models import Models
-    from sds.server.reports import PortfolioRequest, WhatIfRequest
+    from sds.server.reports import Counts, PortfolioRequest, Selections, WhatIfRequest
     from sds.server.settings import Settings
     from sds.server.stages import Progress
 
@@ -47,8 +47,8 @@ class Adviser:
         file: str,
         dataset: str | None,
         *,
-        selection: str | None,
-        n_reads: int | None,
+        selection: Selections,
+        n_reads: Counts,
         progress: Progress,
     ) -> Advice:
         """Return recommendations, and keep them.

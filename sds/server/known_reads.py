@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sds.analyzer import AccessPattern
     from sds.catalog.store import Store
     from sds.server.models import Models
+    from sds.server.reports import Counts, Selections
     from sds.server.stages import Progress
 
 log = logging.getLogger(__name__)
@@ -54,8 +55,8 @@ class KnownReads:
         file: str,
         dataset: str | None,
         *,
-        selection: str | None,
-        n_reads: int | None,
+        selection: Selections,
+        n_reads: Counts,
         progress: Progress,
     ) -> tuple[list[KnownDataset], list[str]]:
         """Return the datasets of a file that are read, and notes on those that are not.
@@ -65,23 +66,22 @@ class KnownReads:
         file, dataset
             Dataset None: every dataset of the file that was read.
         selection
-            A typical read, stated; with a dataset only. None: what was traced.
+            A typical read, or several, stated; with a dataset only. None: what was traced.
         n_reads
-            Reads per day of the stated selection; None: 1.
+            Reads per day of each stated selection, or of all alike; None: 1.
 
         Raises
         ------
         SdsValueError
-            If a selection is stated without a dataset, or a number of reads without a selection.
+            If a selection is stated without a dataset, or numbers of reads without as many
+            selections.
         FileMissingError, NotHdf5Error, DatasetNotFoundError, SelectionError
             As the file, the dataset and the selection are at fault.
         """
         if selection is not None and dataset is None:
             message = f"a selection needs a dataset: write {file}:/path, not {file}"
             raise SdsValueError(message)
-        if n_reads is not None and selection is None:
-            message = f"{n_reads} reads of what? state a selection, for example '[:, 3]'"
-            raise SdsValueError(message)
+        given = stated(selection, n_reads)
         canonical = str(Path(file).resolve())
         with open_hdf5(canonical):
             pass  # a file that cannot be read is told here, before anything is said about it
@@ -105,16 +105,17 @@ class KnownReads:
                     raise
                 notes.append(f"{name}: read once, but not there now ({error})")
                 continue
-            if selection is None:
+            if not given:
                 patterns = self._traced(canonical, described, notes)
             else:
-                patterns = (
+                patterns = tuple(
                     stated_pattern(
-                        selection,
+                        text,
                         extent=described.extent,
                         element_size_bytes=described.element_size_bytes,
-                        n_reads_per_day=n_reads or 1,
-                    ),
+                        n_reads_per_day=n,
+                    )
+                    for text, n in given
                 )
             if patterns:
                 found.append(self._known(canonical, described, patterns))
@@ -163,6 +164,30 @@ class KnownReads:
             existing=tuple(sorted(shapes, key=lambda shape: shape.name)),
         )
         return KnownDataset(file=file, described=described, reads=reads, replicas=tuple(active))
+
+
+def stated(selection: Selections, n_reads: Counts) -> list[tuple[str, int]]:
+    """Return stated selections, each with its reads a day.
+
+    Raises
+    ------
+    SdsValueError
+        If there are numbers of reads, but no selections, or not as many.
+    """
+    texts = [selection] if isinstance(selection, str) else list(selection or ())
+    if n_reads is None:
+        n_reads = 1
+    elif not texts:
+        message = f"{n_reads} reads of what? state a selection, for example '[:, 3]'"
+        raise SdsValueError(message)
+    numbers = [n_reads] * len(texts) if isinstance(n_reads, int) else list(n_reads)
+    if len(numbers) != len(texts):
+        message = (
+            f"{len(numbers)} numbers of reads for {len(texts)} selections: give one for each, "
+            "or one for all"
+        )
+        raise SdsValueError(message)
+    return list(zip(texts, numbers, strict=True))
 
 
 def holds_all(record: ReplicaRecord) -> bool:

@@ -22,6 +22,10 @@ Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""
 Bytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Selections: TypeAlias = str | tuple[str, ...] | None
+"""A typical read, or several, stated; None: what was traced."""
+Counts: TypeAlias = Count | tuple[Count, ...] | None
+"""Reads a day of each selection stated, or of all of them alike; None: 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +270,8 @@ class AdviceRequest:
 
     file: str
     dataset: str | None = None
-    selection: str | None = None
-    n_reads: int | None = None
+    selection: Selections = None
+    n_reads: Counts = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,8 +298,8 @@ class PortfolioRequest:
 
     datasets: tuple[NamedDataset, ...]
     budget_bytes: Bytes | None = None
-    selection: str | None = None
-    n_reads: Count | None = None
+    selection: Selections = None
+    n_reads: Counts = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,5 +323,5 @@ class WhatIfRequest:
     chunks: tuple[int, ...] | None = None
     filtered: bool = False
     without: tuple[Id, ...] = ()
-    selection: str | None = None
-    n_reads: Count | None = None
+    selection: Selections = None
+    n_reads: Counts = None

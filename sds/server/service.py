@@ -164,8 +164,8 @@ class Service:
         file: str,
         dataset: str | None = None,
         *,
-        selection: str | None = None,
-        n_reads: int | None = None,
+        selection: reports.Selections = None,
+        n_reads: reports.Counts = None,
         progress: Progress | None = None,
     ) -> reports.Advice:
         """Return recommendations for a dataset, or for each dataset of a file that was read.

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.recommender import ReplicaShape
 from sds.redirect.connector import plugin_path
 
 
@@ -98,6 +99,36 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
     assert "Build nothing" in none.out
     assert "no room for any layout" in none.err
     assert "setstripe" not in none.out
+
+
+def test_reads_along_two_axes_are_stated_together(sds, cube):
+    both = ("--select", "[:, :, 5]", "--select", "[:, 5, :]")
+    advice = sds(
+        "advise", f"{cube}:/d", *both, "--reads", "100000", "--reads", "500000", "--json"
+    ).json
+    (ranked,) = advice["recommendations"]
+    assert len(ranked["recommendation"]["candidates"][0]["patterns"]) == 2
+    layouts = advice["portfolio"]["layouts"]
+    assert 0 < sum(layout["reads_per_day"] for layout in layouts) <= 600_000
+    alike = sds("what-if", f"{cube}:/d", "--order", "2,0,1", *both, "--reads", "7", "--json").json
+    assert [row["reads_per_day"] for row in alike["patterns"]] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "filtered"), [(None, False), ((8, 8, 16), False), ((8, 8, 16), True)]
+)
+def test_the_command_of_a_layout_builds_it(sds, tmp_path, chunks, filtered):
+    path = tmp_path / "a file.h5"
+    with h5py.File(path, "w") as handle:
+        values = np.arange(32**3).reshape(32, 32, 32)
+        handle.create_dataset("d", data=values, chunks=(4, 32, 32), compression=1)
+    shape = ReplicaShape(order=(1, 0, 2), chunk_shape=chunks, filtered=filtered)
+    program, *words = shlex.split(shape.command(f"{path}:/d"))
+    assert program == "sds"
+    built = sds(*words, "--json").json
+    assert built["order"] == [1, 0, 2]
+    assert built["chunk_shape"] == (None if chunks is None else list(chunks))
+    assert [step["name"] for step in built["filters"]] == (["gzip"] if filtered else [])
 
 
 def test_what_if_both_ways(sds, cube):

@@ -48,6 +48,11 @@ def cube(tmp_path):
         (["advise", "CUBE:/d", "CUBE:/e", "--select", "[0]"], 2, "name one"),
         (["advise", "CUBE:/d", "--budget", "0"], 2, "--budget"),
         (["advise", "CUBE:/d", "--budget", "much"], 2, "'much'"),
+        (
+            ["advise", "CUBE:/d", "--select", "[0]", "--reads", "5", "--reads", "6"],
+            2,
+            "once for each",
+        ),
         (["what-if", "CUBE:/d"], 2, "sds run"),
         (["what-if", "CUBE:/d", "--select", "[0]"], 2, "what if what"),
         (["what-if", "CUBE:/d", "--reads", "5"], 2, "--select"),
