@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.chunk_advice [--quick] [--rounds N] [--only NAME]``. Two datasets, float32,
 read half in maps and half in series: a (time, lat, lon) grid (one step, one place) and an image
-cube (one energy, one spectrum). Each chunking is an HDF5 file of its own, without filters, read by h5py
-in a process that keeps it open. The portfolio is chosen by the recommender for a contiguous
+cube (one energy, one spectrum). Each chunking is an HDF5 file of its own, without filters, read by
+h5py in a process that keeps it open. The portfolio is chosen by the recommender for a contiguous
 original and such reads, without calibration, built, and read by the same h5py program under the
 connector (``sds run``), and by ``sds.read``.
 
