@@ -2,6 +2,8 @@
 
     python -m benchmarks.table1 [--where simulator] [--seeds N | --seed S ...] [--scale 64]
                                 [--library N] [--confidence P] [--only MODEL] [--json FILE]
+    python -m benchmarks.table1 --where array|disk [--seeds N] [--library N] [--rounds N]
+                                [--measure-for SECONDS] [--directory DIR] [--extent X Y Z]
 
 512 processes read lines, planes and cubes of an array of 1024 x 1024 x 65536 elements of 2 bytes
 (--scale 64: 256 x 256 x 16384) from three layouts, 8 tests each; models are fitted to other
@@ -34,7 +36,12 @@ from sds import _native
 from sds.geometry import ContiguousLayout
 from sds.recommender.choose import fitters_of
 from sds.recommender.judgement import WITHIN, Judgement, Observed, judge
-from sds.recommender.operation import measure_operation
+from sds.recommender.operation import (
+    LUSTRE_CLIENT,
+    ClientReads,
+    OperationMeasures,
+    measure_operation,
+)
 from sds.recommender.protocol import (
     KINDS,
     PAPER_SPEEDUPS,
@@ -49,8 +56,8 @@ from sds.simulator import Operation, SimulatorParameters, hopper, simulate_many
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from benchmarks.measured_times import MeasuredTimes
     from sds.recommender.heldout import Fits
-    from sds.recommender.operation import OperationMeasures
 
 _RIGHT_OF_24 = 23
 _LIBRARY = 120
@@ -134,32 +141,38 @@ class Simulator:
         return self.observed[pattern]
 
 
-def measure(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> OperationMeasures:
-    """Return what a pattern asks of the storage in a layout."""
+def measure(
+    pattern: Pattern,
+    experiment: Experiment,
+    order: tuple[int, ...],
+    client: ClientReads = LUSTRE_CLIENT,
+) -> OperationMeasures:
+    """Return what a pattern asks of the storage in a layout, read by such a client."""
     return measure_operation(
         experiment.extent,
         pattern.reads(),
         ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
         experiment.stripes,
         experiment.raid,
+        client=client,
     )
 
 
 def run_seed(
-    source: Simulator,
+    source: Simulator | MeasuredTimes,
     seed: int,
     library: Sequence[Pattern],
     confidence: float,
     fitters: Sequence[Fits],
 ) -> Judgement:
     """Return how all models did on the tests of one seed."""
-    if not library:
+    if not library and isinstance(source, Simulator):
         source.simulate(draw_training(seed, source.experiment))
     draw = draw_tests(seed, source.experiment, source.times, library=library)
     return judge(draw, source.experiment, source.observe, fitters, min_confidence=confidence)
 
 
-def print_tests(judgement: Judgement) -> None:
+def print_tests(judgement: Judgement, times: str = "simulated") -> None:
     """Print the best layout measured and selected per test, as Table I does."""
     draw = judgement.draw
     kinds = [p.kind for p in draw.tests]
@@ -168,7 +181,7 @@ def print_tests(judgement: Judgement) -> None:
         f"{draw.n_rejected} drawn and rejected\n"
     )
     first = next(m for m in judgement.models if m.model is not None)
-    rows = [("simulated best", [s.best for s in first.selections])]
+    rows = [(f"{times} best", [s.best for s in first.selections])]
     rows += [
         (m.name, [s.advice.layout for s in m.selections])
         for m in judgement.models
@@ -183,12 +196,12 @@ def print_tests(judgement: Judgement) -> None:
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def print_models(judgements: Sequence[Judgement]) -> None:
+def print_models(judgements: Sequence[Judgement], times: str = "simulated") -> None:
     """Print how each model did, over all seeds."""
     kinds = [p.kind for p in judgements[0].draw.tests]
     n_tests = len(kinds)
     print(
-        f"\n| model (errors of simulated times) | right within {WITHIN:.0%}: median, least of "
+        f"\n| model (errors of {times} times) | right within {WITHIN:.0%}: median, least of "
         f"{n_tests} | seeds with {_RIGHT_OF_24} | exact | worst regret | held-out R^2: median, "
         "least | log error: median | 95 % | rank per test | mean speed-ups |"
     )
@@ -291,11 +304,16 @@ def run(
 def main() -> None:
     """Run the protocol and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--where", choices=["simulator"], default="simulator")
+    parser.add_argument("--where", choices=["simulator", "array", "disk"], default="simulator")
+    parser.add_argument("--directory", type=Path, default=Path(), help="disk: of the arrays")
+    parser.add_argument("--extent", type=int, nargs=3, help="disk: of the array")
+    parser.add_argument("--rounds", type=int, default=3, help="array, disk: reads of each")
+    parser.add_argument("--measure-for", type=float, help="array, disk: seconds; then judge")
+    parser.add_argument("--keep", action="store_true", help="disk: leave the files there")
     parser.add_argument("--seeds", type=int, default=20, help="run seeds 1 to N")
     parser.add_argument("--seed", type=int, action="append", help="run this one (repeatable)")
     parser.add_argument("--scale", type=int, default=1, help="1/scale of the array: 1, 8, 64")
-    parser.add_argument("--library", type=int, default=_LIBRARY)
+    parser.add_argument("--library", type=int)
     parser.add_argument("--library-seed", type=int, default=_LIBRARY_SEED)
     parser.add_argument("--training", type=int, default=Experiment().n_training)
     parser.add_argument("--confidence", type=float, default=0.5)
@@ -304,6 +322,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     seeds = arguments.seed or list(range(1, arguments.seeds + 1))
+    if arguments.where != "simulator":
+        from benchmarks.measured_times import report  # noqa: PLC0415 - mounts, reads
+
+        judgements = report(arguments, seeds)
+        if arguments.json and judgements:
+            arguments.json.write_text(as_json(judgements))
+        return
+    if arguments.library is None:
+        arguments.library = _LIBRARY
     whole = Experiment(n_training=arguments.training)
     experiment = replace(whole, extent=whole.scaled(arguments.scale))
     library = (

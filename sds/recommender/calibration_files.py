@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
+import statistics
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +28,9 @@ _PREFIX = ".sds-calibrate-"
 # HDF5's own blocks, and what a file system keeps back.
 _SLACK_BYTES = 16 << 20
 _SLAB_BYTES = 8 << 20
+_PAGE_BYTES = 4096
+# No read of one page from memory takes so long, whatever else the machine does.
+_SLOWEST_COPY_S = 0.5e-3
 # Data apart from HDF5's own blocks, so that opening the file reads none of it ahead.
 _ALIGNMENT_BYTES = 1 << 20
 
@@ -77,10 +83,18 @@ def work_directory(path: Path, space_bytes: int) -> Iterator[Path]:
         name = tempfile.mkdtemp(
             prefix=f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-", dir=parent
         )
-    except PermissionError as error:
-        raise PermissionDeniedError(
-            f"{parent} cannot be written: name a directory on that file system that you may write"
-        ) from error
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise PermissionDeniedError(
+                f"{parent} is on a file system that is mounted read-only: calibrate where it can "
+                "be written"
+            ) from error
+        if isinstance(error, PermissionError):
+            raise PermissionDeniedError(
+                f"{parent} cannot be written: name a directory on that file system that you may "
+                "write"
+            ) from error
+        raise
     try:
         yield Path(name)
     finally:
@@ -142,6 +156,24 @@ def write_array(
 def evict(fd: int) -> None:
     """Empty the page cache of a file whose pages are clean, in this system."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def keeps_pages(fd: int, size_bytes: int) -> bool:
+    """Return whether a page read once is read faster again: some file systems cache nothing.
+
+    Of eight pages; a second read as slow as the first, and slower than any copy, is from the
+    device.
+    """
+    page = bytearray(_PAGE_BYTES)
+    times = []
+    for part in range(8):
+        at = (2 * part + 1) * size_bytes // 16 // _PAGE_BYTES * _PAGE_BYTES
+        for _ in range(2):
+            begin_s = time.perf_counter()
+            os.preadv(fd, [page], at)
+            times.append(time.perf_counter() - begin_s)
+    again_s = statistics.median(times[1::2])
+    return again_s < max(_SLOWEST_COPY_S, statistics.median(times[::2]) / 2)
 
 
 def eviction_works(fd: int, size_bytes: int) -> bool | None:

@@ -31,6 +31,7 @@ from sds.recommender.calibration_files import (
     evict,
     eviction_works,
     file_system_of,
+    keeps_pages,
     work_directory,
     write_array,
 )
@@ -111,6 +112,7 @@ def run_calibration(
         engine = measure_engine(
             file,
             can_evict=cold_method != _COLD_METHODS[False],
+            is_cached=run.is_cached,
             budget_s=settings.budget_s * _ENGINE_SHARE,
             seed=settings.seed,
             progress=lambda share, what: progress(_READ + (_ENGINE - _READ) * share, what),
@@ -195,6 +197,7 @@ class _Run:
         self.stripes = settings.stripes or _stripes_of(file)
         self.extent = extent
         self.random = np.random.default_rng(settings.seed)
+        self.is_cached = True
         self.measured: dict[tuple[Via, CacheState], _Measured] = defaultdict(_Measured)
         shapes = [self._shape(read, copy) for read in designed_reads(extent) for copy in copies]
         # The quick first: what the budget cuts off is what would have used it up.
@@ -225,6 +228,9 @@ class _Run:
         fd = os.open(self.file, os.O_RDONLY)
         try:
             works = eviction_works(fd, self.file.stat().st_size)
+            # Eviction that cannot be seen may be of a file system that caches nothing: every read
+            # of it is a cold one.
+            self.is_cached = works is not None or keeps_pages(fd, self.file.stat().st_size)
             begin = time.monotonic()
             complete = True
             # What reads were predicted to take, and took: how far to trust the next prediction.
@@ -252,7 +258,7 @@ class _Run:
                             )
         finally:
             os.close(fd)
-        return complete, _COLD_METHODS[works]
+        return complete, _COLD_METHODS[works] if self.is_cached else _NOT_CACHED
 
     def _operation(
         self, readers: Readers, shape: _Shape, via: Via, n: int, *, cold_fd: int | None
@@ -268,7 +274,7 @@ class _Run:
         first_s = readers.read(
             requests, before=None if cold_fd is None else (lambda: evict(cold_fd))
         )
-        times = {CacheState.WARM: readers.read(requests)}
+        times = {CacheState.WARM: readers.read(requests)} if self.is_cached else {}
         if cold_fd is not None:
             times[CacheState.COLD] = first_s
         for cache, seconds in times.items():
@@ -294,6 +300,7 @@ class _Run:
         )
 
 
+_NOT_CACHED = "none needed: this file system keeps nothing of what is read in memory"
 _COLD_METHODS = {
     True: "posix_fadvise DONTNEED on the file before each read, seen to empty this system's page "
     "cache of it; what devices and servers keep is not emptied",

@@ -105,6 +105,7 @@ def measure_engine(
     file: Path,
     *,
     can_evict: bool,
+    is_cached: bool = True,
     budget_s: float,
     seed: int,
     progress: Callable[[float, str], None],
@@ -118,6 +119,8 @@ def measure_engine(
         not fit are cut. It is read, and another one is written beside it and removed.
     can_evict
         Whether the page cache can be emptied of it: without that, nothing is measured cold.
+    is_cached
+        Whether the page cache ever holds any of it: without that, nothing is measured warm.
     budget_s
         No round is begun after this.
     """
@@ -125,7 +128,7 @@ def measure_engine(
     run = _Run(file, random=np.random.default_rng(seed))
     samples: dict[tuple[EngineRead, Cache], list[float]] = {}
     depths: dict[int, list[float]] = {}
-    plan = [(read, Cache.WARM) for read in warm_reads()]
+    plan = [(read, Cache.WARM) for read in warm_reads()] if is_cached else []
     if can_evict:
         plan += [(read, Cache.COLD) for read in cold_reads()]
     for turn in range(_ROUNDS):

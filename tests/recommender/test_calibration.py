@@ -9,6 +9,7 @@ from sds import _native
 from sds.errors import (
     FileMissingError,
     InsufficientSpaceError,
+    PermissionDeniedError,
     RankDeficientError,
     SdsError,
     SdsValueError,
@@ -26,7 +27,7 @@ from sds.recommender import (
     models_for_table,
 )
 from sds.recommender.calibration_design import MIN_SPACE_BYTES, array_extent, designed_reads
-from sds.recommender.calibration_files import file_system_of
+from sds.recommender.calibration_files import file_system_of, keeps_pages
 from sds.recommender.readers import Readers
 
 TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=60.0, max_rounds=1)
@@ -145,6 +146,30 @@ def test_bad_places_and_settings_are_refused(tmp_path):
         with pytest.raises(SdsValueError):
             CalibrationSettings(**bad)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    place = tmp_path / "read-only"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=512m", "none", str(place)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("may not mount a file system here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_read_only_file_system_is_named(read_only):
+    settings = replace(TINY, space_bytes=MIN_SPACE_BYTES)
+    with pytest.raises(PermissionDeniedError, match="mounted read-only"):
+        calibrate(read_only, settings=settings)
+
+
+def test_whether_a_file_system_keeps_pages_is_seen(tmp_path):
+    file = tmp_path / "data"
+    file.write_bytes(bytes(1 << 20))
+    with file.open("rb") as opened:
+        assert keeps_pages(opened.fileno(), 1 << 20)
 
 
 def test_a_budget_that_ends_at_once_says_so(tmp_path):
