@@ -47,9 +47,7 @@ def _question(
     ] = None,
     model: Annotated[
         str | None,
-        Query(
-            description="name of a model that was tried; the chosen one", examples=["service"]
-        ),
+        Query(description="name of a model that was tried; the chosen one", examples=["service"]),
     ] = None,
 ) -> Question:
     if path is not None and not Path(path).is_absolute():
