@@ -347,10 +347,13 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
     if missing:
         print(f"{len(missing)} reads are not measured yet: run again; what was is kept")
         return []
-    print(
-        f"Times of one read differ by {times.spread(library):.1%} (longest less shortest, over the "
-        f"median; median of all). Kept in {times.store}"
+    differ = (
+        f"differ by {times.spread(library):.1%} (longest less shortest, over the median; median of "
+        "all)"
+        if times.rounds > 1
+        else "were measured once: how far they differ is not known"
     )
+    print(f"Times of one read {differ}. Kept in {times.store}")
     judgements = [
         run_seed(times, seed, library, arguments.confidence, fitters_of()) for seed in seeds
     ]
