@@ -43,6 +43,7 @@ MIB = 1 << 20
 # Patterns of more runs than this in any layout are not drawn: each run is a request, and the
 # experiment is to end. Of no model, and known before anything is measured.
 MAX_RUNS = 4_096
+MAX_RUNS_ON_DISK = 16_384
 _MOST_DRAWS = 100_000
 _SLAB_BYTES = 8 * MIB
 # Reads whose times differ by more than this share of their median are read again, so often at most.
@@ -95,8 +96,10 @@ def runs_in(pattern: Pattern, order: tuple[int, ...]) -> int:
     return math.prod(lengths)
 
 
-def measurable_library(seed: int, experiment: Experiment, n_each: int) -> tuple[Pattern, ...]:
-    """Return n different patterns of each kind that no layout cuts into more than `MAX_RUNS` runs.
+def measurable_library(
+    seed: int, experiment: Experiment, n_each: int, *, max_runs: int = MAX_RUNS
+) -> tuple[Pattern, ...]:
+    """Return n different patterns of each kind that no layout cuts into more runs than a number.
 
     The first of a larger library are those of a smaller one.
     """
@@ -106,14 +109,14 @@ def measurable_library(seed: int, experiment: Experiment, n_each: int) -> tuple[
         wanted = len(library) + n_each
         for _ in range(_MOST_DRAWS):
             pattern = draw_pattern(random, experiment, kind)
-            if all(runs_in(pattern, o) <= MAX_RUNS for o in experiment.orders):
+            if all(runs_in(pattern, o) <= max_runs for o in experiment.orders):
                 library[pattern] = None
             if len(library) == wanted:
                 break
         else:
             raise SdsValueError(
                 f"an array of extent {experiment.extent} has fewer than {n_each} different "
-                f"{KINDS[kind]} patterns of at most {MAX_RUNS} runs: ask for fewer"
+                f"{KINDS[kind]} patterns of at most {max_runs} runs: ask for fewer"
             )
     return tuple(library)
 
@@ -322,13 +325,17 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
         experiment = array_experiment(arguments.training)
         label = f"on a mounted array of emulated disks ({DiskArray()})"
         files, client = array_files(experiment), UNCACHED_CLIENT
+        max_runs = MAX_RUNS
     else:
         extent = tuple(arguments.extent or DISK_EXTENT)
         experiment = disk_experiment(arguments.training, extent=(extent[0], extent[1], extent[2]))
         label = f"on a disk: {describe(arguments.directory)}, striping as configured"
         files = disk_files(experiment, arguments.directory, keep=arguments.keep)
         client = PAGE_CACHE_CLIENT
-    library = measurable_library(arguments.library_seed, experiment, arguments.library or LIBRARY)
+        max_runs = MAX_RUNS_ON_DISK
+    library = measurable_library(
+        arguments.library_seed, experiment, arguments.library or LIBRARY, max_runs=max_runs
+    )
     times = MeasuredTimes.opened(experiment, label, arguments.cache, rounds=arguments.rounds)
     times.client = client
     limit_s = math.inf if arguments.measure_for is None else arguments.measure_for
@@ -338,7 +345,7 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
     print(
         f"Measured times {label}.\nArray {experiment.extent} of {experiment.element_size_bytes} "
         f"bytes, {experiment.n_processes} processes, each run a request; cold. Patterns of at most "
-        f"{MAX_RUNS} runs.\nPatterns are drawn from a library of {len(library)} that is measured "
+        f"{max_runs} runs.\nPatterns are drawn from a library of {len(library)} that is measured "
         f"once, {arguments.rounds} times each and up to {MORE_ROUNDS} times more where they "
         f"differ by over {UNSETTLED:.0%} (library seed {arguments.library_seed}): seeds share "
         "patterns."

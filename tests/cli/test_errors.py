@@ -75,6 +75,7 @@ def cube(tmp_path):
         (["table", "show", "CUBE"], 3, "cube.h5"),
         (["table", "show", "TMP/bad.sdst"], 4, "bad.sdst"),
         (["calibrate", "TMP/nowhere"], 3, "nowhere"),
+        (["calibrate", "TMP", "--refit"], 3, "never calibrated"),
         (["demo", "--size", "1K"], 2, "1024"),
         (["doctor", "TMP/no.h5"], 3, "no.h5"),
     ],
