@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_WIDTH = 200
+# Of a table: no path or name may be broken there, since programs look for them.
+_PIPED_TABLE_WIDTH = 1 << 16
 
 
 def print_json(value: object) -> None:
@@ -50,6 +52,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     screen = console()
+    if not sys.stdout.isatty():
+        screen.width = _PIPED_TABLE_WIDTH
     with screen.capture() as captured:
         screen.print(table)
     print_lines(*(line.rstrip() for line in captured.get().splitlines()))

@@ -187,7 +187,8 @@ def test_a_whole_replica_is_listed_as_such(sds, cube):
 def test_replicas_are_built_listed_verified_shown_and_removed(sds, cube, tmp_path):
     first = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", "--memory", "8M", "--json").json
     assert (first["state"], first["order"]) == ("active", [2, 0, 1])
-    elsewhere = tmp_path / "other.h5"
+    elsewhere = tmp_path / ("a" * 200) / "other.h5"  # Wider than a line, and yet not broken.
+    elsewhere.parent.mkdir()
     second = sds(
         "reorganize", f"{cube}:/d", "--order", "1,2,0", "--output", elsewhere, "--json"
     ).json
