@@ -66,6 +66,61 @@ static void open_datasets(const worker *self, long n)
     }
 }
 
+/* Datasets that stay open: opened by the round before those that are timed. */
+static struct {
+    long n;
+    hid_t *dataset;
+} in_turn;
+
+static void close_in_turn(void)
+{
+    for (long i = 0; i < in_turn.n; i++)
+        H5Dclose(in_turn.dataset[i]);
+    free(in_turn.dataset);
+    in_turn.dataset = NULL;
+    in_turn.n = 0;
+}
+
+static void open_in_turn(const worker *self, long n)
+{
+    if (in_turn.n == n) return;
+    close_in_turn();
+    in_turn.dataset = calloc((size_t)n, sizeof *in_turn.dataset);
+    require(in_turn.dataset != NULL, "calloc");
+    for (in_turn.n = 0; in_turn.n < n; in_turn.n++) {
+        char name[32];
+        snprintf(name, sizeof name, "many/%04ld", in_turn.n % GROUP_DATASETS);
+        in_turn.dataset[in_turn.n] = H5Dopen2(self->file, name, H5P_DEFAULT);
+        require(in_turn.dataset[in_turn.n] >= 0, "H5Dopen2");
+    }
+}
+
+static void read_in_turn(const worker *self, long n, long n_open)
+{
+    double element[4];
+    open_in_turn(self, n_open);
+    for (long i = 0; i < n; i++)
+        require(H5Dread(in_turn.dataset[i % n_open], H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL,
+                        H5P_DEFAULT, element) >= 0 &&
+                    element[3] == 3,
+                "H5Dread");
+}
+
+static void read_100_in_turn(const worker *self, long n)
+{
+    read_in_turn(self, n, 100);
+}
+
+static void read_2000_in_turn(const worker *self, long n)
+{
+    read_in_turn(self, n, 2000);
+}
+
+static void read_20000_in_turn(const worker *self, long n)
+{
+    read_in_turn(self, n, 20000);
+}
+
 static void ask_for_attribute(const worker *self, long n)
 {
     for (long i = 0; i < n; i++)
@@ -103,8 +158,14 @@ static const struct {
     const char *name;
     void (*run)(const worker *self, long n);
 } works[] = {
-    {"read", read_elements}, {"open", open_datasets}, {"exists", ask_for_attribute},
-    {"file", open_files},    {"slab", read_slabs},
+    {"read", read_elements},
+    {"open", open_datasets},
+    {"exists", ask_for_attribute},
+    {"file", open_files},
+    {"slab", read_slabs},
+    {"turn100", read_100_in_turn},
+    {"turn2000", read_2000_in_turn},
+    {"turn20000", read_20000_in_turn},
 };
 
 static void begin(worker *self)
@@ -120,6 +181,7 @@ static void begin(worker *self)
 
 static void end(const worker *self)
 {
+    close_in_turn();
     H5Sclose(self->memory_space);
     H5Sclose(self->rows_space);
     H5Dclose(self->rows);

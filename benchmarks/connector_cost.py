@@ -101,6 +101,15 @@ WORKS = (
         n=N_READS,
         targets=(Target(way=UNTRACED, ratio=1.25), Target(way=TRACED, ratio=1.25)),
     ),
+    *(
+        Work(
+            title=f"read in turn of {n:,} open datasets",
+            command=f"turn{n}",
+            n=N_READS,
+            targets=(Target(way=UNTRACED, ratio=1.10), Target(way=TRACED, ratio=1.30)),
+        )
+        for n in (100, 2000, 20_000)
+    ),
 )
 H5PY_WORK = Work(
     title="h5py: d[i, 8:16]",
@@ -221,6 +230,16 @@ def print_ratios(work: Work, timings: dict[str, Timings]) -> None:
         )
 
 
+def print_trace_cost(work: Work, timings: dict[str, Timings]) -> None:
+    """Print what tracing adds to a read, as a row of its own."""
+    more = timings[TRACED].processor_ns - timings[UNTRACED].processor_ns
+    print(
+        f"| {work.title} | trace alone | {np.median(more):,.0f} | | |"
+        f" {MOST_READ_NS:,} ns {verdict(more, MOST_READ_NS)} |",
+        flush=True,
+    )
+
+
 def print_head() -> None:
     """Print the head of a table of ratios."""
     print(
@@ -305,14 +324,10 @@ def measure_versions(directory: Path, source: Path, rounds: int) -> None:
         for work in WORKS:
             timings = take_turns(command, ways_under(plain), work, rounds)
             print_ratios(work, timings)
-            if work.command == "read":
-                more = timings[TRACED].processor_ns - timings[UNTRACED].processor_ns
+            if work.command.startswith(("read", "turn")):
+                print_trace_cost(work, timings)
         print_ratios(TABLE_WORK, take_turns(command, ways_under(tabled), TABLE_WORK, rounds))
         print()
-        print(
-            f"trace: {np.median(more):.0f} ns a read (at most {MOST_READ_NS}:"
-            f" {verdict(more, MOST_READ_NS)})"
-        )
         measure_files(command, ways_under(tabled), rounds)
         measure_memory(command, ways_under(tabled))
 

@@ -95,7 +95,8 @@ void sds__put_record(sds__record_coder *coder, sds__buffer *out, const sds_trace
         sds__put_varint(out, (uint64_t)(record->elapsed_max_ns - record->elapsed_min_ns));
         put_latency(out, record->latency);
     }
-    coder->before = *record;
+    coder->before.first = *read; /* what the next one is compared with */
+    coder->before.thread = record->thread;
 }
 
 static void take_shape(sds__view *view, sds_trace_read *read)

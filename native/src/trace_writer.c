@@ -36,8 +36,7 @@ typedef struct known_dataset {
 } known_dataset;
 
 typedef struct stream {
-    uint64_t hash;
-    uint64_t used; /* tick of the last read */
+    int32_t place; /* among the writer's */
     sds__fold fold;
 } stream;
 
@@ -52,9 +51,8 @@ struct sds_trace_writer {
     uint32_t n_inherited; /* ids up to this one were a parent's: its file has what they stand for */
     int full;
     sds_tick_clock clock;
-    int64_t interval_ns; /* of writing, at present: shorter while a child is young */
-    int64_t flushed_ns;  /* 0: not yet */
-    uint64_t tick;
+    int64_t interval_ns;      /* of writing, at present: shorter while a child is young */
+    int64_t flushed_ns;       /* 0: not yet */
     stream *recent[N_RECENT]; /* by dataset */
     uint32_t n_threads;
     pthread_t thread[N_THREADS];
@@ -62,6 +60,12 @@ struct sds_trace_writer {
     sds_hyperslab slab; /* of the one that is being folded */
 
     stream *stream[N_STREAMS];
+    int32_t n_streams;
+    uint64_t hash[N_STREAMS]; /* of each, side by side: of a read in turn all are looked at */
+    int32_t newest;           /* the one that was used last */
+    int32_t oldest;
+    int32_t newer[N_STREAMS]; /* used next after each; not set of the newest */
+    int32_t older[N_STREAMS]; /* used next before each; not set of the oldest */
     char *spool_dir;
     char *text; /* the process's strings */
     sds_trace_process process;
@@ -494,6 +498,38 @@ static int is_of_shape(const sds__shape *shape, const added_read *read)
     return 1;
 }
 
+/* Of several streams. */
+static void move_to_front(sds_trace_writer *writer, int32_t place)
+{
+    if (place == writer->newest) return;
+    if (place == writer->oldest) {
+        writer->oldest = writer->newer[place];
+    } else {
+        writer->newer[writer->older[place]] = writer->newer[place];
+        writer->older[writer->newer[place]] = writer->older[place];
+    }
+    writer->newer[writer->newest] = place;
+    writer->older[place] = writer->newest;
+    writer->newest = place;
+}
+
+/* A stream more, the newest; NULL where memory is exhausted. */
+static stream *add_stream(sds_trace_writer *writer, uint64_t hash)
+{
+    stream *added = calloc(1, sizeof *added);
+    if (added == NULL) return NULL;
+    const int32_t place = writer->n_streams++;
+    added->place = place;
+    writer->stream[place] = added;
+    writer->hash[place] = hash;
+    if (place > 0) {
+        writer->newer[writer->newest] = place;
+        writer->older[place] = writer->newest;
+    }
+    writer->newest = place;
+    return added;
+}
+
 /* The stream of this shape, empty or not; else one that is free, or the one not used for longest,
  * emptied. Several streams fold at once because programs read several datasets in turn. */
 static stream *find_stream(sds_trace_writer *writer, const added_read *read)
@@ -501,21 +537,14 @@ static stream *find_stream(sds_trace_writer *writer, const added_read *read)
     stream *recent = writer->recent[read->dataset % N_RECENT];
     if (recent != NULL && is_of_shape(&recent->fold.shape, read)) return recent;
     const uint64_t hash = shape_hash(read);
-    int oldest = 0;
-    for (int i = 0; i < N_STREAMS; i++) {
-        stream *candidate = writer->stream[i];
-        if (candidate == NULL) {
-            candidate = writer->stream[i] = calloc(1, sizeof *candidate);
-            if (candidate == NULL) return NULL;
-            candidate->hash = hash;
-            return candidate;
-        }
-        if (candidate->hash == hash && is_of_shape(&candidate->fold.shape, read)) return candidate;
-        if (candidate->used < writer->stream[oldest]->used) oldest = i;
-    }
-    sds__fold_flush(&writer->stream[oldest]->fold);
-    writer->stream[oldest]->hash = hash;
-    return writer->stream[oldest];
+    for (int32_t i = 0; i < writer->n_streams; i++)
+        if (writer->hash[i] == hash && is_of_shape(&writer->stream[i]->fold.shape, read))
+            return writer->stream[i];
+    if (writer->n_streams < N_STREAMS) return add_stream(writer, hash);
+    stream *oldest = writer->stream[writer->oldest];
+    sds__fold_flush(&oldest->fold);
+    writer->hash[oldest->place] = hash;
+    return oldest;
 }
 
 static void fold_read(sds_trace_writer *writer, stream *of, const added_read *read)
@@ -558,7 +587,7 @@ static stream *add_read(sds_trace_writer *writer, const added_read *read)
         return NULL;
     }
     fold_read(writer, of, read);
-    of->used = ++writer->tick;
+    move_to_front(writer, of->place);
     writer->recent[read->dataset % N_RECENT] = of;
 
     /* The reads' own times serve as the clock; it may be set back. */

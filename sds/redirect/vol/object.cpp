@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "error_stack.h"
+#include "known_datasets.h"
 #include "open_dataset.h"
 #include "open_file.h"
 #include "original_file.h"
@@ -161,6 +162,7 @@ void Handle::release()
 void DatasetHandle::take_state()
 {
     SharedStateLock lock;
+    take_known(given_);
     KeptState *set = set_of(given_);
     for (int i = 0; i < n_ways; i++)
         if (set[i].bare == given_) {
@@ -176,6 +178,7 @@ void DatasetHandle::keep_state()
     if (!dropped) return;
     {
         SharedStateLock lock;
+        keep_known(given_, *dropped);
         KeptState *set = set_of(given_), *oldest = set;
         for (int i = 0; i < n_ways; i++) {
             if (set[i].bare == given_) {

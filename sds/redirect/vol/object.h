@@ -82,7 +82,8 @@ class Handle
     Object made_; // of a bare object; not set otherwise
 };
 
-// The same of a dataset, with what is known of it. Of bare ones, that of the latest is kept.
+// The same of a dataset, with what is known of it. Of bare ones, that of the latest is kept, and of
+// others what tracing them takes (known_datasets.h).
 class DatasetHandle : public Handle
 {
   public:

@@ -526,11 +526,15 @@ void release_redirection(Redirection *redirection)
     free(redirection);
 }
 
+bool has_replicas(const OpenDataset &dataset)
+{
+    return dataset.redirection && dataset.redirection->n_candidates > 0;
+}
+
 bool may_serve(Object &object, const OpenDataset &dataset, hid_t file_space)
 {
-    const Redirection *redirection = dataset.redirection;
-    return redirection &&
-           (redirection->n_candidates > 0 || may_gain(object, file_space, dataset.window_elements));
+    return dataset.redirection &&
+           (has_replicas(dataset) || may_gain(object, file_space, dataset.window_elements));
 }
 
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,

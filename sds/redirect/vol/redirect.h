@@ -33,6 +33,9 @@ inline bool is_collective(const Host &host, hid_t dxpl)
 Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type);
 void release_redirection(Redirection *redirection);
 
+// Whether a table names any.
+bool has_replicas(const OpenDataset &dataset);
+
 // False where it is plain from outside that HDF5 is to carry out a read.
 bool may_serve(Object &object, const OpenDataset &dataset, hid_t file_space);
 

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "config.h"
+#include "known_datasets.h"
 #include "open_dataset.h"
 #include "original_choice.h"
 #include "redirect.h"
@@ -177,6 +178,17 @@ void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick
     // The id is one of the process that this one was forked from.
     __atomic_store_n(&dataset.trace_id, 0U, __ATOMIC_RELEASE);
     add(id_of(dataset), selection, span, served_by, collective);
+}
+
+bool trace_known(const Host &host, const KnownDataset &known, hid_t file_space, hid_t dxpl,
+                 const sds_tick_span &span)
+{
+    int64_t extent[most_known_rank];
+    extent_of(known, extent);
+    Selection selection;
+    bool reads_boxes = known.reads_boxes;
+    select_done(host, file_space, known.rank, extent, reads_boxes, selection);
+    return add(known.trace_id, selection, span, 0, is_collective(host, dxpl));
 }
 
 void flush_trace()

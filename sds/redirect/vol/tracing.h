@@ -10,6 +10,7 @@
 namespace sds::vol
 {
 
+struct KnownDataset;
 struct OpenDataset;
 
 // The writer of the process, opened at its first read.
@@ -35,6 +36,10 @@ void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick
 // like.
 void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
                 const sds_tick_span &span);
+
+// The same of a bare dataset. False where the trace does not know it: in the child of a fork.
+bool trace_known(const Host &host, const KnownDataset &known, hid_t file_space, hid_t dxpl,
+                 const sds_tick_span &span);
 
 // Write what is buffered.
 void flush_trace();

@@ -1,5 +1,6 @@
 // Datasets.
 #include "branch.h"
+#include "known_datasets.h"
 #include "object.h"
 #include "open_dataset.h"
 #include "open_file.h"
@@ -137,6 +138,32 @@ inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock
     return result;
 }
 
+// Read a bare dataset of which no more need be known than is kept of all. False where more is, and
+// nothing is done.
+__attribute__((noinline)) bool read_bare(void *dataset, const OneRead &read,
+                                         const sds_tick_clock *clock, herr_t &result)
+{
+    const Handle handle(dataset);
+    if (!clock) {
+        if (!is_plain(*handle, *read.file_space)) return false;
+        result = read_original(*handle, read);
+        return true;
+    }
+    KnownDataset known;
+    if (!find_known(dataset, known)) return false;
+    if (known.by_engine_too && may_gain(*handle, *read.file_space, int64_t{1} << known.window_log2))
+        return false;
+    sds_tick_span span = sds_tick_span_begin(clock);
+    result = read_original(*handle, read);
+    if (result < 0) return true;
+    sds_tick_span_end(&span);
+    if (trace_known(*handle->host, known, *read.file_space, read.dxpl, span)) return true;
+    const DatasetHandle described(dataset);
+    OpenDataset *state = dataset_of(*described, read.dxpl);
+    if (state) trace_done(*described, *state, *read.file_space, read.dxpl, span);
+    return true;
+}
+
 herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
             hid_t file_spaces[], hid_t dxpl, void *buffers[], void **)
 {
@@ -144,8 +171,11 @@ herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_space
     if (seldom(n > 1))
         return read_many({n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers},
                          clock);
+    const OneRead one = {memory_types, memory_spaces, file_spaces, dxpl, buffers};
+    herr_t result = 0;
+    if (seldom(is_bare(datasets[0])) && read_bare(datasets[0], one, clock, result)) return result;
     const DatasetHandle dataset(datasets[0]);
-    return read_one(*dataset, {memory_types, memory_spaces, file_spaces, dxpl, buffers}, clock);
+    return read_one(*dataset, one, clock);
 }
 
 herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
