@@ -339,7 +339,7 @@ def _print_what_if(answer: "WhatIf") -> None:
         [
             (
                 row.pattern,
-                f"{row.reads_per_day:,.3g}",
+                _reads(row.reads_per_day),
                 format_seconds(row.seconds_now),
                 row.from_now,
                 format_seconds(row.seconds_then),
@@ -358,6 +358,11 @@ def _interval(saving: "Saving") -> str:
         return "nothing"
     low, high = format_seconds(saving.low), format_seconds(saving.high)
     return f"{format_seconds(saving.seconds)} ({low} to {high})"
+
+
+def _reads(per_day: float) -> str:
+    """Return how many reads a day there are: whole numbers from ten on, three digits below."""
+    return f"{per_day:,.0f}" if per_day >= 10 else f"{per_day:.3g}"
 
 
 def _days(days: float) -> str:

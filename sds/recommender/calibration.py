@@ -89,7 +89,8 @@ class CalibrationSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.budget_s <= 0 or self.max_rounds <= 0:
+        # Said so that a budget that is no number is refused: no comparison with it holds.
+        if not self.budget_s > 0 or self.max_rounds <= 0:
             raise SdsValueError(
                 "the time budget and the rounds must be positive, not "
                 f"{self.budget_s} s and {self.max_rounds}"

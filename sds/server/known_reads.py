@@ -13,6 +13,7 @@ from sds.chunks import decode_seconds_per_byte
 from sds.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.geometry import Box
+from sds.organizer.plan import check_reorganizable
 from sds.recommender import DatasetReads, ReplicaShape, StoredArray
 
 if TYPE_CHECKING:
@@ -105,6 +106,12 @@ class KnownReads:
                     raise
                 notes.append(f"{name}: read once, but not there now ({error})")
                 continue
+            if described.extent:  # a scalar is ranked: its one layout is the answer
+                try:
+                    check_reorganizable(described)
+                except UnsupportedError as error:
+                    notes.append(f"no layout to advise: {error}")
+                    continue
             if not given:
                 patterns = self._traced(canonical, described, notes)
             else:

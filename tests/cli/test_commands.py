@@ -299,3 +299,33 @@ def test_the_doctor_says_why_a_file_is_not_served_and_when_it_is(sds, cube, home
     assert re.search(r"^tables +none of ", before_text, re.MULTILINE)
     (home / "disabled").touch()
     assert "remove" in sds("doctor").out
+
+
+def test_what_cannot_be_reorganized_is_not_advised(sds, tmp_path):
+    file = tmp_path / "v.h5"
+    with h5py.File(file, "w") as handle:
+        handle.create_dataset("source", data=np.zeros((512, 64, 64), "f4"))
+        layout = h5py.VirtualLayout((512, 64, 64), "f4")
+        layout[...] = h5py.VirtualSource(handle["source"])
+        handle.create_virtual_dataset("virtual", layout)
+        words = np.full((512, 512), "abc", dtype=object)
+        handle.create_dataset("words", data=words, dtype=h5py.string_dtype())
+    for name, selection, order, why in (
+        ("virtual", "[:, 3, 4]", "1,2,0", "stored in other files"),
+        ("words", "[:, 3]", "1,0", "fixed size"),
+    ):
+        reads = ("--select", selection, "--reads", "20000")
+        advised = sds("advise", f"{file}:/{name}", *reads)
+        assert advised.code == 0, advised.err
+        assert "sds reorganize" not in advised.out
+        assert why in advised.err
+        supposed = sds("what-if", f"{file}:/{name}", "--order", order, *reads)
+        assert supposed.code == 2
+        assert why in supposed.err
+    stored = sds("advise", f"{file}:/source", "--select", "[:, 3, 4]", "--reads", "20000")
+    assert "sds reorganize" in stored.out
+
+
+def test_numbers_of_reads_are_written_out(sds, cube):
+    reads = ("--select", "[:, 3, 4]", "--reads", "20000")
+    assert "20,000" in sds("what-if", f"{cube}:/d", "--order", "1,2,0", *reads).out

@@ -142,7 +142,13 @@ def test_bad_places_and_settings_are_refused(tmp_path):
         calibrate(tmp_path, settings=CalibrationSettings(space_bytes=1 << 60))
     with pytest.raises(SdsValueError, match="too few"):
         calibrate(tmp_path, settings=CalibrationSettings(space_bytes=1000))
-    for bad in ({"budget_s": 0.0}, {"processes": (0, 1)}, {"processes": ()}, {"vias": ()}):
+    for bad in (
+        {"budget_s": 0.0},
+        {"budget_s": float("nan")},
+        {"processes": (0, 1)},
+        {"processes": ()},
+        {"vias": ()},
+    ):
         with pytest.raises(SdsValueError):
             CalibrationSettings(**bad)
     assert list(tmp_path.iterdir()) == []
