@@ -2,6 +2,7 @@
 
     python -m benchmarks.table1 [--where simulator] [--seeds N | --seed S ...] [--scale 64]
                                 [--library N] [--confidence P] [--only MODEL] [--json FILE]
+                                [--stepped N]
     python -m benchmarks.table1 --where array|disk [--seeds N] [--library N] [--rounds N]
                                 [--measure-for SECONDS] [--directory DIR] [--extent X Y Z]
 
@@ -12,6 +13,9 @@ patterns. A selection is right where it loses at most 5 % of the least time.
 Patterns come from a library that is simulated once and kept (--library: patterns of each kind),
 from which each seed draws its training patterns and its tests; any seed can be run. --library 0:
 every seed draws patterns of its own.
+
+--stepped N: a learned model besides, fitted once to N other patterns of each kind, which are drawn
+before anything is simulated; patterns of the library are left out of them.
 
 Targets: at least 23 of 24 right in 19 of 20 seeds (full size), in 95 % of 1,000 seeds (--scale
 64); held-out R^2 at least 0.995, median |log error| at most 10 %, 95th percentile at most 30 %.
@@ -35,7 +39,8 @@ import numpy as np
 from sds import _native
 from sds.geometry import ContiguousLayout
 from sds.recommender.choose import fitters_of
-from sds.recommender.judgement import WITHIN, Judgement, Observed, judge
+from sds.recommender.judgement import WITHIN, Judgement, Observed, judge, samples_of
+from sds.recommender.measures import MeasureTable
 from sds.recommender.operation import (
     LUSTRE_CLIENT,
     ClientReads,
@@ -51,6 +56,8 @@ from sds.recommender.protocol import (
     draw_tests,
     draw_training,
 )
+from sds.recommender.stepped import SteppedModel, fit_stepped
+from sds.recommender.steps import measure_steps
 from sds.simulator import Operation, SimulatorParameters, hopper, simulate_many
 
 if TYPE_CHECKING:
@@ -58,6 +65,8 @@ if TYPE_CHECKING:
 
     from benchmarks.measured_times import MeasuredTimes
     from sds.recommender.heldout import Fits
+    from sds.recommender.judgement import Predicts
+    from sds.recommender.steps import StepMeasures
 
 _RIGHT_OF_24 = 23
 _LIBRARY = 120
@@ -158,18 +167,88 @@ def measure(
     )
 
 
+def follow(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> StepMeasures:
+    """Return what a pattern asks of the servers, step by step, in a layout."""
+    return measure_steps(
+        experiment.extent,
+        pattern.reads(),
+        ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
+        experiment.stripes,
+        experiment.raid,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The learned model, fitted once; what it predicts is kept."""
+
+    source: Simulator
+    model: SteppedModel
+    known: dict[Pattern, tuple[float, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def fitted(
+        cls, source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]
+    ) -> Stepped:
+        """Return it fitted to new patterns, none of them in the library; say how it came out."""
+        experiment = source.experiment
+        drawn = draw_library(seed, experiment, n_each)
+        tested = set(library)
+        patterns = [p for p in drawn if p not in tested]
+        source.simulate(patterns)
+        steps = [follow(p, experiment, order) for p in patterns for order in experiment.orders]
+        model = fit_stepped(samples_of(patterns, experiment, source.observe), steps)
+        if model.heldout is not None:
+            e = model.heldout
+            print(
+                f"stepped: fitted to {len(patterns)} patterns (seed {seed}) x "
+                f"{len(experiment.orders)} layouts, {len(drawn) - len(patterns)} left out that are "
+                f"in the library; left out in turn: R^2 {e.r_squared or 0:.4f}, |log error| "
+                f"{e.median:.3f} (median), {e.p95:.3f} (95 %), simulated times"
+            )
+        return cls(source, model)
+
+    @property
+    def name(self) -> str:
+        """``stepped``."""
+        return self.model.name
+
+    @property
+    def ratio_error(self) -> float:
+        """Of the model."""
+        return self.model.ratio_error
+
+    def times(self, pattern: Pattern) -> tuple[float, ...]:
+        """Return the predicted seconds of a pattern in each layout."""
+        if pattern not in self.known:
+            measures = MeasureTable.of_operations(self.source.observe(pattern).operations)
+            experiment = self.source.experiment
+            steps = [follow(pattern, experiment, order) for order in experiment.orders]
+            self.known[pattern] = tuple(self.model.predict_many(measures, steps).tolist())
+        return self.known[pattern]
+
+
 def run_seed(
     source: Simulator | MeasuredTimes,
     seed: int,
     library: Sequence[Pattern],
     confidence: float,
     fitters: Sequence[Fits],
+    *,
+    others: Sequence[Predicts] = (),
 ) -> Judgement:
     """Return how all models did on the tests of one seed."""
     if not library and isinstance(source, Simulator):
         source.simulate(draw_training(seed, source.experiment))
     draw = draw_tests(seed, source.experiment, source.times, library=library)
-    return judge(draw, source.experiment, source.observe, fitters, min_confidence=confidence)
+    return judge(
+        draw,
+        source.experiment,
+        source.observe,
+        fitters,
+        min_confidence=confidence,
+        others=others,
+    )
 
 
 def print_tests(judgement: Judgement, times: str = "simulated") -> None:
@@ -180,12 +259,10 @@ def print_tests(judgement: Judgement, times: str = "simulated") -> None:
         f"\n### seed {draw.seed}: {draw.n_close} of {len(draw.tests)} tests close, "
         f"{draw.n_rejected} drawn and rejected\n"
     )
-    first = next(m for m in judgement.models if m.model is not None)
+    first = next(m for m in judgement.models if not m.refused)
     rows = [(f"{times} best", [s.best for s in first.selections])]
     rows += [
-        (m.name, [s.advice.layout for s in m.selections])
-        for m in judgement.models
-        if m.model is not None
+        (m.name, [s.advice.layout for s in m.selections]) for m in judgement.models if not m.refused
     ]
     print("| | " + " | ".join(KINDS) + " |\n|---|---|---|---|")
     for name, layouts in rows:
@@ -207,7 +284,7 @@ def print_models(judgements: Sequence[Judgement], times: str = "simulated") -> N
     )
     print("|" + "---|" * 10)
     for i, first in enumerate(judgements[0].models):
-        done = [j.models[i] for j in judgements if j.models[i].model is not None]
+        done = [j.models[i] for j in judgements if not j.models[i].refused]
         if not done:
             print(f"| {first.name} | {first.refused} |" + " |" * 8)
             continue
@@ -270,14 +347,14 @@ def _tell(text: str) -> None:
         print(f"\r{text}   ", end="", file=sys.stderr, flush=True)
 
 
-_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[Fits]] | None = None
+_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[Fits], list[Predicts]] | None = None
 
 
 def _run_shared(seed: int) -> Judgement:
     if _SHARED is None:
         raise RuntimeError("the workers were forked before there was anything to share")
-    source, library, confidence, fitters = _SHARED
-    return run_seed(source, seed, library, confidence, fitters)
+    source, library, confidence, fitters, others = _SHARED
+    return run_seed(source, seed, library, confidence, fitters, others=others)
 
 
 def run(
@@ -286,14 +363,18 @@ def run(
     library: tuple[Pattern, ...],
     confidence: float,
     fitters: list[Fits],
+    *,
+    others: list[Predicts],
 ) -> list[Judgement]:
     """Return the judgements of all seeds, on all processors where the library is at hand."""
     global _SHARED  # noqa: PLW0603 - inherited by forked workers
-    _SHARED = source, library, confidence, fitters
+    _SHARED = source, library, confidence, fitters, others
     if not library or len(seeds) < 4:
         return [_run_shared(seed) for seed in seeds]
     for pattern in library:
         source.observe(pattern)
+        for other in others:
+            other.times(pattern)
     import multiprocessing  # noqa: PLC0415
 
     context = multiprocessing.get_context("fork")
@@ -301,8 +382,7 @@ def run(
         return list(pool.map(_run_shared, seeds, chunksize=max(1, len(seeds) // 50)))
 
 
-def main() -> None:
-    """Run the protocol and print its tables."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--where", choices=["simulator", "array", "disk"], default="simulator")
     parser.add_argument("--directory", type=Path, default=Path(), help="disk: of the arrays")
@@ -318,8 +398,18 @@ def main() -> None:
     parser.add_argument("--training", type=int, default=Experiment().n_training)
     parser.add_argument("--confidence", type=float, default=0.5)
     parser.add_argument("--only", action="append", help="only ways of fitting that begin so")
+    parser.add_argument(
+        "--stepped", type=int, default=0, help="patterns of each kind to fit the learned model to"
+    )
+    parser.add_argument("--stepped-seed", type=int, default=4711)
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/sds").expanduser())
     parser.add_argument("--json", type=Path)
+    return parser
+
+
+def main() -> None:
+    """Run the protocol and print its tables."""
+    parser = _parser()
     arguments = parser.parse_args()
     seeds = arguments.seed or list(range(1, arguments.seeds + 1))
     if arguments.where != "simulator":
@@ -359,7 +449,13 @@ def main() -> None:
     if not fitters:
         names = ", ".join(fitter.name for fitter in fitters_of())
         parser.error(f"--only {' '.join(arguments.only)}: there are {names}")
-    judgements = run(source, seeds, library, arguments.confidence, fitters)
+    if arguments.stepped and not library:
+        parser.error("--stepped needs a --library: its patterns are kept apart from the tests")
+    others: list[Predicts] = [
+        Stepped.fitted(source, n_each, arguments.stepped_seed, library)
+        for n_each in ([arguments.stepped] if arguments.stepped else [])
+    ]
+    judgements = run(source, seeds, library, arguments.confidence, fitters, others=others)
     if len(judgements) <= 3:
         for judgement in judgements:
             print_tests(judgement)

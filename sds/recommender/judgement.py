@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy.stats import rankdata
@@ -36,6 +36,21 @@ class Observed:
     operations: tuple[OperationMeasures, ...]
 
 
+class Predicts(Protocol):
+    """A model fitted elsewhere, to none of the tests."""
+
+    @property
+    def name(self) -> str:
+        """How it was fitted."""
+
+    @property
+    def ratio_error(self) -> float:
+        """Standard deviation of the logarithm of the ratio of two predictions."""
+
+    def times(self, pattern: Pattern) -> tuple[float, ...]:
+        """Return the predicted seconds of a pattern in each layout."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelJudgement:
     """How one model did on the tests of one seed.
@@ -45,7 +60,7 @@ class ModelJudgement:
     name
         How it was fitted.
     model
-        None where it could not be fitted.
+        None where it could not be fitted, or was fitted elsewhere.
     refused
         Why not; else empty.
     selections
@@ -132,6 +147,7 @@ def judge(
     *,
     min_confidence: float = 0.5,
     n_folds: int | None = 10,
+    others: Sequence[Predicts] = (),
 ) -> Judgement:
     """Return how models fitted to the training patterns of a draw select layouts for its tests.
 
@@ -150,6 +166,8 @@ def judge(
     n_folds
         Into how many parts the training patterns are dealt to find the error of ratios; None:
         each is left out alone.
+    others
+        Fitted elsewhere, to other patterns than the tests.
     """
     training = samples_of(draw.training, experiment, observe)
     tests = samples_of(draw.tests, experiment, observe)
@@ -171,20 +189,35 @@ def judge(
                 tests,
                 measured,
                 model.predict_many(test_measures),
+                ratio_error=model.ratio_error,
                 min_confidence=min_confidence,
                 n_layouts=len(experiment.orders),
             )
         )
+    judged += [
+        _judged(
+            other.name,
+            None,
+            tests,
+            measured,
+            np.array([other.times(pattern) for pattern in draw.tests]).ravel(),
+            ratio_error=other.ratio_error,
+            min_confidence=min_confidence,
+            n_layouts=len(experiment.orders),
+        )
+        for other in others
+    ]
     return Judgement(draw=draw, models=tuple(judged))
 
 
 def _judged(
     name: str,
-    model: CostModel,
+    model: CostModel | None,
     tests: Samples,
     measured: NDArray[np.float64],
     predicted: NDArray[np.float64],
     *,
+    ratio_error: float,
     min_confidence: float,
     n_layouts: int,
 ) -> ModelJudgement:
@@ -202,7 +235,7 @@ def _judged(
                 pattern,
                 measured_s=took.tolist(),
                 predicted_s=expected.tolist(),
-                ratio_error=model.ratio_error,
+                ratio_error=ratio_error,
                 min_confidence=min_confidence,
             )
         )

@@ -47,7 +47,9 @@ class ClientReads:
     gap_bytes
         Runs at most this far apart are fetched in one go.
     window_bytes
-        To a multiple of which a client reads on once a second run followed so closely.
+        To a multiple of which a client reads on once runs followed so closely.
+    after
+        So many runs must have followed closely, one after another, before it reads on (steps).
     processes_per_node
         Whose fetches of the same pages at one time are one.
     """
@@ -55,13 +57,15 @@ class ClientReads:
     page_bytes: int = 4096
     gap_bytes: int = 32768
     window_bytes: int = 1 << 20
+    after: int = 2
     processes_per_node: int = 24
 
     def __post_init__(self) -> None:
         if min(self.page_bytes, self.window_bytes, self.processes_per_node) < 1:
             raise SdsValueError(f"pages, windows and processes must be positive: {self}")
-        if self.gap_bytes < 0:
-            raise SdsValueError(f"gap_bytes is {self.gap_bytes}; give 0 or more")
+        for name in ("gap_bytes", "after"):
+            if getattr(self, name) < 0:
+                raise SdsValueError(f"{name} is {getattr(self, name)}; give 0 or more")
 
 
 # Lustre's client as its manual and llite/rw.c describe it; nodes as Hopper's.
