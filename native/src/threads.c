@@ -9,6 +9,10 @@
 
 #define STACK_BYTES (128 << 10)
 
+/* What an instruction of the thread's own gives rise to. Where such a signal is blocked, the kernel
+ * ends the process without asking its handler. */
+static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+
 int32_t sds__start_threads(int32_t n, void *(*work)(void *), void *arguments, size_t argument_bytes,
                            pthread_t threads[])
 {
@@ -18,6 +22,8 @@ int32_t sds__start_threads(int32_t n, void *(*work)(void *), void *arguments, si
     if (n <= 0 || pthread_attr_init(&attributes) != 0) return 0;
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
     (void)sigfillset(&all);
+    for (size_t i = 0; i < sizeof own_signals / sizeof *own_signals; i++)
+        (void)sigdelset(&all, own_signals[i]);
     if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
         while (n_started < n &&
                pthread_create(&threads[n_started], &attributes, work,

@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Start up to n threads, the i-th with the i-th of the arguments, each of so many bytes. All
- * signals are blocked in them: no handler of the program runs there. Returns how many there was
- * room for, each to be joined. */
+/* Start up to n threads, the i-th with the i-th of the arguments, each of so many bytes. Signals
+ * are blocked in them, but for those of faults: a program may write-protect the memory that it
+ * reads into, and have its handler open it. Returns how many there was room for, each to be joined.
+ */
 int32_t sds__start_threads(int32_t n, void *(*work)(void *), void *arguments, size_t argument_bytes,
                            pthread_t threads[]);
 

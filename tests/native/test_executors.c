@@ -23,6 +23,7 @@
 #include "exec.h"
 #include "ring.h"
 #include "sds/read_engine.h"
+#include "threads.h"
 
 #define FILE_BYTES ((4 << 20) + 1234) /* ends within a block */
 #define MOST 2000
@@ -285,6 +286,34 @@ static void test_many_calls_are_shared_between_two_threads(sds_file *file)
         CHECK(check_runs(&rows, 0, rows.first_offset, 0) == 45000);
         CHECK(count_threads() == 1);
     }
+}
+
+static uint8_t *protected_page;
+
+static void open_page(int signal)
+{
+    (void)signal;
+    if (mprotect(protected_page, 4096, PROT_READ | PROT_WRITE) != 0) _exit(1);
+}
+
+static void *write_to(void *page)
+{
+    *(volatile uint8_t *)page = 7;
+    return NULL;
+}
+
+/* As collectors of garbage protect pages to learn which are written. */
+static void test_handlers_of_faults_run_in_threads(void)
+{
+    const struct sigaction action = {.sa_handler = open_page};
+    struct sigaction before;
+    pthread_t thread;
+    protected_page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(protected_page != MAP_FAILED && sigaction(SIGSEGV, &action, &before) == 0);
+    CHECK(sds__start_threads(1, write_to, protected_page, 0, &thread) == 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(*protected_page == 7 && munmap(protected_page, 4096) == 0);
+    CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
 }
 
 /* The file of this process's memory: reads of it fail where a mapping reaches past the end of what
@@ -671,6 +700,7 @@ int main(void)
     test_reads_that_turn_cold_and_warm(file, sds__run_calls);
     test_reads_that_turn_cold_and_warm(file, sds__run_calls_shared);
     test_many_calls_are_shared_between_two_threads(file);
+    test_handlers_of_faults_run_in_threads();
     test_reads_that_fail_and_are_short();
     test_far_offsets();
     test_signals_interrupt_nothing(file);
