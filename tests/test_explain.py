@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from sds.errors import (
     NotHdf5Error,
     SelectionError,
 )
-from sds.explain import explain
+from sds.explain import best_of, compare, explain
+from sds.supposed import Supposed
 from tests import oracles
 
 SHAPE = (12, 20, 9)
@@ -170,3 +173,13 @@ def test_bad_input_is_named(store, tmp_path):
     (tmp_path / "text").write_text("no HDF5 " * 100)
     with pytest.raises(NotHdf5Error):
         explain(tmp_path / "text", "/x", "[0]")
+
+
+def test_predictions_of_different_origin_are_not_compared(tmp_path):
+    path = tmp_path / "run.h5"
+    with h5py.File(path, "w") as file:
+        file["d"] = np.zeros((512, 64, 64), "f4")
+    layouts = [Supposed(), Supposed(order=(1, 2, 0))]
+    found = compare(str(path), "/d", np.s_[:, 40, 60], layouts)
+    assert best_of(found) == 1
+    assert best_of([replace(found[0], calibrated=not found[0].calibrated), found[1]]) is None

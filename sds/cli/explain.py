@@ -398,7 +398,12 @@ def _print_comparison(found: "Sequence[Explanation]", labels: list[str], best: i
     if best is not None:
         note(f"predicted fastest: {labels[best]}")
     elif all(each.predicted_s is not None for each in found):
-        note("the two fastest cannot be told apart by this model")
+        mixed = len({each.calibrated for each in found}) > 1
+        note(
+            "predictions of a calibration and built-in ones are not compared"
+            if mixed
+            else "the two fastest cannot be told apart by this model"
+        )
 
 
 def _storage(found: "Explanation") -> str:
