@@ -306,8 +306,8 @@ static const double cold_us[5][6][5] = {
      {66.4, 47.9, 22.2, 16.5, 15.5},
      {63.9, 131, 61.3, 17.1, 20.4},
      {74, 72.7, 388, 15.2, 16.2}},
-    {{95.8, 30.1, 26.8, 32.8, 32.6},
-     {104, 31.1, 31.1, 63.5, 38.8},
+    {{200, 201, 227, 234, 336},
+     {188, 190, 198, 217, 283},
      {121, 38.1, 28.5, 37.3, 36.9},
      {122, 99.5, 132, 50.9, 40.2},
      {114, 150, 216, 46.9, 42.6},
@@ -351,7 +351,8 @@ static double slower_cold(const double times[], int64_t gap, const sds_read_plan
 }
 
 /* The figures were taken on a busy machine: only ratios of 1.5 mean something, and cold, where the
- * device drifts, of 1.8. */
+ * device drifts, of 1.8. Those of cold runs of 64 KiB with holes of less than a page, over which
+ * the kernel reads ahead, were taken again on a quiet one. */
 static void test_crossovers_are_those_that_were_measured(void)
 {
     for (int l = 0; l < 5; l++)
@@ -377,15 +378,15 @@ static void test_single_cases(void)
     const sds_plan_given unknown = {SDS_CACHE_UNKNOWN, 1, 1, 1, 1, 0};
     const sds_plan_given cached = {SDS_CACHE_COLD, 1, 0, 1, 0, 0}; /* through the page cache */
     const sds_plan_given little_room = {SDS_CACHE_COLD, 1, 0, 1, 1, MIB};
-    /* One run is one call; a long cold one is several in flight, and past the cache where that has
-     * no room for it. */
+    /* One run is one call, also a long cold one: the kernel reads ahead of it. Past the cache where
+     * that has no room for it. */
     CHECK(executor_of(1, 8, 0, &warm) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 8, 0, &kept) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 8, 0, &cold) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 64 << 10, 0, &cold) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 64 * MIB, 0, &warm) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 64 * MIB, 0, &kept) == SDS_EXECUTOR_PREAD);
-    CHECK(executor_of(1, 64 * MIB, 0, &cold) == SDS_EXECUTOR_LIST);
+    CHECK(executor_of(1, 64 * MIB, 0, &cold) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(1, 64 * MIB, 0, &little_room) == SDS_EXECUTOR_DIRECT);
     /* A plane across the fastest axis of float64 (256, 256, 4096): one sequential read cold, which
      * leaves the file in the cache for the next plane; loads from the mapping when it is kept. */
@@ -403,10 +404,10 @@ static void test_single_cases(void)
     /* Cold: a stream reads small holes, a queue jumps large ones. */
     CHECK(executor_of(16384, 8, 72, &cached) == SDS_EXECUTOR_SIEVE);
     CHECK(executor_of(16384, 8, 4104, &cached) == SDS_EXECUTOR_SIEVE);
-    CHECK(executor_of(4096, 65536, 65600, &cached) == SDS_EXECUTOR_VECTOR);
+    CHECK(executor_of(4096, 65536, 65600, &cached) == SDS_EXECUTOR_PREAD);
     CHECK(executor_of(4096, 65536, 69632, &cached) == SDS_EXECUTOR_VECTOR);
     CHECK(executor_of(4096, 65536, 65536 + 131072, &cached) == SDS_EXECUTOR_LIST);
-    CHECK(executor_of(1, 64 * MIB, 0, &cached) == SDS_EXECUTOR_LIST);
+    CHECK(executor_of(1, 64 * MIB, 0, &cached) == SDS_EXECUTOR_PREAD);
     /* What is not known to be warm is never mapped. */
     CHECK(executor_of(65536, 8, 32768, &unknown) != SDS_EXECUTOR_MAPPED);
 }
@@ -440,12 +441,13 @@ static void test_one_client_of_many_nodes(void)
     CHECK(ours.executor == SDS_EXECUTOR_LIST && ours.requests == 1000);
     CHECK(ours.bytes_read == dense.run_bytes * 1000);
     CHECK(ours.predicted_s < published.predicted_s);
-    /* Of sixteen clients each has one node's worth: sieving wins again, as in the figure. */
+    /* Of sixteen clients each has one node's worth: reading the holes wins again, as in the figure,
+     * here by the kernel's reading ahead of a stream. */
     costs.clients = 16;
     costs.buffered_s_per_byte += costs.reads.cud_s_per_byte;
     costs.queued_startup_s *= 16;
     CHECK(sds_plan_runs(&dense, &costs, NULL, &given, &ours) == SDS_OK);
-    CHECK(ours.bytes_read > dense.run_bytes * 1000 && ours.requests < 500);
+    CHECK(ours.executor == SDS_EXECUTOR_VECTOR && ours.max_hole_bytes >= hole);
 }
 
 /* About 8 MiB in flight: many short requests or few long ones. */
@@ -454,7 +456,9 @@ static void test_depth_follows_the_length_of_requests(void)
     const sds_runs whole = {0, 256 * MIB, 0, {{0, 0}}};
     const sds_runs points = {0, 8, 1, {{10000, 1 << 20}}};
     const sds_runs planes = {0, 128 << 10, 1, {{1000, 1 << 20}}};
-    const sds_read_plan large = plan_of(&whole, SDS_STRATEGY_AUTO, &cold);
+    const sds_read_options queued = {.executor = SDS_EXECUTOR_LIST};
+    sds_read_plan large;
+    CHECK(sds_plan_runs(&whole, NULL, &queued, &cold, &large) == SDS_OK);
     const sds_read_plan small = plan_of(&points, SDS_STRATEGY_AUTO, &cold);
     const sds_read_plan middle = plan_of(&planes, SDS_STRATEGY_AUTO, &cold);
     CHECK(large.executor == SDS_EXECUTOR_LIST && large.group_bytes == MIB);

@@ -129,7 +129,7 @@ def test_progress_counts_every_byte_once_for_each_phase(tmp_path):
         ({}, {"chunks": (64, 64, 64), "filters": "shuffle,gzip:1"}),
         (
             {"chunks": (16, 16, 1024), "compression": "lzf"},
-            {"chunks": (256, 64, 64), "filters": "lzf"},
+            {"chunks": (256, 32, 32), "filters": "lzf"},
         ),
     ],
     ids=["contiguous", "chunked", "from chunks to chunks"],

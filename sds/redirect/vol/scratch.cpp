@@ -1,7 +1,13 @@
 #include "scratch.h"
 
+#include "config.h"
+
+#include <dlfcn.h>
 #include <errno.h>
+#include <gnu/libc-version.h>
+#include <link.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -86,8 +92,38 @@ Scratch::~Scratch()
     settle(block);
 }
 
+namespace
+{
+
+int registers_memory(dl_phdr_info *loaded, size_t, void *)
+{
+    static constexpr const char *names[] = {"libibverbs", "libfabric", "libucp", "libmpi"};
+    for (const char *name : names)
+        if (strstr(loaded->dlpi_name, name)) return 1;
+    return 0;
+}
+
+// Whether pages of free memory may be taken from the program's allocator. Not where a network card
+// may hold them registered: a later message would leave from the old pages. Not where the allocator
+// is not glibc's, or gives out huge or tagged pages.
+bool may_give_back()
+{
+    if (config().rank >= 0) return false;
+    const char *tunables = getenv("GLIBC_TUNABLES");
+    if (tunables && (strstr(tunables, "hugetlb") || strstr(tunables, "tagging"))) return false;
+    Dl_info allocator, libc;
+    if (!dladdr(reinterpret_cast<const void *>(&malloc), &allocator) ||
+        !dladdr(reinterpret_cast<const void *>(&gnu_get_libc_version), &libc) ||
+        allocator.dli_fbase != libc.dli_fbase)
+        return false;
+    return dl_iterate_phdr(registers_memory, nullptr) == 0;
+}
+
+} // namespace
+
 void DecodingMemory::give_back() const
 {
+    if (!may_give_back()) return;
     // A chunk is in memory up to four times: as it is stored, grown while it is inflated, shuffled.
     // Where those lay there may be something else by now; smaller blocks fit beside it.
     constexpr int n_blocks = 12;
