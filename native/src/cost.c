@@ -112,6 +112,12 @@ static void sieve_terms(const sds_measures *measures, double terms[SDS_MODEL_TER
     terms[7] = processes * measures->sieve_bytes;
 }
 
+static double pages_of(double bytes)
+{
+    const double pages = bytes / BUILTIN_PAGE_BYTES, whole = (double)(int64_t)pages;
+    return whole < pages ? whole + 1 : whole;
+}
+
 int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
                        double terms[SDS_MODEL_TERMS])
 {
@@ -133,7 +139,7 @@ int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
         return sds_model_terms(kind);
     }
     if (kind == SDS_MODEL_BUILTIN) {
-        const double pages = ceil(measures->bytes_touched_most / BUILTIN_PAGE_BYTES);
+        const double pages = pages_of(measures->bytes_touched_most);
         terms[1] = measures->runs_most < pages ? measures->runs_most : pages;
         terms[2] = measures->bytes_touched_most;
         return sds_model_terms(kind);
@@ -156,13 +162,18 @@ int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
     return sds_model_terms(kind);
 }
 
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 /* Gaps are sought over or read through, whichever is quicker. */
 static double service(const double c[SDS_MODEL_TERMS], const sds_measures *m)
 {
     return c[0] * m->first_visits + c[1] * m->runs_most + c[2] * m->trips_most +
-           fmin(c[5] * m->later_fetches, c[6] * m->fetch_distance) + c[3] * m->step_bytes +
+           smaller(c[5] * m->later_fetches, c[6] * m->fetch_distance) + c[3] * m->step_bytes +
            c[4] * m->ost_bytes + c[6] * m->disk_blocks +
-           fmin(c[5] * m->disk_segments, c[6] * m->disk_distance);
+           smaller(c[5] * m->disk_segments, c[6] * m->disk_distance);
 }
 
 double sds_cost_of(const sds_cost_model *model, const sds_measures *measures)
