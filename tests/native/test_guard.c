@@ -385,10 +385,38 @@ static void small_threads_are_guarded(void)
     pthread_t threads[8];
     CHECK(pthread_attr_init(&attributes) == 0 &&
           pthread_attr_setstacksize(&attributes, 64 << 10) == 0);
+    check_recovers(sds__guard_loads);
     for (int i = 0; i < 8; i++)
         CHECK(pthread_create(&threads[i], &attributes, recover_in_thread, NULL) == 0);
     for (int i = 0; i < 8; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Who comes while another thread installs the handler does not wait: calls make its loads. */
+static atomic_int n_ready;
+
+static void *load_first(void *context)
+{
+    atomic_fetch_add(&n_ready, 1);
+    while (atomic_load(&n_ready) < 8) {}
+    const sds__loads_end ended = load_with(sds__guard_loads, ours, 0);
+    CHECK(ended == SDS__LOADED || ended == SDS__UNGUARDED);
+    return ended == SDS__LOADED ? context : NULL;
+}
+
+static void first_loads_at_a_time_do_not_wait(void)
+{
+    pthread_t threads[8];
+    int n_guarded = 0;
+    for (int i = 0; i < 8; i++)
+        CHECK(pthread_create(&threads[i], NULL, load_first, &n_ready) == 0);
+    for (int i = 0; i < 8; i++) {
+        void *was_guarded;
+        CHECK(pthread_join(threads[i], &was_guarded) == 0);
+        n_guarded += was_guarded != NULL;
+    }
+    CHECK(n_guarded > 0);
+    check_recovers(sds__guard_loads);
 }
 
 static guard_loads *copy(const char *path)
@@ -531,6 +559,7 @@ int main(void)
     RUN(children_of_fork_are_guarded, 0, "");
     RUN(loads_left_by_a_jump_are_forgotten, SIGBUS, "");
     RUN(small_threads_are_guarded, 0, "");
+    RUN(first_loads_at_a_time_do_not_wait, 0, "");
     RUN(copies_get_along, SIGBUS, "");
     RUN(copies_around_reporter, SIGBUS, "report\n");
     RUN(copies_under_reporter, SIGBUS, "report\n");
