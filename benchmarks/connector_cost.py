@@ -1,17 +1,19 @@
 """What the connector costs a program: ratios to native HDF5, beside HDF5's own pass_through.
 
-``python -m benchmarks.connector_cost [PAIRS]``
+``python -m benchmarks.connector_cost [PAIRS] [--hdf5 VERSION] [--only WORK]``
 
 Programs that do the same work natively, under the connector and under pass_through take turns, so
 that a machine that slows down slows down for all. Everything read is in the page cache and nothing
 waits for a device; ratios are of processor time, which other programs on the machine disturb less,
 and those of elapsed time stand beside them. A ratio is the median of its pairs, with the 95 %
 bootstrap bound that a target has to meet; of fewer than 20 pairs, none is said to be met. Their
-number is rounded up to a multiple of that of the generations of processes.
+number is rounded up to a multiple of that of the generations of processes. Of one library and kind
+of work (``--hdf5 1.14.6 --only turn2000``) the ratios take some seconds; of all, many minutes.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -304,13 +306,15 @@ def measure_memory(command: list[str | Path], ways: list[Way]) -> None:
         )
 
 
-def measure_versions(directory: Path, source: Path, rounds: int) -> None:
-    """Print the tables of programs in C."""
+def measure_versions(
+    directory: Path, source: Path, rounds: int, versions: Iterable[str], only: str | None
+) -> None:
+    """Print the tables of programs in C; only: the command of one kind of work, or all."""
     plain, tabled = Home(directory / "plain"), Home(directory / "tabled")
     for home in (plain, tabled):
         home.create()
     redirect(source, [("rows", (1, 0)), ("cube", (2, 0, 1))], tabled)
-    for version in CRATES:
+    for version in versions:
         try:
             build = cached_build(version, "serial")
         except CannotBuildError as error:
@@ -322,10 +326,14 @@ def measure_versions(directory: Path, source: Path, rounds: int) -> None:
         print(f"\nHDF5 {version}, program in C\n")
         print_head()
         for work in WORKS:
+            if only not in (None, work.command):
+                continue
             timings = take_turns(command, ways_under(plain), work, rounds)
             print_ratios(work, timings)
             if work.command.startswith(("read", "turn")):
                 print_trace_cost(work, timings)
+        if only is not None:
+            continue
         print_ratios(TABLE_WORK, take_turns(command, ways_under(tabled), TABLE_WORK, rounds))
         print()
         measure_files(command, ways_under(tabled), rounds)
@@ -368,21 +376,38 @@ def processor_seconds(command: list[str], way: Way) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def main(pairs: int = 40) -> None:
-    """Print the tables."""
+def number_of_pairs(text: str) -> int:
+    """Return an argument's number from 1."""
+    pairs = int(text)
     if pairs < 1:
-        message = f"PAIRS is {pairs}: give a number from 1, or from {LEAST_PAIRS} to judge targets"
-        raise SystemExit(message)
+        message = f"{pairs} pairs: give a number from 1, or from {LEAST_PAIRS} to judge targets"
+        raise argparse.ArgumentTypeError(message)
+    return pairs
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.connector_cost",
+        description="Measure what the connector costs a program.",
+    )
+    parser.add_argument("pairs", nargs="?", type=number_of_pairs, default=40, metavar="PAIRS")
+    parser.add_argument("--hdf5", choices=CRATES, help="programs in C with this version alone")
+    works = [work.command for work in WORKS]
+    parser.add_argument("--only", choices=works, help="programs in C, of this work alone")
+    chosen = parser.parse_args()
     load = os.getloadavg()[0]
-    print(f"{pairs} pairs, {os.cpu_count()} processors, load {load:.1f} at the start")
+    print(f"{chosen.pairs} pairs, {os.cpu_count()} processors, load {load:.1f} at the start")
     with tempfile.TemporaryDirectory(prefix="sds-bench-") as name:
         directory = Path(name)
         source = directory / "source.h5"
         make_source(source)
-        measure_versions(directory, source, pairs)
-        measure_h5py(directory, source, pairs)
-        measure_start(directory, pairs)
+        versions = CRATES if chosen.hdf5 is None else (chosen.hdf5,)
+        measure_versions(directory, source, chosen.pairs, versions, chosen.only)
+        if chosen.hdf5 is None and chosen.only is None:
+            measure_h5py(directory, source, chosen.pairs)
+            measure_start(directory, chosen.pairs)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

@@ -35,17 +35,36 @@ static int same_shape(const sds_trace_read *a, const sds_trace_read *b)
            memcmp(a->slab.block, b->slab.block, n) == 0;
 }
 
-static void put_latency(sds__buffer *out, const uint32_t latency[])
+static uint8_t *code_latency(uint8_t *at, const uint32_t latency[])
 {
-    uint64_t n_used = 0;
-    for (int bucket = 0; bucket < SDS_TRACE_LATENCY_BUCKETS; bucket++)
-        n_used += latency[bucket] != 0;
-    sds__put_varint(out, n_used);
-    for (int bucket = 0; bucket < SDS_TRACE_LATENCY_BUCKETS; bucket++)
-        if (latency[bucket] != 0) {
-            sds__put_u8(out, (uint8_t)bucket);
-            sds__put_varint(out, latency[bucket]);
-        }
+    uint8_t *n_used = at++; /* at most 40: one byte */
+    *n_used = 0;
+    for (int bucket = 0; bucket < SDS_TRACE_LATENCY_BUCKETS; bucket++) {
+        if (latency[bucket] == 0) continue;
+        ++*n_used;
+        *at++ = (uint8_t)bucket;
+        at = sds__code_varint(at, latency[bucket]);
+    }
+    return at;
+}
+
+/* What the next record is compared with. */
+static void keep(sds__record_coder *coder, const sds_trace_record *record)
+{
+    sds_trace_read *kept = &coder->before.first;
+    const sds_trace_read *read = &record->first;
+    const size_t n = (size_t)read->slab.rank * sizeof(int64_t);
+    for (int32_t axis = read->slab.rank; axis < kept->slab.rank; axis++)
+        kept->slab.start[axis] = 0;
+    memcpy(kept->slab.start, read->slab.start, n);
+    memcpy(kept->slab.stride, read->slab.stride, n);
+    memcpy(kept->slab.count, read->slab.count, n);
+    memcpy(kept->slab.block, read->slab.block, n);
+    kept->slab.rank = read->slab.rank;
+    kept->n_elements = read->n_elements;
+    kept->dataset = read->dataset;
+    kept->start_ns = read->start_ns;
+    coder->before.thread = record->thread;
 }
 
 void sds__put_record(sds__record_coder *coder, sds__buffer *out, const sds_trace_record *record)
@@ -55,48 +74,50 @@ void sds__put_record(sds__record_coder *coder, sds__buffer *out, const sds_trace
     const int shape_known = same_shape(read, before);
     const int owner_known =
         read->dataset == before->dataset && record->thread == coder->before.thread;
+    uint8_t *at = sds__buffer_extend(out, SDS__RECORD_BYTES);
+    if (at == NULL) return;
 
     uint8_t flags = (uint8_t)(read->kind & SDS__RECORD_KIND);
     if (read->collective) flags |= SDS__RECORD_COLLECTIVE;
     if (read->served_by != 0) flags |= SDS__RECORD_REPLICA;
     if (shape_known) flags |= SDS__RECORD_SAME_SHAPE;
     if (owner_known) flags |= SDS__RECORD_SAME_OWNER;
-    sds__put_u8(out, flags);
-    sds__put_u8(out, (uint8_t)record->n_loops);
+    *at++ = flags;
+    *at++ = (uint8_t)record->n_loops;
     if (!owner_known) {
-        sds__put_varint(out, read->dataset);
-        sds__put_varint(out, record->thread);
+        at = sds__code_varint(at, read->dataset);
+        at = sds__code_varint(at, record->thread);
     }
-    if (read->served_by != 0) sds__put_zigzag(out, read->served_by);
+    if (read->served_by != 0) at = sds__code_zigzag(at, read->served_by);
 
     const int32_t rank = read->slab.rank;
     if (!shape_known) {
-        sds__put_u8(out, (uint8_t)rank);
+        *at++ = (uint8_t)rank;
         for (int32_t axis = 0; axis < rank; axis++) {
-            sds__put_zigzag(out, read->slab.stride[axis]);
-            sds__put_zigzag(out, read->slab.count[axis]);
-            sds__put_zigzag(out, read->slab.block[axis]);
+            at = sds__code_zigzag(at, read->slab.stride[axis]);
+            at = sds__code_zigzag(at, read->slab.count[axis]);
+            at = sds__code_zigzag(at, read->slab.block[axis]);
         }
-        sds__put_zigzag(out, read->n_elements);
+        at = sds__code_zigzag(at, read->n_elements);
     }
     for (int32_t axis = 0; axis < rank; axis++)
-        sds__put_zigzag(out, sds__wrap_sub(read->slab.start[axis], before->slab.start[axis]));
+        at = sds__code_zigzag(at, sds__wrap_sub(read->slab.start[axis], before->slab.start[axis]));
     for (int32_t loop = 0; loop < record->n_loops; loop++) {
-        sds__put_varint(out, (uint64_t)record->repeat[loop]);
+        at = sds__code_varint(at, (uint64_t)record->repeat[loop]);
         for (int32_t axis = 0; axis < rank; axis++)
-            sds__put_zigzag(out, record->advance[loop][axis]);
+            at = sds__code_zigzag(at, record->advance[loop][axis]);
     }
 
-    sds__put_zigzag(out, sds__wrap_sub(read->start_ns, before->start_ns));
-    sds__put_varint(out, (uint64_t)record->elapsed_sum_ns);
+    at = sds__code_zigzag(at, sds__wrap_sub(read->start_ns, before->start_ns));
+    at = sds__code_varint(at, (uint64_t)record->elapsed_sum_ns);
     if (record->n_reads > 1) {
-        sds__put_zigzag(out, sds__wrap_sub(record->last_start_ns, read->start_ns));
-        sds__put_varint(out, (uint64_t)record->elapsed_min_ns);
-        sds__put_varint(out, (uint64_t)(record->elapsed_max_ns - record->elapsed_min_ns));
-        put_latency(out, record->latency);
+        at = sds__code_zigzag(at, sds__wrap_sub(record->last_start_ns, read->start_ns));
+        at = sds__code_varint(at, (uint64_t)record->elapsed_min_ns);
+        at = sds__code_varint(at, (uint64_t)(record->elapsed_max_ns - record->elapsed_min_ns));
+        at = code_latency(at, record->latency);
     }
-    coder->before.first = *read; /* what the next one is compared with */
-    coder->before.thread = record->thread;
+    out->n = (size_t)(at - out->bytes);
+    keep(coder, record);
 }
 
 static void take_shape(sds__view *view, sds_trace_read *read)

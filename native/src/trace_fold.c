@@ -86,7 +86,6 @@ static void emit_level(sds__fold *fold, int32_t level)
     const sds__fold_level *from = &fold->level[level];
     sds_trace_record record;
     if (from->done == 0) return;
-    memset(&record, 0, sizeof record);
     record.first.dataset = fold->shape.dataset;
     record.first.kind = fold->shape.kind;
     record.first.n_elements = fold->shape.n_elements;
@@ -100,6 +99,7 @@ static void emit_level(sds__fold *fold, int32_t level)
         record.first.slab.count[axis] = fold->shape.axis[axis].count;
         record.first.slab.block[axis] = fold->shape.axis[axis].block;
     }
+    record.n_loops = 0;
     record.n_reads = 1;
     for (int32_t l = level; l >= 0; l--) {
         const int64_t repeat = l == level ? from->done : fold->level[l].repeat;
@@ -216,12 +216,46 @@ static int fit(sds__fold *fold, const sds__fold_read *read)
 }
 
 void sds__fold_begin(sds__fold *fold, const sds__shape *shape, const sds__fold_read *read,
-                     sds__fold_emit emit, void *context)
+                     sds__record_emit emit, void *context)
 {
     fold->shape = *shape;
     fold->emit = emit;
     fold->context = context;
     begin_single(fold, read);
+}
+
+void sds__fold_resume(sds__fold *fold, const sds_trace_record *record, sds__record_emit emit,
+                      void *context)
+{
+    const sds_trace_read *first = &record->first;
+    sds__fold_level *inner = &fold->level[0];
+    fold->shape = (sds__shape){.dataset = first->dataset,
+                               .thread = record->thread,
+                               .kind = first->kind,
+                               .rank = first->slab.rank,
+                               .n_elements = first->n_elements,
+                               .served_by = first->served_by,
+                               .collective = first->collective};
+    for (int32_t axis = 0; axis < first->slab.rank; axis++) {
+        const int64_t advance = record->n_loops > 0 ? record->advance[0][axis] : 0;
+        fold->shape.axis[axis].stride = first->slab.stride[axis];
+        fold->shape.axis[axis].count = first->slab.count[axis];
+        fold->shape.axis[axis].block = first->slab.block[axis];
+        inner->origin[axis] = first->slab.start[axis];
+        inner->advance[axis] = advance;
+        fold->last[axis] = sds__wrap_add(inner->origin[axis], (record->n_reads - 1) * advance);
+    }
+    inner->done = record->n_reads;
+    inner->times = (sds__fold_times){.first_start_ns = first->start_ns,
+                                     .last_start_ns = record->last_start_ns,
+                                     .sum_ns = record->elapsed_sum_ns,
+                                     .min_ns = record->elapsed_min_ns,
+                                     .max_ns = record->elapsed_max_ns};
+    memcpy(inner->times.latency, record->latency, sizeof inner->times.latency);
+    fold->n_levels = 1;
+    fold->n_reads = record->n_reads;
+    fold->emit = emit;
+    fold->context = context;
 }
 
 void sds__fold_add(sds__fold *fold, const sds__fold_read *read)

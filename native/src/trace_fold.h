@@ -57,15 +57,13 @@ typedef struct sds__fold_level {
     int64_t origin[SDS_MAX_RANK]; /* start of the present instance */
 } sds__fold_level;
 
-typedef void (*sds__fold_emit)(void *context, const sds_trace_record *record);
-
 typedef struct sds__fold {
     int32_t n_levels; /* 0: empty */
     int64_t n_reads;  /* in the nest */
     sds__shape shape;
     int64_t last[SDS_MAX_RANK];
     sds__fold_level level[SDS_TRACE_MAX_LOOPS];
-    sds__fold_emit emit;
+    sds__record_emit emit;
     void *context;
 } sds__fold;
 
@@ -119,7 +117,11 @@ static inline int sds__fold_step(sds__fold *fold, const sds__fold_read *read)
 
 /* The first read of a shape. */
 void sds__fold_begin(sds__fold *fold, const sds__shape *shape, const sds__fold_read *read,
-                     sds__fold_emit emit, void *context);
+                     sds__record_emit emit, void *context);
+
+/* The reads of a record of one loop at most, of which the next ones are to go on. */
+void sds__fold_resume(sds__fold *fold, const sds_trace_record *record, sds__record_emit emit,
+                      void *context);
 
 /* Add a read of the fold's shape. */
 void sds__fold_add(sds__fold *fold, const sds__fold_read *read);

@@ -35,12 +35,18 @@ uint32_t sds__block_crc32c(const sds__block_header *header, const uint8_t *paylo
 /* Put a whole block behind what the buffer holds. */
 void sds__put_block(sds__buffer *out, sds__block_type type, const uint8_t *payload, size_t n);
 
+/* No record is longer: of 32 axes, with each number as long as numbers get. */
+#define SDS__RECORD_BYTES 4096
+
 /* Bits of a record's flags. */
 #define SDS__RECORD_KIND 0x0F
 #define SDS__RECORD_COLLECTIVE 0x10
 #define SDS__RECORD_REPLICA 0x20    /* served_by follows */
 #define SDS__RECORD_SAME_SHAPE 0x40 /* rank, stride, count, block, n_elements as before */
 #define SDS__RECORD_SAME_OWNER 0x80 /* dataset and thread as before */
+
+/* Takes a record. Of its arrays no more is set than its rank and numbers of loops say. */
+typedef void (*sds__record_emit)(void *context, const sds_trace_record *record);
 
 /* Records are coded as differences from the one before in the same block. */
 typedef struct sds__record_coder {

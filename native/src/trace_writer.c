@@ -13,18 +13,19 @@
 #include "spool_file.h"
 #include "trace_fold.h"
 #include "trace_layout.h"
+#include "trace_walks.h"
 
 #define DEFAULT_FILE_BYTES (INT64_C(64) << 20)
 #define DEFAULT_FLUSH_NS (INT64_C(5) * 1000000000)
 #define CHILD_FLUSH_NS 20000000
-#define BLOCK_BYTES (32 << 10)       /* records are written when they fill this */
-#define RECORD_BYTES 4096            /* no record is longer */
-#define RESERVE_BYTES 4096           /* kept of the cap for the count of reads left out */
-#define N_STREAMS 64                 /* shapes that fold at the same time */
-#define N_RECENT 16                  /* remembered as the last of a dataset */
-#define N_ASIDE 32                   /* boxes put aside */
-#define ASIDE_TICKS (1U << 22)       /* for about so long: a millisecond or four */
-#define N_THREADS 256                /* told apart; later ones share the last ordinal */
+#define BLOCK_BYTES (32 << 10) /* records are written when they fill this */
+#define RESERVE_BYTES 4096     /* kept of the cap for the count of reads left out */
+#define N_STREAMS 64           /* shapes that fold at the same time */
+#define STALE_SHARE 16         /* of an interval: a walk not gone on with for so long may end */
+#define N_RECENT 16            /* remembered as the last of a dataset */
+#define N_ASIDE 32             /* boxes put aside */
+#define ASIDE_TICKS (1U << 22) /* for about so long: a millisecond or four */
+#define N_THREADS 256          /* told apart; later ones share the last ordinal */
 #define DESCRIPTION_BYTES (32 << 10) /* descriptions are written when they fill this */
 #define N_SETS 1024                  /* of datasets that are known again when they are added anew */
 #define N_WAYS 4
@@ -37,6 +38,7 @@ typedef struct known_dataset {
 
 typedef struct stream {
     int32_t place; /* among the writer's */
+    int64_t used_ns;
     sds__fold fold;
 } stream;
 
@@ -57,6 +59,7 @@ struct sds_trace_writer {
     uint32_t n_threads;
     pthread_t thread[N_THREADS];
     sds_trace_box aside[N_ASIDE];
+    sds__walks walks;
     sds_hyperslab slab; /* of the one that is being folded */
 
     stream *stream[N_STREAMS];
@@ -129,6 +132,7 @@ static void destroy(sds_trace_writer *writer)
     sds__spool_file_free(&writer->file);
     for (int i = 0; i < N_STREAMS; i++)
         free(writer->stream[i]);
+    sds__walks_forget(&writer->walks);
     free(writer->known);
     sds__buffer_free(&writer->descriptions);
     sds__buffer_free(&writer->records);
@@ -162,7 +166,7 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
     writer->life = new_life();
     /* Whole from the start: a fork while another thread enlarges it would leave the child with
      * what was just freed. */
-    if (sds__buffer_extend(&writer->records, BLOCK_BYTES + RECORD_BYTES) != NULL)
+    if (sds__buffer_extend(&writer->records, BLOCK_BYTES + SDS__RECORD_BYTES) != NULL)
         writer->records.n = 0;
     if (sds__buffer_extend(&writer->descriptions, DESCRIPTION_BYTES) != NULL)
         writer->descriptions.n = 0;
@@ -215,6 +219,7 @@ static void renew(sds_trace_writer *writer, int64_t pid)
     writer->descriptions.n = 0;
     for (int i = 0; i < N_STREAMS; i++)
         if (writer->stream[i] != NULL) writer->stream[i]->fold.n_levels = 0;
+    sds__walks_forget(&writer->walks);
     memset(writer->recent, 0, sizeof writer->recent);
     writer->n_threads = 0;
     writer->n_aside = 0;
@@ -424,6 +429,7 @@ static void flush(sds_trace_writer *writer)
 {
     for (int i = 0; i < N_STREAMS; i++)
         if (writer->stream[i] != NULL) sds__fold_flush(&writer->stream[i]->fold);
+    sds__walks_drain(&writer->walks, emit_record, writer);
     write_records(writer);
     write_dropped(writer);
 }
@@ -530,21 +536,37 @@ static stream *add_stream(sds_trace_writer *writer, uint64_t hash)
     return added;
 }
 
-/* The stream of this shape, empty or not; else one that is free, or the one not used for longest,
- * emptied. Several streams fold at once because programs read several datasets in turn. */
-static stream *find_stream(sds_trace_writer *writer, const added_read *read)
+/* The stream of this shape, empty or not; NULL where there is none. */
+static stream *find_stream(const sds_trace_writer *writer, const added_read *read)
 {
     stream *recent = writer->recent[read->dataset % N_RECENT];
     if (recent != NULL && is_of_shape(&recent->fold.shape, read)) return recent;
+    if (writer->n_streams == 0) return NULL;
     const uint64_t hash = shape_hash(read);
     for (int32_t i = 0; i < writer->n_streams; i++)
         if (writer->hash[i] == hash && is_of_shape(&writer->stream[i]->fold.shape, read))
             return writer->stream[i];
+    return NULL;
+}
+
+/* One that is free, or the one not used for longest, emptied. Several streams fold at once because
+ * programs read several datasets in turn. NULL where memory is exhausted. */
+static stream *take_stream(sds_trace_writer *writer, const added_read *read)
+{
+    const uint64_t hash = shape_hash(read);
     if (writer->n_streams < N_STREAMS) return add_stream(writer, hash);
     stream *oldest = writer->stream[writer->oldest];
     sds__fold_flush(&oldest->fold);
     writer->hash[oldest->place] = hash;
     return oldest;
+}
+
+/* Whether one is free, or was not used for as long as a walk. */
+static int may_take_stream(const sds_trace_writer *writer, const sds__walk *walk)
+{
+    if (writer->n_streams < N_STREAMS) return 1;
+    const stream *oldest = writer->stream[writer->oldest];
+    return oldest->fold.n_levels == 0 || oldest->used_ns < sds__walk_last_ns(&writer->walks, walk);
 }
 
 static void fold_read(sds_trace_writer *writer, stream *of, const added_read *read)
@@ -573,39 +595,57 @@ static int is_added(const sds_trace_writer *writer, uint32_t dataset)
     return dataset > writer->n_inherited || dataset == 0;
 }
 
-/* Return the stream of the read's shape; NULL where the read was dropped. */
-static stream *add_read(sds_trace_writer *writer, const added_read *read)
+/* False where the read was dropped. */
+static int may_record(sds_trace_writer *writer, uint32_t dataset)
 {
-    if (read->dataset > atomic_load(&writer->n_datasets)) return NULL;
-    if (writer->full || read->dataset == 0) {
-        drop_read(writer);
-        return NULL;
+    if (dataset > atomic_load(&writer->n_datasets)) return 0;
+    if (!writer->full && dataset != 0) return 1;
+    drop_read(writer);
+    return 0;
+}
+
+/* The reads' own times serve as the clock; it may be set back. */
+static inline int is_due(const sds_trace_writer *writer, int64_t start_ns)
+{
+    const int64_t since_ns = sds__wrap_sub(start_ns, writer->flushed_ns);
+    return since_ns >= writer->interval_ns || since_ns < 0;
+}
+
+static void flush_when_due(sds_trace_writer *writer, int64_t start_ns)
+{
+    if (!is_due(writer, start_ns)) return;
+    if (writer->flushed_ns != 0) {
+        flush(writer);
+        lengthen_interval(writer, writer->interval_ns + writer->interval_ns / 4);
     }
-    stream *of = find_stream(writer, read);
-    if (of == NULL) {
-        writer->n_dropped++;
-        return NULL;
-    }
+    writer->flushed_ns = start_ns;
+}
+
+/* Add a read to the stream of its shape. */
+static stream *add_to_stream(sds_trace_writer *writer, stream *of, const added_read *read)
+{
     fold_read(writer, of, read);
+    of->used_ns = read->start_ns;
     move_to_front(writer, of->place);
     writer->recent[read->dataset % N_RECENT] = of;
-
-    /* The reads' own times serve as the clock; it may be set back. */
-    const int64_t since_ns = sds__wrap_sub(read->start_ns, writer->flushed_ns);
-    if (since_ns >= writer->interval_ns || since_ns < 0) {
-        if (writer->flushed_ns != 0) {
-            flush(writer);
-            lengthen_interval(writer, writer->interval_ns + writer->interval_ns / 4);
-        }
-        writer->flushed_ns = read->start_ns;
-    }
+    flush_when_due(writer, read->start_ns);
     return of;
+}
+
+/* Return the stream that the read went to; NULL where there is none. */
+static stream *add_read(sds_trace_writer *writer, const added_read *read)
+{
+    stream *of = find_stream(writer, read);
+    if (of == NULL) of = take_stream(writer, read);
+    if (of != NULL) return add_to_stream(writer, of, read);
+    writer->n_dropped++;
+    return NULL;
 }
 
 /* Whether two boxes differ in place and time alone. */
 static int is_like(const sds_trace_box *box, const sds_trace_box *other)
 {
-    if (box->dataset != other->dataset || box->rank != other->rank ||
+    if (box->dataset != other->dataset || box->rank != other->rank || box->kind != other->kind ||
         box->thread != other->thread || box->served_by != other->served_by ||
         box->collective != other->collective)
         return 0;
@@ -625,48 +665,161 @@ static int step(sds_trace_writer *writer, stream *of, const sds_trace_box *box)
 {
     const sds_tick_span span = span_of(box);
     sds__fold_read read = {.start = box->first};
-    if (!sds_tick_clock_try(&writer->clock, &span, &read.start_ns, &read.elapsed_ns)) return 0;
-    const int64_t since_ns = sds__wrap_sub(read.start_ns, writer->flushed_ns);
-    return since_ns >= 0 && since_ns < writer->interval_ns && sds__fold_step(&of->fold, &read);
+    return sds_tick_clock_try(&writer->clock, &span, &read.start_ns, &read.elapsed_ns) &&
+           !is_due(writer, read.start_ns) && sds__fold_step(&of->fold, &read);
 }
 
-/* Return the stream that the box went to; NULL where it was dropped. */
-static stream *fold_box(sds_trace_writer *writer, const sds_trace_box *box)
+static void take_slab(const sds_trace_box *box, sds_hyperslab *slab, added_read *read)
 {
-    const sds_tick_span span = span_of(box);
-    sds_hyperslab *slab = &writer->slab;
-    added_read read = {.dataset = box->dataset,
-                       .thread = thread_ordinal(writer, (pthread_t)box->thread),
-                       .kind = SDS_SELECT_HYPERSLAB,
-                       .collective = box->collective,
-                       .n_elements = 1,
-                       .served_by = box->served_by,
-                       .slab = slab};
     slab->rank = box->rank;
+    read->n_elements = 1;
     for (int32_t axis = 0; axis < box->rank; axis++) {
         slab->start[axis] = box->first[axis];
         slab->stride[axis] = slab->block[axis] = 1;
         slab->count[axis] = box->last[axis] - box->first[axis] + 1;
-        read.n_elements *= slab->count[axis];
+        read->n_elements *= slab->count[axis];
     }
-    sds_tick_clock_convert(&writer->clock, &span, &read.start_ns, &read.elapsed_ns);
-    return add_read(writer, &read);
+    read->slab = slab;
+}
+
+/* A walk's next read is none of its steps: it goes on as a stream that has what it had, or, where
+ * all streams are of more use to others, is written and begins anew. Return that stream; or NULL,
+ * and whether it has begun. */
+static stream *leave_walk(sds_trace_writer *writer, sds__walk *walk, const added_read *read,
+                          const sds__walk_read *next, int *has_begun)
+{
+    sds_trace_record record;
+    stream *of = may_take_stream(writer, walk) ? take_stream(writer, read) : NULL;
+    sds__walk_tell(&writer->walks, walk, &record);
+    if (of == NULL) {
+        emit_record(writer, &record);
+        *has_begun = sds__walk_begin(&writer->walks, walk, next);
+        return NULL;
+    }
+    walk->key = 0;
+    sds__fold_resume(&of->fold, &record, emit_record, writer);
+    return of;
+}
+
+static void emit_walk(sds_trace_writer *writer, const sds__walk *walk)
+{
+    sds_trace_record record;
+    sds__walk_tell(&writer->walks, walk, &record);
+    emit_record(writer, &record);
+}
+
+/* Begin a walk, or write its read alone. 0 where neither can be. */
+static int begin_walk(sds_trace_writer *writer, const sds__walk_read *read)
+{
+    const int64_t stale_ns = sds__wrap_sub(read->start_ns, writer->interval_ns / STALE_SHARE);
+    sds__walk *walk = sds__walks_make_room(&writer->walks, read, stale_ns);
+    if (walk != NULL && walk->key != 0) emit_walk(writer, walk);
+    if (walk != NULL) return sds__walk_begin(&writer->walks, walk, read);
+    sds__walk alone;
+    if (writer->walks.place == NULL || !sds__walk_begin(&writer->walks, &alone, read)) return 0;
+    emit_walk(writer, &alone);
+    return 1;
+}
+
+/* The same for a box that no walk steps to. walk: that of its shape, or NULL; walked: NULL where it
+ * cannot have one. */
+__attribute__((noinline)) static stream *fold_box(sds_trace_writer *writer,
+                                                  const sds_trace_box *box, added_read *read,
+                                                  sds__walk *walk, const sds__walk_read *walked)
+{
+    stream *of;
+    int is_walked = 0;
+    take_slab(box, &writer->slab, read);
+    if (walk != NULL) {
+        of = leave_walk(writer, walk, read, walked, &is_walked);
+    } else {
+        of = find_stream(writer, read);
+        if (of == NULL && walked != NULL) is_walked = begin_walk(writer, walked);
+    }
+    if (of != NULL) return add_to_stream(writer, of, read);
+    if (!is_walked) return add_read(writer, read);
+    flush_when_due(writer, read->start_ns);
+    return NULL;
+}
+
+/* Return the stream that the box went to; NULL where it is a walk, or was dropped. */
+static stream *add_box(sds_trace_writer *writer, const sds_trace_box *box, int64_t start_ns,
+                       int64_t elapsed_ns)
+{
+    if (!may_record(writer, box->dataset)) return NULL;
+    sds__walk_read walked = {.start_ns = start_ns, .elapsed_ns = elapsed_ns};
+    added_read read = {.dataset = box->dataset,
+                       .thread = thread_ordinal(writer, (pthread_t)box->thread),
+                       .kind = box->kind,
+                       .collective = box->collective,
+                       .served_by = box->served_by,
+                       .start_ns = start_ns,
+                       .elapsed_ns = elapsed_ns};
+    if (!sds__walk_take_box(box, read.thread, &walked))
+        return fold_box(writer, box, &read, NULL, NULL);
+    sds__walk *walk = sds__walks_find(&writer->walks, &walked);
+    if (walk == NULL || !sds__walk_step(&writer->walks, walk, &walked))
+        return fold_box(writer, box, &read, walk, &walked);
+    flush_when_due(writer, start_ns);
+    return NULL;
 }
 
 __attribute__((noinline)) static void fold_boxes(sds_trace_writer *writer)
 {
     stream *of = NULL;
+    for (int32_t i = 0; i < writer->n_aside; i++)
+        sds__walks_expect(&writer->walks, writer->aside[i].dataset);
     for (int32_t i = 0; i < writer->n_aside; i++) {
         const sds_trace_box *box = &writer->aside[i];
-        if (of == NULL || !is_like(box, box - 1) || !step(writer, of, box))
-            of = fold_box(writer, box);
+        if (of != NULL && is_like(box, box - 1) && step(writer, of, box)) continue;
+        const sds_tick_span span = span_of(box);
+        int64_t start_ns, elapsed_ns;
+        if (!sds_tick_clock_try(&writer->clock, &span, &start_ns, &elapsed_ns))
+            sds_tick_clock_convert(&writer->clock, &span, &start_ns, &elapsed_ns);
+        of = add_box(writer, box, start_ns, elapsed_ns);
     }
     writer->n_aside = 0;
+}
+
+/* False where it is none: of more axes, or with gaps. */
+static int take_box(const added_read *read, uintptr_t thread, sds_trace_box *box)
+{
+    const sds_hyperslab *slab = read->slab;
+    int64_t n_elements = 1;
+    if ((read->kind != SDS_SELECT_ALL && read->kind != SDS_SELECT_HYPERSLAB) ||
+        slab->rank > SDS_TRACE_BOX_RANK)
+        return 0;
+    box->dataset = read->dataset;
+    box->rank = (int8_t)slab->rank;
+    box->kind = (int8_t)read->kind;
+    box->collective = (int8_t)read->collective;
+    box->served_by = read->served_by;
+    box->thread = thread;
+    for (int32_t axis = 0; axis < slab->rank; axis++) {
+        if (slab->stride[axis] != 1 || slab->block[axis] != 1 || slab->count[axis] < 0 ||
+            __builtin_add_overflow(slab->start[axis], slab->count[axis] - 1, &box->last[axis]) ||
+            __builtin_mul_overflow(n_elements, slab->count[axis], &n_elements))
+            return 0;
+        box->first[axis] = slab->start[axis];
+    }
+    return n_elements == read->n_elements;
 }
 
 static int is_rank(int32_t rank)
 {
     return rank >= 0 && rank <= SDS_MAX_RANK;
+}
+
+static void add_at_once(sds_trace_writer *writer, added_read *read)
+{
+    const pthread_t self = pthread_self();
+    sds_trace_box box;
+    if (take_box(read, (uintptr_t)self, &box)) {
+        add_box(writer, &box, read->start_ns, read->elapsed_ns);
+    } else if (may_record(writer, read->dataset)) {
+        read->thread = thread_ordinal(writer, self);
+        add_read(writer, read);
+    }
 }
 
 /* span: by which the read was timed; NULL where its times are known. */
@@ -678,8 +831,7 @@ static int add_whole(sds_trace_writer *writer, added_read *read, const sds_tick_
         fold_boxes(writer);
         if (span != NULL)
             sds_tick_clock_convert(&writer->clock, span, &read->start_ns, &read->elapsed_ns);
-        read->thread = thread_ordinal(writer, pthread_self());
-        add_read(writer, read);
+        add_at_once(writer, read);
     }
     unlock(writer);
     return added;
@@ -719,7 +871,7 @@ static int is_enough(const sds_trace_writer *writer, const sds_trace_box *latest
 
 int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box)
 {
-    if (writer == NULL || (uint16_t)box->rank > SDS_TRACE_BOX_RANK || !lock(writer)) return 1;
+    if (writer == NULL || (uint8_t)box->rank > SDS_TRACE_BOX_RANK || !lock(writer)) return 1;
     if (__builtin_expect(!is_added(writer, box->dataset), 0)) {
         unlock(writer);
         return 0;

@@ -230,11 +230,12 @@ static void test_a_file_says_what_was_written(void)
 }
 
 /* Add a box of this width at j, of ranks up to the most that are put aside. */
-static int add_box(sds_trace_writer *writer, uint32_t dataset, int16_t rank, int64_t j)
+static int add_box(sds_trace_writer *writer, uint32_t dataset, int8_t rank, int64_t j)
 {
     const sds_tick_span span = sds_tick_span_begin(sds_trace_clock(writer));
     sds_trace_box box = {.dataset = dataset,
                          .rank = rank,
+                         .kind = SDS_SELECT_HYPERSLAB,
                          .counts = (int8_t)span.counts,
                          .begin = span.begin,
                          .end = span.begin};

@@ -155,6 +155,73 @@ def test_datasets_read_in_turn_fold_apart(tmp_path):
     assert records.n_reads.tolist() == [50] * 10
 
 
+def ways(random, n):
+    """Starts of n reads of one dataset: in steps, in nested loops, or anywhere."""
+    kind = random.integers(0, 3)
+    turn = np.arange(n)
+    if kind == 0:
+        return turn[:, None] * random.integers(0, 3, 2)
+    if kind == 1:
+        return np.stack([turn // 5, turn % 5], 1)
+    return random.integers(0, 2**40, (n, 2)) >> random.integers(0, 40)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reads_of_many_datasets_in_turn_come_back_exactly(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    writer = new_writer(tmp_path, flush_interval_ns=(NEVER, 10**5)[seed % 2])
+    datasets = [add_dataset(writer, f"/{i}", rank=2) for i in range(200)]
+    ways_of = {dataset: ways(random, 30) for dataset in datasets}
+    elapsed_of = {dataset: 2 ** random.integers(0, 40, 30) for dataset in datasets}
+    shapes = [(1, 1), (1, 2), (2**33, 1)]
+    at = 0
+    for i in range(30):
+        for dataset in datasets:
+            at += 10
+            add(
+                writer, dataset, ways_of[dataset][i : i + 1], at=at, shape=shapes[dataset % 3],
+                elapsed_ns=elapsed_of[dataset][i : i + 1],
+            )  # fmt: skip
+    path = writer.path
+    writer.close()
+    records = read_spool(path).records
+    order = np.argsort(records.start_ns, kind="stable")
+    for dataset in datasets:
+        mine = [i for i in order if records.dataset_id[i] == dataset]
+        expected = [tuple(start) for start in ways_of[dataset].tolist()]
+        assert starts_of(records, mine) == expected
+        assert {tuple(records.count[i, :2]) for i in mine} == {shapes[dataset % 3]}
+        assert records.elapsed_ns[mine].sum() == elapsed_of[dataset].sum()
+        assert records.elapsed_min_ns[mine].min() == elapsed_of[dataset].min()
+        assert records.elapsed_max_ns[mine].max() == elapsed_of[dataset].max()
+        assert records.last_start_ns[mine].max() == 10 * (200 * 29 + datasets.index(dataset) + 1)
+        buckets = np.bincount(np.log2(elapsed_of[dataset]).astype(int), minlength=40)
+        assert (records.latency[mine].sum(0) == buckets).all()
+
+
+@pytest.mark.parametrize(("n_datasets", "n", "most_bytes"), [(1000, 100, 75), (50_000, 5, 95)])
+def test_steps_of_many_datasets_in_turn_fold(tmp_path, n_datasets, n, most_bytes):
+    """More than there is room for at a time are written one by one, in part."""
+    writer = new_writer(tmp_path)
+    datasets = [add_dataset(writer, f"/{i}", rank=2) for i in range(n_datasets)]
+    path = Path(writer.path)
+    elapsed = np.array([100])
+    at = np.array([0])
+    for i in range(n):
+        start = np.array([(i, 2)])
+        for dataset in datasets:
+            at += 10
+            writer.add_reads(
+                dataset, start=start, stride=(1, 1), count=(1, 1), block=(1, 1), start_ns=at,
+                elapsed_ns=elapsed, n_elements=1,
+            )  # fmt: skip
+    writer.close()
+    spool = read_spool(path)
+    found = np.bincount(spool.records.dataset_id, spool.records.n_reads)
+    assert (found[1:] == n).all()
+    assert path.stat().st_size < most_bytes * n_datasets
+
+
 def test_a_million_regular_reads_are_a_few_hundred_bytes(tmp_path):
     writer = new_writer(tmp_path, flush_interval_ns=10**9)
     dataset = add_dataset(writer)

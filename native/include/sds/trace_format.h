@@ -160,14 +160,15 @@ typedef struct sds_trace_timed_read {
     sds_tick_span span;
 } sds_trace_timed_read;
 int sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read);
-/* The same for a hyperslab that is a box without gaps, of few axes: what most reads are. Boxes are
- * put aside, some at a time, and folded together: between two small reads of a program hardly any
- * of its code and data stays in the processor's nearest caches, and fetching them again costs more
- * than what they do. */
+/* The same for all of a dataset, or a box without gaps in it, of few axes: what most reads are.
+ * Boxes are put aside, some at a time, and folded together: between two small reads of a program
+ * hardly any of its code and data stays in the processor's nearest caches, and fetching them again
+ * costs more than what they do. */
 #define SDS_TRACE_BOX_RANK 4 /* at most */
 typedef struct sds_trace_box {
     uint32_t dataset;
-    int16_t rank;
+    int8_t rank;
+    int8_t kind; /* SDS_SELECT_ALL or SDS_SELECT_HYPERSLAB */
     int8_t collective;
     int8_t counts; /* as in sds_tick_span */
     uint64_t begin;

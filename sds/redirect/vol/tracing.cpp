@@ -28,13 +28,6 @@ pthread_once_t opened_once = PTHREAD_ONCE_INIT;
 int64_t flushed_ns = 0;
 int64_t begun_ns = 0; // when this process began to trace
 
-void renew_in_child()
-{
-    begun_ns = monotonic_ns();
-    flushed_ns = 0;
-    sds_trace_after_fork(tracer.writer, getpid());
-}
-
 template <size_t N> void read_executable(char (&out)[N])
 {
     const ssize_t n = readlink("/proc/self/exe", out, N - 1);
@@ -80,7 +73,6 @@ void open_writer()
     if (!tracer.writer) return;
     tracer.clock = sds_trace_clock(tracer.writer);
     begun_ns = monotonic_ns();
-    pthread_atfork(nullptr, nullptr, renew_in_child);
 }
 
 // The dataset's id in the trace, given when it is first needed; 0: its reads are but counted.
@@ -97,8 +89,9 @@ uint32_t id_of(OpenDataset &dataset)
 
 bool is_short_box(const Selection &selection)
 {
-    if (selection.kind != SDS_SELECT_HYPERSLAB || selection.slab.rank > SDS_TRACE_BOX_RANK)
-        return false;
+    if (selection.slab.rank > SDS_TRACE_BOX_RANK) return false;
+    if (selection.kind == SDS_SELECT_ALL) return true;
+    if (selection.kind != SDS_SELECT_HYPERSLAB) return false;
     for (int32_t axis = 0; axis < selection.slab.rank; axis++)
         if (selection.slab.stride[axis] != 1 || selection.slab.block[axis] != 1 ||
             selection.slab.count[axis] < 1)
@@ -106,20 +99,30 @@ bool is_short_box(const Selection &selection)
     return true;
 }
 
-int add_box(uint32_t dataset, const Selection &selection, const sds_tick_span &span,
-            int64_t served_by, bool collective)
+// Its kind and its place are the caller's to set.
+sds_trace_box box_of(uint32_t dataset, int32_t rank, const sds_tick_span &span, int64_t served_by,
+                     bool collective)
 {
     sds_trace_box box;
     box.dataset = dataset;
-    box.rank = static_cast<int16_t>(selection.slab.rank);
+    box.rank = static_cast<int8_t>(rank);
     box.collective = collective;
     box.counts = static_cast<int8_t>(span.counts);
     box.begin = span.begin;
     box.end = span.end;
     box.served_by = served_by;
-    for (int32_t axis = 0; axis < selection.slab.rank; axis++) {
-        box.first[axis] = selection.slab.start[axis];
-        box.last[axis] = selection.slab.start[axis] + selection.slab.count[axis] - 1;
+    return box;
+}
+
+int add_box(uint32_t dataset, const Selection &selection, const sds_tick_span &span,
+            int64_t served_by, bool collective)
+{
+    const sds_hyperslab &slab = selection.slab;
+    sds_trace_box box = box_of(dataset, slab.rank, span, served_by, collective);
+    box.kind = static_cast<int8_t>(selection.kind);
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        box.first[axis] = slab.start[axis];
+        box.last[axis] = slab.start[axis] + slab.count[axis] - 1;
     }
     return sds_trace_add_box(tracer.writer, &box);
 }
@@ -149,6 +152,14 @@ const sds_tick_clock *open_trace()
     return tracer.clock;
 }
 
+void renew_trace()
+{
+    if (!tracer.writer) return;
+    begun_ns = monotonic_ns();
+    flushed_ns = 0;
+    sds_trace_after_fork(tracer.writer, getpid());
+}
+
 void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dxpl,
                 const sds_tick_span &span)
 {
@@ -157,8 +168,9 @@ void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dx
     const StoredDataset &stored = dataset.description;
     Selection selection;
     select_done(host, file_space, stored.rank, stored.extent, dataset.reads_boxes, selection);
-    const bool is_short = dataset.reads_boxes && stored.rank <= SDS_TRACE_BOX_RANK;
-    dataset.box_rank = is_short ? static_cast<int16_t>(stored.rank) : int16_t{-1};
+    const bool is_short =
+        (dataset.reads_boxes || file_space == H5S_ALL) && stored.rank <= SDS_TRACE_BOX_RANK;
+    dataset.box_rank = is_short ? static_cast<int8_t>(stored.rank) : int8_t{-1};
     if (selection.n_elements >= min_elements) {
         const sds_hyperslab &slab = selection.slab;
         int64_t last[SDS_MAX_RANK];
@@ -185,10 +197,21 @@ bool trace_known(const Host &host, const KnownDataset &known, hid_t file_space, 
 {
     int64_t extent[most_known_rank];
     extent_of(known, extent);
-    Selection selection;
-    bool reads_boxes = known.reads_boxes;
-    select_done(host, file_space, known.rank, extent, reads_boxes, selection);
-    return add(known.trace_id, selection, span, 0, is_collective(host, dxpl));
+    const bool collective = is_collective(host, dxpl);
+    const bool is_whole = file_space == H5S_ALL;
+    static_assert(most_known_rank <= SDS_TRACE_BOX_RANK, "what is known is traced the short way");
+    sds_trace_box box = box_of(known.trace_id, known.rank, span, 0, collective);
+    box.kind = is_whole ? SDS_SELECT_ALL : SDS_SELECT_HYPERSLAB;
+    if (is_whole)
+        see_whole(known.rank, extent, box.first, box.last);
+    else if (!known.reads_boxes ||
+             see_box(host, file_space, known.rank, extent, box.first, box.last) == 0) {
+        Selection selection;
+        bool reads_boxes = false;
+        select_done(host, file_space, known.rank, extent, reads_boxes, selection);
+        return add(known.trace_id, selection, span, 0, collective);
+    }
+    return sds_trace_add_box(tracer.writer, &box);
 }
 
 void flush_trace()

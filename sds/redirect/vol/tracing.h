@@ -41,6 +41,9 @@ void trace_done(Object &object, OpenDataset &dataset, hid_t file_space, hid_t dx
 bool trace_known(const Host &host, const KnownDataset &known, hid_t file_space, hid_t dxpl,
                  const sds_tick_span &span);
 
+// In the child of a fork: it begins its own.
+void renew_trace();
+
 // Write what is buffered.
 void flush_trace();
 // The same when a file is closed, at most once a second: an interactive session may then pause
