@@ -52,6 +52,10 @@ static inline sds__place sds__end_of(const sds__group *group)
     return group->n_pieces == 1 ? end : behind;
 }
 
+/* Whether two threads may make the requests of a plan, and are worth it where a processor is idle.
+ * Each has buffers of its own. */
+int sds__may_share_calls(const sds_read_plan *plan, const sds__place *place);
+
 /* Whether everything that a group reads lies before a place. */
 static inline int sds__is_before(const sds__group *group, const sds__place *place)
 {

@@ -14,6 +14,7 @@
 #include "deadline.h"
 #include "exec.h"
 #include "file_read.h"
+#include "read_ahead.h"
 #include "threads.h"
 
 /* To ask for what is cached takes 60 ns more than to read: a sixth of the shortest call. So only
@@ -25,12 +26,6 @@
 #define BATCH 8
 #define SLOW_NS 25000
 #define CACHED_BYTES_PER_NS 4
-
-/* A short cold stream is announced: the kernel's own reading ahead begins with little, and goes on
- * far behind what is asked for. Of a longer one it reads larger pages at a time than of what is
- * announced, which is twice as fast. */
-#define ANNOUNCED_BYTES (INT64_C(4) << 20)
-#define ANNOUNCED_AT_ONCE (INT64_C(1) << 20)
 
 #define PAGE_BYTES 4096
 
@@ -224,20 +219,20 @@ static sds_status read_groups(calls *self, sds__place *place)
     return SDS_OK;
 }
 
-/* Have the kernel begin to read all that a cold plan goes through, where that is most of a short
- * range. */
+/* The kernel's own reading ahead begins with little, and goes on far behind what is asked for. So a
+ * short range of which a cold plan reads most is announced, and the memory that it goes to is made
+ * while the device works. */
 static void announce(const calls *self, const sds__place *place)
 {
-    const sds__group whole = sds__access_whole(self->access);
-    if (!is_cold(self) || place->piece > 0 || whole.length > ANNOUNCED_BYTES ||
+    const sds__access *access = self->access;
+    const sds__group whole = sds__access_whole(access);
+    const int64_t n = whole.length - place->bytes;
+    if (!is_cold(self) || place->piece > 0 || n > SDS__ANNOUNCED_BYTES ||
         self->plan->bytes_read < whole.length / 2)
         return;
-    const int64_t end = whole.offset + whole.length;
-    for (int64_t at = whole.offset; at < end; at += ANNOUNCED_AT_ONCE)
-        /* Only a hint: what is not read ahead is read when it is asked for. */
-        (void)posix_fadvise(self->fd, (off_t)at,
-                            (off_t)(end - at < ANNOUNCED_AT_ONCE ? end - at : ANNOUNCED_AT_ONCE),
-                            POSIX_FADV_WILLNEED);
+    sds__announce(self->fd, whole.offset + place->bytes, n);
+    uint8_t *to = access->runs != NULL ? access->out : sds__group_target(access, &whole);
+    if (to != NULL) sds__make_pages(to + place->bytes, whole.bytes_useful - place->bytes);
 }
 
 static calls begin(const sds_file *file, const sds__access *access, const sds_read_plan *plan,
@@ -362,18 +357,20 @@ sds_status sds__run_calls_shared(sds_file *file, const sds__access *access,
     return shared.status;
 }
 
-static int is_worth_sharing(const sds_read_plan *plan, const sds__place *place)
+int sds__may_share_calls(const sds_read_plan *plan, const sds__place *place)
 {
+    const int64_t buffer_bytes =
+        plan->max_memory_bytes > 0 ? plan->max_memory_bytes / 2 : MOST_SHARED_BUFFER_BYTES;
     return plan->executor != SDS_EXECUTOR_VECTOR && plan->cache == SDS_CACHE_WARM &&
            sds__may_stop(plan) && place->piece == 0 && plan->requests >= LEAST_SHARED_REQUESTS &&
-           plan->predicted_s >= LEAST_SHARED_S && plan->memory_bytes <= MOST_SHARED_BUFFER_BYTES &&
-           sds__has_idle_processor();
+           plan->predicted_s >= LEAST_SHARED_S && plan->memory_bytes <= buffer_bytes &&
+           plan->memory_bytes <= MOST_SHARED_BUFFER_BYTES;
 }
 
 sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_read_plan *plan,
                           sds__place *place, sds_read_report *report)
 {
-    if (is_worth_sharing(plan, place))
+    if (sds__may_share_calls(plan, place) && sds__has_idle_processor())
         return sds__run_calls_shared(file, access, plan, place, report);
     calls self = begin(file, access, plan, report);
     announce(&self, place);

@@ -23,6 +23,7 @@ struct sds_file {
     int64_t direct_alignment;                   /* of offsets, lengths and memory */
     dev_t direct_device;                        /* whose descriptor it is, if it still is */
     ino_t direct_inode;
+    int32_t was_missing; /* of the last run read without a plan; atomic */
 };
 
 enum { SDS__DIRECT_UNTRIED = -1, SDS__DIRECT_REFUSED = -2 };

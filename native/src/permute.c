@@ -167,6 +167,25 @@ static int32_t contiguous_source_axis(const copy_plan *plan)
     return -1;
 }
 
+/* Memory for tiles. Not on the stack, which may be a small thread's; nor of aligned_alloc, which
+ * leaves holes in glibc's heap that it fills with nothing else. One is kept for the next call: of
+ * what is freed, malloc keeps some for each few threads. */
+static uint8_t *kept_tiles = NULL;
+
+static uint8_t *take_tiles(void)
+{
+    uint8_t *tiles = __atomic_exchange_n(&kept_tiles, NULL, __ATOMIC_ACQUIRE);
+    return tiles != NULL ? tiles : malloc(SDS__TRANSPOSE_BYTES + SDS__TRANSPOSE_LINE);
+}
+
+static void give_tiles(uint8_t *tiles)
+{
+    uint8_t *none = NULL;
+    if (!__atomic_compare_exchange_n(&kept_tiles, &none, tiles, 0, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED))
+        free(tiles);
+}
+
 static void run(copy_plan *plan, const void *src, void *dst)
 {
     sort_axes(plan);
@@ -177,18 +196,19 @@ static void run(copy_plan *plan, const void *src, void *dst)
     }
     const int32_t across = contiguous_source_axis(plan);
     const int32_t last = plan->rank - 1;
-    /* Not on the stack, which may be a small thread's; nor of aligned_alloc, which leaves holes in
-     * glibc's heap that it fills with nothing else. */
-    uint8_t *allocated = NULL;
-    if (across >= 0 && across != last && sds__transpose_edge(plan->element_bytes) > 0 &&
-        plan->dst_stride[last] == (int64_t)plan->element_bytes)
-        allocated = malloc(SDS__TRANSPOSE_BYTES + SDS__TRANSPOSE_LINE);
-    if (allocated != NULL)
-        copy_tiles(plan, across, src, dst,
-                   allocated + SDS__TRANSPOSE_LINE - (uintptr_t)allocated % SDS__TRANSPOSE_LINE);
-    else
+    if (across < 0 || across == last || sds__transpose_edge(plan->element_bytes) == 0 ||
+        plan->dst_stride[last] != (int64_t)plan->element_bytes) {
         copy_rows(plan, src, dst);
-    free(allocated);
+        return;
+    }
+    uint8_t *tiles = take_tiles();
+    if (tiles == NULL) {
+        copy_rows(plan, src, dst);
+        return;
+    }
+    copy_tiles(plan, across, src, dst,
+               tiles + SDS__TRANSPOSE_LINE - (uintptr_t)tiles % SDS__TRANSPOSE_LINE);
+    give_tiles(tiles);
 }
 
 sds_status sds_copy_strided(int32_t rank, const int64_t shape[], const int64_t src_stride[],

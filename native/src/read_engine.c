@@ -6,21 +6,23 @@
 
 #include "cache_probe.h"
 #include "exec.h"
-#include "file_read.h"
 #include "mapping.h"
 #include "planner.h"
+#include "read_ahead.h"
 
-/* One run up to this length is read by one call without a plan: whatever the cache holds, nothing
- * is faster. */
+/* One run up to this length is read without a plan: whatever the cache holds, there is one way that
+ * nothing is faster than. */
 #define PLAIN_BYTES (INT64_C(1) << 20)
 
 /* Plans that one read goes through: the cache may turn out to be in another state than was found,
  * and again. The last one is carried out to the end. */
 #define MAX_PLANS 8
 
-/* Reads of so many pieces begin as if they were cached: the first calls tell. Of so few, not even a
- * plan is made, and a hole of so many bytes is read rather than jumped. */
+/* Reads of so many pieces begin as if they were cached: the first calls tell; but not of pieces
+ * that are so long, as to ask for one makes the kernel read it. Of so few, not even a plan is made,
+ * and a hole of so many bytes is read rather than jumped. */
 #define FEW_PIECES 64
+#define LONG_BYTES (INT64_C(64) << 10)
 #define VERY_FEW_PIECES 4
 #define CLOSE_BYTES 4096
 
@@ -39,6 +41,7 @@ sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out
     if (file == NULL) return SDS_ENOMEM;
     file->fd = fd;
     file->direct_fd = SDS__DIRECT_UNTRIED;
+    file->was_missing = 1; /* nothing is known: a look takes less than to begin wrongly */
     if (options == NULL) return SDS_OK;
     file->may_map = options->may_map;
     file->parameters = options->parameters;
@@ -132,7 +135,9 @@ static sds_status read_by_plans(sds_file *file, const sds__access *access,
     const int64_t n_pieces = sds__access_pieces(access);
     sds_plan_given given = {.cache = options->cache, .may_map = 1, .may_queue = 1};
     sds_read_options asked = *options;
-    int is_assumed = is_default(options) && n_pieces <= FEW_PIECES && place.piece == 0;
+    const sds__group whole = sds__access_whole(access);
+    int is_assumed = is_default(options) && n_pieces <= FEW_PIECES && place.piece == 0 &&
+                     whole.bytes_useful < n_pieces * LONG_BYTES;
     if (is_assumed) given.cache = SDS_CACHE_WARM;
     for (int n = 1;; n++) {
         look(file, access, &place, &given);
@@ -222,7 +227,8 @@ static sds_status read_access(sds_file *file, const sds__access *access,
     if (checked != SDS_OK || sds__access_pieces(access) == 0) return checked;
     const sds__group whole = sds__access_whole(access);
     uint8_t *to = sds__group_target(access, &whole);
-    if (to == NULL && whole.n_pieces <= VERY_FEW_PIECES && is_default(options))
+    if (to == NULL && whole.n_pieces <= VERY_FEW_PIECES &&
+        whole.bytes_useful < whole.n_pieces * LONG_BYTES && is_default(options))
         return read_very_few(file, access, options, &whole, report);
     if (to == NULL || whole.length > PLAIN_BYTES)
         return read_by_plans(file, access, options, (sds__place){0, 0}, report);
@@ -231,7 +237,7 @@ static sds_status read_access(sds_file *file, const sds__access *access,
     report->plan.executor = SDS_EXECUTOR_PREAD;
     report->plan.runs = report->plan.requests = 1;
     report->plan.bytes_useful = report->plan.bytes_read = whole.length;
-    return sds__read_all(file->fd, to, whole.length, whole.offset);
+    return sds__read_range(file->fd, to, whole.length, whole.offset, &file->was_missing);
 }
 
 sds_status sds_read_runs(sds_file *file, const sds_runs *runs, const sds_read_options *options,

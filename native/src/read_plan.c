@@ -178,6 +178,7 @@ static sds_read_plan begin(const planner *self, sds_strategy strategy, sds_execu
         .bytes_useful = self->shape.bytes_useful,
         .queue_depth = 1,
         .regions_per_request = self->regions_per_request,
+        .max_memory_bytes = self->max_memory_bytes,
     };
     return plan;
 }

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define STACK_BYTES (128 << 10)
+/* Of the program's own memory: what its handlers of signals and its thread-local variables take
+ * comes out of it, too. */
+#define STACK_BYTES (256 << 10)
 
 /* What an instruction of the thread's own gives rise to. Where such a signal is blocked, the kernel
  * ends the process without asking its handler. */

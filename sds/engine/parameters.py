@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, cast
 
 from sds import _native
 from sds.errors import SdsValueError
@@ -54,7 +53,7 @@ class PmdCosts:
 
     def native(self) -> _native.PmdCosts:
         """Return the costs as the core takes them."""
-        return cast("_native.PmdCosts", asdict(self))
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +113,13 @@ class IoParameters:
 
     def native(self) -> _native.IoParameters:
         """Return the parameters as the core takes them."""
-        return cast("_native.IoParameters", asdict(self))
+        return asdict(self)
 
     @classmethod
     def from_native(cls, found: _native.IoParameters) -> IoParameters:
         """Return the parameters that the core gave."""
         costs = {name: PmdCosts(**found[name]) for name in ("reads", "writes")}
-        return cls(**cast("dict[str, Any]", {**found, **costs}))
+        return cls(**{**found, **costs})
 
 
 def _check_costs(costs: PmdCosts | IoParameters) -> None:

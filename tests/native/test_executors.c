@@ -251,6 +251,27 @@ static void test_reads_that_turn_cold_and_warm(sds_file *file, sds__run *run_war
     CHECK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_NORMAL) == 0);
 }
 
+/* Buffers of both count towards the bound that a read was given. */
+static void test_threads_share_within_the_memory(void)
+{
+    static const struct {
+        int64_t memory_bytes, max_memory_bytes;
+        int may_share;
+    } cases[] = {{0, 0, 1},         {20000, 0, 1},     {32768, 0, 1},
+                 {32769, 0, 0},     {20000, 40000, 1}, {20000, 39999, 0},
+                 {20000, 20000, 0}, {0, 1, 1},         {32769, 1 << 20, 0}};
+    const sds__place begin = {0, 0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sds_read_plan plan = {.executor = SDS_EXECUTOR_SIEVE,
+                                    .cache = SDS_CACHE_WARM,
+                                    .requests = 900,
+                                    .predicted_s = 1,
+                                    .memory_bytes = cases[i].memory_bytes,
+                                    .max_memory_bytes = cases[i].max_memory_bytes};
+        CHECK(sds__may_share_calls(&plan, &begin) == cases[i].may_share);
+    }
+}
+
 /* Also where a processor is idle, they are made by one thread where there is one processor. */
 static void test_many_calls_are_shared_between_two_threads(sds_file *file)
 {
@@ -314,6 +335,24 @@ static void test_handlers_of_faults_run_in_threads(void)
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(*protected_page == 7 && munmap(protected_page, 4096) == 0);
     CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
+}
+
+/* What the program's handlers and thread-local variables take comes out of the same stack. */
+static void *use_stack(void *sum)
+{
+    volatile uint8_t room[192 << 10];
+    for (size_t i = 0; i < sizeof room; i += 1024)
+        room[i] = 1;
+    *(uint64_t *)sum = room[0] + room[sizeof room - 1024];
+    return NULL;
+}
+
+static void test_threads_have_room_on_their_stacks(void)
+{
+    pthread_t thread;
+    uint64_t sum = 0;
+    CHECK(sds__start_threads(1, use_stack, &sum, 0, &thread) == 1);
+    CHECK(pthread_join(thread, NULL) == 0 && sum == 2);
 }
 
 /* The file of this process's memory: reads of it fail where a mapping reaches past the end of what
@@ -700,7 +739,9 @@ int main(void)
     test_reads_that_turn_cold_and_warm(file, sds__run_calls);
     test_reads_that_turn_cold_and_warm(file, sds__run_calls_shared);
     test_many_calls_are_shared_between_two_threads(file);
+    test_threads_share_within_the_memory();
     test_handlers_of_faults_run_in_threads();
+    test_threads_have_room_on_their_stacks();
     test_reads_that_fail_and_are_short();
     test_far_offsets();
     test_signals_interrupt_nothing(file);

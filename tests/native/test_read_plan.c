@@ -174,6 +174,7 @@ static void check_plan(const sds__access *access, const sds_read_options *option
     CHECK(plan.queue_depth >= 1 && plan.queue_depth <= 1024);
     CHECK(given->may_queue || plan.executor != SDS_EXECUTOR_LIST);
     CHECK(given->may_read_directly || plan.executor != SDS_EXECUTOR_DIRECT);
+    CHECK(plan.max_memory_bytes == options->max_memory_bytes);
     if (options->max_memory_bytes > 0) {
         CHECK(plan.memory_bytes <= options->max_memory_bytes);
         return;
@@ -448,6 +449,15 @@ static void test_one_client_of_many_nodes(void)
     costs.queued_startup_s *= 16;
     CHECK(sds_plan_runs(&dense, &costs, NULL, &given, &ours) == SDS_OK);
     CHECK(ours.executor == SDS_EXECUTOR_VECTOR && ours.max_hole_bytes >= hole);
+    /* So does asking for them. One by one, nothing is saved. */
+    const sds_read_options list = {.executor = SDS_EXECUTOR_LIST};
+    const sds_read_options calls = {.executor = SDS_EXECUTOR_PREAD};
+    sds_read_plan asked, direct;
+    CHECK(sds_plan_runs(&dense, &costs, &list, &given, &asked) == SDS_OK);
+    CHECK(sds_plan_runs(&dense, &costs, &calls, &given, &direct) == SDS_OK);
+    CHECK(asked.bytes_read > dense.run_bytes * 1000 && asked.requests < 100);
+    CHECK(direct.bytes_read == dense.run_bytes * 1000 && direct.requests == 1000);
+    CHECK(ours.predicted_s <= asked.predicted_s && asked.predicted_s < 0.8 * direct.predicted_s);
 }
 
 /* About 8 MiB in flight: many short requests or few long ones. */

@@ -67,6 +67,7 @@ typedef struct sds_read_plan {
     int32_t queue_depth;    /* requests in flight */
     int32_t regions_per_request;
     double predicted_s;
+    int64_t max_memory_bytes; /* that was asked for; 0: nothing was */
 } sds_read_plan;
 
 /* Sort by offset; those of equal offset keep their order. scratch: room for as many. n < 2^32. */

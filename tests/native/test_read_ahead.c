@@ -1,0 +1,161 @@
+/* Ranges that are read while the cache holds all of them, a part or nothing, and what is announced
+ * and made for that. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "read_ahead.h"
+
+#define PAGE_BYTES 4096
+#define FILE_BYTES ((24 << 20) + 1234) /* ends within a page */
+static uint8_t content[FILE_BYTES];
+static char path[] = "/var/tmp/sds-test-read-ahead-XXXXXX"; /* /tmp may be in memory */
+
+static void make_cold(int fd)
+{
+    CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+}
+
+static int is_cached(int fd, int64_t offset)
+{
+    uint8_t byte;
+    const struct iovec to = {&byte, 1};
+    return preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) == 1;
+}
+
+static void wait_until_cached(int fd, int64_t offset, int64_t n)
+{
+    const struct timespec moment = {0, 1000000};
+    for (int i = 0; i < 20000; i++) {
+        int64_t at = offset;
+        while (at < offset + n && is_cached(fd, at))
+            at += PAGE_BYTES;
+        if (at >= offset + n) return;
+        (void)nanosleep(&moment, NULL);
+    }
+    CHECK(!"what was announced is not read");
+}
+
+static uint8_t *new_memory(size_t n)
+{
+    void *made = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(made != MAP_FAILED);
+    (void)madvise(made, n, MADV_NOHUGEPAGE);
+    return made;
+}
+
+static int64_t pages_present(void *memory, int64_t n)
+{
+    static unsigned char state[1024];
+    int64_t present = 0;
+    CHECK(n <= 1024 * PAGE_BYTES && mincore(memory, (size_t)n, state) == 0);
+    for (int64_t i = 0; i < n / PAGE_BYTES; i++)
+        present += state[i] & 1;
+    return present;
+}
+
+/* Lengths on both sides of what is looked at and of what is announced at once, anywhere in the file
+ * and in memory; nothing is written around them. */
+static void test_ranges_in_every_state(int fd)
+{
+    static const int64_t lengths[] = {1, 65535, 65536, 131072, 131073, 300001, 1 << 20};
+    uint64_t state = 1;
+    for (int i = 0; i < 300; i++) {
+        const int64_t n = lengths[i % 7];
+        const int64_t offset = random_between(&state, 0, FILE_BYTES - n);
+        const int64_t shift = random_between(&state, 1, 9000);
+        uint8_t *memory = new_memory((size_t)(n + 20000));
+        make_cold(fd);
+        if (i % 3 == 1) CHECK(pread(fd, memory, (size_t)n, (off_t)offset) == n);
+        if (i % 3 == 2) CHECK(pread(fd, memory, (size_t)(n + 1) / 2, (off_t)offset) == (n + 1) / 2);
+        memset(memory, 0xA5, (size_t)shift);
+        memset(memory + shift + n, 0xA5, 100);
+        int32_t was_missing = i % 2;
+        errno = EDOM;
+        CHECK(sds__read_range(fd, memory + shift, n, offset, &was_missing) == SDS_OK);
+        CHECK(errno == EDOM);
+        /* Of what is cached in part, reading ahead may bring the rest. */
+        if (n < 65536 || i % 3 < 2) CHECK(was_missing == (n < 65536 ? i % 2 : i % 3 == 0));
+        CHECK(memcmp(memory + shift, content + offset, (size_t)n) == 0);
+        for (int64_t at = 0; at < shift; at++)
+            CHECK(memory[at] == 0xA5);
+        for (int64_t at = 0; at < 100; at++)
+            CHECK(memory[shift + n + at] == 0xA5);
+        CHECK(munmap(memory, (size_t)(n + 20000)) == 0);
+    }
+}
+
+static void test_the_end_of_the_file_and_errors(int fd)
+{
+    uint8_t *memory = new_memory(1 << 20);
+    int32_t was_missing = 1;
+    for (int is_cold = 0; is_cold < 2; is_cold++) {
+        if (is_cold) make_cold(fd);
+        CHECK(sds__read_range(fd, memory, 200000, FILE_BYTES - 199999, &was_missing) == SDS_ESHORT);
+        CHECK(sds__read_range(fd, memory, 200000, FILE_BYTES, &was_missing) == SDS_ESHORT);
+        CHECK(sds__read_range(fd, memory, 200000, INT64_C(1) << 43, &was_missing) == SDS_ESHORT);
+    }
+    /* Memory that may not be written: an error, and no signal. */
+    CHECK(mprotect(memory, 1 << 20, PROT_READ) == 0);
+    for (int is_cold = 0; is_cold < 2; is_cold++) {
+        if (is_cold) make_cold(fd);
+        errno = 0;
+        CHECK(sds__read_range(fd, memory, 200000, 100, &was_missing) == SDS_EIO && errno == EFAULT);
+    }
+    errno = 0;
+    CHECK(sds__read_range(-1, memory, 200000, 100, &was_missing) == SDS_EIO && errno == EBADF);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    errno = 0;
+    CHECK(sds__read_range(ends[0], memory, 200000, 100, &was_missing) == SDS_EIO &&
+          errno == ESPIPE);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && munmap(memory, 1 << 20) == 0);
+}
+
+/* All of the range is read, and nothing a little behind it. */
+static void test_what_is_announced_is_read(int fd)
+{
+    const int64_t offset = (2 << 20) + 77, n = (1 << 20) + 5;
+    make_cold(fd);
+    CHECK(!is_cached(fd, offset));
+    sds__announce(fd, offset, n);
+    wait_until_cached(fd, offset, n);
+    CHECK(!is_cached(fd, offset + n + PAGE_BYTES) && !is_cached(fd, offset - PAGE_BYTES));
+}
+
+static void test_pages_are_made_and_left_as_they_are(void)
+{
+    const int64_t n = 64 * PAGE_BYTES;
+    uint8_t *memory = new_memory((size_t)n);
+    memory[3 * PAGE_BYTES + 5] = 7;
+    CHECK(pages_present(memory, n) == 1);
+    errno = EDOM;
+    sds__make_pages(memory + PAGE_BYTES + 1, 10 * PAGE_BYTES);
+    CHECK(errno == EDOM);
+    const int64_t present = pages_present(memory, n);
+    /* 11 that are touched; kernels before 5.14 make none. */
+    CHECK(present == 11 || present == 1);
+    CHECK(memory[3 * PAGE_BYTES + 5] == 7 && memory[2 * PAGE_BYTES] == 0);
+    sds__make_pages(NULL, PAGE_BYTES);
+    CHECK(errno == EDOM && munmap(memory, (size_t)n) == 0);
+}
+
+int main(void)
+{
+    const int fd = mkstemp(path);
+    uint64_t state = 7;
+    for (int64_t i = 0; i < FILE_BYTES; i++)
+        content[i] = (uint8_t)random_u64(&state);
+    CHECK(fd >= 0 && write(fd, content, FILE_BYTES) == FILE_BYTES && fsync(fd) == 0);
+    test_ranges_in_every_state(fd);
+    test_the_end_of_the_file_and_errors(fd);
+    test_what_is_announced_is_read(fd);
+    test_pages_are_made_and_left_as_they_are();
+    CHECK(unlink(path) == 0 && close(fd) == 0);
+    return 0;
+}
