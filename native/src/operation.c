@@ -256,10 +256,10 @@ static sds_status add_entangled(operation *op, const selections *all, size_t n, 
     return status;
 }
 
-static sds_status unite(selections *all)
+static sds_status unite(selections *all, sds__deadline *deadline)
 {
     const int32_t rank = all->array->rank;
-    const sds_status status = sds__unite_slabs(rank, all->n, all->rows, &all->n);
+    const sds_status status = sds__unite_slabs(rank, all->n, all->rows, deadline, &all->n);
     for (size_t i = 0; i < all->n && status == SDS_OK; i++) {
         part *united = &all->parts[i];
         united->axes = all->rows + i * (size_t)rank;
@@ -275,7 +275,7 @@ static sds_status unite(selections *all)
 
 static sds_status add_union(operation *op, selections *all, sds_operation_features *out)
 {
-    sds_status status = unite(all);
+    sds_status status = unite(all, &op->deadline);
     tally so_far = {0, 0, -1};
     for (size_t i = 0; i < all->n && status == SDS_OK;) {
         const part *first = &all->parts[i];

@@ -32,10 +32,12 @@ typedef struct two_phases {
     int64_t read_ns; /* when the last aggregator has its buffer full */
 } two_phases;
 
+/* Looks at every process, which counts as so many events. */
 static demand demand_in(const two_phases *phases, int64_t low, int64_t high)
 {
     demand found = {.low = INT64_MAX, .high = -1};
     const int64_t n_processes = phases->simulation->operation->n_processes;
+    phases->simulation->counts->events += n_processes;
     for (int64_t i = 0; i < n_processes; i++) {
         const sds__ranked *ranked = &phases->ranked[i];
         if (ranked->n_bytes == 0) continue;
@@ -59,8 +61,14 @@ static sds_status answered(void *context, int32_t of, int64_t done_ns)
     return SDS_OK;
 }
 
-/* Give every aggregator its domain; return the greatest number of buffers that one needs. */
-static int64_t deal_domains(two_phases *phases)
+static int has_too_many_events(const two_phases *phases)
+{
+    const sds__simulation *simulation = phases->simulation;
+    return simulation->counts->events > simulation->machine.given.max_events;
+}
+
+/* Give every aggregator its domain; *most_buffers: that one of them needs. */
+static sds_status deal_domains(two_phases *phases, int64_t *most_buffers)
 {
     const sds_simulator_parameters *given = &phases->simulation->machine.given;
     const int64_t stripe = given->striping.stripe_bytes;
@@ -71,6 +79,7 @@ static int64_t deal_domains(two_phases *phases)
     const int64_t each = sds__divide_up(stripes, (int64_t)phases->n_aggregators) * stripe;
     int64_t n_buffers = 0;
     for (size_t a = 0; a < phases->n_aggregators; a++) {
+        if (has_too_many_events(phases)) return SDS_ELIMIT;
         demand in = {0};
         int64_t low, high;
         if (!__builtin_mul_overflow((int64_t)a, each, &low) &&
@@ -81,7 +90,8 @@ static int64_t deal_domains(two_phases *phases)
         phases->domain[a] = (file_domain){in.low, in.high};
         n_buffers = sds__greatest(n_buffers, sds__divide_up(in.high - in.low, buffer));
     }
-    return n_buffers;
+    *most_buffers = n_buffers;
+    return has_too_many_events(phases) ? SDS_ELIMIT : SDS_OK;
 }
 
 /* Every aggregator fills its buffer and hands out what it holds, from start_ns on. */
@@ -98,6 +108,7 @@ static sds_status iterate(two_phases *phases, int64_t iteration, int64_t start_n
     for (size_t a = 0; a < phases->n_aggregators && status == SDS_OK; a++) {
         const file_domain *domain = &phases->domain[a];
         if (sds__divide_up(domain->high - domain->low, buffer) <= iteration) continue;
+        if (has_too_many_events(phases)) return SDS_ELIMIT;
         const int64_t low = domain->low + iteration * buffer;
         const demand in = demand_in(phases, low, sds__least(domain->high - low, buffer) + low);
         if (in.low == in.high) continue;
@@ -110,7 +121,6 @@ static sds_status iterate(two_phases *phases, int64_t iteration, int64_t start_n
         status = sds__engine_send(&simulation->engine, (int32_t)a,
                                   sds__plus_ns(start_ns, machine->client_request_ns));
     }
-    simulation->counts->events += simulation->operation->n_processes;
     return status == SDS_OK ? sds__engine_run(&simulation->engine) : status;
 }
 
@@ -121,7 +131,8 @@ static sds_status run(two_phases *phases, size_t node_words)
     sds_status status =
         sds__engine_init(&simulation->engine, &simulation->machine, phases->n_aggregators,
                          phases->client, node_words, answered, phases, counts);
-    const int64_t n_buffers = deal_domains(phases);
+    int64_t n_buffers = 0;
+    if (status == SDS_OK) status = deal_domains(phases, &n_buffers);
     for (int64_t i = 0; i < n_buffers && status == SDS_OK; i++) {
         const int64_t start_ns = counts->elapsed_ns;
         int64_t shuffle_ns;
@@ -129,8 +140,7 @@ static sds_status run(two_phases *phases, size_t node_words)
         counts->io_ns = sds__plus_ns(counts->io_ns, phases->read_ns - start_ns);
         counts->shuffle_ns = sds__plus_ns(counts->shuffle_ns, shuffle_ns);
         counts->elapsed_ns = sds__plus_ns(phases->read_ns, shuffle_ns);
-        if (counts->elapsed_ns >= SDS_SIMULATOR_MAX_NS ||
-            counts->events > simulation->machine.given.max_events)
+        if (counts->elapsed_ns >= SDS_SIMULATOR_MAX_NS || has_too_many_events(phases))
             status = SDS_ELIMIT;
     }
     return status;
@@ -157,8 +167,11 @@ sds_status sds__simulate_collective(sds__simulation *simulation)
         for (size_t a = 0; a < n; a++) { /* each on a node of its own */
             uint64_t *set = &phases.nodes[a * node_words];
             set[a / 64] = UINT64_C(1) << (a % 64);
-            phases.client[a] = (sds__client){
-                .ranges = &phases.range[a], .n_ranges = 1, .nodes = set, .n_nodes = 1};
+            phases.client[a] = (sds__client){.ranges = &phases.range[a],
+                                             .n_ranges = 1,
+                                             .process = (int64_t)a,
+                                             .nodes = set,
+                                             .n_nodes = 1};
         }
         simulation->counts->clients = (int64_t)n;
         status = run(&phases, node_words);

@@ -79,22 +79,24 @@ static int compare_slabs(const void *a, const void *b, void *context)
 }
 
 /* Blocks in steps and the next one, one block and the steps behind it, or two blocks and all that
- * lies between. */
+ * lies between. What would come after the last block may be past INT64_MAX: no sum of it is made.
+ */
 static int unite_single(sds__axis *into, const sds__axis *next)
 {
+    const int64_t ahead = next->start - into->start;
     if (is_range(next) && !is_range(into)) {
-        if (into->count == 2 && next->start == into->start + into->block &&
-            next->count == into->stride - into->block) {
+        if (into->count == 2 && ahead == into->block && next->count == into->stride - into->block) {
             *into = (sds__axis){into->start, 1, into->stride + into->block, 1};
             return 1;
         }
-        if (next->count != into->block || next->start != into->start + into->count * into->stride)
+        if (next->count != into->block || ahead % into->stride != 0 ||
+            ahead / into->stride != into->count)
             return 0;
         into->count++;
         return 1;
     }
     if (!is_range(into) || is_range(next)) return 0;
-    if (into->count != next->block || next->start != into->start + next->stride) return 0;
+    if (into->count != next->block || ahead != next->stride) return 0;
     *into = (sds__axis){into->start, next->stride, next->count + 1, next->block};
     return 1;
 }
@@ -158,7 +160,8 @@ static size_t compact(int32_t rank, size_t n, sds__axis rows[])
     return left;
 }
 
-static size_t unite_along(const ordering *by, size_t n, sds__axis rows[], size_t places[])
+static size_t unite_along(const ordering *by, size_t n, sds__axis rows[], size_t places[],
+                          sds__deadline *deadline)
 {
     const size_t rank = (size_t)by->rank;
     for (size_t i = 0; i < n; i++)
@@ -166,7 +169,7 @@ static size_t unite_along(const ordering *by, size_t n, sds__axis rows[], size_t
     qsort_r(places, n, sizeof *places, compare_slabs, (void *)by);
     sds__axis *into = rows + places[0] * rank;
     int united = 0;
-    for (size_t i = 1; i < n; i++) {
+    for (size_t i = 1; i < n && !sds__deadline_step(deadline); i++) {
         sds__axis *next = rows + places[i] * rank;
         if (compare_others(into, next, by) == 0 &&
             unite_axes(&into[by->axis], &next[by->axis], by->kind)) {
@@ -179,22 +182,23 @@ static size_t unite_along(const ordering *by, size_t n, sds__axis rows[], size_t
     return united ? compact(by->rank, n, rows) : n;
 }
 
-sds_status sds__unite_slabs(int32_t rank, size_t n, sds__axis rows[], size_t *left)
+sds_status sds__unite_slabs(int32_t rank, size_t n, sds__axis rows[], sds__deadline *deadline,
+                            size_t *left)
 {
     *left = rank == 0 ? 1 : n;
     if (*left == 1) return SDS_OK;
     size_t *places = malloc(n * sizeof *places);
     if (places == NULL) return SDS_ENOMEM;
     int kind = 0;
-    while (kind < N_PAIRINGS && n > 1) {
+    while (kind < N_PAIRINGS && n > 1 && !deadline->passed) {
         const size_t before = n;
-        for (int32_t axis = rank - 1; axis >= 0 && n > 1; axis--) {
+        for (int32_t axis = rank - 1; axis >= 0 && n > 1 && !deadline->passed; axis--) {
             const ordering by = {rows, rank, axis, (pairing)kind};
-            n = unite_along(&by, n, rows, places);
+            n = unite_along(&by, n, rows, places, deadline);
         }
         kind = n < before ? 0 : kind + 1;
     }
     free(places);
     *left = n;
-    return SDS_OK;
+    return deadline->passed ? SDS_ELIMIT : SDS_OK;
 }

@@ -2,7 +2,7 @@
 
 from sds.geometry.chunk_grid import chunk_features, chunks_touched
 from sds.geometry.chunk_selection import chunks_on_axis, count_chunks
-from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_order
+from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_chunks, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
 from sds.geometry.layout import (
     HOPPER,
@@ -62,6 +62,7 @@ __all__ = [
     "StripeLayout",
     "Stripes",
     "block_features",
+    "check_chunks",
     "check_order",
     "chunk_features",
     "chunks_on_axis",

@@ -31,6 +31,32 @@ def check_order(order: Sequence[int], rank: int) -> tuple[int, ...]:
     return axes
 
 
+def check_chunks(chunk_shape: Sequence[int], extent: Sequence[int]) -> None:
+    """Raise LayoutError unless HDF5 can store a dataset of that extent in such chunks.
+
+    Parameters
+    ----------
+    chunk_shape, extent
+        In the axes of the replica.
+    """
+    shown = ",".join(map(str, chunk_shape))
+    if len(chunk_shape) != len(extent):
+        message = (
+            f"chunks {shown!r} have {len(chunk_shape)} axes, the replica has {len(extent)}: "
+            "name one length for each, in the axis order of the replica"
+        )
+        raise LayoutError(message)
+    for axis, (length, n) in enumerate(zip(chunk_shape, extent, strict=True)):
+        if not 1 <= length <= n:
+            message = (
+                f"chunks {shown!r}: length {length} on replica axis {axis}, which has {n} "
+                f"elements: give 1 to {n}"
+                if n
+                else f"chunks {shown!r} of a dataset without elements: it needs none"
+            )
+            raise LayoutError(message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataspace:
     """Shape of a dataset: elements per axis; no axes for a scalar."""
@@ -179,6 +205,14 @@ class Box:
         """Return the box that is a whole array."""
         return cls(start=(0,) * len(extent), extent=tuple(extent))
 
+    @classmethod
+    def around(cls, slab: Hyperslab) -> Box:
+        """Return the smallest box that holds a selection."""
+        ends = [s + (c - 1) * t + b if c and b else s for s, t, c, b in slab.axes()]
+        return cls(
+            start=slab.start, extent=tuple(e - s for e, s in zip(ends, slab.start, strict=True))
+        )
+
     def check_within(self, extent: Sequence[int]) -> None:
         """Raise SelectionError unless the box lies inside an array of this extent."""
         Hyperslab(
@@ -194,6 +228,25 @@ class Box:
                 self.start, self.extent, slab.axes(), strict=True
             )
         )
+
+    def covers(self, other: Box) -> bool:
+        """Return whether another box lies in this one."""
+        return all(
+            low <= start and start + extent <= low + length
+            for low, length, start, extent in zip(
+                self.start, self.extent, other.start, other.extent, strict=True
+            )
+        )
+
+    @property
+    def n_elements(self) -> int:
+        """How many elements it holds."""
+        return math.prod(self.extent)
+
+    def __str__(self) -> str:
+        """As a selection, e.g. ``[0:100, 3:4]``."""
+        pairs = zip(self.start, self.extent, strict=True)
+        return f"[{', '.join(f'{first}:{first + length}' for first, length in pairs)}]"
 
     def relative(self, slab: Hyperslab) -> Hyperslab:
         """Return a selection of the array as one of the box."""

@@ -279,29 +279,12 @@ def _typed(
     mode: IoMode,
     n_aggregators: int | None,
 ) -> tuple[OperationFeatures, OstLoads]:
-    n_readers = found["processes"] if mode is IoMode.INDEPENDENT else n_aggregators or 0
-    osts = found["osts_touched"]
+    n_processes, osts = found["processes"], found["osts_touched"]
+    n_readers = n_processes if mode is IoMode.INDEPENDENT else n_aggregators or 0
     features = OperationFeatures(
         mode=mode,
-        n_processes=found["processes"],
+        n_processes=n_processes,
         processes_per_ost=n_readers / osts if osts else 0.0,
-        block_depth=found["block_depth"],
-        block_gap_count=found["block_gap_count"],
-        block_gap_distance=found["block_gap_distance"],
-        block_gap_paper=found["block_gap_paper"],
-        osts_touched=osts,
-        disks_touched=found["disks_touched"],
-        runs=found["runs"],
-        runs_most=found["runs_most"],
-        segments_most=found["segments_most"],
-        bytes_useful=found["bytes_useful"],
-        bytes_touched=found["bytes_touched"],
-        bytes_touched_most=found["bytes_touched_most"],
-        ost_bytes_touched=found["ost_bytes_touched"],
-        disk_blocks=found["disk_blocks"],
-        disk_gap_count=found["disk_gap_count"],
-        disk_gap_distance=found["disk_gap_distance"],
-        disk_segments=found["disk_segments"],
-        disk_processes=found["disk_processes"],
+        **{name: count for name, count in found.items() if name != "processes"},
     )
     return features, _loads(loads, raid)

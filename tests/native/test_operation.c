@@ -2,6 +2,8 @@
  * components: two ways through the core that share only the arithmetic of disks. */
 #include <string.h>
 
+#include <time.h>
+
 #include "check.h"
 #include "sds/operation.h"
 
@@ -79,6 +81,13 @@ static size_t list_extents(const sds_array *array, const reads *all, int64_t fir
     }
     first[PROCESSES] = (int64_t)n;
     return n;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
 static void random_storage(uint64_t *state, sds_storage *storage, sds_component components[],
@@ -169,9 +178,56 @@ static void test_what_cannot_be_is_refused(void)
     sds_ost_loads_free(&loads);
 }
 
+/* Where the next block in steps would lie past INT64_MAX. */
+static void test_steps_up_to_the_end_of_all_offsets(void)
+{
+    const int64_t step = INT64_C(1) << 62;
+    const sds_array array = {1, {step + 1}, 1, 0};
+    const int64_t start[] = {0, 5}, stride[] = {step, 1}, count[] = {2, 1}, block[] = {1, 1};
+    const sds_slabs slabs = {2, 1, start, stride, count, block};
+    sds_component component = {0, INT64_MAX, {1 << 20, 2}, NULL};
+    const sds_storage storage = {1, &component, 2, {512, 8, 4096}};
+    sds_operation_features found;
+    CHECK(sds_operation_of_slabs(&array, &slabs, SDS_IO_COLLECTIVE, &storage, 0, &found, NULL) ==
+          SDS_OK);
+    CHECK(found.bytes_useful == 3 && found.runs == 3);
+}
+
+/* A staircase, of which every step can be united only after the one before. */
+static void test_uniting_keeps_to_its_time(void)
+{
+    enum { STEPS = 30000 };
+    static int64_t start[2 * STEPS], count[2 * STEPS], ones[2 * STEPS];
+    for (int64_t i = 0; i < STEPS; i++) {
+        const int across = i % 2 == 0;
+        const int64_t at = (i + 1) / 2;
+        start[2 * i] = across ? i / 2 : 0;
+        start[2 * i + 1] = across ? 0 : at;
+        count[2 * i] = across ? 1 : at;
+        count[2 * i + 1] = across ? at + 1 : 1;
+        ones[2 * i] = ones[2 * i + 1] = 1;
+    }
+    const sds_array array = {2, {STEPS, STEPS}, 1, 0};
+    const sds_slabs slabs = {STEPS, 2, start, ones, count, ones};
+    sds_component component = {0, INT64_MAX, {1 << 20, 2}, NULL};
+    const sds_storage storage = {1, &component, 2, {512, 8, 4096}};
+    const int64_t begin_ns = now_ns();
+    sds_operation_features found;
+    CHECK(sds_operation_of_slabs(&array, &slabs, SDS_IO_COLLECTIVE, &storage, 20000000, &found,
+                                 NULL) == SDS_ELIMIT);
+    CHECK(now_ns() - begin_ns < INT64_C(2000000000));
+    /* The same of fewer steps is one square. */
+    const sds_slabs few = {99, 2, start, ones, count, ones};
+    CHECK(sds_operation_of_slabs(&array, &few, SDS_IO_COLLECTIVE, &storage, 0, &found, NULL) ==
+          SDS_OK);
+    CHECK(found.bytes_useful == 50 * 50 && found.runs == 50);
+}
+
 int main(void)
 {
     test_two_ways_agree();
+    test_steps_up_to_the_end_of_all_offsets();
+    test_uniting_keeps_to_its_time();
     test_what_cannot_be_is_refused();
     return 0;
 }

@@ -6,27 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sds import _native
 from sds.geometry import RaidLayout, StripeLayout
 from sds.simulator import Mode, Operation, ReadStrategy, hopper
+from sds.simulator.simulate import simulated
 from tests.simulator.one_by_one import simulate as simulate_one_by_one
 
 COST_OF_SIMULATING = {"events", "clients", "positioning_ns", "bytes_useful"}
-
-
-def native(operation, parameters, *, request_by_request):
-    return _native.simulate(
-        extent=operation.extent,
-        element_bytes=operation.element_size_bytes,
-        offset_bytes=operation.data_offset_bytes,
-        selections=operation.slabs,
-        is_collective=operation.mode is Mode.COLLECTIVE,
-        strategy=operation.strategy.code,
-        list_depth=operation.list_depth,
-        sieve_buffer_bytes=operation.sieve_buffer_bytes,
-        parameters=parameters.native(),
-        is_request_by_request=request_by_request,
-    )
 
 
 @st.composite
@@ -59,6 +44,23 @@ def machines(draw):
         disk_capacity_bytes=1 << draw(st.sampled_from([14, 20, 40])),
         n_aggregators=draw(st.integers(1, 5)),
         collective_buffer_bytes=draw(st.integers(1, 300)),
+        **(draw(options()) if draw(st.booleans()) else {}),
+    )
+
+
+def options():
+    """What is left out of the usual machine."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "fetch_bytes": st.integers(1, 100),
+            "ost_forgets": st.just(value=True),
+            "disk_first_s": st.sampled_from([1e-9, 5e-3]),
+            "disk_request_s": st.sampled_from([1e-9, 4e-5, 1e-3]),
+            "client_jitter_s": st.sampled_from([1e-8, 5e-5, 1e-3]),
+            "client_start_s": st.sampled_from([1e-8, 3e-4]),
+            "jitter_seed": st.integers(0, 1 << 30),
+        },
     )
 
 
@@ -110,8 +112,8 @@ def without(found, names):
 @settings(max_examples=1500)
 @given(operations(), machines())
 def test_aggregated_equals_request_by_request(operation, machine):
-    found = native(operation, machine, request_by_request=False)
-    expected = native(operation, machine, request_by_request=True)
+    found = simulated(operation, machine, request_by_request=False)
+    expected = simulated(operation, machine, request_by_request=True)
     assert found["events"] <= expected["events"]
     assert without(found, {"events", "clients"}) == without(expected, {"events", "clients"})
 
@@ -119,5 +121,5 @@ def test_aggregated_equals_request_by_request(operation, machine):
 @settings(max_examples=600)
 @given(operations(), machines())
 def test_the_core_equals_the_plainest_program(operation, machine):
-    found = native(operation, machine, request_by_request=False)
+    found = simulated(operation, machine, request_by_request=False)
     assert without(found, COST_OF_SIMULATING) == simulate_one_by_one(operation, machine)
