@@ -24,6 +24,7 @@ import numpy as np
 from sds import _native
 from sds.recommender.protocol import Experiment, draw_library
 from sds.simulator import Mode, Operation, hopper
+from sds.simulator.simulate import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,20 +55,8 @@ class Timed:
 
 def simulate(run: Run, *, request_by_request: bool = False) -> Timed:
     """Simulate one run."""
-    operation = run.operation
     begin = time.perf_counter()
-    found = _native.simulate(
-        extent=operation.extent,
-        element_bytes=operation.element_size_bytes,
-        offset_bytes=operation.data_offset_bytes,
-        selections=operation.slabs,
-        is_collective=operation.mode is Mode.COLLECTIVE,
-        strategy=operation.strategy.code,
-        list_depth=operation.list_depth,
-        sieve_buffer_bytes=operation.sieve_buffer_bytes,
-        parameters=_MACHINE.native(),
-        is_request_by_request=request_by_request,
-    )
+    found = simulated(run.operation, _MACHINE, request_by_request=request_by_request)
     return Timed(run=run, found=found, wall_s=time.perf_counter() - begin)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,26 +98,8 @@ def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 # operation.cpp
 
-class OperationFeatures(TypedDict):
-    processes: int
-    block_depth: int
-    block_gap_count: int
-    block_gap_distance: int
-    block_gap_paper: int | None
-    osts_touched: int
-    disks_touched: int
-    runs: int
-    runs_most: int
-    segments_most: int
-    bytes_useful: int
-    bytes_touched: int
-    bytes_touched_most: int
-    ost_bytes_touched: int
-    disk_blocks: int
-    disk_gap_count: int
-    disk_gap_distance: int
-    disk_segments: int
-    disk_processes: int
+# The fields of sds.geometry.OperationFeatures; of its mode, and P, it knows nothing.
+OperationFeatures: TypeAlias = dict[str, Any]
 
 class OstLoads(TypedDict):
     ost: NDArray[np.int64]
@@ -206,6 +188,42 @@ class ReadFile:
         max_memory_bytes: int = 0,
     ) -> ReadReport: ...
 
+# repeated_reads.cpp
+
+class Uses:
+    def __init__(self, n_left: int) -> None: ...
+    n_left: int
+
+# Stamps: device, inode, size, mtime and ctime in ns.
+class RepeatedReads:
+    def __init__(
+        self,
+        source: str,
+        source_stamp: tuple[int, int, int, int, int],
+        table: str,
+        table_stamp: tuple[int, int, int, int, int],
+        absent: str,
+        variables: Sequence[str],
+        extent: Sequence[int],
+        dtype: np.dtype[Any],
+    ) -> None: ...
+    def holds(self, count: Sequence[int], stride: Sequence[int]) -> bool: ...
+    def add(
+        self,
+        count: Sequence[int],
+        stride: Sequence[int],
+        uses: Uses,
+        base_offset: int,
+        index_bytes: Sequence[int],
+        run_bytes: int,
+        run_counts: Sequence[int],
+        run_strides_bytes: Sequence[int],
+        file: ReadFile,
+        file_stamp: tuple[int, int, int, int, int],
+    ) -> None: ...
+    # None: all has to be found out anew; out may then be partly filled.
+    def read(self, index: object, out: NDArray[Any] | None) -> NDArray[Any] | None: ...
+
 # lists.cpp
 
 class WriteListReport(TypedDict):
@@ -256,38 +274,10 @@ def identity(path: str | bytes | PathLike[str]) -> tuple[int, int, int, int]: ..
 
 # plan.cpp
 
-class PmdCosts(TypedDict, total=False):
-    te_s: float
-    tt_s_per_byte: float
-    startup_s: float
-    cud_s_per_byte: float
-    lqdep_s: float
+# sds.engine.PmdCosts and IoParameters say which keys there are.
+PmdCosts: TypeAlias = dict[str, float]
 
-class IoParameters(TypedDict, total=False):
-    reads: PmdCosts
-    writes: PmdCosts
-    clients: float
-    nodes: float
-    queued_startup_s: float
-    queue_setup_s: float
-    buffered_s_per_byte: float
-    direct_s_per_byte: float
-    direct_setup_s: float
-    direct_min_bytes: int
-    queue_depth: int
-    is_measured: bool
-    call_s: float
-    copy_s_per_byte: float
-    cached_copy_s_per_byte: float
-    vector_s: float
-    hole_s_per_byte: float
-    pick_s: float
-    map_s: float
-    guard_s: float
-    table_s: float
-    touch_s: float
-    load_s: float
-    loaded_s_per_byte: float
+IoParameters: TypeAlias = dict[str, Any]
 
 class ReadPlan(TypedDict):
     strategy: str
@@ -589,6 +579,28 @@ class Measured:
     ) -> IoParameters | None: ...
 
 def encode_measured(file_systems: list[tuple[str, int, IoParameters]]) -> bytes: ...
+
+# queues.cpp
+
+QUEUE_RATES: tuple[str, ...]
+QUEUED: tuple[str, ...]
+
+def follow_queues(
+    begin: NDArray[np.int64],
+    run_bytes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    strides: NDArray[np.int64],
+    nodes: NDArray[np.uint64],
+    stripe_bytes: int,
+    stripe_count: int,
+    page_bytes: int,
+    gap_bytes: int,
+    window_bytes: int,
+    after: int,
+    end_bytes: int,
+    rates: NDArray[np.float64],
+    max_fetches: int,
+) -> tuple[float, ...]: ...
 
 # simulator.cpp
 

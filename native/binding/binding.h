@@ -8,9 +8,11 @@
 void bind_status(nanobind::module_ &module);
 void bind_geometry(nanobind::module_ &module);
 void bind_operation(nanobind::module_ &module);
+void bind_queues(nanobind::module_ &module);
 void bind_cost(nanobind::module_ &module);
 void bind_checksum(nanobind::module_ &module);
 void bind_read_file(nanobind::module_ &module);
+void bind_repeated_reads(nanobind::module_ &module);
 void bind_lists(nanobind::module_ &module);
 void bind_table(nanobind::module_ &module);
 void bind_trace(nanobind::module_ &module);

@@ -1,4 +1,5 @@
-// sds._native: argument checks and array views over the native core, nothing else.
+// sds._native: argument checks and array views over the native core; and reads that are repeated,
+// in one step.
 #include "binding.h"
 
 NB_MODULE(_native, module)
@@ -6,9 +7,11 @@ NB_MODULE(_native, module)
     bind_status(module);
     bind_geometry(module);
     bind_operation(module);
+    bind_queues(module);
     bind_cost(module);
     bind_checksum(module);
     bind_read_file(module);
+    bind_repeated_reads(module);
     bind_lists(module);
     bind_table(module);
     bind_trace(module);

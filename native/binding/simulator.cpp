@@ -37,11 +37,14 @@ constexpr Number numbers[] = {
     {"read_ahead_after", &Parameters::read_ahead_after},
     {"rpc_bytes", &Parameters::rpc_bytes},
     {"max_rpcs_in_flight", &Parameters::max_rpcs_in_flight},
+    {"fetch_bytes", &Parameters::fetch_bytes},
     {"processes_per_node", &Parameters::processes_per_node},
+    {"ost_forgets", &Parameters::ost_forgets},
     {"disk_capacity_bytes", &Parameters::disk_capacity_bytes},
     {"n_aggregators", &Parameters::n_aggregators},
     {"collective_buffer_bytes", &Parameters::collective_buffer_bytes},
     {"max_events", &Parameters::max_events},
+    {"jitter_seed", &Parameters::jitter_seed},
 };
 
 constexpr Quantity quantities[] = {
@@ -54,6 +57,10 @@ constexpr Quantity quantities[] = {
     {"disk_full_stroke_s", &Parameters::disk_full_stroke_s},
     {"disk_revolution_s", &Parameters::disk_revolution_s},
     {"disk_bytes_per_s", &Parameters::disk_bytes_per_s},
+    {"client_jitter_s", &Parameters::client_jitter_s},
+    {"client_start_s", &Parameters::client_start_s},
+    {"disk_first_s", &Parameters::disk_first_s},
+    {"disk_request_s", &Parameters::disk_request_s},
     {"shuffle_message_s", &Parameters::shuffle_message_s},
     {"shuffle_bytes_per_s", &Parameters::shuffle_bytes_per_s},
 };

@@ -28,7 +28,10 @@ void sds__disk_free(sds__disk *disk)
 
 static int is_before(const sds__wanted *a, const sds__wanted *b)
 {
-    return a->low != b->low ? a->low < b->low : a->high < b->high;
+    if (a->low != b->low) return a->low < b->low;
+    if (a->high != b->high) return a->high < b->high;
+    if (a->process != b->process) return a->process < b->process;
+    return a->first_byte < b->first_byte;
 }
 
 static sds_status push(sds__wanted_heap *heap, const sds__wanted *wanted)
@@ -82,6 +85,19 @@ int sds__disk_next(sds__disk *disk, sds__wanted *out)
     pop(&disk->ahead, out);
     disk->swept = out->low;
     return 1;
+}
+
+sds_status sds__disk_next_ahead(sds__disk *disk, sds__wanted *out, int *is_any)
+{
+    *is_any = 1;
+    while (disk->ahead.n > 0) {
+        pop(&disk->ahead, out);
+        if (out->low >= disk->head) return SDS_OK;
+        const sds_status status = push(&disk->behind, out); /* the head has passed it */
+        if (status != SDS_OK) return status;
+    }
+    *is_any = sds__disk_next(disk, out);
+    return SDS_OK;
 }
 
 /* Bits [from, to) of a word; 0 <= from < to <= 64. */

@@ -16,10 +16,12 @@
 typedef struct sds__wanted {
     int64_t low;
     int64_t high;
+    int64_t process; /* whose it is, and its first byte: the order of what is equal otherwise */
+    int64_t first_byte;
     int32_t message;
 } sds__wanted;
 
-/* A heap, least (low, high) first. */
+/* A heap, least (low, high, process, first byte) first. */
 typedef struct sds__wanted_heap {
     size_t n;
     size_t room;
@@ -56,6 +58,15 @@ sds_status sds__disk_want(sds__disk *disk, const sds__wanted *wanted);
 
 /* Take the next in the elevator's order; 0: nothing is wanted. */
 int sds__disk_next(sds__disk *disk, sds__wanted *out);
+
+/* Likewise, where the elevator goes upwards from where the head stands. SDS_ENOMEM. */
+sds_status sds__disk_next_ahead(sds__disk *disk, sds__wanted *out, int *is_any);
+
+/* Whether the last request of the disk has read all of it. */
+static inline int sds__disk_has_just_read(const sds__disk *disk, const sds__wanted *wanted)
+{
+    return disk->head >= 0 && wanted->low >= disk->reading_low && wanted->high <= disk->head;
+}
 
 /* From the first cell to the last of [low, high) that are not in memory; 0: all are. */
 int sds__cells_missing(const sds__cells_read *read, int64_t low, int64_t high, int64_t *first,

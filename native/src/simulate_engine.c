@@ -5,7 +5,7 @@
 
 #include "arithmetic.h"
 
-enum { ARRIVES, GOES_ON, DISK_ENDS };
+enum { ARRIVES, GOES_ON, DISK_ENDS, DISK_RESTS };
 
 #define NONE INT32_C(-1)
 #define MAX_POOL ((size_t)1 << 30)
@@ -170,8 +170,13 @@ static sds_status arrive_all(sds__engine *engine, int32_t of)
     const sds_striping *striping = &engine->machine->given.striping;
     const sds__client *client = &engine->client[of];
     const int64_t stripe_bytes = striping->stripe_bytes, n = striping->stripe_count;
+    const int64_t most = engine->machine->given.fetch_bytes;
     for (size_t r = 0; r < client->n_ranges; r++) {
-        const int64_t low = client->ranges[r].low, high = client->ranges[r].high;
+        sds__range *range = &client->ranges[r];
+        if (range->low == range->high) continue; /* shorter than others */
+        const int64_t low = range->low;
+        const int64_t high = most > 0 ? sds__least(range->high, low + most) : range->high;
+        range->low = high;
         const int64_t first = low / stripe_bytes, last = (high - 1) / stripe_bytes;
         const int64_t osts = sds__least(n, last - first + 1);
         for (int64_t i = 0; i < osts; i++) {
@@ -195,13 +200,33 @@ static void serve(sds__engine *engine, int32_t of)
     ost->ready = of;
 }
 
-static sds_status end_reading(sds__engine *engine, int32_t of)
+/* After an access a disk takes a while before it looks for the next. */
+static sds_status rest(sds__engine *engine, int32_t of, int64_t now_ns)
 {
     sds__disk *disk = &engine->disk[of];
-    disk->is_busy = 0;
-    const sds_status status = sds__cells_mark(&disk->read, disk->reading_low, disk->reading_high);
-    if (status != SDS_OK) return status;
+    const int64_t rest_ns = engine->machine->disk_request_ns;
+    disk->is_busy = rest_ns > 0;
+    if (rest_ns == 0) return SDS_OK;
+    disk->busy_ns = sds__plus_ns(disk->busy_ns, rest_ns);
+    return push(engine, sds__plus_ns(now_ns, rest_ns), DISK_RESTS, of);
+}
+
+static sds_status end_reading(sds__engine *engine, int32_t of, int64_t now_ns)
+{
+    sds__disk *disk = &engine->disk[of];
+    if (!engine->machine->given.ost_forgets) {
+        const sds_status status =
+            sds__cells_mark(&disk->read, disk->reading_low, disk->reading_high);
+        if (status != SDS_OK) return status;
+    }
     serve(engine, disk->now.message);
+    concern(engine, of / (int32_t)engine->machine->n_disks);
+    return rest(engine, of, now_ns);
+}
+
+static sds_status end_rest(sds__engine *engine, int32_t of)
+{
+    engine->disk[of].is_busy = 0;
     concern(engine, of / (int32_t)engine->machine->n_disks);
     return SDS_OK;
 }
@@ -237,7 +262,9 @@ static sds_status take_in(sds__engine *engine, int32_t ost)
         message->n_waiting = 1; /* for this loop to end */
         for (int64_t i = 0; i < machine->n_disks; i++) {
             sds__disk *disk = &engine->disk[ost * machine->n_disks + i];
-            sds__wanted wanted = {.message = of};
+            sds__wanted wanted = {.process = engine->client[message->client].process,
+                                  .first_byte = message->low,
+                                  .message = of};
             int64_t first, last;
             if (!cells_of(machine, message, i, &wanted.low, &wanted.high)) continue;
             if (wanted.high > machine->given.disk_capacity_bytes / machine->cell_bytes)
@@ -253,6 +280,35 @@ static sds_status take_in(sds__engine *engine, int32_t ost)
     return SDS_OK;
 }
 
+/* What the elevator comes to next that has to be read, from *first to *last; 0: nothing. What has
+ * been read for another meanwhile is served. */
+static int next_to_read(sds__engine *engine, sds__disk *disk, int64_t *first, int64_t *last)
+{
+    while (sds__disk_next(disk, &disk->now)) {
+        if (sds__cells_missing(&disk->read, disk->now.low, disk->now.high, first, last)) return 1;
+        serve(engine, disk->now.message);
+    }
+    return 0;
+}
+
+/* Likewise of a disk that has but what it has read last. That is an access, too, without a head. */
+static sds_status next_of_forgetful(sds__engine *engine, int32_t of, int64_t now_ns, int64_t *first,
+                                    int64_t *last, int *is_any)
+{
+    sds__disk *disk = &engine->disk[of];
+    sds_status status;
+    while ((status = sds__disk_next_ahead(disk, &disk->now, is_any)) == SDS_OK && *is_any &&
+           sds__disk_has_just_read(disk, &disk->now)) {
+        serve(engine, disk->now.message);
+        status = rest(engine, of, now_ns);
+        *is_any = 0;
+        if (disk->is_busy || status != SDS_OK) return status;
+    }
+    *first = disk->now.low;
+    *last = disk->now.high;
+    return status;
+}
+
 /* An idle disk begins with what the elevator comes to next. */
 static sds_status start_disk(sds__engine *engine, int32_t of, int64_t now_ns)
 {
@@ -260,11 +316,14 @@ static sds_status start_disk(sds__engine *engine, int32_t of, int64_t now_ns)
     sds_simulated *counts = engine->counts;
     sds__disk *disk = &engine->disk[of];
     int64_t first = 0, last = 0;
-    for (;;) {
-        if (!sds__disk_next(disk, &disk->now)) return SDS_OK;
-        if (sds__cells_missing(&disk->read, disk->now.low, disk->now.high, &first, &last)) break;
-        serve(engine, disk->now.message); /* read for another meanwhile */
+    int is_any;
+    if (machine->given.ost_forgets) {
+        const sds_status status = next_of_forgetful(engine, of, now_ns, &first, &last, &is_any);
+        if (status != SDS_OK) return status;
+    } else {
+        is_any = next_to_read(engine, disk, &first, &last);
     }
+    if (!is_any) return SDS_OK;
     int is_seek = 1;
     const int64_t cell = machine->cell_bytes;
     const int64_t positioning =
@@ -275,6 +334,7 @@ static sds_status start_disk(sds__engine *engine, int32_t of, int64_t now_ns)
     disk->is_busy = 1;
     disk->busy_ns = sds__plus_ns(disk->busy_ns, taken);
     disk->head = last;
+    if (machine->given.ost_forgets) disk->swept = last; /* the elevator goes on from there */
     disk->reading_low = first;
     disk->reading_high = last;
     counts->disk_accesses += machine->stands_for;
@@ -304,6 +364,9 @@ static sds_status reply(sds__engine *engine, int32_t of, int64_t sent_ns)
         engine->free_part = part_index;
     }
     if (--client->n_waiting > 0) return SDS_OK;
+    for (size_t r = 0; r < client->n_ranges; r++)
+        if (client->ranges[r].low < client->ranges[r].high) /* there and back */
+            return push(engine, sds__plus_ns(client->done_ns, latency), ARRIVES, client_index);
     return engine->answered(engine->context, client_index, client->done_ns);
 }
 
@@ -395,8 +458,10 @@ static sds_status happen(sds__engine *engine, const sds__event *event)
         return arrive_all(engine, event->of);
     case GOES_ON:
         return go_on(engine, event->of);
+    case DISK_ENDS:
+        return end_reading(engine, event->of, event->time);
     default:
-        return end_reading(engine, event->of);
+        return end_rest(engine, event->of);
     }
 }
 

@@ -37,7 +37,8 @@ typedef struct sds__client {
     int64_t done_ns;
     int64_t n_waiting; /* messages and parts */
     size_t n_ranges;
-    sds__range *ranges; /* of the request under way; the caller's */
+    sds__range *ranges; /* of the request under way; the caller's; what is asked for is taken off */
+    int64_t process;    /* the first of them */
     const uint64_t *nodes;
     int64_t n_nodes;
 } sds__client;

@@ -19,6 +19,7 @@ typedef struct sds__fetcher {
     int64_t data_end;    /* of the dataset in the file, rounded up to pages */
     int64_t fetched_end; /* up to there the client has all that it will want; -1: nothing yet */
     int64_t requests;    /* of the program so far */
+    int64_t n_fetches;   /* of the owner's counting */
     int64_t *n_steps;    /* grows with every run and window that is looked at */
     /* Requests near each other are a strip. */
     int64_t n_near;         /* of the next request's strip, before it */

@@ -4,6 +4,7 @@
  * stride, touch the same pages with every run. */
 #include "simulate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,17 +65,49 @@ static track track_of(const sds__simulation *simulation, int64_t process)
     };
 }
 
+/* A step of splitmix64 (Steele, Lea and Flood 2014). */
+static uint64_t mixed(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The n-th delay of a process: exponential, the same whenever it is asked for. */
+static int64_t delay_ns(const sds_simulator_parameters *given, double mean_s, int64_t process,
+                        int64_t n)
+{
+    if (mean_s == 0) return 0;
+    const uint64_t drawn =
+        mixed(mixed(mixed((uint64_t)given->jitter_seed) + (uint64_t)process) + (uint64_t)n);
+    const double share = ((double)(drawn >> 11) + 1) * 0x1p-53; /* in (0, 1] */
+    return (int64_t)(-log(share) * mean_s * 1e9);
+}
+
+/* When a process begins. */
+static int64_t begin_ns(const sds_simulator_parameters *given, const sds__client *client)
+{
+    return delay_ns(given, given->client_start_s, client->process, 0);
+}
+
 static sds_status answered(void *context, int32_t of, int64_t done_ns)
 {
     independent_read *walk = context;
     sds__fetcher *fetcher = &walk->fetcher[of];
     sds__client *client = &walk->client[of];
+    const sds_simulator_parameters *given = &walk->simulation->machine.given;
     sds_simulated *counts = walk->simulation->counts;
     int64_t work_ns;
-    if (sds__fetcher_next(fetcher, client->ranges, &client->n_ranges, &work_ns))
-        return sds__engine_send(&walk->simulation->engine, of, sds__plus_ns(done_ns, work_ns));
-    if (counts->events > walk->simulation->machine.given.max_events) return SDS_ELIMIT;
-    counts->elapsed_ns = sds__greatest(counts->elapsed_ns, sds__plus_ns(done_ns, work_ns));
+    if (sds__fetcher_next(fetcher, client->ranges, &client->n_ranges, &work_ns)) {
+        const int64_t late_ns =
+            delay_ns(given, given->client_jitter_s, client->process, ++fetcher->n_fetches);
+        return sds__engine_send(&walk->simulation->engine, of,
+                                sds__plus_ns(done_ns, sds__plus_ns(work_ns, late_ns)));
+    }
+    if (counts->events > given->max_events) return SDS_ELIMIT;
+    counts->elapsed_ns =
+        sds__greatest(counts->elapsed_ns, sds__plus_ns(done_ns, work_ns) - begin_ns(given, client));
     counts->requests += fetcher->requests * walk->n_members[of];
     return SDS_OK;
 }
@@ -86,7 +119,7 @@ static sds_status run(independent_read *walk, size_t n_clients, size_t node_word
         sds__engine_init(&simulation->engine, &simulation->machine, n_clients, walk->client,
                          node_words, answered, walk, simulation->counts);
     for (size_t i = 0; i < n_clients && status == SDS_OK; i++)
-        status = answered(walk, (int32_t)i, 0);
+        status = answered(walk, (int32_t)i, begin_ns(&simulation->machine.given, &walk->client[i]));
     if (status == SDS_OK) status = sds__engine_run(&simulation->engine);
     return status;
 }
@@ -96,13 +129,20 @@ static size_t form_clients(independent_read *walk, size_t n, const track tracks[
                            size_t node_words, uint64_t nodes[], size_t depth, sds__range ranges[])
 {
     const sds__simulation *simulation = walk->simulation;
+    /* Where disks forget or pause, those who ask at the same time are served one after the other.
+     */
+    const sds_simulator_parameters *given = &simulation->machine.given;
+    const int may_join = !simulation->operation->is_request_by_request && !given->ost_forgets &&
+                         given->disk_request_s == 0 && given->client_jitter_s == 0 &&
+                         given->client_start_s == 0;
     size_t n_clients = 0;
     for (size_t i = 0, end; i < n; i = end, n_clients++) {
         sds__client *client = &walk->client[n_clients];
         uint64_t *set = &nodes[n_clients * node_words];
-        *client = (sds__client){.ranges = &ranges[n_clients * depth], .nodes = set};
+        *client = (sds__client){
+            .ranges = &ranges[n_clients * depth], .process = tracks[i].process, .nodes = set};
         end = i + 1;
-        if (!simulation->operation->is_request_by_request)
+        if (may_join)
             while (end < n && compare_tracks(&tracks[i], &tracks[end]) == 0)
                 end++;
         for (size_t k = i; k < end; k++) {

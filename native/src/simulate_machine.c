@@ -35,18 +35,21 @@ static int is_machine(const sds_simulator_parameters *p)
     if (!is_size(p->page_bytes) || p->read_ahead_bytes < 0 || p->read_ahead_bytes > MAX_BYTES ||
         p->read_ahead_gap_bytes < 0 || p->read_ahead_gap_bytes > MAX_BYTES ||
         p->read_ahead_after < 0 || !is_size(p->rpc_bytes) || p->max_rpcs_in_flight < 1 ||
-        p->processes_per_node < 1)
+        p->fetch_bytes < 0 || p->fetch_bytes > MAX_BYTES || p->processes_per_node < 1)
         return 0;
     if (p->striping.stripe_bytes % p->page_bytes != 0 || p->rpc_bytes % p->page_bytes != 0 ||
         p->read_ahead_bytes % p->page_bytes != 0)
         return 0;
+    if (!is_cost(p->disk_request_s) || !is_cost(p->client_jitter_s) || !is_cost(p->client_start_s))
+        return 0;
     if (!is_cost(p->client_request_s) || !is_rate(p->client_bytes_per_s) ||
         !is_cost(p->network_latency_s) || !is_cost(p->ost_request_s) ||
-        !is_rate(p->ost_bytes_per_s))
+        !is_rate(p->ost_bytes_per_s) || p->ost_forgets < 0 || p->ost_forgets > 1)
         return 0;
     if (!is_cost(p->disk_settle_s) || !is_cost(p->disk_full_stroke_s) ||
         p->disk_full_stroke_s < p->disk_settle_s || !is_cost(p->disk_revolution_s) ||
-        !is_rate(p->disk_bytes_per_s) || !is_size(p->disk_capacity_bytes))
+        !is_rate(p->disk_bytes_per_s) || !is_size(p->disk_capacity_bytes) ||
+        !is_cost(p->disk_first_s))
         return 0;
     return p->n_aggregators >= 1 && p->n_aggregators <= MAX_OBJECT_PARTS &&
            is_size(p->collective_buffer_bytes) && is_cost(p->shuffle_message_s) &&
@@ -85,6 +88,7 @@ sds_status sds__machine_of(const sds_simulator_parameters *parameters, int is_re
     /* Time has to go on from one event of a process to its next. */
     out->latency_ns = sds__greatest(1, ns_of(parameters->network_latency_s));
     out->ost_request_ns = ns_of(parameters->ost_request_s);
+    out->disk_request_ns = ns_of(parameters->disk_request_s);
     out->half_revolution_ns = ns_of(parameters->disk_revolution_s / 2);
     out->settle_ns = ns_of(parameters->disk_settle_s);
     const double stroke_ns =
@@ -92,6 +96,7 @@ sds_status sds__machine_of(const sds_simulator_parameters *parameters, int is_re
     out->stroke_ns = stroke_ns / sqrt((double)parameters->disk_capacity_bytes);
     /* Nobody knows where the head stands: the mean over two places of the disk. */
     out->first_ns = out->settle_ns + (int64_t)(stroke_ns * 8 / 15) + out->half_revolution_ns;
+    if (parameters->disk_first_s > 0) out->first_ns = ns_of(parameters->disk_first_s);
     out->shuffle_message_ns = ns_of(parameters->shuffle_message_s);
     out->client_pace = pace_of(parameters->client_bytes_per_s);
     out->ost_pace = pace_of(parameters->ost_bytes_per_s);

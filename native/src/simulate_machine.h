@@ -19,6 +19,7 @@ typedef struct sds__machine {
     int64_t client_request_ns;
     int64_t latency_ns;
     int64_t ost_request_ns;
+    int64_t disk_request_ns;
     int64_t half_revolution_ns;
     int64_t settle_ns;
     int64_t first_ns; /* before the first access of a disk */

@@ -157,6 +157,7 @@ def _print_times(
     """Print one line per axis order."""
     from sds.cli.output import note, print_table
     from sds.cli.quantities import format_count, format_order, format_seconds, format_size
+    from sds.wording import counted
 
     rows = [
         [
@@ -183,4 +184,5 @@ def _print_times(
     )
     print_table(columns, rows)
     first = operations[0]
-    note(f"{first.n_processes} process(es), {first.mode}; every time is simulated, none measured")
+    processes = counted(first.n_processes, "process", "processes")
+    note(f"{processes}, {first.mode}; every time is simulated, none measured")

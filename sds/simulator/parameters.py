@@ -57,6 +57,20 @@ class SimulatorParameters:
         What handing out a buffer takes of an aggregator.
     max_events
         A simulation that needs more, runs looked at included, is given up with an error.
+    fetch_bytes
+        A client asks for a longer range in parts of this length, each when the one before has
+        come, as kernels cut up what is not to be cached; 0: for all of it at once.
+    ost_forgets
+        Servers keep nothing of what was read, only each disk what its last request brought; what
+        waits meanwhile has to wait for the head to come round again.
+    disk_first_s
+        Before a disk's first access; 0: the mean seek between two places, and half a revolution.
+    disk_request_s
+        After each access, before a disk chooses the next: what has come meanwhile is among them.
+    client_jitter_s, client_start_s, jitter_seed
+        Of independent reads: means of what chance adds to each fetch of a process, and of how late
+        it begins (its time counts from there), exponential; drawn from the seed. With 0, processes
+        that do the same stay in step.
     """
 
     stripes: StripeLayout
@@ -84,6 +98,13 @@ class SimulatorParameters:
     shuffle_message_s: float
     shuffle_bytes_per_s: float
     max_events: int
+    fetch_bytes: int = 0
+    ost_forgets: bool = False
+    disk_first_s: float = 0.0
+    disk_request_s: float = 0.0
+    client_jitter_s: float = 0.0
+    client_start_s: float = 0.0
+    jitter_seed: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -139,7 +160,11 @@ def _check(name: str, value: float) -> None:
         low, high = 0.0, _MAX_COST_S
     elif name == "read_ahead_after":
         low, high = 0, _MAX_NUMBER
-    elif name.startswith("read_ahead"):
+    elif name == "ost_forgets":
+        low, high = 0, 1
+    elif name == "jitter_seed":
+        low, high = 0, _MAX_NUMBER
+    elif name.startswith("read_ahead") or name == "fetch_bytes":
         low, high = 0, _MAX_SIZE_BYTES
     elif name.endswith("_bytes"):
         low, high = 1, _MAX_SIZE_BYTES

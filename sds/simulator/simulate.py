@@ -81,18 +81,7 @@ def simulate(operation: Operation, parameters: SimulatorParameters) -> Simulated
         If ``max_events`` of the parameters did not suffice, or the read would take 36 years.
     """
     _check_fits(operation, parameters)
-    found = _native.simulate(
-        extent=operation.extent,
-        element_bytes=operation.element_size_bytes,
-        offset_bytes=operation.data_offset_bytes,
-        selections=operation.slabs,
-        is_collective=operation.mode is Mode.COLLECTIVE,
-        strategy=operation.strategy.code,
-        list_depth=operation.list_depth,
-        sieve_buffer_bytes=operation.sieve_buffer_bytes,
-        parameters=parameters.native(),
-        is_request_by_request=False,
-    )
+    found = simulated(operation, parameters)
     return SimulatedTime(
         seconds=found["elapsed_ns"] * _S_PER_NS,
         io_s=found["io_ns"] * _S_PER_NS,
@@ -109,6 +98,27 @@ def simulate(operation: Operation, parameters: SimulatorParameters) -> Simulated
         disk_busy_s=tuple(ns * _S_PER_NS for ns in found["disk_busy_ns"]),
         events=found["events"],
         clients=found["clients"],
+    )
+
+
+def simulated(
+    operation: Operation, parameters: SimulatorParameters, *, request_by_request: bool = False
+) -> _native.Simulated:
+    """Return what the native simulator counts: integers, times in nanoseconds.
+
+    request_by_request: without the shortcuts for equal requests, for comparison; slow.
+    """
+    return _native.simulate(
+        extent=operation.extent,
+        element_bytes=operation.element_size_bytes,
+        offset_bytes=operation.data_offset_bytes,
+        selections=operation.slabs,
+        is_collective=operation.mode is Mode.COLLECTIVE,
+        strategy=operation.strategy.code,
+        list_depth=operation.list_depth,
+        sieve_buffer_bytes=operation.sieve_buffer_bytes,
+        parameters=parameters.native(),
+        is_request_by_request=request_by_request,
     )
 
 

@@ -38,7 +38,7 @@ def test_it_is_the_library_s_result(sds):
 def test_text_says_that_it_is_simulated(sds):
     found = sds("simulate", *LIU, "[:, 7, 300]", "--processes", "4", "--strategy", "list")
     assert "simulated" in found.out
-    assert "4 process(es), independent; every time is simulated, none measured" in found.err
+    assert "4 processes, independent; every time is simulated, none measured" in found.err
 
 
 def test_datasets_and_stripes(sds, tmp_path):

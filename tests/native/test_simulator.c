@@ -240,6 +240,17 @@ static void test_no_input_takes_for_ever(void)
     operation.strategy = SDS_SIMULATE_MULTIPLE;
     machine.collective_buffer_bytes = 1;
     CHECK(sds_simulate(&operation, &machine, &found, NULL, NULL) == SDS_ELIMIT);
+    /* Every aggregator looks at every process, even before the first event. */
+    enum { MANY = 4096 };
+    static sds_hyperslab slabs[MANY];
+    for (int64_t i = 0; i < MANY; i++)
+        slabs[i] = every(i * MIB, MANY * MIB, 2, 1);
+    sds_simulator_operation crowd = one_axis(2 * MANY * MIB, MANY, slabs);
+    crowd.is_collective = 1;
+    machine.collective_buffer_bytes = hopper.collective_buffer_bytes;
+    machine.n_aggregators = MANY;
+    CHECK(sds_simulate(&crowd, &machine, &found, NULL, NULL) == SDS_ELIMIT);
+    CHECK(found.events > machine.max_events && found.events <= machine.max_events + MANY);
     operation.is_collective = 0;
     /* Cells of one byte: more of them than can be remembered. */
     machine = hopper;
@@ -291,6 +302,15 @@ static sds_simulator_parameters random_machine(uint64_t *random)
     machine.disk_capacity_bytes = INT64_C(1) << random_between(random, 14, 40);
     machine.n_aggregators = random_between(random, 1, 5);
     machine.collective_buffer_bytes = random_between(random, 1, 300);
+    if (random_between(random, 0, 3) == 0) {
+        machine.fetch_bytes = random_between(random, 0, 100);
+        machine.ost_forgets = random_between(random, 0, 1);
+        machine.disk_first_s = ONE_OF(costs);
+        machine.disk_request_s = ONE_OF(costs);
+        machine.client_jitter_s = ONE_OF(costs);
+        machine.client_start_s = ONE_OF(costs);
+        machine.jitter_seed = random_between(random, 0, 9);
+    }
     return machine;
 }
 
@@ -405,12 +425,13 @@ static void test_the_elevator_goes_up_and_begins_again(void)
     const int64_t first[] = {50, 10, 90, 10};
     sds__wanted next;
     for (size_t i = 0; i < 4; i++)
-        CHECK(sds__disk_want(&disk, &(sds__wanted){first[i], first[i] + 1, (int32_t)i}) == SDS_OK);
+        CHECK(sds__disk_want(&disk, &(sds__wanted){first[i], first[i] + 1, 0, 0, (int32_t)i}) ==
+              SDS_OK);
     CHECK(sds__disk_next(&disk, &next) && next.low == 10);
     CHECK(sds__disk_next(&disk, &next) && next.low == 10);
     CHECK(sds__disk_next(&disk, &next) && next.low == 50);
-    CHECK(sds__disk_want(&disk, &(sds__wanted){20, 21, 9}) == SDS_OK);
-    CHECK(sds__disk_want(&disk, &(sds__wanted){60, 61, 9}) == SDS_OK);
+    CHECK(sds__disk_want(&disk, &(sds__wanted){20, 21, 0, 0, 9}) == SDS_OK);
+    CHECK(sds__disk_want(&disk, &(sds__wanted){60, 61, 0, 0, 9}) == SDS_OK);
     CHECK(sds__disk_next(&disk, &next) && next.low == 60);
     CHECK(sds__disk_next(&disk, &next) && next.low == 90);
     CHECK(sds__disk_next(&disk, &next) && next.low == 20);

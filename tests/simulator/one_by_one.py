@@ -18,6 +18,22 @@ def ns(seconds):
     return int(seconds * 1e9 + 0.5)
 
 
+def mixed(x):
+    """splitmix64"""
+    x = (x + 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
+
+
+def delay(p, mean_s, process, n):
+    """The n-th of a process."""
+    if mean_s == 0:
+        return 0
+    drawn = mixed((mixed((mixed(p.jitter_seed) + process) % 2**64) + n) % 2**64)
+    return int(-math.log(((drawn >> 11) + 1) * 2.0**-53) * mean_s * 1e9)
+
+
 def runs_of(operation, process):
     """Return the maximal runs of bytes that a process reads, from the selected elements."""
     start, stride, count, block = operation.slabs[process]
@@ -48,7 +64,8 @@ class System:
         self.serial = 0
         self.in_memory = defaultdict(set)  # (ost, disk): bytes, by their cell
         self.queue = defaultdict(list)  # (ost, disk): (low, high, message)
-        self.busy = {}  # (ost, disk): (low, high, message)
+        self.busy = {}  # (ost, disk): (low, high, message); None: it rests
+        self.last = {}  # (ost, disk): cells of its last access
         self.swept = defaultdict(int)
         self.head = {}
         self.link_free = defaultdict(int)
@@ -65,7 +82,8 @@ class System:
     def send(self, time, client, ranges, then):
         """Ask for ranges of the file; when all are there, then(time)."""
         request = {"client": client, "open": 0, "done": 0, "then": then}
-        self.at(time + self.latency, "request", request, ranges)
+        request["ranges"] = ranges
+        self.at(time + self.latency, "request", request)
 
     def run(self):
         while self.events:
@@ -77,8 +95,10 @@ class System:
                     self.open_parts(*of, arrived)
                 elif kind == "message":
                     self.next_message(*of, arrived)
+                elif kind == "rested":
+                    del self.busy[of[0]]
                 else:
-                    self.end_disk(*of)
+                    self.end_disk(now, *of)
             ready = []
             for message in arrived:
                 self.take_in(message, ready)
@@ -92,8 +112,12 @@ class System:
 
     freed = ()
 
-    def open_parts(self, request, ranges, arrived):
+    def open_parts(self, request, arrived):
         stripe, n = self.p.stripes.stripe_size_bytes, self.p.stripes.stripe_count
+        most = self.p.fetch_bytes or math.inf
+        ranges = [(low, min(high, low + most)) for low, high in request["ranges"]]
+        left = [(low + most, high) for low, high in request["ranges"]]
+        request["ranges"] = [(low, high) for low, high in left if low < high]
         for low, high in ranges:
             parts = defaultdict(list)
             at = low
@@ -136,7 +160,9 @@ class System:
         for disk, cells in self.wanted(message).items():
             if set(cells) - self.in_memory[ost, disk]:
                 message["waits"] += 1
-                self.queue[ost, disk].append((cells[0], cells[-1] + 1, id(message), message))
+                client = message["part"]["request"]["client"]
+                order = cells[0], cells[-1] + 1, client, message["low"]
+                self.queue[ost, disk].append((*order, message))
         if message["waits"] == 0:
             ready.append(message)
 
@@ -145,22 +171,38 @@ class System:
         if message["waits"] == 0:
             ready.append(message)
 
-    def end_disk(self, place, missing):
+    def end_disk(self, now, place, missing):
         _, _, message = self.busy.pop(place)
-        self.in_memory[place] |= set(range(missing[0], missing[-1] + 1))
+        if not self.p.ost_forgets:
+            self.in_memory[place] |= set(range(missing[0], missing[-1] + 1))
         self.freed = [*self.freed, message]
+        self.rest(now, place)
+
+    def rest(self, now, place):
+        pause = ns(self.p.disk_request_s)
+        if pause:
+            self.busy[place] = None
+            self.disk_busy[place] += pause
+            self.at(now + pause, "rested", place)
 
     def start_disk(self, now, place, ready):
-        while self.queue[place]:
-            ahead = [w for w in self.queue[place] if w[0] >= self.swept[place]]
-            chosen = min(ahead or self.queue[place], key=lambda w: w[:2])
+        forgets = self.p.ost_forgets
+        while self.queue[place] and place not in self.busy:
+            begin = self.head.get(place, 0) if forgets else self.swept[place]
+            ahead = [w for w in self.queue[place] if w[0] >= begin]
+            chosen = min(ahead or self.queue[place], key=lambda w: w[:4])
             self.queue[place].remove(chosen)
-            low, high, _, message = chosen
+            low, high, _, _, message = chosen
             self.swept[place] = low
+            if forgets and set(range(low, high)) <= self.last.get(place, set()):
+                self.less(message, ready)
+                self.rest(now, place)
+                continue
             missing = [c for c in range(low, high) if c not in self.in_memory[place]]
             if not missing:
                 self.less(message, ready)
                 continue
+            self.last[place] = set(missing)
             positioning, is_seek = self.positioning(place, missing[0])
             n_bytes = (missing[-1] + 1 - missing[0]) * self.cell
             taken = positioning + transfer_ns(self.p.disk_bytes_per_s, n_bytes)
@@ -177,6 +219,8 @@ class System:
         p = self.p
         stroke = (p.disk_full_stroke_s - p.disk_settle_s) * 1e9
         half = ns(p.disk_revolution_s / 2)
+        if place not in self.head and p.disk_first_s:
+            return ns(p.disk_first_s), True
         if place not in self.head:
             return ns(p.disk_settle_s) + int(stroke * 8 / 15) + half, True
         distance = (cell - self.head[place]) * self.cell
@@ -218,7 +262,11 @@ class System:
         if part["flying"]:
             return
         request["open"] -= 1
-        if not request["open"]:
+        if request["open"]:
+            return
+        if request["ranges"]:
+            self.at(request["done"] + self.latency, "request", request)
+        else:
             request["then"](request["done"])
 
 
@@ -231,6 +279,8 @@ class Process:
         self.near, self.end_before, self.strip_low, self.strips = 0, None, 0, []
         self.requests = 0
         self.ended = 0
+        self.begun = delay(system.p, system.p.client_start_s, number, 0)
+        self.fetches = 0
         size = operation.element_size_bytes * math.prod(operation.extent)
         page = system.p.page_bytes
         self.file_end = -(-(operation.data_offset_bytes + size) // page) * page
@@ -261,6 +311,8 @@ class Process:
             copying = sum(transfer_ns(p.client_bytes_per_s, length) for _, length in request)
             ranges = [r for run in request for r in self.missing(*run)]
             if ranges:
+                self.fetches += 1
+                time += delay(p, p.client_jitter_s, self.number, self.fetches)
                 self.system.send(
                     time, self.number, ranges, lambda done, c=copying: self.go_on(done + c)
                 )
@@ -317,9 +369,9 @@ def independent(operation, p):
     system = System(p, p.processes_per_node)
     processes = [Process(system, operation, i) for i in range(operation.n_processes)]
     for process in processes:
-        process.go_on(0)
+        process.go_on(process.begun)
     system.run()
-    elapsed = max((process.ended for process in processes), default=0)
+    elapsed = max((process.ended - process.begun for process in processes), default=0)
     return result(system, elapsed, elapsed, 0, sum(process.requests for process in processes))
 
 

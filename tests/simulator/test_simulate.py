@@ -229,6 +229,112 @@ def test_too_much_is_refused_with_words():
         simulate_many([operation], HOPPER, n_threads=0)
 
 
+FROZEN_NS = [15066267571, 3852622064, 3408571772, 89574310, 725806840, 727086712]
+# Of the machine, beyond what `hopper()` uses.
+OPTIONS = {
+    "fetch_bytes": 128 << 10,
+    "ost_forgets": True,
+    "disk_first_s": 1e-3,
+    "disk_request_s": 1e-5,
+    "client_jitter_s": 1e-5,
+    "client_start_s": 1e-3,
+    "jitter_seed": 1,
+}
+
+
+def test_the_usual_machine_takes_the_time_it_always_took():
+    """Options that are not used change nothing, to the nanosecond."""
+    taken = []
+    for selection, parts in (
+        ("[0:256, ::3, 4:9]", (8, 4, 1)),
+        ("[0:64, 0:64, :]", (4, 4, 2)),
+        ("[:, 5, 300]", (8, 1, 1)),
+    ):
+        slab = parse_selection(selection, LIU)
+        reads = ProcessReads.decomposed(slab, parts)
+        for mode in ("independent", "collective"):
+            operation = Operation.of(LIU, reads, element_size_bytes=2, mode=mode)
+            taken += [round(r.seconds * 1e9) for r in simulate_many([operation], HOPPER)]
+    assert taken == FROZEN_NS
+
+
+def test_an_array_that_forgets_seeks_between_processes_that_read_one_block():
+    """Two processes take bytes in turn from neighbouring blocks: one head, nothing remembered."""
+    small = replace(
+        striped(HOPPER, 1),
+        raid=RaidLayout(unit_bytes=1 << 20, data_disks=1, min_request_bytes=4096),
+        page_bytes=1,
+        read_ahead_bytes=0,
+        rpc_bytes=MIB,
+    )
+    slabs = [Hyperslab(start=(at,), stride=(2,), count=(500,), block=(1,)) for at in (0, 40 * 4096)]
+    operation = line(MIB, slabs)
+    kept = simulate(operation, small)
+    forgotten = simulate(operation, replace(small, ost_forgets=True))
+    assert kept.disk_accesses == 2
+    assert forgotten.disk_accesses == 1000
+    assert forgotten.disk_seeks >= 499
+    assert forgotten.seconds > 40 * kept.seconds
+    # Alone, a process finds what the disk read last.
+    alone = simulate(line(MIB, slabs[:1]), replace(small, ost_forgets=True))
+    assert alone.disk_accesses == 1
+
+
+def test_a_disk_that_pauses_stays_with_a_process_that_asks_in_time():
+    """Two streams far apart on one disk: whoever asks within the pause goes on first."""
+    small = replace(
+        striped(HOPPER, 1),
+        raid=RaidLayout(unit_bytes=1 << 20, data_disks=1, min_request_bytes=4096),
+        page_bytes=1,
+        read_ahead_bytes=0,
+        rpc_bytes=MIB,
+        ost_forgets=True,
+        network_latency_s=1e-6,
+        ost_request_s=0.0,
+        client_request_s=1e-6,
+    )
+    slabs = [
+        Hyperslab(start=(at,), stride=(8192,), count=(100,), block=(4096,)) for at in (0, 64 * MIB)
+    ]
+    operation = line(128 * MIB, slabs)
+    restless = simulate(operation, small)
+    patient = simulate(operation, replace(small, disk_request_s=50e-6))
+    assert restless.disk_seeks > 150
+    assert patient.disk_seeks < 5
+    assert patient.seconds < restless.seconds / 5
+
+
+def test_a_range_fetched_in_parts_waits_for_each():
+    whole = simulate(line(MIB), HOPPER)
+    parts = simulate(line(MIB), replace(HOPPER, fetch_bytes=64 << 10, read_ahead_bytes=0))
+    assert parts.messages == 16
+    assert whole.messages == 1
+    assert parts.seconds == pytest.approx(
+        whole.seconds + 15 * (2 * HOPPER.network_latency_s + HOPPER.ost_request_s), rel=0.05
+    )
+
+
+def test_late_processes_count_from_when_they_begin():
+    """Alone on the machine each takes what it takes, however late it is."""
+    slab = Hyperslab(start=(0,), stride=(MIB,), count=(50,), block=(4096,))
+    usual = simulate(line(64 * MIB, [slab]), HOPPER)
+    late = simulate(line(64 * MIB, [slab]), replace(HOPPER, client_start_s=10.0))
+    assert late.seconds == usual.seconds
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_jitter_has_its_mean_and_repeats(seed):
+    slab = Hyperslab(start=(0,), stride=(MIB,), count=(2000,), block=(1,))
+    operation = line(2000 * MIB, [slab])
+    usual = simulate(operation, HOPPER)
+    jittery = replace(HOPPER, client_jitter_s=1e-3, jitter_seed=seed)
+    found = simulate(operation, jittery)
+    # Five standard errors of the mean of 2,000 exponential delays.
+    assert found.seconds - usual.seconds == pytest.approx(2.0, rel=5 / 2000**0.5)
+    assert simulate(operation, jittery) == found
+
+
 def test_every_parameter_of_the_machine_counts():
     """Each one doubled, or halved where it may not grow, changes some time or some figure."""
     slab = parse_selection("[0:256, ::3, 4:9]", LIU)
@@ -254,11 +360,15 @@ def test_every_parameter_of_the_machine_counts():
     ]  # fmt: skip
     few = striped(HOPPER, 4)
     usual = simulate_many(reads, few)
-    ignored = {"stripes", "raid", "n_osts", "max_events"}
+    ignored = {"stripes", "raid", "n_osts", "max_events", *OPTIONS}
     for name in set(few.__dataclass_fields__) - ignored:
         value = getattr(few, name)
         changed = replace(few, **{name: value * 2})
         assert simulate_many(reads, changed) != usual, name
+    for name, value in OPTIONS.items():
+        jittery = few if name != "jitter_seed" else replace(few, client_jitter_s=1e-5)
+        expected = simulate_many(reads, jittery)
+        assert simulate_many(reads, replace(jittery, **{name: value})) != expected, name
     for stripes in (striped(few, 8), striped(few, 4, 2 * MIB)):
         assert simulate_many(reads, stripes) != usual
     for raid in ((1024, 8, 4096), (512, 4, 4096), (512, 8, 8192)):

@@ -1,8 +1,8 @@
 /* A simulated parallel file system: how long an operation of many processes would take on it.
  *
- * Discrete events in whole nanoseconds; no random numbers, so that the same input gives the same
- * time to the last bit. What is modelled, and what is not: docs/explanation/simulator.md. Nothing
- * here knows of block depth, block gap or any cost model.
+ * Discrete events in whole nanoseconds; chance only where it is asked for, and then from a seed, so
+ * that the same input gives the same time to the last bit. What is modelled, and what is not:
+ * docs/explanation/simulator.md. Nothing here knows of block depth, block gap or any cost model.
  */
 #ifndef SDS_SIMULATOR_H
 #define SDS_SIMULATOR_H
@@ -32,14 +32,19 @@ typedef struct sds_simulator_parameters {
     int64_t read_ahead_after;     /* near it; after so many near ones in a row it begins */
     int64_t rpc_bytes;            /* of one request to an OST, at most; multiple of page_bytes */
     int64_t max_rpcs_in_flight;   /* of one range on one OST */
+    int64_t fetch_bytes; /* longer ranges are fetched in parts, one after the other; 0: at once */
     int64_t processes_per_node;
     double client_request_s;   /* per request of the program, without waiting */
     double client_bytes_per_s; /* into the program's memory */
+    double client_jitter_s;    /* independent reads: mean of what chance adds to each fetch */
+    double client_start_s; /* likewise: of how late a process begins; its time counts from there */
+    int64_t jitter_seed;
 
     /* Network and servers. */
     double network_latency_s; /* one way */
     double ost_request_s;     /* per reply of an OST */
     double ost_bytes_per_s;   /* replies of an OST */
+    int64_t ost_forgets;      /* 0: OSTs keep what was read; 1: but for each disk's last read */
 
     /* Disks. */
     double disk_settle_s;      /* the shortest seek */
@@ -47,6 +52,8 @@ typedef struct sds_simulator_parameters {
     double disk_revolution_s;
     double disk_bytes_per_s;
     int64_t disk_capacity_bytes;
+    double disk_request_s; /* after each access, before the next one is chosen */
+    double disk_first_s;   /* before the first access; 0: the mean seek and half a revolution */
 
     /* Collective reads. */
     int64_t n_aggregators;

@@ -1,0 +1,265 @@
+"""Finds the numbers of a machine from reads that were timed on it.
+
+How the machine is built has to be known (its stripes, its disks, what its client does); how fast
+its parts are is found by simulating the reads with other numbers until the times agree. So the
+simulator becomes a model of a real system: `FittedMachine` predicts reads that were not timed,
+and says by the reads left out of the fit how far it errs. `hopper()` is not fitted to anything.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sds.errors import SdsValueError
+from sds.simulator.parameters import SimulatorParameters
+from sds.simulator.simulate import simulate_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from sds.simulator.operation import Operation
+
+# What is searched. Half a revolution after each seek cannot be told from settling, nor the
+# program's own work from the network's latency: of each pair one is left as it is. So is what a
+# longer seek takes more than the shortest, of which reads of one file tell little.
+FREE = (
+    "network_latency_s",
+    "client_jitter_s",
+    "disk_settle_s",
+    "disk_bytes_per_s",
+    "disk_first_s",
+    "disk_request_s",
+)
+# Fewer timed reads say too little of so many numbers.
+MIN_OPERATIONS = 4 * len(FREE)
+# Errors of a tenth and less matter little, those of a factor not much more than others.
+_SCALE = 0.1
+_FIRST_STEP = math.log(2.0)
+_LAST_STEP = math.log(1.04)
+# Draws of the jitter: while steps are long, then, and for predictions.
+_COARSE_DRAWS, _FINE_DRAWS, _DRAWS = 2, 4, 8
+_COARSE_STEP = math.log(1.3)
+_MOST_SWEEPS = 24
+# Jumps in all directions at once, out of where single steps lead nowhere.
+_JUMPS = 30
+_JUMP = 0.3
+_LEFT_OUT = 1 / 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedTime:
+    """Seconds of a read, and an interval that holds two in three of such reads."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedMachine:
+    """A machine whose numbers were found from timed reads.
+
+    Attributes
+    ----------
+    parameters
+        Of the simulator.
+    log_error, ratio_error
+        Of the reads left out: root mean square of log(predicted / measured), and of the difference
+        of two such logarithms of one group.
+    median_error, p95_error
+        Of |log(predicted / measured)|, likewise.
+    n_fitted, n_left_out
+        Reads.
+    """
+
+    parameters: SimulatorParameters
+    log_error: float
+    ratio_error: float
+    median_error: float
+    p95_error: float
+    n_fitted: int
+    n_left_out: int
+
+    @property
+    def name(self) -> str:
+        """``simulated``."""
+        return "simulated"
+
+    def predict_many(
+        self, operations: Sequence[Operation], *, n_threads: int | None = None
+    ) -> list[PredictedTime]:
+        """Return the predicted time of each operation."""
+        factor = math.exp(self.log_error)
+        return [
+            PredictedTime(seconds=s, low_s=s / factor, high_s=s * factor)
+            for s in _times(operations, self.parameters, _DRAWS, n_threads).tolist()
+        ]
+
+
+def fit_machine(
+    operations: Sequence[Operation],
+    seconds: Sequence[float],
+    start: SimulatorParameters,
+    *,
+    groups: Sequence[str],
+    seed: int = 0,
+    n_threads: int | None = None,
+) -> FittedMachine:
+    """Return the machine with the numbers that explain the times of reads best.
+
+    Parameters
+    ----------
+    operations, seconds
+        Reads that were timed, one by one.
+    start
+        The machine as it is built. The numbers of `FREE` are searched from those given, by
+        factors: none may be 0.
+    groups
+        Of each read: those that belong together (one pattern in several layouts). A quarter of
+        the groups, drawn from the seed, is left out of the fit and gives its error.
+
+    Raises
+    ------
+    SdsValueError
+        If there are too few reads, a time is no positive number, or a number to search is 0.
+    """
+    measured = np.array(seconds, dtype=np.float64)
+    if not len(operations) == len(measured) == len(groups):
+        raise SdsValueError(
+            f"{len(operations)} operations, {len(measured)} times and {len(groups)} groups: give "
+            "one of each per read"
+        )
+    if not (np.isfinite(measured).all() and (measured > 0).all()):
+        at = int(np.flatnonzero(~(np.isfinite(measured) & (measured > 0)))[0])
+        raise SdsValueError(f"read {at} took {measured[at]} s: measure it again, or leave it out")
+    for name in FREE:
+        if not getattr(start, name) > 0:
+            raise SdsValueError(f"{name} is {getattr(start, name)}: the search needs a first guess")
+    is_left_out = _left_out(groups, seed)
+    some = np.flatnonzero(~is_left_out).tolist()
+    if len(some) < MIN_OPERATIONS:
+        raise SdsValueError(
+            f"{len(some)} timed reads besides those left out are too few for {len(FREE)} numbers: "
+            f"give at least {MIN_OPERATIONS}"
+        )
+    fitted = [operations[i] for i in some]
+
+    def loss(logs: NDArray[np.float64], n_draws: int) -> float:
+        times = _times(fitted, _machine(start, logs), n_draws, n_threads)
+        return float(np.mean(np.log1p((np.log(times / measured[some]) / _SCALE) ** 2)))
+
+    found = _machine(start, _search(loss, _logs_of(start), np.random.default_rng([seed, 6])))
+    others = np.flatnonzero(is_left_out).tolist()
+    errors = np.log(
+        _times([operations[i] for i in others], found, _DRAWS, n_threads) / measured[others]
+    )
+    return FittedMachine(
+        parameters=found,
+        log_error=float(np.sqrt(np.mean(errors**2))),
+        ratio_error=_ratio_error(errors, [groups[i] for i in others]),
+        median_error=float(np.median(np.abs(errors))),
+        p95_error=float(np.percentile(np.abs(errors), 95)),
+        n_fitted=len(some),
+        n_left_out=len(others),
+    )
+
+
+def _left_out(groups: Sequence[str], seed: int) -> NDArray[np.bool_]:
+    names = sorted(set(groups))
+    drawn = np.random.default_rng([seed, 5]).permutation(len(names))
+    out = {names[i] for i in drawn[: math.ceil(_LEFT_OUT * len(names))]}
+    return np.array([group in out for group in groups], dtype=np.bool_)
+
+
+def _logs_of(machine: SimulatorParameters) -> NDArray[np.float64]:
+    return np.log([getattr(machine, name) for name in FREE])
+
+
+def _machine(start: SimulatorParameters, logs: NDArray[np.float64]) -> SimulatorParameters:
+    """Return the machine with other numbers."""
+    numbers: dict[str, Any] = dict(zip(FREE, np.exp(logs).tolist(), strict=True))
+    longer_s = start.disk_full_stroke_s - start.disk_settle_s
+    return replace(start, **numbers, disk_full_stroke_s=numbers["disk_settle_s"] + longer_s)
+
+
+def _times(
+    operations: Sequence[Operation],
+    parameters: SimulatorParameters,
+    n_draws: int,
+    n_threads: int | None,
+) -> NDArray[np.float64]:
+    """Return the geometric mean of simulated seconds over draws of the jitter."""
+    logs = np.zeros(len(operations))
+    for draw in range(n_draws):
+        machine = replace(parameters, jitter_seed=parameters.jitter_seed + draw)
+        runs = simulate_many(operations, machine, n_threads=n_threads)
+        logs += np.log([max(run.seconds, 1e-9) for run in runs])
+    return np.asarray(np.exp(logs / n_draws), dtype=np.float64)
+
+
+def _search(
+    loss: Callable[[NDArray[np.float64], int], float],
+    at: NDArray[np.float64],
+    random: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Return where a loss is least: by steps along the axes, by jumps, by shorter steps.
+
+    No derivatives: a nanosecond more can send a head elsewhere.
+    """
+    at = _descend(loss, at, _FIRST_STEP, _COARSE_STEP, _COARSE_DRAWS)
+    best, jump = loss(at, _COARSE_DRAWS), _JUMP
+    for _ in range(_JUMPS):
+        tried = at + jump * random.standard_normal(len(at))
+        value = loss(tried, _COARSE_DRAWS)
+        # Longer where it succeeds in one of five, shorter where it does not.
+        jump *= 1.5 if value < best else 0.9
+        if value < best:
+            at, best = tried, value
+    return _descend(loss, at, _COARSE_STEP, _LAST_STEP, _FINE_DRAWS)
+
+
+def _descend(
+    loss: Callable[[NDArray[np.float64], int], float],
+    at: NDArray[np.float64],
+    first_step: float,
+    last_step: float,
+    n_draws: int,
+) -> NDArray[np.float64]:
+    """Return where no step along an axis makes it less."""
+    steps = np.full(len(at), first_step)
+    best = loss(at, n_draws)
+    for _ in range(_MOST_SWEEPS):
+        for i in np.flatnonzero(steps >= last_step):
+            before = best
+            for sign in (1.0, -1.0):
+                while True:
+                    tried = at.copy()
+                    tried[i] += sign * steps[i]
+                    value = loss(tried, n_draws)
+                    if value >= best:
+                        break
+                    at, best = tried, value
+                if best < before:
+                    break
+            if best == before:
+                steps[i] /= 2.0
+    return at
+
+
+def _ratio_error(errors: NDArray[np.float64], groups: Sequence[str]) -> float:
+    """Return the root mean square of the difference of the errors of two reads of one group."""
+    differences = [
+        errors[i] - errors[j]
+        for i in range(len(errors))
+        for j in range(i)
+        if groups[i] == groups[j]
+    ]
+    if not differences:
+        return float(np.sqrt(2.0 * np.mean(errors**2)))
+    return float(np.sqrt(np.mean(np.square(differences))))
