@@ -203,6 +203,54 @@ def redirect(source, orders, home, *, always=True):
     return table
 
 
+def redirected_cube(directory, home):
+    """Write cube.h5 with a float64 "cube" of (6, 7, 8), counted from 0, and redirect it."""
+    path = directory / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.arange(6.0 * 7 * 8).reshape(6, 7, 8)
+    settle(path)
+    redirect(path, [("/cube", (2, 0, 1))], home)
+    return path
+
+
+def grid_and_array(directory, shape):
+    """Write the same values as "t" of a netCDF file and "a" of an HDF5 file; return their paths."""
+    import netCDF4
+
+    grid, array = directory / "grid.nc", directory / "array.h5"
+    values = np.arange(np.prod(shape), dtype="f4").reshape(shape)
+    with netCDF4.Dataset(grid, "w") as file:
+        for name, length in zip(("time", "lat", "lon"), shape, strict=True):
+            file.createDimension(name, length)
+        file.createVariable("t", "f4", ("time", "lat", "lon"), contiguous=True)[:] = values
+    with h5py.File(array, "w") as file:
+        file["a"] = values
+    settle(grid)
+    settle(array)
+    return grid, array
+
+
+def write_many_replicas(path, n, home):
+    """Add "00" and on, with replicas 1 to n in chunks of 1 MiB, and "whole", with n + 1."""
+    random = np.random.default_rng(0)
+    with h5py.File(path, "a", libver="latest") as file:
+        for i in range(n):
+            file[f"{i:02d}"] = random.integers(0, 9999, (64, 64, 64), "i4")
+        file["whole"] = np.arange(64 * 64 * 512, dtype="f4").reshape(64, 64, 512)
+    settle(path)
+    candidates = {
+        f"/{i:02d}": [
+            write_replica(
+                path, f"/{i:02d}", (2, 0, 1), home, number=i + 1,
+                chunks=(64, 64, 64), compression="gzip", compression_opts=1, shuffle=True,
+            )
+        ]
+        for i in range(n)
+    }  # fmt: skip
+    candidates["/whole"] = [write_replica(path, "/whole", (2, 0, 1), home, number=n + 1)]
+    publish_candidates(path, candidates, home)
+
+
 def reads_by_replica(home):
     """Return how many reads each replica served, 0 standing for the originals.
 

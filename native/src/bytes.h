@@ -62,16 +62,23 @@ static inline void sds__put_u8(sds__buffer *buffer, uint8_t value)
 }
 
 /* Seven bits a byte, least significant first, the top bit set on all but the last byte. */
-static inline void sds__put_varint(sds__buffer *buffer, uint64_t value)
+#define SDS__VARINT_BYTES 10 /* at most */
+
+/* Return the end of it. */
+static inline uint8_t *sds__code_varint(uint8_t *at, uint64_t value)
 {
-    uint8_t coded[10];
-    size_t n = 0;
     while (value >= 0x80) {
-        coded[n++] = (uint8_t)(value | 0x80);
+        *at++ = (uint8_t)(value | 0x80);
         value >>= 7;
     }
-    coded[n++] = (uint8_t)value;
-    sds__put(buffer, coded, n);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+static inline void sds__put_varint(sds__buffer *buffer, uint64_t value)
+{
+    uint8_t coded[SDS__VARINT_BYTES];
+    sds__put(buffer, coded, (size_t)(sds__code_varint(coded, value) - coded));
 }
 
 /* 0, -1, 1, -2, ... become 0, 1, 2, 3, ... so that small numbers of either sign stay short. */
@@ -83,6 +90,11 @@ static inline uint64_t sds__zigzag(int64_t value)
 static inline int64_t sds__unzigzag(uint64_t value)
 {
     return (int64_t)((value >> 1) ^ (0 - (value & 1)));
+}
+
+static inline uint8_t *sds__code_zigzag(uint8_t *at, int64_t value)
+{
+    return sds__code_varint(at, sds__zigzag(value));
 }
 
 static inline void sds__put_zigzag(sds__buffer *buffer, int64_t value)

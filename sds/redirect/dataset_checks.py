@@ -99,10 +99,10 @@ def check_file(
         return _without_table(dataset, str(error), "write it again with `sds replicas verify`")
     wanted = [entry for entry in table.datasets if dataset in (None, entry.path)]
     if not wanted:
-        reason = "the table does not name it"
+        reason = "the table does not name it: it has no replica, or the file no such dataset"
         return FileReport(
             datasets=_without_table(
-                dataset, reason, "build a replica with `sds reorganize`"
+                dataset, reason, "check its name, or build a replica with `sds reorganize`"
             ).datasets
         )
     reads = [(entry.path, _slices(entry, selection)) for entry in wanted]

@@ -45,6 +45,8 @@ _REMEDIES = {
     "being closed": "nothing to do: HDF5 reads for itself while it ends",
     "replicas in chunks are in use": "nothing to do: replicas in chunks take turns in being open; "
     "contiguous ones (`sds reorganize` without --chunks) are open all the time",
+    "memory that there is": "nothing to do: SDS takes little of a program's memory; contiguous "
+    "replicas (`sds reorganize` without --chunks) need less of it",
     "memory is exhausted": "give the program more memory",
     "standard stream": "start the program with its standard streams open",
     "the program's HDF5": "build a contiguous replica too (`sds reorganize` without --chunks)",

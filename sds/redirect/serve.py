@@ -4,8 +4,10 @@ Whatever stands against a replica (none, stale, damaged, owned by someone else, 
 original, and is told in the log.
 
 What finding that out costs is kept for the next read of the same file: the table, what was decided
-for reads of a shape, and the replicas, open. Every read looks whether they still hold: at the
-table, at its source (before and after), and at the replica (before and after).
+for reads of a shape, and the replicas, open; of those in chunks, where these lie. Every read looks
+whether all that still holds: at the table, at its source and at the replica, in any case after its
+bytes were read. Boxes from contiguous replicas of a shape that was read before are read without a
+step in Python (`native/binding/repeated_reads.cpp`).
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ import operator
 import os
 import stat
 import time
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from sds import _native
+from sds.chunk_reader import ChunkedSource, describe_chunked, find_chunks, read_chunked
 from sds.chunks import chunk_extents
-from sds.dataset import Storage
+from sds.dataset import Storage, describe_open_dataset
 from sds.engine import load_measured
 from sds.errors import NotFoundError, SdsError
 from sds.geometry import (
@@ -63,6 +66,11 @@ FEATURES_BUDGET_S = 0.001
 
 USES_PER_DECISION = 64
 """Reads of one shape that are decided alike; where they start hardly matters to the prediction."""
+
+_VARIABLES = (
+    "SDS_HOME", "XDG_DATA_HOME", "HOME", "SDS_DISABLE", "SDS_REDIRECT", "SDS_SERVICE_UID",
+)  # fmt: skip
+"""What the environment says of where replicas are, and whether and whose are used."""
 
 _MAX_DECISIONS = 64
 _MAX_REPLICAS = 4
@@ -117,15 +125,22 @@ class _Decision:
 
     candidate: TableCandidate | None
     plan: _ContiguousRead | None
-    n_left: int = USES_PER_DECISION
+    uses: _native.Uses = field(default_factory=lambda: _native.Uses(USES_PER_DECISION))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _OpenReplica:
-    """A contiguous replica that was found to be good, and is open."""
+    """A replica that was found to be good, and is open.
+
+    Attributes
+    ----------
+    chunked
+        Of one in chunks that was read: what it takes to read it without HDF5, if that can be done.
+    """
 
     engine: _native.ReadFile
     stamp: _Stamp
+    chunked: ChunkedSource | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -138,6 +153,9 @@ class _Known:
         Of the table's file when it was read.
     is_of_source
         Whether it was made from the bytes that the source has.
+    repeated
+        By the paths of datasets: what reads them from `replicas` again, in shapes that were read
+        before.
     datasets
         Its entries by the paths of those datasets that they describe; None: it does not.
     """
@@ -148,6 +166,12 @@ class _Known:
     datasets: dict[str, TableDataset | None] = field(default_factory=dict)
     decisions: dict[tuple[object, ...], _Decision] = field(default_factory=dict)
     replicas: dict[int, _OpenReplica] = field(default_factory=dict)
+    repeated: dict[str, _native.RepeatedReads] = field(default_factory=dict)
+
+    def keep_replicas(self, replicas: dict[int, _OpenReplica]) -> None:
+        """Keep these replicas open, and no others for repeated reads either."""
+        self.repeated = {}
+        self.replicas = replicas
 
 
 class Redirection:
@@ -200,9 +224,19 @@ class Redirection:
         """Close replicas that were deleted: their space is needed."""
         known = self._known
         if known is not None:
-            known.replicas = {
+            linked = {
                 number: one for number, one in known.replicas.items() if one.engine.is_linked()
             }
+            if len(linked) < len(known.replicas):
+                known.keep_replicas(linked)
+
+    def repeated(self, path: str) -> _native.RepeatedReads | None:
+        """Return what reads a dataset again as it was served before; it looks at all that counts.
+
+        Except what only clients of a file's host know, and HDF5.
+        """
+        known = self._known
+        return None if known is None else known.repeated.get(path)
 
     def serve(
         self,
@@ -274,33 +308,27 @@ class Redirection:
         entry = known.datasets[path]
         if entry is None:
             return Outcome.ORIGINAL
-        holders = tuple(
-            candidate.region is None or candidate.region.holds(slab)
-            for candidate in entry.candidates
+        decision = _find_decision(
+            known, entry, dataset, described, slab, engine_serves_original=engine_serves_original
         )
-        key = (path, slab.count, slab.stride, slab.block, holders)
-        decision = known.decisions.get(key)
-        if decision is None or decision.n_left <= 0:
-            if dataset is None and described.storage is Storage.CHUNKED:
-                return Outcome.UNKNOWN
-            decision = _decide(
-                entry, dataset, described, slab, engine_serves_original=engine_serves_original
-            )
-            if len(known.decisions) >= _MAX_DECISIONS:
-                known.decisions = {}
-            known.decisions[key] = decision
-        decision.n_left -= 1
-        candidate = decision.candidate
+        if decision is None:
+            return Outcome.UNKNOWN
+        decision.uses.n_left -= 1
+        candidate, plan = decision.candidate, decision.plan
         if candidate is None:
             return Outcome.ORIGINAL
-        if decision.plan is None:
-            _read_from_chunks(candidate, entry, slab, result, self._owner)
+        replica = self._find_replica(home, known, candidate, entry)
+        if plan is None:
+            _read_from_chunks(replica, candidate, entry, slab, result)
         else:
-            replica = self._find_replica(home, known, candidate, entry)
-            _read_contiguous(replica, candidate, decision.plan, slab, result)
+            _read_contiguous(replica, candidate, plan, slab, result)
         # A source that changed meanwhile: its replica is no longer what it says.
-        after = os.stat(self._source)  # noqa: PTH116  (half as long as pathlib's)
-        return Outcome.SERVED if _stamp_of(after)[1:] == self._stamp else Outcome.UNKNOWN
+        after = _stamp_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
+        is_same = after[1:] == self._stamp
+        may_repeat = is_same and plan is not None and plan.stored_shape is None
+        if may_repeat and all(one.region is None for one in entry.candidates):
+            self._repeat(known, described, slab, decision, after)
+        return Outcome.SERVED if is_same else Outcome.UNKNOWN
 
     def _find_table(self, home: Home, path: str) -> _Known:
         """Return what is known of the table that is published now."""
@@ -324,18 +352,61 @@ class Redirection:
     def _find_replica(
         self, home: Home, known: _Known, candidate: TableCandidate, entry: TableDataset
     ) -> _OpenReplica:
-        """Return a contiguous replica that is open and as it was published."""
+        """Return a replica that is open and as it was published."""
         number = candidate.replica_id
         replica = known.replicas.get(number)
         if replica is not None and _is_unchanged(replica):
             return replica
         others = {one: other for one, other in known.replicas.items() if one != number}
-        known.replicas = others
+        known.keep_replicas(others)
         replica = _open_replica(home, candidate, entry, self._owner)
         if self._known is known and not replica.engine.is_remote:
             latest = dict(list(others.items())[1 - _MAX_REPLICAS :])
-            known.replicas = latest | {number: replica}
+            known.keep_replicas(latest | {number: replica})
         return replica
+
+    def _repeat(
+        self,
+        known: _Known,
+        described: DatasetDescription,
+        slab: Hyperslab,
+        decision: _Decision,
+        source_stamp: _Stamp,
+    ) -> None:
+        """Have reads of a shape repeated in one step, which do not depend on where they start."""
+        plan, candidate = decision.plan, decision.candidate
+        if plan is None or candidate is None or self._known is not known or self._home is None:
+            return
+        replica = known.replicas.get(candidate.replica_id)
+        if replica is None:  # it is not kept open
+            return
+        reads = known.repeated.get(described.path)
+        if reads is None:
+            _, table, disabled = self._home
+            reads = _native.RepeatedReads(
+                os.fspath(self._source),
+                source_stamp,
+                table,
+                known.stamp,
+                disabled,
+                _VARIABLES,
+                described.extent,
+                described.dtype,
+            )
+            known.repeated[described.path] = reads
+        if not reads.holds(slab.count, slab.stride):
+            reads.add(
+                slab.count,
+                slab.stride,
+                decision.uses,
+                plan.base_offset,
+                plan.index_bytes,
+                plan.run_bytes,
+                plan.counts,
+                plan.strides_bytes,
+                replica.engine,
+                replica.stamp,
+            )
 
 
 def serve_from_replica(
@@ -420,6 +491,34 @@ def _find_dataset(
     return None
 
 
+def _find_decision(
+    known: _Known,
+    entry: TableDataset,
+    dataset: h5py.Dataset | None,
+    described: DatasetDescription,
+    slab: Hyperslab,
+    *,
+    engine_serves_original: bool,
+) -> _Decision | None:
+    """Return the decision for reads of a shape, made anew where it is due; None: only with HDF5."""
+    holders = tuple(
+        candidate.region is None or candidate.region.holds(slab) for candidate in entry.candidates
+    )
+    key = (described.path, slab.count, slab.stride, slab.block, holders)
+    decision = known.decisions.get(key)
+    if decision is not None and decision.uses.n_left > 0:
+        return decision
+    if dataset is None and described.storage is Storage.CHUNKED:
+        return None
+    decision = _decide(
+        entry, dataset, described, slab, engine_serves_original=engine_serves_original
+    )
+    if len(known.decisions) >= _MAX_DECISIONS:
+        known.decisions = {}
+    known.decisions[key] = decision
+    return decision
+
+
 def _decide(
     known: TableDataset,
     dataset: h5py.Dataset | None,
@@ -445,7 +544,13 @@ def _plan_contiguous(
     extent = tuple(region.extent[axis] for axis in candidate.order)
     stored = region.relative(slab).permuted(candidate.order)
     first, run_bytes, counts, strides_bytes = _native.runs(
-        extent, known.element_size_bytes, candidate.data_offset_bytes, *astuple(stored)
+        extent,
+        known.element_size_bytes,
+        candidate.data_offset_bytes,
+        stored.start,
+        stored.stride,
+        stored.count,
+        stored.block,
     )
     index_bytes = [0] * len(extent)
     bytes_of_one = known.element_size_bytes
@@ -565,7 +670,7 @@ def _seconds(model: TableModel, features: BlockFeatures) -> float:
 def _open_replica(
     home: Home, candidate: TableCandidate, known: TableDataset, source_owner: int
 ) -> _OpenReplica:
-    """Return a contiguous replica, open and checked; raises whatever stands against it."""
+    """Return a replica, open and checked; raises whatever stands against it."""
     engine = _native.ReadFile(
         os.fspath(candidate.path),
         may_map=os.environ.get("SDS_MMAP") != "0",
@@ -575,9 +680,10 @@ def _open_replica(
     found = os.fstat(engine.fileno())
     _check_trusted(candidate.path, found, source_owner)
     _check_unchanged(engine.fileno(), candidate)
-    region = candidate.region_in(known.extent)
-    n_bytes = known.element_size_bytes * math.prod(region.extent)
-    _check_intact(engine.fileno(), candidate, n_bytes)
+    if candidate.chunk_shape is None:
+        region = candidate.region_in(known.extent)
+        n_bytes = known.element_size_bytes * math.prod(region.extent)
+        _check_intact(engine.fileno(), candidate, n_bytes)
     return _OpenReplica(engine=engine, stamp=_stamp_of(found))
 
 
@@ -598,9 +704,7 @@ def _read_contiguous(
         plan.strides_bytes,
         values.reshape(-1).view(np.uint8).data,
     )
-    if not _is_unchanged(replica):
-        message = f"replica {candidate.path} changed while it was read; verify the replicas"
-        raise OSError(message)
+    _check_still_unchanged(replica, candidate)
     if stored_shape is not None:
         _put_back(values, candidate.order, slab, result)
 
@@ -615,30 +719,29 @@ def _put_back(
 
 
 def _read_from_chunks(
+    replica: _OpenReplica,
     candidate: TableCandidate,
     known: TableDataset,
     slab: Hyperslab,
     result: NDArray[Any],
-    source_owner: int,
 ) -> None:
     """Fill an array from a replica in chunks; raises whatever stands against that."""
     stored = candidate.region_in(known.extent).relative(slab).permuted(candidate.order)
     values = np.empty(stored.shape, result.dtype)
-    descriptor = os.open(candidate.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        _check_trusted(candidate.path, os.fstat(descriptor), source_owner)
-        _check_unchanged(descriptor, candidate)
-        _read_chunked(candidate, known, stored, values)
-        _check_unchanged(descriptor, candidate)
-    finally:
-        os.close(descriptor)
+    if replica.chunked is None or not read_chunked(replica.engine, replica.chunked, stored, values):
+        _read_through_hdf5(replica, candidate, known, stored, values)
+    _check_still_unchanged(replica, candidate)
     _put_back(values, candidate.order, slab, result)
 
 
-def _read_chunked(
-    candidate: TableCandidate, known: TableDataset, stored: Hyperslab, values: NDArray[Any]
+def _read_through_hdf5(
+    replica: _OpenReplica,
+    candidate: TableCandidate,
+    known: TableDataset,
+    stored: Hyperslab,
+    values: NDArray[Any],
 ) -> None:
-    """Fill an array from a replica in chunks, which h5py's HDF5 reads and checks."""
+    """Fill an array from a replica in chunks that h5py's HDF5 opens and checks, and learn of it."""
     import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
 
     region = candidate.region_in(known.extent)
@@ -655,6 +758,11 @@ def _read_chunked(
             ):
                 message = f"replica {candidate.path} is not what its table says; verify it"
                 raise OSError(message)
+            if replica.chunked is None:
+                described = describe_open_dataset(dataset, candidate.path)
+                replica.chunked = describe_chunked(dataset, described)
+            if replica.chunked is not None:
+                find_chunks(dataset, replica.chunked, stored)
             selected = dataset.id.get_space()
             selected.select_hyperslab(stored.start, stored.count, stored.stride, stored.block)
             packed = h5py.h5s.create_simple(values.shape)
@@ -663,6 +771,12 @@ def _read_chunked(
     except (AttributeError, KeyError, RuntimeError, ValueError) as error:
         message = f"replica {candidate.path} cannot be read: {error}; verify the replicas"
         raise OSError(message) from error
+
+
+def _check_still_unchanged(replica: _OpenReplica, candidate: TableCandidate) -> None:
+    if not _is_unchanged(replica):
+        message = f"replica {candidate.path} changed while it was read; verify the replicas"
+        raise OSError(message)
 
 
 def _as_words(array: NDArray[Any]) -> NDArray[Any]:

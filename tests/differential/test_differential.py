@@ -41,6 +41,7 @@ def test_replicas_and_the_engine_served_a_good_part_of_it(oracle):
     served = reads_by_replica(oracle.home)
     from_replicas = sum(n for replica, n in served.items() if replica > 0)
     assert oracle.n_reads > 2000
-    assert from_replicas > 0.1 * oracle.n_reads
-    assert served[-1] > 0.03 * oracle.n_reads
+    # Of 6,000 reads 0.38 to 0.40 and 0.13 to 0.15, whatever is drawn.
+    assert from_replicas > 0.25 * oracle.n_reads
+    assert served[-1] > 0.08 * oracle.n_reads
     assert 0 < oracle.n_errors < 0.5 * oracle.n_reads

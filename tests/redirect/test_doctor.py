@@ -62,7 +62,8 @@ def test_a_dataset_without_a_replica(home, cube):
     redirect(cube, [("/cube", (2, 0, 1))], home)
     (report,) = examine(home, cube, "/other").datasets
     assert not report.served
-    assert report.reason == "the table does not name it"
+    assert report.reason.startswith("the table does not name it")
+    assert "check its name" in report.remedy
     assert "sds reorganize" in report.remedy
 
 

@@ -91,6 +91,11 @@ int main()
         AT(H5VL_object_get_args_t, args.get_info.oinfo);
     AT(H5VL_dataset_get_args_t, args.get_dcpl), AT(H5VL_dataset_get_args_t, args.get_space);
     AT(H5VL_dataset_get_args_t, args.get_type);
+    SIZE(H5VL_native_dataset_get_chunk_storage_size_t);
+    AT(H5VL_native_dataset_get_chunk_storage_size_t, offset),
+        AT(H5VL_native_dataset_get_chunk_storage_size_t, size);
+    AT(H5VL_native_dataset_chunk_read_t, offset), AT(H5VL_native_dataset_chunk_read_t, filters);
+    AT(H5VL_native_dataset_chunk_read_t, buf);
     SIZE(H5T_cdata_t), AT(H5T_cdata_t, need_bkg), AT(H5T_cdata_t, recalc);
     // The library writes results of every operation into these: ours must be no smaller than the
     // members that the connector asks for, which the offsets above show.
@@ -105,7 +110,8 @@ int main()
     VALUE(H5VL_DATASET_GET_SPACE), VALUE(H5VL_DATASET_GET_TYPE), VALUE(H5VL_DATASET_SET_EXTENT);
     VALUE(H5VL_DATASET_FLUSH), VALUE(H5VL_DATASET_REFRESH), VALUE(H5VL_GET_CONN_LVL_CURR);
     VALUE(H5VL_NATIVE_DATASET_GET_OFFSET), VALUE(H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE),
-        VALUE(H5VL_NATIVE_DATASET_CHUNK_WRITE), VALUE(H5VL_NATIVE_FILE_GET_VFD_HANDLE),
+        VALUE(H5VL_NATIVE_DATASET_CHUNK_WRITE), VALUE(H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE),
+        VALUE(H5VL_NATIVE_DATASET_CHUNK_READ), VALUE(H5VL_NATIVE_FILE_GET_VFD_HANDLE),
         VALUE(H5VL_NATIVE_FILE_GET_EOA);
     VALUE(H5T_BKG_NO), VALUE(H5T_BKG_TEMP), VALUE(H5T_BKG_YES);
     VALUE(H5S_ALL), VALUE(H5F_ACC_RDWR), VALUE(H5F_ACC_SWMR_READ);

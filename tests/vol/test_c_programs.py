@@ -6,15 +6,13 @@ import subprocess
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 
 from tests.hdf5_builds import hdf5_build
-from tests.redirected import reads_by_replica, redirect, settle
+from tests.redirected import reads_by_replica, redirected_cube
 from tests.under_connector import connector_environment, decisions, native_environment
 
 VERSIONS = ("1.14.6", "2.0.0", "2.2.0")
-SHAPE = (6, 7, 8)
 
 # H5P_DATASET_XFER_DEFAULT is a variable of the library: the linker has such a program bring it.
 PROGRAM = """
@@ -77,12 +75,7 @@ LINKAGES = {
 
 @pytest.fixture
 def cube(tmp_path, home):
-    path = tmp_path / "cube.h5"
-    with h5py.File(path, "w") as file:
-        file["cube"] = np.arange(np.prod(SHAPE), dtype=float).reshape(SHAPE)
-    settle(path)
-    redirect(path, [("/cube", (2, 0, 1))], home)
-    return path
+    return redirected_cube(tmp_path, home)
 
 
 def outcome(program, *arguments, env):

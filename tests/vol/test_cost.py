@@ -15,6 +15,7 @@ from tests.redirected import (
     reads_by_replica,
     redirect,
     settle,
+    write_many_replicas,
     write_replica,
 )
 from tests.under_connector import connector_environment, native_environment, run_python
@@ -29,6 +30,8 @@ def source(tmp_path):
     with h5py.File(path, "w") as file:
         file["rows"] = np.arange(64_000, dtype="f8").reshape(1000, 64)
         file["cube"] = np.arange(128 * 128 * 512, dtype="f4").reshape(128, 128, 512)
+        for i in range(1000):
+            file[f"many/{i:04d}"] = np.arange(4.0)
     settle(path)
     return path
 
@@ -57,6 +60,16 @@ def test_no_read_is_lost_and_the_trace_stays_small(home, source, program):
     (path,) = home.spool.iterdir()
     assert int(read_spool(path).records.n_reads.sum()) == 1_000_000
     assert path.stat().st_size < 64 * 1024
+
+
+def test_reads_of_a_thousand_datasets_in_turn_fold(home, source, program):
+    run(program, source, "turn1000 1000000\n", connector_environment(home.root))
+    (path,) = home.spool.iterdir()
+    spool = read_spool(path)
+    found = np.bincount(spool.records.dataset_id, spool.records.n_reads)
+    assert (found[1:] == 1000).all()
+    assert len(found) == 1001
+    assert path.stat().st_size < MIB
 
 
 def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, program):
@@ -94,23 +107,7 @@ def private_memory(program, *arguments, home, **extra):
 def many_replicas(tmp_path, home):
     """Return a file of 33 datasets with replicas in chunks of 1 MiB, and one that is contiguous."""
     path = tmp_path / "many.h5"
-    random = np.random.default_rng(0)
-    with h5py.File(path, "w") as file:
-        for i in range(33):
-            file[f"{i:02d}"] = random.integers(0, 9999, (64, 64, 64), "i4")
-        file["contiguous"] = np.arange(64 * 64 * 512, dtype="f4").reshape(64, 64, 512)
-    settle(path)
-    candidates = {
-        f"/{i:02d}": [
-            write_replica(
-                path, f"/{i:02d}", (2, 0, 1), home, number=i + 1,
-                chunks=(64, 64, 64), compression="gzip", compression_opts=1, shuffle=True,
-            )
-        ]
-        for i in range(33)
-    }  # fmt: skip
-    candidates["/contiguous"] = [write_replica(path, "/contiguous", (2, 0, 1), home, number=34)]
-    publish_candidates(path, candidates, home)
+    write_many_replicas(path, 33, home)
     return path
 
 
@@ -124,7 +121,7 @@ def test_replicas_in_chunks_take_little_memory(many_replicas, home):
             time.sleep(0.1)   # longer than a replica is kept open in vain
         for k in range(0, 60, 3):
             file[name].read_direct(part, np.s_[:, :, k : k + 3])
-        file["contiguous"].read_direct(whole, np.s_[:, :, 1:])
+        file["whole"].read_direct(whole, np.s_[:, :, 1:])
     print_private_memory()
     """
     more = private_memory(program, many_replicas, home=home)
@@ -144,7 +141,7 @@ def test_the_libraries_of_a_process_take_little_memory_together(many_replicas, h
             time.sleep(0.1)
             for i in range(6):
                 dataset(f"{5 * turn + i:02d}")[:, :, 5:8]
-        files[0]["contiguous"].read_direct(whole, np.s_[:, :, 1:])
+        files[0]["whole"].read_direct(whole, np.s_[:, :, 1:])
     print_private_memory()
     files[2].close()
     """
@@ -153,7 +150,7 @@ def test_the_libraries_of_a_process_take_little_memory_together(many_replicas, h
     assert more <= 8 * MIB
 
 
-@pytest.mark.parametrize("name", ["contiguous", "07"])
+@pytest.mark.parametrize("name", ["whole", "07"])
 def test_threads_take_little_memory_together(name, many_replicas, home):
     program = """
     data = h5py.File(sys.argv[1])[sys.argv[2]]

@@ -12,7 +12,13 @@ import pytest
 from sds.geometry import Box
 from sds.identity import identity_of
 from sds.redirect.tables import publish_table, read_table
-from tests.redirected import publish_candidates, reads_by_replica, settle, write_replica
+from tests.redirected import (
+    grid_and_array,
+    publish_candidates,
+    reads_by_replica,
+    settle,
+    write_replica,
+)
 from tests.under_connector import (
     connector_environment,
     decisions,
@@ -218,18 +224,7 @@ def test_several_parts_serve_each_its_own(cube, home):
 
 
 def test_netcdf4_and_pytables_read_what_h5py_wrote(tmp_path, home):
-    import netCDF4
-
-    grid, array = tmp_path / "grid.nc", tmp_path / "array.h5"
-    values = np.arange(24 * 16 * 15, dtype="f4").reshape(24, 16, 15)
-    with netCDF4.Dataset(grid, "w") as file:
-        for name, length in zip(("time", "lat", "lon"), values.shape, strict=True):
-            file.createDimension(name, length)
-        file.createVariable("t", "f4", ("time", "lat", "lon"), contiguous=True)[:] = values
-    with h5py.File(array, "w") as file:
-        file["a"] = values
-    settle(grid)
-    settle(array)
+    grid, array = grid_and_array(tmp_path, (24, 16, 15))
     for file, path, order in ((grid, "/t", (1, 2, 0)), (array, "/a", (2, 1, 0))):
         replica = write_replica(
             file, path, order, home, chunks=(5, 6, 4), compression="gzip", shuffle=True

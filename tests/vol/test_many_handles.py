@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from sds.trace import read_spool
-from tests.redirected import (
-    publish_candidates,
-    reads_by_replica,
-    settle,
-    write_replica,
-)
+from tests.redirected import reads_by_replica, settle, write_many_replicas
 from tests.under_connector import connector_environment, native_environment, run_python
 from tests.vol.test_cost import MIB, private_memory
 
@@ -24,25 +19,10 @@ MOST_WRAPPED = 512  # object.h
 def sources(tmp_path, home):
     """Return a file of 1,000 small datasets, 24 with replicas in chunks of 1 MiB, and one whole."""
     path = tmp_path / "source.h5"
-    random = np.random.default_rng(0)
     with h5py.File(path, "w", libver="latest") as file:
         for i in range(1000):
             file[f"small/a_name_as_long_as_those_of_instruments_{i:03d}"] = np.arange(10.0) + i
-        for i in range(24):
-            file[f"{i:02d}"] = random.integers(0, 9999, (64, 64, 64), "i4")
-        file["whole"] = np.arange(64 * 64 * 512, dtype="f4").reshape(64, 64, 512)
-    settle(path)
-    candidates = {
-        f"/{i:02d}": [
-            write_replica(
-                path, f"/{i:02d}", (2, 0, 1), home, number=i + 1,
-                chunks=(64, 64, 64), compression="gzip", compression_opts=1, shuffle=True,
-            )
-        ]
-        for i in range(24)
-    }  # fmt: skip
-    candidates["/whole"] = [write_replica(path, "/whole", (2, 0, 1), home, number=25)]
-    publish_candidates(path, candidates, home)
+    write_many_replicas(path, 24, home)
     return path
 
 

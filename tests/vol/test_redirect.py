@@ -15,7 +15,7 @@ import pytest
 
 from sds.identity import identity_of
 from sds.redirect.tables import publish_table, read_table, table_path
-from tests.redirected import reads_by_replica, redirect, settle, with_models
+from tests.redirected import grid_and_array, reads_by_replica, redirect, settle, with_models
 from tests.under_connector import (
     connector_environment,
     decisions,
@@ -216,18 +216,7 @@ def test_large_reads_go_in_pieces(tmp_path, home):
 
 
 def test_netcdf4_and_pytables_are_served(tmp_path, home):
-    import netCDF4
-
-    grid, array = tmp_path / "grid.nc", tmp_path / "array.h5"
-    values = np.arange(24 * 6 * 5, dtype="f4").reshape(24, 6, 5)
-    with netCDF4.Dataset(grid, "w") as file:
-        for name, length in zip(("time", "lat", "lon"), values.shape, strict=True):
-            file.createDimension(name, length)
-        file.createVariable("t", "f4", ("time", "lat", "lon"), contiguous=True)[:] = values
-    with h5py.File(array, "w") as file:
-        file["a"] = values
-    settle(grid)
-    settle(array)
+    grid, array = grid_and_array(tmp_path, (24, 6, 5))
     redirect(grid, [("/t", (1, 2, 0))], home)
     redirect(array, [("/a", (2, 1, 0))], home)
     program = """

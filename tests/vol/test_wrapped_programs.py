@@ -3,15 +3,12 @@
 import subprocess
 import sys
 
-import h5py
-import numpy as np
 import pytest
 
 from tests.hdf5_builds import CannotBuildError, hdf5_build, leave_out, mpich_program
-from tests.redirected import reads_by_replica, redirect, settle
+from tests.redirected import reads_by_replica, redirected_cube
 from tests.under_connector import native_environment
 
-SHAPE = (6, 7, 8)
 # A line in one piece: mpiexec mixes what ranks write.
 READ = """
 import os, sys, h5py
@@ -39,12 +36,7 @@ int main(int argc, char **argv)
 
 @pytest.fixture
 def cube(tmp_path, home):
-    path = tmp_path / "cube.h5"
-    with h5py.File(path, "w") as file:
-        file["cube"] = np.arange(np.prod(SHAPE), dtype=float).reshape(SHAPE)
-    settle(path)
-    redirect(path, [("/cube", (2, 0, 1))], home)
-    return path
+    return redirected_cube(tmp_path, home)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ bool holds(const sds_candidate &candidate, const sds_hyperslab &slab);
 // True where it holds less than the source.
 bool is_partial(const sds_table_dataset &dataset, const sds_candidate &candidate);
 
-// Bytes of a chunk, decoded. HDF5 takes two or three times as much while it decodes one, in the
-// memory of the program: replicas in larger chunks are left alone. `sds reorganize` makes none.
+// Bytes of a chunk, decoded. Decoding takes two or three times as much of the program's memory:
+// replicas in larger chunks are left alone. `sds reorganize` makes none.
 constexpr int64_t max_chunk_bytes = 1 << 20;
 int64_t chunk_bytes_of(const sds_table_dataset &dataset, const sds_candidate &candidate);
 // True of a candidate in such chunks.

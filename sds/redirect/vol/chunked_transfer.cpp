@@ -3,9 +3,11 @@
 #include "candidate.h"
 #include "chunk_cache.h"
 #include "error_stack.h"
+#include "hdf5_memory.h"
 #include "library_context.h"
 #include "scratch.h"
 #include "sds/permute.h"
+#include "stored_chunks.h"
 
 namespace sds::vol
 {
@@ -54,7 +56,8 @@ class Space
 // A read in the replica's axes.
 struct ChunkedTransfer {
     const ReplicaDataset &replica;
-    const Space &space; // of the whole replica
+    const sds_array &array;
+    const int64_t *chunk; // its shape
     hid_t type;
     sds_hyperslab slab;
     // Axes on which a piece is read whole and picked apart. HDF5 decodes all of it anyway, and
@@ -63,8 +66,9 @@ struct ChunkedTransfer {
     int64_t window[SDS_MAX_RANK];        // indices of a piece, whole chunks
     int64_t memory_stride[SDS_MAX_RANK]; // bytes
     const Conversion &conversion;
-    DecodingMemory &decoding;
+    DecodingBuffer buffer;
     char *piece;
+    bool has_no_room; // for decoding
 };
 
 int64_t element_bytes_of(const Conversion &conversion)
@@ -155,20 +159,36 @@ bool is_box(const sds_hyperslab &slab)
 
 // shape: of the slab. A memory space of the same shape spares HDF5 to match them element by
 // element.
-bool read_slab(const ChunkedTransfer &self, const sds_hyperslab &slab, const int64_t shape[],
-               void *out)
+bool read_by_hdf5(const ChunkedTransfer &self, const sds_hyperslab &slab, const int64_t shape[],
+                  void *out)
 {
     const Host &host = *self.replica.host;
     const Space packed(host.hdf5, slab.rank, shape);
+    const Space whole(host.hdf5, slab.rank, self.array.extent);
     void *object = self.replica.object;
-    hid_t type = self.type, memory = packed.id(), file = self.space.id();
-    self.decoding.use();
-    return memory >= 0 && self.space.select(slab) &&
+    hid_t type = self.type, memory = packed.id(), file = whole.id();
+    return memory >= 0 && whole.select(slab) &&
            host.hdf5.H5VLdataset_read(1, &object, host.native, &type, &memory, &file,
                                       *host.default_dxpl, &out, nullptr) >= 0;
 }
 
-bool move_piece(const ChunkedTransfer &self, const sds_hyperslab &slab, char *destination)
+bool read_slab(ChunkedTransfer &self, const sds_hyperslab &slab, const int64_t shape[], char *out)
+{
+    Fetched outcome = Fetched::not_by_core;
+    if (self.replica.filters.by_core)
+        outcome = read_chunks(self.replica, self.array, self.chunk, slab, self.buffer, out);
+    if (outcome == Fetched::not_by_core) {
+        int64_t chunk_bytes = self.array.element_bytes;
+        for (int32_t axis = 0; axis < slab.rank; axis++)
+            chunk_bytes *= self.chunk[axis];
+        if (may_decode_by_hdf5(chunk_bytes)) return read_by_hdf5(self, slab, shape, out);
+        outcome = Fetched::no_room;
+    }
+    self.has_no_room = outcome == Fetched::no_room;
+    return outcome == Fetched::all;
+}
+
+bool move_piece(ChunkedTransfer &self, const sds_hyperslab &slab, char *destination)
 {
     sds_hyperslab box = slab;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
@@ -192,8 +212,7 @@ bool move_piece(const ChunkedTransfer &self, const sds_hyperslab &slab, char *de
                             destination) == SDS_OK;
 }
 
-bool move_from(const ChunkedTransfer &self, int32_t axis, const sds_hyperslab &slab,
-               char *destination)
+bool move_from(ChunkedTransfer &self, int32_t axis, const sds_hyperslab &slab, char *destination)
 {
     if (axis == slab.rank) return move_piece(self, slab, destination);
     const int64_t n = slab.count[axis] * slab.block[axis];
@@ -283,9 +302,10 @@ bool move_elements(const ChunkedTransfer &self, const int64_t shape[], const int
 // What became of a read that the cache was asked for.
 enum class Cached { not_meant, moved, failed };
 
-Cached move_from_cache(const ChunkedTransfer &self, const sds_array &array,
-                       const sds_candidate &candidate, const int64_t shape[], char *destination)
+Cached move_from_cache(ChunkedTransfer &self, const sds_candidate &candidate, const int64_t shape[],
+                       char *destination)
 {
+    const sds_array &array = self.array;
     sds_hyperslab box;
     int64_t stride[SDS_MAX_RANK], offset, n_bytes;
     // Converted elements may be much larger than those in the chunks.
@@ -304,40 +324,48 @@ Cached move_from_cache(const ChunkedTransfer &self, const sds_array &array,
                : Cached::failed;
 }
 
-} // namespace
-
-bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table_dataset &dataset,
-                      const sds_candidate &candidate, const sds_hyperslab &slab,
-                      const Conversion &conversion, const MemoryLayout &memory, void *buffer)
+bool move(ChunkedTransfer &self, const sds_candidate &candidate, const MemoryLayout &memory,
+          char *destination)
 {
-    const Host &host = *replica.host;
-    SilenceKeeper silence(host);
-    ErrorStackKeeper keep(host);
-    const LibraryContext context(host);
-    if (!context.ok()) return false;
-    const sds_array array = array_of(dataset, candidate);
-    const Space space(host.hdf5, array.rank, array.extent);
-    DecodingMemory decoding(chunk_bytes_of(dataset, candidate));
-    ChunkedTransfer self = {replica, space, type, {}, {}, {}, {}, conversion, decoding, nullptr};
-    if (!slab_in_replica(candidate, slab, self.slab)) return false;
-    normalize(self.slab);
     int64_t shape[SDS_MAX_RANK];
     sds_hyperslab_shape(&self.slab, shape);
-    char *destination = static_cast<char *>(buffer) + memory.offset_bytes;
-    for (int32_t axis = 0; axis < array.rank; axis++)
-        self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
-    const Cached outcome = move_from_cache(self, array, candidate, shape, destination);
+    const Cached outcome = move_from_cache(self, candidate, shape, destination);
     if (outcome != Cached::not_meant) return outcome == Cached::moved;
-    if (conversion.from == 0 && memory.is_packed && is_box(self.slab) &&
+    if (self.conversion.from == 0 && memory.is_packed && is_box(self.slab) &&
         keeps_order(candidate, shape))
         return read_slab(self, self.slab, shape, destination);
 
-    const int64_t element_bytes = element_bytes_of(conversion);
+    const int64_t element_bytes = element_bytes_of(self.conversion);
     const int64_t most = plan_windows(self, candidate, element_bytes);
     Scratch piece;
     if (!piece.allocate(most * element_bytes)) return false;
     self.piece = piece.bytes();
     return move_from(self, 0, self.slab, destination);
+}
+
+} // namespace
+
+Transferred transfer_chunked(const ReplicaDataset &replica, hid_t type,
+                             const sds_table_dataset &dataset, const sds_candidate &candidate,
+                             const sds_hyperslab &slab, const Conversion &conversion,
+                             const MemoryLayout &memory, void *buffer)
+{
+    const Host &host = *replica.host;
+    SilenceKeeper silence(host);
+    ErrorStackKeeper keep(host);
+    const LibraryContext context(host);
+    if (!context.ok()) return Transferred::failed;
+    const sds_array array = array_of(dataset, candidate);
+    ChunkedTransfer self = {
+        replica, array, candidate.chunks.shape, type, {}, {}, {}, {}, conversion, {},
+        nullptr, false};
+    if (!slab_in_replica(candidate, slab, self.slab)) return Transferred::failed;
+    normalize(self.slab);
+    for (int32_t axis = 0; axis < array.rank; axis++)
+        self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
+    if (move(self, candidate, memory, static_cast<char *>(buffer) + memory.offset_bytes))
+        return Transferred::all;
+    return self.has_no_room ? Transferred::no_room : Transferred::failed;
 }
 
 } // namespace sds::vol

@@ -8,9 +8,17 @@
 namespace sds::vol
 {
 
-// As transfer(), by the program's HDF5. type: of the replica's elements.
-bool transfer_chunked(const ReplicaDataset &replica, hid_t type, const sds_table_dataset &dataset,
-                      const sds_candidate &candidate, const sds_hyperslab &slab,
-                      const Conversion &conversion, const MemoryLayout &memory, void *buffer);
+// What became of a transfer.
+enum class Transferred {
+    all,
+    no_room, // other threads are decoding, in all the memory that there is for it
+    failed,
+};
+
+// As transfer(); HDF5 fetches the chunks. type: of the replica's elements.
+Transferred transfer_chunked(const ReplicaDataset &replica, hid_t type,
+                             const sds_table_dataset &dataset, const sds_candidate &candidate,
+                             const sds_hyperslab &slab, const Conversion &conversion,
+                             const MemoryLayout &memory, void *buffer);
 
 } // namespace sds::vol

@@ -123,9 +123,12 @@ void read_environment()
 
 } // namespace
 
-const Config &config()
+const Config *known_config = nullptr;
+
+const Config &read_config()
 {
     pthread_once(&read_once, read_environment);
+    __atomic_store_n(&known_config, &settings, __ATOMIC_RELEASE);
     return settings;
 }
 

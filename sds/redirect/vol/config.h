@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "branch.h"
+
 namespace sds::vol
 {
 
@@ -30,6 +32,13 @@ struct Config {
     char job_id[64]; // "" outside a batch job
 };
 
-const Config &config();
+// Read at the first call.
+extern const Config *known_config;
+const Config &read_config();
+inline const Config &config()
+{
+    const Config *known = __atomic_load_n(&known_config, __ATOMIC_ACQUIRE);
+    return mostly(known) ? *known : read_config();
+}
 
 } // namespace sds::vol

@@ -419,11 +419,26 @@ struct H5VL_class_t {
     herr_t (*optional)(void *, H5VL_optional_args_t *, hid_t, void **);
 };
 
+// What the native connector's operations on chunks are told, and tell.
+struct H5VL_native_dataset_get_chunk_storage_size_t {
+    const hsize_t *offset;
+    hsize_t *size;
+};
+
+struct H5VL_native_dataset_chunk_read_t {
+    const hsize_t *offset;
+    uint32_t filters;
+    void *buf;
+    size_t *buf_size; // of 2.x; 1.14 does not look at it
+};
+
 // Values of public macros.
 constexpr hid_t H5S_ALL = 0;
 constexpr unsigned H5F_ACC_RDWR = 0x1;
 constexpr unsigned H5F_ACC_SWMR_READ = 0x40;
 constexpr int H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE = 1;
+constexpr int H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE = 2;
+constexpr int H5VL_NATIVE_DATASET_CHUNK_READ = 6;
 constexpr int H5VL_NATIVE_DATASET_CHUNK_WRITE = 7;
 constexpr int H5VL_NATIVE_DATASET_GET_OFFSET = 9;
 constexpr int H5VL_NATIVE_FILE_GET_VFD_HANDLE = 9;

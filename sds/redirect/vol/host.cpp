@@ -9,6 +9,7 @@
 #include "decision_log.h"
 #include "elf_image.h"
 #include "error_stack.h"
+#include "fork.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -16,22 +17,8 @@ namespace sds::vol
 namespace
 {
 
-Host hosts[max_hosts];
 int n_hosts = 0;
 pthread_mutex_t binding = PTHREAD_MUTEX_INITIALIZER;
-pthread_once_t fork_handler = PTHREAD_ONCE_INIT;
-
-// Another thread of the parent may be binding a library, and is not in the child. A host counts
-// only once it is whole.
-void renew_in_child()
-{
-    pthread_mutex_init(&binding, nullptr);
-}
-
-void register_fork_handler()
-{
-    pthread_atfork(nullptr, nullptr, renew_in_child);
-}
 
 constexpr const char *not_mapped = "the loader does not know where it is";
 
@@ -193,10 +180,11 @@ bool bind_host(Host &host, const void *address, const Dl_info &where, const link
 } // namespace
 
 const H5VL_class_t Host::no_class = {};
+Host hosts[max_hosts];
 
-Host &host_at(int slot)
+void renew_binding()
 {
-    return hosts[slot];
+    pthread_mutex_init(&binding, nullptr);
 }
 
 Host *host_of_caller(const void *return_address, Problem &problem)
@@ -207,7 +195,7 @@ Host *host_of_caller(const void *return_address, Problem &problem)
         refuse(problem, "%s", not_mapped);
         return nullptr;
     }
-    pthread_once(&fork_handler, register_fork_handler);
+    watch_forks();
     pthread_mutex_lock(&binding);
     Host *found = nullptr;
     for (int i = 0; i < n_hosts && !found; i++)

@@ -72,6 +72,14 @@ struct Problem {
 // nullptr, and why, where the library cannot be served.
 Host *host_of_caller(const void *return_address, Problem &problem);
 
-Host &host_at(int slot);
+extern Host hosts[max_hosts]; // by slot
+inline Host &host_at(int slot)
+{
+    return hosts[slot];
+}
+
+// In the child of a fork: another thread of the parent may have been binding a library, and is not
+// in the child. A host counts only once it is whole.
+void renew_binding();
 
 } // namespace sds::vol

@@ -22,6 +22,7 @@ constexpr uint32_t least_places = 1024;
 constexpr uint32_t most_places = 98304; // 2.25 MiB
 
 Table *table = nullptr;
+uint32_t n_table_places = 0; // for those who look without the lock
 
 size_t bytes_of(uint32_t n_places)
 {
@@ -34,10 +35,10 @@ bool is_full(const Table &of)
     return of.n >= of.n_places / 8 * 7;
 }
 
-uint32_t home_of(const Table &of, const void *bare)
+uint32_t home_of(uint32_t n_places, const void *bare)
 {
     const uint64_t hash = reinterpret_cast<uintptr_t>(bare) * UINT64_C(0x9E3779B97F4A7C15);
-    return static_cast<uint32_t>((hash >> 32) * of.n_places >> 32);
+    return static_cast<uint32_t>((hash >> 32) * n_places >> 32);
 }
 
 uint32_t behind(const Table &of, uint32_t at)
@@ -54,7 +55,7 @@ uint32_t distance(const Table &of, uint32_t from, uint32_t to)
 // Where it is, or the empty place where it would be.
 uint32_t find(const Table &in, const void *bare)
 {
-    uint32_t at = home_of(in, bare);
+    uint32_t at = home_of(in.n_places, bare);
     while (in.place[at].bare && in.place[at].bare != bare)
         at = behind(in, at);
     return at;
@@ -76,7 +77,8 @@ void resize(uint32_t n_places)
         for (uint32_t i = 0; i < old->n_places; i++)
             if (old->place[i].bare) made->place[find(*made, old->place[i].bare)] = old->place[i];
     }
-    table = made;
+    __atomic_store_n(&n_table_places, n_places, __ATOMIC_RELAXED);
+    __atomic_store_n(&table, made, __ATOMIC_RELEASE);
     if (old) munmap(old, bytes_of(old->n_places));
 }
 
@@ -84,7 +86,7 @@ void resize(uint32_t n_places)
 void remove(Table &from, uint32_t at)
 {
     for (uint32_t next = behind(from, at); from.place[next].bare; next = behind(from, next)) {
-        const uint32_t home = home_of(from, from.place[next].bare);
+        const uint32_t home = home_of(from.n_places, from.place[next].bare);
         if (distance(from, home, next) < distance(from, at, next)) continue;
         from.place[at] = from.place[next];
         at = next;
@@ -124,6 +126,14 @@ void extent_of(const KnownDataset &known, int64_t extent[most_known_rank])
         extent[axis] = static_cast<int64_t>(known.extent >> (axis * bits) & mask);
 }
 
+void expect_known(const void *bare)
+{
+    // Without the lock, what is found may be given back at this moment: nothing of it is read.
+    const Table *of = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+    const uint32_t n_places = __atomic_load_n(&n_table_places, __ATOMIC_RELAXED);
+    if (of) __builtin_prefetch(&of->place[home_of(n_places, bare)]);
+}
+
 bool find_known(const void *bare, KnownDataset &out)
 {
     SharedStateLock lock;
@@ -140,7 +150,7 @@ void take_known(const void *bare)
     remove(*table, at);
     if (table->n == 0) {
         Table *old = table;
-        table = nullptr;
+        __atomic_store_n(&table, static_cast<Table *>(nullptr), __ATOMIC_RELEASE);
         munmap(old, bytes_of(old->n_places));
     } else if (table->n_places / 2 >= least_places && table->n < table->n_places / 8) {
         resize(table->n_places / 2);

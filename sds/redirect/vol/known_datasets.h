@@ -25,6 +25,9 @@ struct KnownDataset {
 
 void extent_of(const KnownDataset &known, int64_t extent[most_known_rank]);
 
+// Have it fetched from memory, meanwhile.
+void expect_known(const void *bare);
+
 // False where it is not known.
 bool find_known(const void *bare, KnownDataset &out);
 

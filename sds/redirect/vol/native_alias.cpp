@@ -6,6 +6,7 @@
 
 #include "decision_log.h"
 #include "elf_image.h"
+#include "fork.h"
 #include "vol_class.h"
 
 namespace sds::vol
@@ -71,18 +72,6 @@ struct Alias {
 
 Alias *aliases = nullptr;
 pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-pthread_once_t fork_handler = PTHREAD_ONCE_INIT;
-
-// As for hosts: an alias counts only once it is whole.
-void renew_in_child()
-{
-    pthread_mutex_init(&making, nullptr);
-}
-
-void register_fork_handler()
-{
-    pthread_atfork(nullptr, nullptr, renew_in_child);
-}
 
 // Called with the lock held.
 const Alias *find_alias(const Image &image)
@@ -117,6 +106,11 @@ const Alias *add_alias(const Image &image)
 
 } // namespace
 
+void renew_aliases()
+{
+    pthread_mutex_init(&making, nullptr);
+}
+
 const void *known_native_alias(const void *return_address)
 {
     pthread_mutex_lock(&making);
@@ -133,7 +127,7 @@ const void *make_native_alias(const void *return_address, const char *reason)
         log_decision("unbound", "", "", reason);
         return nullptr;
     }
-    pthread_once(&fork_handler, register_fork_handler);
+    watch_forks();
     pthread_mutex_lock(&making);
     const Alias *alias = find_alias(image);
     if (!alias) alias = add_alias(image);

@@ -13,6 +13,9 @@ namespace sds::vol
 // What was made before for the library that owns the code at this address; nullptr if nothing.
 const void *known_native_alias(const void *return_address);
 
+// In the child of a fork, as of hosts.
+void renew_aliases();
+
 // A class struct for the library that owns the code at this address, of that library's own
 // version; nullptr where its native connector is not found. Logs which, with the reason why the
 // library is not served.

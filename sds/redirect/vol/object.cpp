@@ -18,16 +18,11 @@ namespace
 int n_wrapped = 0;
 
 // A bare object: 1 in bit 0, the host's slot in bits 1 to 3, the file's number from bit 48 on.
-constexpr int slot_bits = 3;
 constexpr int file_shift = 48;
 constexpr uintptr_t may_lack_path_bit = uintptr_t{1} << 62;
+static_assert(max_hosts == 8, "slots of hosts take bits 1 to 3");
 static_assert(sizeof(void *) == 8, "bare objects keep their files in bits of 64");
 static_assert(most_numbered_files < 1 << 14, "file numbers take bits 48 to 61");
-
-int slot_of(const void *bare)
-{
-    return static_cast<int>(reinterpret_cast<uintptr_t>(bare) >> 1 & ((1 << slot_bits) - 1));
-}
 
 OpenFile *file_of(const void *bare)
 {
@@ -39,8 +34,7 @@ OpenFile *file_of(const void *bare)
 void *make_bare(const Host &host, hid_t connector, void *under, OpenFile *file, bool may_lack_path)
 {
     const auto bits = reinterpret_cast<uintptr_t>(under);
-    if (connector != host.native || under_bare(under) != under || host.slot >= 1 << slot_bits ||
-        (file && file->number == 0))
+    if (connector != host.native || under_bare(under) != under || (file && file->number == 0))
         return nullptr;
     const uintptr_t number = file ? static_cast<uintptr_t>(file->number) : 0;
     return reinterpret_cast<void *>(bits | 1 | static_cast<uintptr_t>(host.slot) << 1 |
@@ -114,7 +108,7 @@ void *wrap_beside(const Object &neighbour, void *under, bool may_lack_path)
 
 void Handle::make_wrapper()
 {
-    Host &host = host_at(slot_of(given_));
+    Host &host = host_of_bare(given_);
     OpenFile *file = file_of(given_);
     made_ = {};
     made_.under = under_bare(given_);

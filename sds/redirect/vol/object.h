@@ -28,9 +28,10 @@ struct Object {
 };
 
 // So many objects have wrappers at a time. Programs hold a hundred thousand open; what is opened
-// beyond is handed out bare: the pointer of the connector below, which is aligned, with the host in
-// its lowest bits and the file in its highest, where it has such bits to spare. HDF5 does nothing
-// with what it gets from a connector but hand it back. Files and what does not fit have wrappers.
+// beyond is handed out bare: the pointer of the connector below, which is aligned, with the slot of
+// the host behind its lowest bit and the file in its highest, where it has such bits to spare. HDF5
+// does nothing with what it gets from a connector but hand it back. Files and what does not fit
+// have wrappers.
 constexpr int most_wrapped = 512;
 
 inline bool is_bare(const void *object)
@@ -41,6 +42,10 @@ inline void *under_bare(const void *object)
 {
     constexpr uintptr_t address = 0x0000fffffffffff0;
     return reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(object) & address);
+}
+inline Host &host_of_bare(const void *object)
+{
+    return host_at(static_cast<int>(reinterpret_cast<uintptr_t>(object) >> 1 & (max_hosts - 1)));
 }
 inline void *under(void *object)
 {

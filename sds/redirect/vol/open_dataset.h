@@ -33,7 +33,7 @@ struct OpenDataset {
     int64_t window_elements;  // reads within as many gain nothing by the engine
     bool is_traced;
     bool reads_boxes;          // the last read that was traced selected a box
-    int16_t box_rank;          // then the rank where boxes are traced the short way, else -1
+    int8_t box_rank;           // its rank where boxes are traced the short way, else -1
     uint32_t trace_id;         // 0: not in the trace yet
     StoredDataset description; // its arrays and strings lie behind, the file's path in the file
     int64_t numbers[];

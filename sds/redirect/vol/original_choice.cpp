@@ -360,6 +360,13 @@ bool may_gain(Object &object, hid_t file_space, int64_t window_elements)
     return may;
 }
 
+bool may_gain(const Host &host, hid_t file_space, int64_t window_elements)
+{
+    if (config().engine == Engine::always) return true;
+    return file_space > last_special_space &&
+           is_worth_predicting(host, file_space, window_elements);
+}
+
 bool is_first_and_small(const Object &object, hid_t file_space)
 {
     OriginalFile *file = object.file ? object.file->original : nullptr;

@@ -40,6 +40,9 @@ constexpr int64_t min_elements = 17;
 // and what spans no more than so many elements. A look from outside.
 bool may_gain(Object &object, hid_t file_space, int64_t window_elements);
 
+// The same where reads are not counted, as those of a bare dataset are not.
+bool may_gain(const Host &host, hid_t file_space, int64_t window_elements);
+
 // Whether it is the first read of its file that could gain, and HDF5 carries it out with so few
 // requests that to describe the dataset would take as long: programs that read many small files
 // once come no further. Of a dataset that is not described yet; counts the read as judged.

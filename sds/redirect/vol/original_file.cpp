@@ -128,15 +128,6 @@ sds_file *give_up_reader(OriginalFile &file)
     return reader;
 }
 
-// A child that closes its parent's descriptors, as daemons do, would keep the lock that HDF5 had on
-// the file by what it inherits of the mapping: it makes its own with the first need. Readers that
-// other threads of the parent use, or that a handler has interrupted, are left alone.
-void give_up_readers()
-{
-    for (OriginalFile *file = originals; file; file = file->next)
-        if (file->reader && file->n_reading == 0) sds_file_close(give_up_reader(*file));
-}
-
 bool is_own(const OriginalFile &file, struct stat &now)
 {
     const int saved_errno = errno;
@@ -173,7 +164,6 @@ OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl
         free(made);
         return nullptr;
     }
-    call_in_children(give_up_readers);
     made->fileno = fileno;
     made->references = 1;
     OriginalFile *known;
@@ -251,6 +241,15 @@ void after_close(OriginalFile *file)
 void count_failure(OriginalFile &file)
 {
     __atomic_add_fetch(&file.n_failures, 1, __ATOMIC_RELAXED);
+}
+
+// A child that closes its parent's descriptors, as daemons do, would keep the lock that HDF5 had on
+// the file by what it inherits of the mapping: it makes its own with the first need. Readers that
+// other threads of the parent use, or that a handler has interrupted, are left alone.
+void give_up_readers()
+{
+    for (OriginalFile *file = originals; file; file = file->next)
+        if (file->reader && file->n_reading == 0) sds_file_close(give_up_reader(*file));
 }
 
 bool any_originals()

@@ -69,4 +69,7 @@ void count_failure(OriginalFile &file);
 // False where no file is open that the engine may read.
 bool any_originals();
 
+// In the child of a fork, with the lock.
+void give_up_readers();
+
 } // namespace sds::vol

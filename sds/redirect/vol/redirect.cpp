@@ -75,6 +75,7 @@ enum Reason {
     boxes_alone,
     outside_share,
     replica_unusable,
+    decoding_elsewhere,
     failed_transfer
 };
 
@@ -96,6 +97,7 @@ constexpr const char *reason_text[] = {
     "only replicas in chunks are there, which serve boxes alone",
     "the replica serves a share of the reads",
     "the replica cannot be used",
+    "other threads use the memory that there is to decode chunks of replicas",
     "the replica could not be read",
 };
 
@@ -337,7 +339,10 @@ template <typename Move> Reason read_dataset(const OpenReplica &replica, Move mo
 {
     const ReplicaDataset &dataset = replica.dataset;
     if (!is_unchanged(dataset, replica.identity)) return replica_unusable;
-    return move(dataset) && is_unchanged(dataset, replica.identity) ? served : failed_transfer;
+    const Transferred outcome = move(dataset);
+    if (outcome == Transferred::no_room) return decoding_elsewhere;
+    const bool is_right = outcome == Transferred::all && is_unchanged(dataset, replica.identity);
+    return is_right ? served : failed_transfer;
 }
 
 // Have the engine read the original by in_file(file).
@@ -429,7 +434,9 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
             return transfer_scattered(host, file, server.dataset, server.candidate, read,
                                       conversion, request.buffer);
         },
-        [](const ReplicaDataset &) { return false; }); // chosen are contiguous ones alone
+        [](const ReplicaDataset &) {
+            return Transferred::failed;
+        }); // chosen are contiguous ones alone
 }
 
 // Serve a box by what was chosen. Apart: most reads are HDF5's to carry out, and come no further.

@@ -11,6 +11,8 @@
 #include "chunk_cache.h"
 #include "clock.h"
 #include "config.h"
+#include "decoding_room.h"
+#include "hdf5_memory.h"
 #include "measured.h"
 #include "open_file.h"
 #include "scratch.h"
@@ -170,6 +172,7 @@ struct Place {
     const Host *host; // nullptr: free
     uint64_t inode;
     OpenReplica *replica; // nullptr while it is being opened
+    uint64_t part;        // of malloc's memory, in which the file was opened
 };
 constexpr int max_places = 32;
 constexpr int max_files = 4;
@@ -184,6 +187,8 @@ constexpr int64_t min_idle_ns = 50000000;
 constexpr int64_t idle_per_opening = 20;
 
 constexpr char no_place[] = "other replicas in chunks are in use";
+constexpr char no_memory[] =
+    "other threads use the memory that there is to open replicas in chunks";
 
 // Called with the lock held, as all up to take_place().
 bool is_of_file(const Place &place, const Host &host, uint64_t inode)
@@ -252,6 +257,7 @@ void free_place(Place &left)
     if (count_files(nullptr) > 0) return;
     use_small_pieces(false);
     drop_cached_boxes();
+    drop_decoding_buffers();
 }
 
 // Take from a replica what HDF5 has open of it; its place is free then.
@@ -281,12 +287,23 @@ void close_file(const Host &host, uint64_t inode)
     }
 }
 
-// A place for one more of the host's; nullptr where others use all.
+// Files that were opened in a part of malloc's memory, but for one.
+int count_files_in(uint64_t part, uint64_t but_for)
+{
+    int n = 0;
+    for (const Place &place : places)
+        if (place.host && place.inode != but_for && place.part == part)
+            n += find_place(*place.host, place.inode) == &place;
+    return n;
+}
+
+// A place for one more of the host's; nullptr, and why, where there is none.
 // idle: the file to be closed first, 0 for none.
-Place *take_place(const Host &host, uint64_t inode, uint64_t &idle)
+Place *take_place(const Host &host, uint64_t inode, uint64_t &idle, const char *&problem)
 {
     SharedStateLock lock;
     idle = 0;
+    problem = no_place;
     const int n_of_host = count_files(&host);
     const bool is_open = find_place(host, inode) != nullptr;
     if (!is_open && (n_of_host >= max_files_of_host || count_files(nullptr) >= max_files)) {
@@ -299,7 +316,12 @@ Place *take_place(const Host &host, uint64_t inode, uint64_t &idle)
     for (Place &place : places)
         if (!place.host) found = &place;
     if (!found) return nullptr;
-    *found = {&host, inode, nullptr};
+    const uint64_t part = part_of_malloc();
+    if (!is_open && !may_hold_files(part, 1 + count_files_in(part, idle))) {
+        problem = no_memory;
+        return nullptr;
+    }
+    *found = {&host, inode, nullptr, part};
     use_small_pieces(true);
     return found;
 }
@@ -402,9 +424,10 @@ void ReplicaUse::open(const Host &host, uid_t source_owner, const sds_table_data
                       const sds_candidate &candidate)
 {
     uint64_t idle = 0;
-    Place *place = take_place(host, candidate.identity.inode, idle);
+    const char *no_room = nullptr;
+    Place *place = take_place(host, candidate.identity.inode, idle, no_room);
     if (!place) {
-        problem_ = no_place;
+        problem_ = no_room;
         return;
     }
     const int saved_errno = errno;

@@ -18,8 +18,6 @@ namespace sds::vol
 namespace
 {
 
-constexpr int filter_fletcher32 = 3; // H5Z_FILTER_FLETCHER32
-
 uint64_t n_openings = 0;
 
 void close_all(void *ending)
@@ -96,7 +94,7 @@ bool has_checksums(int fd)
 }
 
 // What is wrong with the filters; nullptr where nothing is.
-const char *check_filters(const Object &object, hid_t dxpl)
+const char *check_filters(const Object &object, hid_t dxpl, ChunkFilters &filters)
 {
     const Functions &hdf5 = object.hdf5();
     H5VL_dataset_get_args_t args;
@@ -104,26 +102,14 @@ const char *check_filters(const Object &object, hid_t dxpl)
     args.op_type = H5VL_DATASET_GET_DCPL;
     if (hdf5.H5VLdataset_get(object.under, object.connector, &args, dxpl, nullptr) < 0)
         return "the replica's dataset cannot be looked at";
-    const hid_t dcpl = args.args.get_dcpl.dcpl_id;
-    const char *problem = nullptr;
-    const int n = hdf5.H5Pget_nfilters(dcpl);
-    int filter = -1;
-    for (int i = 0; i < n && !problem; i++) {
-        unsigned flags = 0, configuration = 0;
-        size_t n_values = 0;
-        filter = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values, nullptr, 0,
-                                     nullptr, &configuration);
-        if (filter < 0 || hdf5.H5Zfilter_avail(filter) <= 0)
-            problem = "the program's HDF5 lacks a filter of the replica";
-    }
-    if (!problem && filter != filter_fletcher32) problem = "the replica's chunks have no checksums";
-    hdf5.H5Pclose(dcpl);
+    const char *problem = find_filters(hdf5, args.args.get_dcpl.dcpl_id, filters);
+    hdf5.H5Pclose(args.args.get_dcpl.dcpl_id);
     return problem;
 }
 
 // How the dataset differs from what the table says of it; nullptr where it does not.
 const char *find_difference(const Object &object, const sds_table_dataset &dataset,
-                            const sds_candidate &candidate)
+                            const sds_candidate &candidate, ChunkFilters &filters)
 {
     const hid_t dxpl = *object.host->default_dxpl;
     sds_trace_dataset found;
@@ -138,7 +124,8 @@ const char *find_difference(const Object &object, const sds_table_dataset &datas
     for (int32_t axis = 0; is_equal && axis < candidate.rank; axis++)
         is_equal = found.extent[axis] == candidate.region_extent[candidate.order[axis]] &&
                    found.chunk[axis] == candidate.chunks.shape[axis];
-    return is_equal ? check_filters(object, dxpl) : "the replica is not what the table says of it";
+    return is_equal ? check_filters(object, dxpl, filters)
+                    : "the replica is not what the table says of it";
 }
 
 const char *open_in(const Host &host, hid_t file, const sds_table_dataset &dataset,
@@ -173,7 +160,7 @@ const char *open_in(const Host &host, hid_t file, const sds_table_dataset &datas
     object.connector = host.native;
     object.below = &host.class_of(host.native);
     object.host = &host_at(host.slot);
-    const char *problem = find_difference(object, dataset, candidate);
+    const char *problem = find_difference(object, dataset, candidate, out.filters);
     if (!problem) return nullptr;
     hdf5.H5VLdataset_close(out.object, host.native, *host.default_dxpl, nullptr);
     return problem;

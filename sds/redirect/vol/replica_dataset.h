@@ -4,6 +4,7 @@
 // library (H5Fget_obj_count, H5close) meets nothing that it did not open.
 #pragma once
 
+#include "chunk_filters.h"
 #include "host.h"
 #include "sds/table_format.h"
 
@@ -16,6 +17,7 @@ struct ReplicaDataset {
     int *fd;          // HDF5's descriptor of that file
     uint64_t inode;   // of that file
     uint64_t opening; // its number among those of the process, from 1
+    ChunkFilters filters;
 };
 
 // Open the dataset of a candidate that is a regular file, owned and writable as it should be, and

@@ -32,28 +32,4 @@ class Scratch
     size_t size_; // of what is mapped; 0 where it is not
 };
 
-// What HDF5 takes to decode chunks, it frees; but each arena of glibc's malloc keeps what was freed
-// at its end, and there is one for every few threads. So take blocks of the thread's arena for a
-// moment, and give the system back the pages that they lie on.
-class DecodingMemory
-{
-  public:
-    explicit DecodingMemory(int64_t chunk_bytes) : chunk_bytes_(chunk_bytes), is_used_(false) {}
-    ~DecodingMemory()
-    {
-        if (is_used_) give_back();
-    }
-    DecodingMemory(const DecodingMemory &) = delete;
-    DecodingMemory &operator=(const DecodingMemory &) = delete;
-
-    // To be called before anything is decoded.
-    void use() { is_used_ = true; }
-
-  private:
-    void give_back() const;
-
-    int64_t chunk_bytes_;
-    bool is_used_;
-};
-
 } // namespace sds::vol

@@ -197,6 +197,10 @@ void select(const Host &host, hid_t file_space, int32_t rank, const int64_t exte
 void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
                  bool &box, Selection &selection)
 {
+    if (file_space == H5S_ALL) {
+        select_whole(rank, extent, selection);
+        return;
+    }
     // A question costs a twentieth of a small read.
     if (box && file_space > last_special_space) {
         selection.slab.rank = rank;
@@ -204,6 +208,17 @@ void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t
     }
     select(host, file_space, rank, extent, selection);
     box = selection.kind == SDS_SELECT_HYPERSLAB && is_box(selection.slab);
+}
+
+int64_t see_whole(int32_t rank, const int64_t extent[], int64_t first[], int64_t last[])
+{
+    int64_t n = 1;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        first[axis] = 0;
+        last[axis] = extent[axis] - 1;
+        n *= extent[axis];
+    }
+    return n;
 }
 
 int64_t see_box(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],

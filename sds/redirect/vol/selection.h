@@ -41,6 +41,9 @@ void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t
 int64_t see_box(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
                 int64_t first[], int64_t last[]);
 
+// The same of a read of all.
+int64_t see_whole(int32_t rank, const int64_t extent[], int64_t first[], int64_t last[]);
+
 // False where the space moves the selection by an offset (H5Soffset_simple), of which the
 // description of a hyperslab says nothing.
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection);

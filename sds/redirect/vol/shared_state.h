@@ -17,8 +17,12 @@ class SharedStateLock
     bool is_held_; // false in a signal handler that has interrupted the holder
 };
 
-// Have this called in the child of each fork, with the lock. Not called where a signal handler
-// forks that has interrupted the holder: what the lock guards is not whole then.
-void call_in_children(void (*function)());
+// Around a fork (fork.h), so that what the lock guards is whole in the child, but where a signal
+// handler forks that has interrupted the holder.
+void hold_state_for_fork();
+void release_state_after_fork();
+// In the child.
+bool is_state_whole();
+void renew_state_lock();
 
 } // namespace sds::vol

@@ -119,10 +119,13 @@ inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock
     sds_tick_span_end(&span);
     const Host &host = *object.host;
     box.rank = dataset->box_rank;
-    const int64_t n = mostly(box.dataset != 0) && mostly(box.rank >= 0)
-                          ? see_box(host, *read.file_space, box.rank, dataset->description.extent,
-                                    box.first, box.last)
-                          : 0;
+    const int64_t *extent = dataset->description.extent;
+    const bool is_whole = *read.file_space == H5S_ALL;
+    box.kind = is_whole ? SDS_SELECT_ALL : SDS_SELECT_HYPERSLAB;
+    const int64_t n = seldom(box.dataset == 0) || seldom(box.rank < 0) ? 0
+                      : is_whole
+                          ? see_whole(box.rank, extent, box.first, box.last)
+                          : see_box(host, *read.file_space, box.rank, extent, box.first, box.last);
     if (seldom(n == 0)) {
         trace_done(object, *dataset, *read.file_space, read.dxpl, span);
         return result;
@@ -138,29 +141,61 @@ inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock
     return result;
 }
 
+// Whether something else than HDF5 is to be thought of. Bare datasets lie in files of the native
+// connector.
+bool may_serve_bare(const Host &host, hid_t file_space)
+{
+    return any_tables() || (any_originals() && may_gain(host, file_space, 0));
+}
+
+herr_t read_original_of_bare(const Host &host, void *dataset, const OneRead &read)
+{
+    void *below = under_bare(dataset);
+    const auto direct = host.class_of(host.native).dataset_cls.read;
+    return mostly(direct) ? direct(1, &below, read.memory_type, read.memory_space, read.file_space,
+                                   read.dxpl, read.buffer, nullptr)
+                          : host.hdf5.H5VLdataset_read(1, &below, host.native, read.memory_type,
+                                                       read.memory_space, read.file_space,
+                                                       read.dxpl, read.buffer, nullptr);
+}
+
 // Read a bare dataset of which no more need be known than is kept of all. False where more is, and
 // nothing is done.
-__attribute__((noinline)) bool read_bare(void *dataset, const OneRead &read,
-                                         const sds_tick_clock *clock, herr_t &result)
+__attribute__((noinline)) bool read_bare(void *dataset, const OneRead &read, herr_t &result)
 {
-    const Handle handle(dataset);
-    if (!clock) {
-        if (!is_plain(*handle, *read.file_space)) return false;
-        result = read_original(*handle, read);
-        return true;
-    }
-    KnownDataset known;
-    if (!find_known(dataset, known)) return false;
-    if (known.by_engine_too && may_gain(*handle, *read.file_space, int64_t{1} << known.window_log2))
+    const Host &host = host_of_bare(dataset);
+    if (seldom(may_serve_bare(host, *read.file_space)) &&
+        (any_tables() || !is_first_and_small(*Handle(dataset), *read.file_space)))
         return false;
+    result = read_original_of_bare(host, dataset, read);
+    return true;
+}
+
+__attribute__((noinline)) bool read_bare_traced(void *dataset, const OneRead &read,
+                                                const sds_tick_clock *clock, herr_t &result)
+{
+    const Host &host = host_of_bare(dataset);
+    const hid_t file_space = *read.file_space;
+    KnownDataset known;
+    bool is_known = false;
+    if (seldom(may_serve_bare(host, file_space))) {
+        is_known = find_known(dataset, known);
+        if (!is_known ||
+            (known.by_engine_too && may_gain(host, file_space, int64_t{1} << known.window_log2)))
+            return false;
+    } else {
+        expect_known(dataset);
+    }
     sds_tick_span span = sds_tick_span_begin(clock);
-    result = read_original(*handle, read);
+    result = read_original_of_bare(host, dataset, read);
     if (result < 0) return true;
     sds_tick_span_end(&span);
-    if (trace_known(*handle->host, known, *read.file_space, read.dxpl, span)) return true;
+    if (mostly(is_known || find_known(dataset, known)) &&
+        mostly(trace_known(host, known, file_space, read.dxpl, span)))
+        return true;
     const DatasetHandle described(dataset);
     OpenDataset *state = dataset_of(*described, read.dxpl);
-    if (state) trace_done(*described, *state, *read.file_space, read.dxpl, span);
+    if (state) trace_done(*described, *state, file_space, read.dxpl, span);
     return true;
 }
 
@@ -173,7 +208,9 @@ herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_space
                          clock);
     const OneRead one = {memory_types, memory_spaces, file_spaces, dxpl, buffers};
     herr_t result = 0;
-    if (seldom(is_bare(datasets[0])) && read_bare(datasets[0], one, clock, result)) return result;
+    if (seldom(is_bare(datasets[0])) && (clock ? read_bare_traced(datasets[0], one, clock, result)
+                                               : read_bare(datasets[0], one, result)))
+        return result;
     const DatasetHandle dataset(datasets[0]);
     return read_one(*dataset, one, clock);
 }

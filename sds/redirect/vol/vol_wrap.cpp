@@ -19,22 +19,15 @@ template <typename Of> bool is_native(const Of &object)
 
 void *get_object(const void *object)
 {
-    const Handle self_handle(object);
-    const Object &self = *self_handle;
+    if (is_bare(object)) return under_bare(object);
+    const auto &self = *static_cast<const Object *>(object);
     if (is_native(self)) return self.under;
     return self.hdf5().H5VLget_object(self.under, self.connector);
 }
 
-herr_t get_wrap_context(const void *object, void **context)
+// Of another connector than the native one.
+__attribute__((noinline)) herr_t make_context(const Object &self, void **context)
 {
-    const Handle self_handle(object);
-    const Object &self = *self_handle;
-    // HDF5 asks for a context at nearly every call. The native connector needs none of its own, so
-    // one per host serves all: allocating it anew triples the cost of a small call.
-    if (is_native(self)) {
-        *context = &self.host->native_wrap_context;
-        return 0;
-    }
     auto *made = static_cast<WrapContext *>(malloc(sizeof(WrapContext)));
     if (!made) return -1;
     *made = {self.host, self.connector, nullptr};
@@ -45,6 +38,22 @@ herr_t get_wrap_context(const void *object, void **context)
     self.hdf5().H5Iinc_ref(self.connector);
     *context = made;
     return 0;
+}
+
+herr_t get_wrap_context(const void *object, void **context)
+{
+    // HDF5 asks for a context at nearly every call. The native connector needs none of its own, so
+    // one per host serves all: allocating it anew triples the cost of a small call.
+    if (is_bare(object)) {
+        *context = &host_of_bare(object).native_wrap_context;
+        return 0;
+    }
+    const auto &self = *static_cast<const Object *>(object);
+    if (is_native(self)) {
+        *context = &self.host->native_wrap_context;
+        return 0;
+    }
+    return make_context(self, context);
 }
 
 void *wrap_object(void *object, H5I_type_t type, void *context)
@@ -65,16 +74,20 @@ void *unwrap_object(void *object)
     return under;
 }
 
-herr_t free_wrap_context(void *context)
+__attribute__((noinline)) void drop_context(WrapContext *self)
 {
-    auto *self = static_cast<WrapContext *>(context);
-    Host &host = *self->host;
-    if (self == &host.native_wrap_context) return 0;
+    const Host &host = *self->host;
     // HDF5 frees contexts after a failed call, too.
     ErrorStackKeeper keep(host);
     if (self->under_context) host.hdf5.H5VLfree_wrap_ctx(self->under_context, self->connector);
     host.hdf5.H5Idec_ref(self->connector);
     free(self);
+}
+
+herr_t free_wrap_context(void *context)
+{
+    auto *self = static_cast<WrapContext *>(context);
+    if (self != &self->host->native_wrap_context) drop_context(self);
     return 0;
 }
 

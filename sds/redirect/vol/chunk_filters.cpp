@@ -1,0 +1,204 @@
+#include "chunk_filters.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#include "shared_state.h"
+
+namespace sds::vol
+{
+namespace
+{
+
+// As HDF5 numbers them.
+constexpr int deflate = 1, shuffle = 2, fletcher32 = 3;
+constexpr size_t checksum_bytes = 4;
+
+constexpr const char *names_of_functions[SDS_N_CODECS] = {
+#define XX(name, functions) functions,
+    SDS_CODEC_MAP(XX)
+#undef XX
+};
+
+// Looked for once in a process, and never let go.
+struct Codec {
+    sds_filter filter;
+    bool is_known;
+    bool is_found;
+};
+Codec known_libdeflate = {}, known_zlib = {};
+
+bool find_functions(void *library, const char *names, sds_filter_function function[])
+{
+    for (int i = 0; *names; i++) {
+        char name[64];
+        const size_t length = strcspn(names, " ");
+        if (i == SDS_FILTER_FUNCTIONS || length >= sizeof name) return false;
+        memcpy(name, names, length);
+        name[length] = '\0';
+        void *found = dlsym(library, name);
+        if (!found) return false;
+        memcpy(&function[i], &found, sizeof found);
+        names += length + (names[length] == ' ');
+    }
+    return true;
+}
+
+// A library may have the name and be another one, and functions of the program may take the place
+// of its own: then not even a short stream comes out as it went in.
+bool decodes_right(const sds_filter &codec)
+{
+    static constexpr unsigned char stream[] = {
+        0x78, 0xda, 0x2b, 0xcf, 0x48, 0x2c, 0x51, 0xc8, 0x2c, 0x56, 0x28, 0x2f, 0xca,
+        0x2c, 0x29, 0x49, 0xcd, 0x53, 0x48, 0xce, 0xcf, 0x4d, 0x2d, 0x56, 0x48, 0x4a,
+        0x4c, 0xce, 0xd6, 0x51, 0x28, 0x47, 0x95, 0x03, 0x00, 0x5e, 0x0a, 0x0f, 0xef};
+    constexpr char text[] = "what is written comes back, what is written";
+    char decoded[2 * sizeof text];
+    size_t n = 0;
+    return sds_filter_undo(&codec, stream, sizeof stream, decoded, sizeof decoded, &n) == SDS_OK &&
+           n == sizeof text - 1 && memcmp(decoded, text, n) == 0;
+}
+
+bool load(const char *library, sds_codec which, sds_filter &out)
+{
+    const int saved_errno = errno;
+    out = {};
+    out.codec = which;
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    const bool is_found = loaded && find_functions(loaded, names_of_functions[which], out.function);
+    if (!is_found) dlerror(); // the program would be told of it, when it asks for errors of its own
+    const bool is_right = is_found && decodes_right(out);
+    errno = saved_errno;
+    return is_right;
+}
+
+bool find_codec(Codec &codec, sds_codec which, const char *library, sds_filter &out)
+{
+    {
+        SharedStateLock lock;
+        if (codec.is_known) {
+            out = codec.filter;
+            return codec.is_found;
+        }
+    }
+    const bool is_found = load(library, which, out);
+    SharedStateLock lock;
+    codec = {out, true, is_found};
+    return is_found;
+}
+
+// It takes half the time of zlib, where it is installed.
+bool find_libdeflate(sds_filter &out)
+{
+    return find_codec(known_libdeflate, SDS_CODEC_LIBDEFLATE, "libdeflate.so.0", out);
+}
+
+bool find_zlib(sds_filter &out)
+{
+    return find_codec(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1", out);
+}
+
+// Whether the core undoes a filter; then it is filled in.
+bool find_filter(int number, size_t n_values, const unsigned values[], sds_filter &out)
+{
+    out = {};
+    if (number == deflate) return find_libdeflate(out) || find_zlib(out);
+    if (number == shuffle) {
+        out.codec = SDS_CODEC_SHUFFLE;
+        if (n_values == 1) out.option[0] = values[0];
+        return n_values == 1 && values[0] > 0;
+    }
+    out.codec = SDS_CODEC_FLETCHER32;
+    return number == fletcher32;
+}
+
+uint32_t little_endian_32(const char *at)
+{
+    const auto *byte = reinterpret_cast<const unsigned char *>(at);
+    return static_cast<uint32_t>(byte[3]) << 24 | static_cast<uint32_t>(byte[2]) << 16 |
+           static_cast<uint32_t>(byte[1]) << 8 | byte[0];
+}
+
+// libdeflate does not look whether a stream keeps to the smaller window that its header may name.
+// Nearly all have the largest.
+bool is_for_libdeflate(const char *at, size_t n)
+{
+    constexpr char largest_window = 0x78;
+    return n > 0 && *at == largest_window;
+}
+
+bool inflate(const sds_filter &libdeflate, const DecodingBuffer &buffer, const char *from, size_t n,
+             char *to, size_t capacity, size_t &produced)
+{
+    using Decompress = int (*)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
+    size_t used;
+    void *decompressor = buffer.decompressor(libdeflate);
+    return decompressor && reinterpret_cast<Decompress>(libdeflate.function[1])(
+                               decompressor, from, n, to, capacity, &used, &produced) == 0;
+}
+
+bool undo(const sds_filter &filter, const DecodingBuffer &buffer, const char *from, size_t n,
+          char *to, size_t capacity, size_t &produced)
+{
+    sds_filter other;
+    const sds_filter *chosen = &filter;
+    if (filter.codec == SDS_CODEC_LIBDEFLATE) {
+        if (is_for_libdeflate(from, n))
+            return inflate(filter, buffer, from, n, to, capacity, produced);
+        if (!find_zlib(other)) return false;
+        chosen = &other;
+    }
+    return sds_filter_undo(chosen, from, n, to, capacity, &produced) == SDS_OK;
+}
+
+} // namespace
+
+const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
+{
+    const int n = hdf5.H5Pget_nfilters(dcpl);
+    int number = -1, n_sizing = 0; // after which the size is not known beforehand
+    out = {};
+    out.by_core = n > 0 && n <= max_core_filters;
+    for (int i = 0; i < n; i++) {
+        constexpr size_t max_values = 4;
+        unsigned flags = 0, configuration = 0, values[max_values] = {};
+        size_t n_values = max_values;
+        number = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values, values, 0,
+                                     nullptr, &configuration);
+        if (number < 0 || hdf5.H5Zfilter_avail(number) <= 0)
+            return "the program's HDF5 lacks a filter of the replica";
+        // Of checksums that others than the last filter make, HDF5 knows what to do.
+        if (number == fletcher32 && i != n - 1) out.by_core = false;
+        n_sizing += number == deflate;
+        out.by_core = out.by_core && find_filter(number, n_values, values, out.filter[out.n++]);
+    }
+    if (n_sizing > 1) out.by_core = false;
+    return number == fletcher32 ? nullptr : "the replica's chunks have no checksums";
+}
+
+const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const DecodingBuffer &buffer,
+                         char *stored, size_t n, char *other, char *last, size_t chunk_bytes)
+{
+    const int32_t checksum = filters.n - 1;
+    const auto capacity = static_cast<size_t>(most_stored_bytes(static_cast<int64_t>(chunk_bytes)));
+    if (mask >> checksum != 0 || n < checksum_bytes) return nullptr;
+    n -= checksum_bytes;
+    if (sds_fletcher32(stored, n) != little_endian_32(stored + n)) return nullptr;
+    char *at = stored;
+    for (int32_t k = checksum - 1; k >= 0; k--) {
+        if (mask >> k & 1) continue;
+        const uint32_t before = (uint32_t{1} << k) - 1;
+        const bool is_last = (~mask & before) == 0;
+        char *to = is_last && last ? last : at == stored ? other : stored;
+        if (!undo(filters.filter[k], buffer, at, n, to, is_last ? chunk_bytes : capacity, n))
+            return nullptr;
+        at = to;
+    }
+    if (n != chunk_bytes) return nullptr;
+    if (!last || at == last) return at;
+    memcpy(last, at, n);
+    return last;
+}
+
+} // namespace sds::vol

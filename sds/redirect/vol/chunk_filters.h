@@ -1,0 +1,36 @@
+// Filters of replicas in chunks that the core undoes, with codecs of libraries that are installed.
+#pragma once
+
+#include "decoding_room.h"
+#include "host.h"
+#include "sds/filters.h"
+
+namespace sds::vol
+{
+
+constexpr int max_core_filters = 3;
+
+struct ChunkFilters {
+    bool by_core; // else HDF5 undoes them
+    int32_t n;
+    sds_filter filter[max_core_filters]; // in the order of writing; the last one is Fletcher32
+};
+
+// What is wrong with the filters of a dataset; nullptr where nothing is.
+const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
+
+// Verify the checksum of the n bytes of a chunk as it is stored, then undo its other filters.
+// mask: bit k: the k-th filter was not applied.
+// stored: in the buffer; other: as large, likewise; last: of chunk_bytes, where the elements are to
+// be, or nullptr. Returns where the elements are; nullptr where the bytes are not what the filters
+// write.
+const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const DecodingBuffer &buffer,
+                         char *stored, size_t n, char *other, char *last, size_t chunk_bytes);
+
+// What a chunk takes at most as it is stored: deflate adds a thousandth where it gains nothing.
+constexpr int64_t most_stored_bytes(int64_t chunk_bytes)
+{
+    return chunk_bytes + chunk_bytes / 512 + 64;
+}
+
+} // namespace sds::vol

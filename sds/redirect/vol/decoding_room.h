@@ -1,0 +1,39 @@
+// The memory in which chunks of replicas are decoded: little for a process, however many threads of
+// it read through however many libraries. Where it is in use, the original is read.
+#pragma once
+
+#include <stdint.h>
+
+#include "sds/filters.h"
+
+namespace sds::vol
+{
+
+// Of all buffers of a process together: two of the largest chunks.
+constexpr int64_t max_decoding_bytes = 9 << 18;
+
+// A block of memory for a read that decodes. What one read has used, the next one has; none of it
+// is malloc's, which keeps what threads free in memory of its own for each few of them.
+class DecodingBuffer
+{
+  public:
+    DecodingBuffer() : slot_(-1), bytes_(nullptr) {}
+    ~DecodingBuffer();
+    DecodingBuffer(const DecodingBuffer &) = delete;
+    DecodingBuffer &operator=(const DecodingBuffer &) = delete;
+
+    // False where others use the room, or memory is exhausted. What was taken before is kept.
+    bool take(int64_t n_bytes);
+    char *bytes() const { return bytes_; } // nullptr before
+    // What libdeflate needs, kept with the block; nullptr where memory is exhausted.
+    void *decompressor(const sds_filter &libdeflate) const;
+
+  private:
+    int slot_;
+    char *bytes_;
+};
+
+// Give back what no read uses. To be called with the lock of shared_state.h held.
+void drop_decoding_buffers();
+
+} // namespace sds::vol
