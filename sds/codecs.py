@@ -11,10 +11,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from sds import _native
+from sds.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,9 +56,24 @@ def _fletcher32(_: Sequence[int]) -> NativeFilter | None:
 
 def _deflate(_: Sequence[int]) -> NativeFilter | None:
     # Half the time of zlib, where it is installed (it comes with TIFF and PNG libraries).
-    return _with_functions("LIBDEFLATE", "libdeflate.so.0") or _with_functions(
-        "DEFLATE", "libz.so.1"
-    )
+    for codec, library in (("LIBDEFLATE", "libdeflate.so.0"), ("DEFLATE", "libz.so.1")):
+        found = _with_functions(codec, library)
+        if found is not None and _inflates(found):
+            return found
+    return None
+
+
+@functools.cache
+def _inflates(codec: NativeFilter) -> bool:
+    """Return whether a short stream comes out as it went in.
+
+    The library was found by its name alone: another one may have it.
+    """
+    text = b"what is written comes back, what is written"
+    try:
+        return _native.undo_filter(codec, zlib.compress(text), 2 * len(text)) == text
+    except FormatError:
+        return False
 
 
 def _lzf(_: Sequence[int]) -> NativeFilter | None:

@@ -144,6 +144,19 @@ def find_opened(file: str | os.PathLike[str]) -> OpenedFile | None:
     return kept
 
 
+def find_local(file: str | os.PathLike[str]) -> OpenedFile | None:
+    """Return the file that is kept for a path, for who finds out whether it still holds the bytes.
+
+    None on file systems of other hosts, and where files may have to be closed first.
+    """
+    kept = _files.get(os.fspath(file))
+    now_s = time.monotonic()
+    if kept is None or kept.is_remote or now_s - _swept_s > _SWEEP_S:
+        return None
+    kept.used_s = now_s
+    return kept
+
+
 def keep(opened: OpenedFile) -> None:
     """Keep a file for later calls, unless it was changed too recently to know later changes."""
     if not opened.is_regular or time.time() - opened.version[3] / 1e9 < SETTLED_S:

@@ -19,7 +19,14 @@ from sds.dataset import describe_open_dataset, get_dataset, open_hdf5
 from sds.errors import SdsValueError, SelectionError, UnsupportedError
 from sds.geometry import is_basic_index, parse_index, selection_from_index
 from sds.home import default_home
-from sds.opened import find_opened, keep, open_file, version_of
+from sds.opened import (
+    find_local,
+    find_opened,
+    is_written_through_h5py,
+    keep,
+    open_file,
+    version_of,
+)
 from sds.redirect.serve import Outcome
 from sds.redirect.tables import table_path
 from sds.scattered import (
@@ -88,6 +95,10 @@ def read(
         If a strategy is named that does not apply: the dataset is not contiguous, its elements need
         conversion, or the selection is one that only h5py understands.
     """
+    if strategy == "auto" and points is None:
+        repeated = _repeat(file, dataset, selection, out)
+        if repeated is not None:
+            return repeated
     if strategy not in _native.STRATEGIES:
         message = f"no strategy is called {strategy!r}; there are {', '.join(_native.STRATEGIES)}"
         raise SdsValueError(message)
@@ -103,6 +114,20 @@ def read(
             if values is not None:
                 return values
     return _read_anew(file, dataset, index, points=points, out=out, strategy=strategy)
+
+
+def _repeat(
+    file: str | os.PathLike[str], dataset: str, index: object, out: NDArray[Any] | None
+) -> NDArray[Any] | None:
+    """Return a selection as a replica served one of its shape before; None where it cannot be."""
+    opened = find_local(file)
+    described = None if opened is None else opened.datasets.get(dataset)
+    if opened is None or described is None:
+        return None
+    reads = opened.redirection.repeated(described.path)
+    if reads is None or is_written_through_h5py(opened.version):
+        return None
+    return reads.read(index, out)
 
 
 def _read_known(
@@ -410,6 +435,11 @@ def _result(
     """Return `out` if it fits, or a new array if there is none."""
     if out is None:
         return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise SdsValueError(
+            f"out is a {type(out).__name__}, not a NumPy array; pass np.empty({shape}, "
+            f"{str(dtype)!r})"
+        )
     if out.shape != shape or out.dtype != dtype:
         message = (
             f"out is {out.dtype} of shape {out.shape}, the selection {dtype} of shape {shape}; "

@@ -15,6 +15,7 @@ import pytest
 
 import sds
 from sds import opened, reader
+from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Box
 from sds.home import Home
 from sds.identity import identity_of
@@ -26,8 +27,11 @@ SHAPE = (24, 30, 40)
 ACROSS = np.s_[:, :, 7]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True, params=["step by step", "repeated"])
+def home(request, tmp_path, monkeypatch):
+    """Where replicas are; reads of a shape that was read before are made anew, or in one step."""
+    if request.param == "step by step":
+        monkeypatch.setattr(reader, "_repeat", lambda *_: None)
     home = Home(tmp_path / "home")
     home.create()
     monkeypatch.setenv("SDS_HOME", str(home.root))
@@ -44,7 +48,7 @@ def home(tmp_path, monkeypatch):
 def reads(monkeypatch):
     """The contiguous replicas that were read, by their paths, and reads through HDF5 as None."""
     seen = []
-    from_replica, anew = serve._read_contiguous, reader._read_anew
+    from_replica, anew, repeat = serve._read_contiguous, reader._read_anew, reader._repeat
 
     def read_contiguous(replica, candidate, *arguments):
         seen.append(candidate.path)
@@ -54,9 +58,23 @@ def reads(monkeypatch):
         seen.append(None)
         return anew(*arguments, **options)
 
+    def repeated(file, *arguments):
+        values = repeat(file, *arguments)
+        if values is not None:
+            (dataset,) = opened.find_local(file).redirection._known.table.datasets
+            (candidate,) = dataset.candidates
+            seen.append(candidate.path)
+        return values
+
     monkeypatch.setattr(serve, "_read_contiguous", read_contiguous)
     monkeypatch.setattr(reader, "_read_anew", read_anew)
+    monkeypatch.setattr(reader, "_repeat", repeated)
     return seen
+
+
+@pytest.fixture
+def step_by_step(monkeypatch):
+    monkeypatch.setattr(reader, "_repeat", lambda *_: None)
 
 
 def values(seed):
@@ -111,6 +129,21 @@ def test_out_is_filled(source, home, reads):
         assert np.array_equal(out, values(0)[ACROSS])
         out[:] = 0
     assert reads[-1] == replica_of(source, home)
+
+
+@pytest.mark.parametrize("out", [bytearray(SHAPE[0]), [0] * SHAPE[0]], ids=["bytes", "list"])
+def test_out_that_is_no_array_is_refused_in_words(tmp_path, home, out):
+    source = tmp_path / "source.h5"
+    with h5py.File(source, "w") as handle:
+        handle["x"] = np.random.default_rng(0).integers(0, 256, SHAPE, dtype="u1")
+    settle(source)
+    redirect(source, [("/x", (2, 0, 1))], home, always=False)
+    time.sleep(0.02)
+    line = np.s_[:, 3, 7]
+    for _ in range(2):
+        read(source, line)
+        with pytest.raises(SdsValueError, match=r"out is a (bytearray|list), not a NumPy array"):
+            sds.read(source, "x", line, out)
 
 
 def test_a_table_that_was_just_written_is_not_kept(source, home, reads, monkeypatch):
@@ -268,6 +301,7 @@ def test_a_source_that_changes_between_two_reads(source, reads):
     assert reads == [None]
 
 
+@pytest.mark.usefixtures("step_by_step")
 def test_a_source_that_changes_during_a_read(source, monkeypatch):
     read(source)
     from_replica = serve._read_contiguous
@@ -280,6 +314,7 @@ def test_a_source_that_changes_during_a_read(source, monkeypatch):
     assert np.array_equal(read(source), values(1)[ACROSS])
 
 
+@pytest.mark.usefixtures("step_by_step")
 def test_a_replica_that_changes_during_a_read(source, home, monkeypatch, caplog):
     read(source)
     replica = replica_of(source, home)
@@ -297,6 +332,116 @@ def test_a_replica_that_changes_during_a_read(source, home, monkeypatch, caplog)
     time.sleep(0.02)
     assert np.array_equal(read(source), values(0)[ACROSS])
     assert "changed while it was read" in caplog.text
+
+
+class Meddling(np.ndarray):
+    """Does something as soon as a read has begun and looks at it."""
+
+    meddle = None
+
+    @property
+    def dtype(self):
+        meddle, self.meddle = self.meddle, None
+        if meddle is not None:
+            meddle()
+        return super().dtype
+
+    @dtype.setter
+    def dtype(self, value):
+        np.ndarray.dtype.__set__(self, value)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_whatever_changes_when_a_read_has_begun(source, home, reads, change, request):
+    replica = replica_of(source, home)
+    for _ in range(2):
+        read(source)
+    time.sleep(0.02)
+    out = np.zeros(SHAPE[:2]).view(Meddling)
+    out.meddle = lambda: change(Place(replica=replica, home=home, source=source))
+    del reads[:]
+    assert sds.read(source, "x", ACROSS, out) is out
+    assert out.meddle is None
+    assert np.array_equal(out, values(0)[ACROSS])
+    if request.node.callspec.params["home"] == "repeated":  # step by step, some looks come before
+        assert replica not in reads
+
+
+def test_a_source_that_changes_when_a_read_has_begun(source):
+    for _ in range(2):
+        read(source)
+    out = np.zeros(SHAPE[:2]).view(Meddling)
+    out.meddle = lambda: rewrite(source)
+    assert np.array_equal(sds.read(source, "x", ACROSS, out), values(1)[ACROSS])
+
+
+def test_what_hdf5_holds_back_is_read(source):
+    for _ in range(2):
+        read(source)
+    with h5py.File(source, "r+") as handle:
+        handle["x"][3, 4, 7] = 99.0
+        assert read(source)[3, 4] == 99.0
+    assert read(source)[3, 4] == 99.0
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        np.s_[:, :, np.int64(7)], np.s_[:, :, -33], np.s_[..., 7], np.s_[:, 0:30, 7], "[:, :, 7]",
+        np.s_[-24:, :, 7], np.s_[0:99:1, :, 7],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_other_words_for_the_same(source, index):
+    for _ in range(2):
+        read(source)
+    assert np.array_equal(read(source, index), values(0)[ACROSS])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        np.s_[:, :, 40], np.s_[:, :, -41], np.s_[:, :, 2**70], np.s_[:, :, 7, 0], np.s_[::-1, :, 7],
+        np.s_[:, :, "7"], np.s_[:, "a":, 7],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_cannot_be_selected(source, index):
+    for _ in range(2):
+        read(source)
+    with pytest.raises(SelectionError):
+        read(source, index)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros(SHAPE[:2], "f4"), np.zeros(SHAPE[:2], ">f8"), np.zeros(SHAPE[1::-1]),
+        np.zeros((*SHAPE[:2], 1)), np.zeros(SHAPE[1::-1]).T, np.zeros((24, 60))[:, ::2],
+        np.broadcast_to(0.0, SHAPE[:2]),
+    ],
+    ids=["f4", ">f8", "turned", "rank 3", "column-major", "every second", "constant"],
+)  # fmt: skip
+def test_arrays_that_do_not_fit(source, out):
+    for _ in range(2):
+        read(source)
+    with pytest.raises(SdsValueError, match="out"):
+        sds.read(source, "x", ACROSS, out)
+    assert not out.any()
+
+
+def test_decisions_are_made_anew_after_their_uses(source, monkeypatch):
+    n, decide = 0, serve._decide
+
+    def counted(*arguments, **options):
+        nonlocal n
+        n += 1
+        return decide(*arguments, **options)
+
+    monkeypatch.setattr(serve, "_decide", counted)
+    for k in range(3 * serve.USES_PER_DECISION):
+        read(source, np.s_[:, :, k % SHAPE[2]])
+    assert n == 3
 
 
 def test_a_replica_built_anew_serves_again(source, home, reads):
@@ -388,6 +533,65 @@ def test_boxes_of_one_shape_anywhere(tmp_path, home, reads, order, region):
             assert np.array_equal(read(source, index), expected[index]), index
     assert reads.count(replica.path) == 72
     assert reads.count(None) < 40  # decisions are made for a shape
+
+
+@pytest.fixture
+def hdf5_reads(monkeypatch):
+    """The replicas that were opened and read through HDF5."""
+    seen, through_hdf5 = [], serve._read_through_hdf5
+
+    def read_through_hdf5(replica, candidate, *arguments):
+        seen.append(candidate.path)
+        through_hdf5(replica, candidate, *arguments)
+
+    monkeypatch.setattr(serve, "_read_through_hdf5", read_through_hdf5)
+    return seen
+
+
+def with_chunks(source, home, order=(2, 0, 1), **storage):
+    """Publish a replica of a source in chunks, and return its path."""
+    replica = write_replica(source, "/x", order, home, chunks=(4, 9, 8), **storage)
+    publish_candidates(source, {"/x": [replica]}, home)
+    time.sleep(0.02)
+    return replica.path
+
+
+@pytest.mark.parametrize("storage", [{}, {"compression": "gzip", "shuffle": True}], ids=repr)
+@pytest.mark.parametrize("order", [(2, 0, 1), (2, 1, 0)])
+def test_replicas_in_chunks_stay_open(tmp_path, home, hdf5_reads, order, storage):
+    source = make(tmp_path / "source.h5", 0, chunks=(4, 5, 40))
+    replica = with_chunks(source, home, order, **storage)
+    for k in (7, 8, 33, 7):
+        assert np.array_equal(read(source, np.s_[:, :, k]), values(0)[:, :, k])
+        assert np.array_equal(read(source, np.s_[1:9:3, 2:, k]), values(0)[1:9:3, 2:, k])
+    assert hdf5_reads == [replica]
+    time.sleep(0.02)
+    damaged(Place(replica=replica, home=home, source=source))
+    for k in (7, 8):
+        assert np.array_equal(read(source, np.s_[:, :, k]), values(0)[:, :, k])
+    assert hdf5_reads == [replica]
+
+
+def test_damaged_chunks_are_never_returned(tmp_path, home, hdf5_reads):
+    """Of a replica that was damaged before its identity was published: its checksums tell."""
+    source = make(tmp_path / "source.h5", 0, chunks=(4, 5, 40))
+    replica = write_replica(source, "/x", (2, 0, 1), home, chunks=(4, 9, 8))
+    with h5py.File(replica.path) as handle:
+        place = handle["x"].id.get_chunk_info(3).byte_offset
+    with replica.path.open("r+b") as file:
+        file.seek(place)
+        file.write(b"\xff" * 99)
+    settle(replica.path)
+    replica = replace(replica, identity=identity_of(replica.path))
+    publish_candidates(source, {"/x": [replica]}, home)
+    time.sleep(0.02)
+    # Of the plane with the damaged chunk HDF5 is asked every time, of the other one once.
+    for n in range(3):
+        assert np.array_equal(read(source, np.s_[:, :, 39]), values(0)[:, :, 39])
+        assert bool(hdf5_reads) == (n == 0)
+        assert np.array_equal(read(source, np.s_[:, :, 0]), values(0)[:, :, 0])
+        assert hdf5_reads
+        del hdf5_reads[:]
 
 
 def test_a_child_of_fork_reads_on(source):
