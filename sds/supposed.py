@@ -16,6 +16,7 @@ from sds.geometry import (
     FileStripes,
     RaidLayout,
     StripeLayout,
+    check_chunks,
     check_order,
 )
 from sds.geometry.lustre import STRIPE_SIZE_UNIT_BYTES
@@ -136,9 +137,7 @@ def supposed_layout(described: DatasetDescription, supposed: Supposed) -> ArrayL
             data_offset_bytes=REPLICA_OFFSET_BYTES,
             order=order,
         )
-    if len(supposed.chunks) != rank:
-        message = f"chunks {supposed.chunks} of a dataset with {rank} axes; give one length each"
-        raise LayoutError(message)
+    check_chunks(supposed.chunks, [described.extent[a] for a in order or range(rank)])
     stored_bytes = None
     if supposed.stored_ratio is not None:
         if not 0 < supposed.stored_ratio <= 100:

@@ -9,18 +9,22 @@ from sds.analyzer.patterns import (
     classify,
     stated_pattern,
 )
+from sds.analyzer.places import BoxGroup, Place, group_boxes
 from sds.analyzer.records import ReadRecords
 
 __all__ = [
     "AccessPattern",
+    "BoxGroup",
     "LogicalReads",
     "PatternKind",
+    "Place",
     "ReadRecords",
     "Shape",
     "best_observed_rate",
     "classify",
     "combine_patterns",
     "find_patterns",
+    "group_boxes",
     "logical_reads",
     "merge_patterns",
     "stated_pattern",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.analyzer.logical import Int64, LogicalReads, Slabs, logical_reads
+from sds.analyzer.logical import Int64, LogicalReads, Sections, Slabs, logical_reads
 from sds.analyzer.patterns import AccessPattern, PatternKind, classify
+from sds.analyzer.places import Place, joined_places, places_of
 from sds.errors import SdsValueError
 from sds.geometry import Hyperslab
 
@@ -87,7 +88,8 @@ def combine_patterns(patterns: Iterable[AccessPattern]) -> list[AccessPattern]:
 
     Sorted by time lost, then by time, then by bytes, the greatest first. Patterns found in
     batches (as a trace comes in) combine to what all records at once would have given, except
-    that the typical selection is that of the batch with the most reads.
+    that the typical selection is that of the batch with the most reads, and that places may be
+    wider.
     """
     groups: dict[str, list[AccessPattern]] = defaultdict(list)
     for pattern in patterns:
@@ -129,6 +131,7 @@ def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
         n_concurrent=_concurrent(members),
         n_redirected=sum(m.n_redirected for m in members),
         n_collective=sum(m.n_collective for m in members),
+        places=joined_places((place for m in members for place in m.places), lead.extent),
     )
 
 
@@ -233,7 +236,14 @@ def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPatt
         n_redirected=int(reads.n_redirected[rows].sum()),
         n_collective=int(reads.n_collective[rows].sum()),
         irregular=irregular,
+        places=_places(reads.sections.rows(rows), batch.extent),
     )
+
+
+def _places(sections: Sections, extent: tuple[int, ...]) -> tuple[Place, ...]:
+    """Return where the reads of some groups lie."""
+    used = sections.n_calls > 0
+    return places_of(sections.low[used], sections.high[used], sections.n_calls[used], extent)
 
 
 def _hyperslab(slabs: Slabs, row: int) -> Hyperslab:

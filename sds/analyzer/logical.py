@@ -16,6 +16,9 @@ from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB, SELECT_NONE, Read
 
 Int64: TypeAlias = NDArray[np.int64]
 
+# Boxes that say where the reads of one record lie, and of all records of a batch together.
+_FEWEST_SECTIONS, _MOST_SECTIONS, _MOST_ROWS = 2, 8, 1 << 15
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Slabs:
@@ -54,6 +57,41 @@ class Slabs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sections:
+    """Boxes that hold the HDF5 reads of groups, k for each of m groups.
+
+    Attributes
+    ----------
+    low, high
+        First index of each box and the one after its last, shape (m, k, rank).
+    n_calls
+        Reads within each, shape (m, k); where 0 the box means nothing.
+    """
+
+    low: Int64
+    high: Int64
+    n_calls: Int64
+
+    def rows(self, index: Int64) -> Sections:
+        """Return those of some groups."""
+        return Sections(low=self.low[index], high=self.high[index], n_calls=self.n_calls[index])
+
+    def joined(self, first: Int64) -> Sections:
+        """Return those of successive groups made one, each beginning at a row of `first`."""
+        used = (self.n_calls > 0)[..., np.newaxis]
+        low = np.where(used, self.low, np.iinfo(np.int64).max).min(axis=1)
+        high = np.where(used, self.high, 0).max(axis=1)
+        many = np.diff(np.append(first, len(low))) > 1
+        joined = self.rows(first)
+        low, high = np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)
+        joined.low[many], joined.high[many] = low[many, np.newaxis], high[many, np.newaxis]
+        total = np.add.reduceat(self.n_calls.sum(axis=1), first)
+        joined.n_calls[many] = 0
+        joined.n_calls[many, 0] = total[many]
+        return joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogicalReads:
     """Logical reads of one process and dataset: m groups of equal ones.
 
@@ -75,6 +113,8 @@ class LogicalReads:
         Sum; first; last; shape (m,).
     n_redirected, n_collective
         HDF5 reads, shape (m,).
+    sections
+        Where the HDF5 reads of each group lie.
     """
 
     selection: Slabs
@@ -89,6 +129,7 @@ class LogicalReads:
     last_start_ns: Int64
     n_redirected: Int64
     n_collective: Int64
+    sections: Sections
 
     def __len__(self) -> int:
         return len(self.n_reads)
@@ -214,7 +255,39 @@ def _grouped(
         last_start_ns=records.last_start_ns,
         n_redirected=np.where(records.served_by > 0, n_calls, 0),
         n_collective=np.where(records.collective, n_calls, 0),
+        sections=_sections(records, first),
     )
+
+
+def _sections(records: ReadRecords, first: Slabs) -> Sections:
+    """Return the boxes of the reads of each record: its longest loop in a few sections.
+
+    Two reads anywhere in a dataset are a loop of two turns in a trace, so short ones are told
+    apart read by read.
+    """
+    n = len(records)
+    most = max(_FEWEST_SECTIONS, min(_MOST_SECTIONS, _MOST_ROWS // max(1, n)))
+    turns = np.maximum(records.repeat, 1)
+    way = records.advance * (turns - 1)[:, :, np.newaxis]
+    extent = np.array(records.extent, dtype=np.int64)
+    end = first.start + (first.count - 1) * first.stride + first.block
+    row, bounds = np.arange(n), np.zeros((n, most + 1), dtype=np.int64)
+    step = np.zeros_like(first.start)
+    if way.size:
+        longest = (np.abs(way) / np.maximum(extent, 1)).max(axis=2).argmax(axis=1)
+        step = records.advance[row, longest]
+        way[row, longest] = 0
+        bounds = turns[row, longest][:, np.newaxis] * np.arange(most + 1) // most
+    else:
+        bounds[:, 1:] = 1
+    ends = np.stack([bounds[:, :-1], np.maximum(bounds[:, 1:] - 1, bounds[:, :-1])])
+    moved = ends[..., np.newaxis] * step[:, np.newaxis, :]
+    low = (first.start + np.minimum(way, 0).sum(axis=1))[:, np.newaxis] + moved.min(axis=0)
+    high = (end + np.maximum(way, 0).sum(axis=1))[:, np.newaxis] + moved.max(axis=0)
+    low = np.clip(low, 0, extent)
+    n_turns = np.diff(bounds, axis=1)
+    each = records.n_calls // np.maximum(1, bounds[:, -1])
+    return Sections(low=low, high=np.clip(high, low, extent), n_calls=n_turns * each[:, np.newaxis])
 
 
 def _join_neighbours(records: ReadRecords, reads: LogicalReads, max_pause_s: float) -> LogicalReads:
@@ -279,6 +352,7 @@ def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
         last_start_ns=reads.last_start_ns[index],
         n_redirected=reads.n_redirected[index],
         n_collective=reads.n_collective[index],
+        sections=reads.sections.rows(index),
     )
 
 
@@ -314,4 +388,5 @@ def _merged(reads: LogicalReads, first: Int64, axis: Int64, group: Int64) -> Log
         last_start_ns=reads.last_start_ns[last],
         n_redirected=total(reads.n_redirected),
         n_collective=total(reads.n_collective),
+        sections=reads.sections.joined(first),
     )

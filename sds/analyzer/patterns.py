@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sds.analyzer.places import Place
 from sds.errors import SdsValueError, SelectionError
-from sds.geometry import Hyperslab, parse_selection
+from sds.geometry import Box, Hyperslab, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,6 +100,9 @@ class AccessPattern:
         Whether points or irregular regions were read, of which only the bounding box is known.
     stated
         Whether a user stated the pattern; `n_reads` are then reads per day.
+    places
+        Boxes within which the HDF5 reads lay, few however many reads there were; those that are
+        in none lay anywhere. Of a stated pattern, where it was stated.
     """
 
     kind: PatternKind
@@ -123,6 +127,7 @@ class AccessPattern:
     n_collective: int = 0
     irregular: bool = False
     stated: bool = False
+    places: tuple[Place, ...] = ()
 
     def __post_init__(self) -> None:
         if self.element_size_bytes <= 0:
@@ -339,4 +344,5 @@ def stated_pattern(
         bytes_read=n_reads_per_day * n_elements * element_size_bytes,
         n_concurrent=n_concurrent,
         stated=True,
+        places=(Place(box=Box.around(slab), n_calls=n_reads_per_day),),
     )

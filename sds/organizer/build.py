@@ -41,7 +41,7 @@ from sds.organizer.journal import (
     staged_name,
     sync_directory,
 )
-from sds.organizer.layout import format_region, parse_region
+from sds.organizer.layout import parse_region
 from sds.organizer.plan import (
     DEFAULT_MEMORY_BYTES,
     ReorganizationPlan,
@@ -246,9 +246,7 @@ def _kind_of(found: Replica) -> str:
     """Return what tells a replica from a whole, contiguous one, in words."""
     partial = found.region != Box.whole(found.extent)
     chunked = found.chunk_shape is not None
-    return (f" {format_region(found.region)}" if partial else "") + (
-        ", chunked," if chunked else ""
-    )
+    return (f" {found.region}" if partial else "") + (", chunked," if chunked else "")
 
 
 def _is_name_of_ours(plan: ReorganizationPlan) -> bool:

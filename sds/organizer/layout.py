@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sds.dataset import Filter
 from sds.errors import LayoutError, SelectionError, UnsupportedError
-from sds.geometry import Box, parse_selection
+from sds.geometry import Box, check_chunks, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,12 +97,6 @@ def parse_region(text: str, extent: tuple[int, ...]) -> Box:
     return region
 
 
-def format_region(region: Box) -> str:
-    """Return a region as a selection."""
-    pairs = zip(region.start, region.extent, strict=True)
-    return f"[{', '.join(f'{first}:{first + length}' for first, length in pairs)}]"
-
-
 def check_region(region: Box, extent: Sequence[int]) -> None:
     """Raise SelectionError unless a region is a box of a dataset of that extent, not empty."""
     if len(region.start) != len(extent) or len(region.extent) != len(extent):
@@ -122,7 +116,7 @@ def check_region(region: Box, extent: Sequence[int]) -> None:
             raise SelectionError(message)
         if first < 0 or first + length > n:
             message = (
-                f"the region {format_region(region)} reaches outside axis {axis}, which has {n} "
+                f"the region {region} reaches outside axis {axis}, which has {n} "
                 f"elements: stay within 0:{n}"
             )
             raise SelectionError(message)
@@ -167,20 +161,8 @@ def check_chunk_shape(
         If HDF5 could not store a dataset of that extent in such chunks, or programs would not be
         served from them.
     """
+    check_chunks(chunk_shape, replica_extent)
     shown = ",".join(map(str, chunk_shape))
-    if len(chunk_shape) != len(replica_extent):
-        message = (
-            f"chunks {shown!r} have {len(chunk_shape)} axes, the replica has "
-            f"{len(replica_extent)}: name one length for each, in the axis order of the replica"
-        )
-        raise LayoutError(message)
-    for axis, (length, n) in enumerate(zip(chunk_shape, replica_extent, strict=True)):
-        if not 1 <= length <= n:
-            message = (
-                f"chunks {shown!r}: length {length} on replica axis {axis}, which has {n} "
-                f"elements: give 1 to {n}"
-            )
-            raise LayoutError(message)
     chunk_bytes = math.prod(chunk_shape) * element_size_bytes
     if chunk_bytes > MAX_CHUNK_BYTES:
         smaller = ",".join(map(str, automatic_chunk_shape(replica_extent, element_size_bytes)))

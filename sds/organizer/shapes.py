@@ -40,7 +40,8 @@ def smallest_good_shape(
     writes_whole_chunks: bool = False,
 ) -> tuple[int, ...]:
     """Return slabs no larger than good runs need: small ones overlap better, and show progress."""
-    for cap_bytes in _SLAB_BYTES:
+    shape = unit
+    for cap_bytes in (*_SLAB_BYTES, budget_bytes):
         shape = slab_shape(
             extent,
             order,
@@ -53,15 +54,8 @@ def smallest_good_shape(
         write_run = _run_bytes(shape, extent, order, element_size_bytes)
         good_writes = writes_whole_chunks or write_run >= _GOOD_WRITE_RUN_BYTES
         if (read_run >= _GOOD_READ_RUN_BYTES and good_writes) or cap_bytes >= budget_bytes:
-            return shape
-    return slab_shape(
-        extent,
-        order,
-        element_size_bytes,
-        unit=unit,
-        budget_bytes=budget_bytes,
-        writes_whole_chunks=writes_whole_chunks,
-    )
+            break
+    return shape
 
 
 def slab_shape(

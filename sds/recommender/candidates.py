@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import PatternKind, stated_pattern
+from sds.analyzer import PatternKind, Place, stated_pattern
 from sds.errors import SdsValueError
-from sds.geometry import Hyperslab
+from sds.geometry import Box, Hyperslab
 from sds.recommender.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
 from sds.recommender.layouts import ReplicaShape, read_seconds, size_bytes
-from sds.recommender.model import CostModel
+from sds.recommender.model import ReadModel
 from sds.recommender.orders import candidate_orders, inversions
+from sds.recommender.segments import costly_parts
 from sds.recommender.tables import models_for_advice, serving_margin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sds.analyzer import AccessPattern
     from sds.recommender.cost import StoredArray
@@ -31,6 +32,11 @@ _MAX_DECISIVE = 32
 _MAX_DECISIVE_OF_HIGH_RANK = 8
 _MAX_RANK_OF_ALL = 5
 _N_CHUNKED_ALONE = 3
+# Parts of a dataset that are considered, how many layouts of each, and how many in all.
+_N_PARTS = 4
+_N_LAYOUTS_OF_PART = 3
+_N_PARTIAL = 8
+_NO_READ = 1e-9
 # A layout is left out where another is no larger and, in every read, no slower by more.
 _TIE = 0.05
 
@@ -67,6 +73,8 @@ class ReadKind:
         Processes that read at one time.
     per_day, observed
         HDF5 reads that a replica may serve, a day and in all that was observed.
+    inside
+        Of the boxes that were asked about, those that hold these reads.
     """
 
     slab: Hyperslab
@@ -76,6 +84,7 @@ class ReadKind:
     n_concurrent: int
     per_day: float
     observed: float
+    inside: frozenset[Box] = frozenset()
 
     @classmethod
     def of(cls, alike: Sequence[AccessPattern], *, days: float) -> ReadKind:
@@ -104,6 +113,10 @@ class ReadKind:
             observed=float(sum(free)),
         )
 
+    def is_served_by(self, shape: ReplicaShape) -> bool:
+        """Return whether a replica holds what these reads ask for."""
+        return shape.region is None or shape.region in self.inside
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadsInLayouts:
@@ -131,7 +144,7 @@ class ReadsInLayouts:
     now: NDArray[np.float64]
     shapes: tuple[ReplicaShape, ...]
     seconds: NDArray[np.float64]
-    models: tuple[CostModel, CostModel]
+    models: tuple[ReadModel, ReadModel]
     fixed_s_per_day: float
     n_calls: int
     stated: bool
@@ -148,6 +161,83 @@ class ReadsInLayouts:
         return np.array([kind.observed for kind in self.kinds])
 
 
+@dataclass(slots=True)
+class _Part:
+    """Reads of one kind that the same boxes hold."""
+
+    per_day: float = 0.0
+    observed: float = 0.0
+    place: Place | None = None
+
+
+def kinds_in_parts(
+    alike: Sequence[AccessPattern], boxes: Sequence[Box], *, days: float
+) -> list[ReadKind]:
+    """Return patterns that differ in where they begin alone, told apart by what holds their reads.
+
+    Parameters
+    ----------
+    alike
+        At least one.
+    boxes
+        Parts of the dataset.
+    days
+        That traces were taken for.
+    """
+    whole = ReadKind.of(alike, days=days)
+    parts: dict[frozenset[Box], _Part] = {frozenset(): _Part()}
+    for pattern in alike:
+        n = pattern.n_calls - pattern.n_collective
+        left = float(n)
+        for place in pattern.places if boxes else ():
+            inside = frozenset(box for box in boxes if box.covers(place.box))
+            if not inside:
+                continue
+            observed = n * place.n_calls / pattern.n_calls
+            part = parts.setdefault(inside, _Part())
+            part.observed += observed
+            part.per_day += observed / days_of(pattern, days)
+            if part.place is None or part.place.n_calls < place.n_calls:
+                part.place = place
+            left -= observed
+        if left > _NO_READ * n:
+            parts[frozenset()].observed += left
+            parts[frozenset()].per_day += left / days_of(pattern, days)
+    return [
+        replace(
+            whole,
+            slab=_moved(whole.slab, part.place, inside),
+            logical=_moved(whole.logical, part.place, inside),
+            logical_per_day=whole.logical_per_day * part.per_day / whole.per_day,
+            per_day=part.per_day,
+            observed=part.observed,
+            inside=inside,
+        )
+        for inside, part in parts.items()
+        if part.observed > 0
+    ]
+
+
+def regions_of(shapes: Iterable[ReplicaShape]) -> list[Box]:
+    """Return the parts that some replicas hold; whole ones are left out."""
+    return [shape.region for shape in shapes if shape.region is not None]
+
+
+def _moved(slab: Hyperslab, place: Place | None, inside: Iterable[Box]) -> Hyperslab:
+    """Return a selection at a place, cut where it would reach out of the boxes that hold that."""
+    if place is None:
+        return slab
+    start, counts, blocks = list(slab.start), list(slab.count), list(slab.block)
+    for a, stride in enumerate(slab.stride):
+        low = max(box.start[a] for box in inside)
+        high = min(box.start[a] + box.extent[a] for box in inside)
+        blocks[a] = min(blocks[a], high - low)
+        counts[a] = min(counts[a], (high - low - blocks[a]) // stride + 1)
+        span = (counts[a] - 1) * stride + blocks[a]
+        start[a] = min(place.box.start[a], high - span)
+    return replace(slab, start=tuple(start), count=tuple(counts), block=tuple(blocks))
+
+
 class Predictor:
     """Predicted times, each asked of the model once: many datasets are alike."""
 
@@ -160,7 +250,7 @@ class Predictor:
         shape: ReplicaShape | None,
         array: StoredArray,
         kind: ReadKind,
-        models: tuple[CostModel, CostModel],
+        models: tuple[ReadModel, ReadModel],
     ) -> float:
         """Return the time of one read; shape None: from the original through HDF5."""
         slab = kind.slab
@@ -205,7 +295,7 @@ def reads_in_layouts(
     array = dataset.array
     patterns = usable_patterns(dataset)
     days = days_observed(patterns)
-    kinds, fixed_s = [], 0.0
+    fixed_s = 0.0
     groups: dict[ReadShape, list[AccessPattern]] = {}
     for pattern in patterns:
         if pattern.irregular:
@@ -213,20 +303,28 @@ def reads_in_layouts(
         else:
             groups.setdefault(ReadShape.of(pattern), []).append(pattern)
     for alike in groups.values():
-        kind = ReadKind.of(alike, days=days)
         collective = sum(p.n_collective / days_of(p, days) for p in alike)
         if collective:
+            kind = ReadKind.of(alike, days=days)
             fixed_s += collective * predictor.seconds(None, array, kind, models)
-        if kind.observed > 0:
-            kinds.append((kind, seconds_now(dataset, kind, predictor)[0]))
+    parts = _parts(dataset, list(groups.values()), predictor, days=days)
+    boxes = list(dict.fromkeys((*regions_of(dataset.existing), *parts)))
+    kinds = [
+        (kind, seconds_now(dataset, kind, predictor)[0])
+        for alike in groups.values()
+        for kind in kinds_in_parts(alike, boxes, days=days)
+    ]
     kinds.sort(key=lambda item: -item[0].per_day * item[1])
     now = np.array([seconds for _, seconds in kinds])
     read = tuple(kind for kind, _ in kinds)
-    shapes = tuple(_shapes(dataset, read, now, models, predictor))
+    shapes = _shapes(dataset, read, now, models, predictor)
+    shapes += _partial_shapes(dataset, parts, shapes, kinds, predictor)
     seconds = np.full((len(read), len(shapes)), np.inf)
     margin = serving_margin(*models)
     for j, shape in enumerate(shapes):
         for i, kind in enumerate(read):
+            if not kind.is_served_by(shape):
+                continue
             there = predictor.seconds(shape, array, kind, models)
             if there * margin < now[i]:
                 seconds[i, j] = there
@@ -247,7 +345,8 @@ def reads_in_layouts(
         weights,
         [size_bytes(s, array) for s in shapes],
         whole_reads=whole_reads,
-        n_most=settings.n_candidates,
+        n_most=(settings.n_candidates, _N_PARTIAL),
+        is_partial=[shape.region is not None for shape in shapes],
     )
     return ReadsInLayouts(
         kinds=read,
@@ -307,7 +406,9 @@ def seconds_now(
         times.append(predictor.seconds(as_it_is, array, kind, models))
     original_s = min(times)
     replicas = [
-        (predictor.seconds(shape, array, kind, models), shape) for shape in dataset.existing
+        (predictor.seconds(shape, array, kind, models), shape)
+        for shape in dataset.existing
+        if kind.is_served_by(shape)
     ]
     replica_s, shape = min(replicas, key=lambda r: r[0], default=(math.inf, None))
     if replica_s * serving_margin(*models) < original_s:
@@ -319,7 +420,7 @@ def _shapes(
     dataset: DatasetReads,
     kinds: Sequence[ReadKind],
     now: NDArray[np.float64],
-    models: tuple[CostModel, CostModel],
+    models: tuple[ReadModel, ReadModel],
     predictor: Predictor,
 ) -> list[ReplicaShape]:
     """Return the replicas to consider, least change first."""
@@ -339,6 +440,9 @@ def _shapes(
         WeightedRead(slab=kind.slab, weight=kind.per_day, now_s=float(seconds))
         for kind, seconds in zip(decisive, now, strict=False)
     ]
+    # Reads of one kind in several places ask for one shape.
+    alone = list({(r.slab.stride, r.slab.count, r.slab.block): r for r in reversed(reads)}.values())
+    alone.reverse()
     for filtered in (False, True) if array.stored_bytes is not None else (False,):
         costs = ChunkCosts.of(
             models[0],
@@ -346,10 +450,64 @@ def _shapes(
             decode_s_per_byte=array.decode_s_per_byte if filtered else 0.0,
             stored_share=(array.stored_bytes or 0) / max(1, array.size_bytes) if filtered else 1.0,
         )
-        for chosen in (reads, *([read] for read in reads[:_N_CHUNKED_ALONE])):
+        for chosen in (reads, *([read] for read in alone[:_N_CHUNKED_ALONE])):
             chunk_shape = predictor.chunk_shape(chosen, array, costs)
             if chunk_shape is not None:
                 shapes.append(ReplicaShape(order=same, chunk_shape=chunk_shape, filtered=filtered))
+    return [s for s in dict.fromkeys(shapes) if s not in dataset.existing]
+
+
+def _parts(
+    dataset: DatasetReads,
+    groups: Sequence[Sequence[AccessPattern]],
+    predictor: Predictor,
+    *,
+    days: float,
+) -> list[Box]:
+    """Return parts of a dataset where much of the time goes, of all reads together."""
+    boxes, weights = [], []
+    for alike in groups:
+        kind = ReadKind.of(alike, days=days)
+        seconds, _ = seconds_now(dataset, kind, predictor)
+        for pattern in alike:
+            if pattern.stated:  # a typical read, which may lie anywhere
+                continue
+            free = (pattern.n_calls - pattern.n_collective) / pattern.n_calls
+            for place in pattern.places:
+                boxes.append(place.box)
+                weights.append(seconds * free * place.n_calls / days_of(pattern, days))
+    return costly_parts(boxes, weights, dataset.array.extent, n_most=_N_PARTS)
+
+
+def _partial_shapes(
+    dataset: DatasetReads,
+    parts: Sequence[Box],
+    whole: Sequence[ReplicaShape],
+    kinds: Sequence[tuple[ReadKind, float]],
+    predictor: Predictor,
+) -> list[ReplicaShape]:
+    """Return replicas of parts: as they are stored, and in the layouts best for their reads."""
+    models = dataset.models or models_for_advice(None)
+    array = dataset.array
+    shapes: list[ReplicaShape] = []
+    for part in parts:
+        held = [(kind, seconds) for kind, seconds in kinds if part in kind.inside]
+
+        def gain(shape: ReplicaShape, held: Sequence[tuple[ReadKind, float]] = held) -> float:
+            """Return what a layout saves of the reads that lie in the part."""
+            return sum(
+                kind.per_day * max(0.0, seconds - predictor.seconds(shape, array, kind, models))
+                for kind, seconds in held
+            )
+
+        best = sorted(whole, key=lambda shape: -gain(shape))[:_N_LAYOUTS_OF_PART]
+        as_it_is = ReplicaShape(order=tuple(range(len(array.extent))))
+        for shape in (as_it_is, *best):
+            chunks = shape.chunk_shape
+            if chunks is not None:
+                lengths = [part.extent[a] for a in shape.order]
+                chunks = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
+            shapes.append(replace(shape, chunk_shape=chunks, region=part))
     return [s for s in dict.fromkeys(shapes) if s not in dataset.existing]
 
 
@@ -368,9 +526,10 @@ def _worth_comparing(
     sizes: Sequence[int],
     *,
     whole_reads: Callable[[int], float],
-    n_most: int,
+    n_most: tuple[int, int],
+    is_partial: Sequence[bool],
 ) -> list[int]:
-    """Return the candidates that no other replaces, at most so many.
+    """Return the candidates that no other replaces, at most so many whole and partial ones.
 
     Parameters
     ----------
@@ -390,12 +549,17 @@ def _worth_comparing(
         return sizes[j] <= sizes[k] and bool((best[:, j] <= best[:, k] * (1.0 + _TIE)).all())
 
     kept: list[int] = []
-    while left and len(kept) < n_most:
+    room = list(n_most)
+    while left:
         first = left[0]
+        if room[is_partial[first]] == 0:
+            left.remove(first)
+            continue
         equals = [j for j in left if j == first or (replaces(j, first) and replaces(first, j))]
         logical = [whole_reads(j) for j in equals] if len(equals) > 1 else [0.0]
         least = min(logical) * (1.0 + _TIE)
         chosen = min(j for j, s in zip(equals, logical, strict=True) if s <= least)
         kept.append(chosen)
+        room[is_partial[chosen]] -= 1
         left = [j for j in left if j not in equals and not replaces(chosen, j)]
     return sorted(kept)

@@ -10,7 +10,8 @@ import numpy as np
 from sds.errors import RankDeficientError, SdsValueError
 from sds.recommender.disturbed import leave_out_disturbed
 from sds.recommender.fit import Fitter
-from sds.recommender.heldout import Fits, cross_validate, heldout_error
+from sds.recommender.heldout import Fits, cross_validate, heldout_error, paired_names
+from sds.recommender.learning import LearnedFitter
 from sds.recommender.model import (
     CacheState,
     CostModel,
@@ -19,14 +20,19 @@ from sds.recommender.model import (
     Via,
     builtin_model,
 )
-from sds.recommender.samples import ModelChoice, Samples, Trial
+from sds.recommender.samples import Lesson, ModelChoice, Samples, Trial
 from sds.recommender.service import ServiceFitter
 from sds.recommender.sieve import SieveFitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.recommender.learned import LearnedModel
     from sds.recommender.measures import MeasureTable
+
+
+# An error that is so much of another is a lesser one.
+_BETTER = 0.95
 
 
 def choose_model(
@@ -43,7 +49,8 @@ def choose_model(
     Tried are the built-in model as it is, its terms fitted (``requests``), Eq. 3, 4 and 6 with
     each block gap, each by ordinary and by relative least squares, the service model, and of
     single reads the sieve model. The error is the root mean square of
-    log(predicted / measured), leaving out one pattern at a time.
+    log(predicted / measured), leaving out one pattern at a time; where reads were made from several
+    layouts, the greater of that and of leaving out one layout at a time.
 
     Parameters
     ----------
@@ -70,6 +77,11 @@ def choose_model(
     A model by which more work takes less time is tried and listed, but never chosen: see
     `falling_terms`.
     """
+    n_patterns = len(set(samples.patterns))
+    if n_patterns < 2:
+        raise SdsValueError(
+            f"models are chosen by held-out patterns: measure at least 2, not {n_patterns}"
+        )
     if not without_processes and len(set(samples.p)) < 2:
         raise RankDeficientError(
             "P did not vary (processes per OST: "
@@ -81,6 +93,11 @@ def choose_model(
         kept = leave_out_disturbed(samples)
         samples, n_left_out = kept.samples, len(kept.left_out)
     measures = samples.measures()
+    if not np.ptp(measures.columns, axis=1).any():
+        raise RankDeficientError(
+            f"all {len(samples)} reads touch the same, so that nothing tells what their time "
+            "depends on: measure reads of several shapes and sizes"
+        )
     trials = [_builtin_trial(samples, measures, via=via, cache=cache)]
     trials += [
         _trial(fitter, samples, measures, via=via, cache=cache, n_left_out=n_left_out)
@@ -96,8 +113,66 @@ def choose_model(
 
 def _preference(trial: Trial) -> tuple[bool, bool, float]:
     """Return what trials are sorted by: usable ones first, by their error; unfitted ones last."""
-    heldout = trial.heldout
-    return bool(trial.refused), heldout is None, heldout.rms if heldout is not None else 0.0
+    model = trial.model
+    return bool(trial.refused), model is None, 0.0 if model is None else model.log_error
+
+
+def learn_model(
+    samples: Samples, choice: ModelChoice, *, without_processes: bool, via: Via, cache: CacheState
+) -> Lesson:
+    """Return what trees learn from reads, and whether it predicts better than every equation.
+
+    Tried are trees that correct the best equation, and trees that replace it. They are used where
+    their error, the greater of that on patterns and that on layouts left out, is less than 0.95 of
+    that of the chosen equation: what is not plainly better stays simple.
+    """
+    best = _best_equation(samples, choice, without_processes=without_processes)
+    if best is None:
+        return Lesson(model=None, refused="no equation could be fitted that it could begin with")
+    equation, fitter = best
+    measures = samples.measures()
+    try:
+        models = [
+            LearnedFitter(baseline=fitter, corrects=corrects).fit(
+                samples, via=via, cache=cache, measures=measures
+            )
+            for corrects in (True, False)
+        ]
+    except (RankDeficientError, SdsValueError) as error:
+        return Lesson(model=None, refused=str(error))
+    model = replace(min(models, key=lambda m: m.log_error), baseline=equation)
+    if model.log_error > _BETTER * choice.chosen.log_error:
+        return Lesson(
+            model=model,
+            refused=f"{choice.chosen.name} predicts what it has not seen as well "
+            f"(error {choice.chosen.log_error:.3g}, learned {model.log_error:.3g})",
+        )
+    return Lesson(model=model)
+
+
+def learned_fitter(
+    model: LearnedModel, choice: ModelChoice, samples: Samples, *, without_processes: bool
+) -> LearnedFitter:
+    """Return how a learned model was fitted to the samples that a choice was made by."""
+    best = _best_equation(samples, choice, without_processes=without_processes)
+    if best is None:
+        raise SdsValueError(
+            f"this version of SDS does not fit what {model.name} begins with: calibrate again"
+        )
+    return LearnedFitter(baseline=best[1], corrects=model.corrects)
+
+
+def _best_equation(
+    samples: Samples, choice: ModelChoice, *, without_processes: bool
+) -> tuple[CostModel, Fits] | None:
+    """Return the fitted equation with the least held-out error, and how to fit it."""
+    fitters = {
+        fitter.name: fitter for fitter in fitters_for(samples, without_processes=without_processes)
+    }
+    for trial in choice.trials:
+        if trial.model is not None and not trial.refused and trial.name in fitters:
+            return trial.model, fitters[trial.name]
+    return None
 
 
 def fitters_for(
@@ -143,11 +218,16 @@ def _trial(
     try:
         model = fitter.fit(samples, via=via, cache=cache, measures=measures)
         heldout = cross_validate(fitter, samples, measures=measures)
+        layouts = (
+            cross_validate(fitter, samples, by="layouts", measures=measures)
+            if len(set(samples.layouts)) > 1
+            else None
+        )
     except (RankDeficientError, SdsValueError) as error:
         return Trial(name=fitter.name, model=None, refused=str(error))
     if model.diagnostics is not None:
         model = replace(model, diagnostics=replace(model.diagnostics, n_left_out=n_left_out))
-    model = replace(model, heldout=heldout)
+    model = replace(model, heldout=heldout, heldout_layouts=layouts)
     falling = falling_terms(model, lowest_p=min(samples.p))
     refused = (
         f"by it reads take less time the greater {' and '.join(falling)} gets" if falling else ""
@@ -179,15 +259,10 @@ def _builtin_trial(
 ) -> Trial:
     """Return the built-in model with its error on all samples: it saw none of them."""
     model = builtin_model(via=via)
-    patterns = len(set(samples.patterns))
-    if patterns < 2:
-        raise SdsValueError(
-            f"models are chosen by held-out patterns: measure at least 2, not {patterns}"
-        )
     error = heldout_error(
         model.predict_many(measures),
         np.array(samples.seconds),
-        n_groups=patterns,
-        patterns=samples.patterns,
+        n_groups=len(set(samples.patterns)),
+        patterns=paired_names(samples),
     )
     return Trial(name="builtin", model=replace(model, cache=cache, heldout=error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from sds.errors import SdsValueError
 from sds.recommender.candidates import Predictor, ReadsInLayouts, reads_in_layouts
 from sds.recommender.grouping import group_by_cost
-from sds.recommender.judge import seconds_text
-from sds.recommender.layouts import ratio_error, size_bytes
+from sds.recommender.layouts import build_seconds, copied, ratio_error, size_bytes
 from sds.recommender.portfolio import (
     NOT_BUILT_BY_SDS,
     DatasetReads,
@@ -20,12 +19,14 @@ from sds.recommender.portfolio import (
     PortfolioLayout,
     PortfolioSettings,
     Saving,
+    Shares,
     saving_interval,
     sum_of_savings,
 )
 from sds.recommender.recommendation import NoiseGates
 from sds.recommender.selecting import Block, Key, Selected, select
 from sds.recommender.selection import probability_faster
+from sds.wording import counted, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _N_DECLINED = 3
 _N_ALIKE = 3
+_MOST_OF_THE_SAVING = 0.8
 _MIB = 1 << 20
 
 
@@ -64,14 +66,15 @@ def choose_portfolio(
 
     Notes
     -----
-    Candidates are the axis orders, chunk shapes and filters that the organizer can build, and
-    leaving things as they are. The set is chosen by `sds.recommender.selecting.select` from groups
-    of reads of like cost (`sds.recommender.grouping`). A layout that does not pass every gate
-    beside the others is taken out, and the set chosen anew without it.
+    Candidates are the axis orders, chunk shapes and filters that the organizer can build, of whole
+    datasets and of parts where much of the time goes, and leaving things as they are. The set is
+    chosen by `sds.recommender.selecting.select` from groups of reads of like cost
+    (`sds.recommender.grouping`). A layout that does not pass every gate beside the others is taken
+    out, and the set chosen anew without it.
     """
     gates = gates or NoiseGates()
     settings = settings or PortfolioSettings()
-    if budget_bytes is not None and budget_bytes < 0:
+    if budget_bytes is not None and not budget_bytes >= 0:  # not a number, too
         raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
     names = [dataset.target for dataset in datasets]
     if len(set(names)) != len(names):
@@ -124,8 +127,7 @@ class _Choice:
         """Return the reads of a dataset, grouped by cost."""
         reads = self.reads[i]
         days = self.settings.pay_within_days
-        build_s = self.build_s(i)
-        costs = tuple(build_s / days for _ in reads.shapes)
+        costs = tuple(self.build_s((i, c)) / days for c in range(len(reads.shapes)))
         if not reads.kinds:
             nothing = np.zeros((0, len(reads.shapes)))
             return Block(
@@ -146,9 +148,11 @@ class _Choice:
             costs=costs,
         )
 
-    def build_s(self, i: int) -> float:
-        """Return the time to build a replica of a dataset."""
-        return self.datasets[i].array.size_bytes / self.settings.build_bytes_per_s
+    def build_s(self, key: Key) -> float:
+        """Return the time to build a replica."""
+        i, c = key
+        array = copied(self.reads[i].shapes[c], self.datasets[i].array)
+        return build_seconds(array, self.settings.build_bytes_per_s)
 
     def portfolio(self) -> Portfolio:
         """Choose, take out what does not pass, and choose again, until all pass."""
@@ -162,16 +166,57 @@ class _Choice:
             selected = select(
                 self.blocks, budget_bytes=self.budget_bytes, excluded=frozenset(self.refused)
             )
-            chosen = frozenset(selected.chosen)
+            chosen = self._with_wholes(frozenset(selected.chosen))
             failing = [
                 (effect.saving_s, key, words)
-                for key in selected.chosen
+                for key in sorted(chosen)
                 if (words := self._objection(key, effect := self._effect(key, chosen - {key})))
             ]
             if not failing:
-                return self._result(selected)
+                return self._result(replace(selected, chosen=tuple(sorted(chosen))))
             _, key, words = min(failing)
             self.refused[key] = self._beside(key, chosen - {key}) + words
+
+    def _with_wholes(self, chosen: frozenset[Key]) -> frozenset[Key]:
+        """Put whole replicas in the place of parts where there is room for them.
+
+        Parts say where reads lay; a whole replica also serves those that lie elsewhere tomorrow.
+        """
+        parts = [key for key in chosen if self._is_part(key)]
+        for part in sorted(parts, key=lambda key: (-self.sizes[key[0]][key[1]], key)):
+            if part not in chosen:
+                continue
+            i = part[0]
+            enough_s = self._seconds(i, chosen) * (1 + self.settings.tolerance)
+            wholes = []
+            for c, size in enumerate(self.sizes[i]):
+                whole = (i, c)
+                if whole in chosen or whole in self.refused or self._is_part(whole):
+                    continue
+                instead = self._needed(i, (chosen - {part}) | {whole}, enough_s)
+                used = sum(self.sizes[b][d] for b, d in instead)
+                fits = self.budget_bytes is None or used <= self.budget_bytes
+                if fits and whole in instead and self._seconds(i, instead) <= enough_s:
+                    wholes.append((self._seconds(i, instead), size, c, instead))
+            if wholes:
+                *_, chosen = min(wholes, key=lambda item: item[:3])
+        return chosen
+
+    def _needed(self, i: int, chosen: frozenset[Key], enough_s: float) -> frozenset[Key]:
+        """Return a set without the parts of a dataset that its reads do not need."""
+        for key in sorted(chosen):
+            if key[0] == i and self._is_part(key):
+                without = chosen - {key}
+                if self._seconds(i, without) <= enough_s:
+                    chosen = without
+        return chosen
+
+    def _is_part(self, key: Key) -> bool:
+        return self.reads[key[0]].shapes[key[1]].region is not None
+
+    def _seconds(self, i: int, chosen: Iterable[Key]) -> float:
+        """Return the time that the reads of a dataset take a day with a set of layouts."""
+        return float(self._best(i, chosen) @ self.reads[i].per_day)
 
     def _best(self, i: int, chosen: Iterable[Key]) -> NDArray[np.float64]:
         """Return the time of each read of a dataset with a set of layouts."""
@@ -204,23 +249,23 @@ class _Choice:
         reads, gates = self.reads[key[0]], self.gates
         total_s = float(reads.now @ reads.observed)
         days = self.settings.pay_within_days
-        build_s = self.build_s(key[0])
+        build_s = self.build_s(key)
         confidence = self._confidence(key, effect.speedup)
         checks = (
             (effect.saving_s > 0, "no read would be faster"),
             (
                 reads.stated or reads.n_calls >= gates.min_calls,
-                f"only {reads.n_calls} reads were seen, fewer than {gates.min_calls}",
+                f"only {counted(reads.n_calls, 'read')} seen, fewer than {gates.min_calls}",
             ),
             (
                 total_s >= gates.min_total_s,
-                f"all reads take {seconds_text(total_s)}, less than {gates.min_total_s} s",
+                f"all reads take {time_text(total_s)}, less than {time_text(gates.min_total_s)}",
             ),
             (
                 effect.saving_observed_s >= gates.min_saving_s,
                 (
-                    f"it would save {seconds_text(effect.saving_observed_s)}, less than "
-                    f"{seconds_text(gates.min_saving_s)}"
+                    f"it would save {time_text(effect.saving_observed_s)}, less than "
+                    f"{time_text(gates.min_saving_s)}"
                 ),
             ),
             (
@@ -237,7 +282,7 @@ class _Choice:
             ),
             (
                 build_s <= effect.saving_s * days,
-                f"building takes {seconds_text(build_s)}, more than it saves in {days:.0f} days",
+                f"building takes {time_text(build_s)}, more than it saves in {days:.0f} days",
             ),
         )
         return next((words for passed, words in checks if not passed), "")
@@ -283,7 +328,7 @@ class _Choice:
             and bool(self.reads),
             n_patterns=sum(len(d.patterns) for d in self.datasets),
             n_groups=self.n_groups,
-            notes=tuple(self._notes()),
+            notes=(*self._smaller(chosen), *self._notes()),
         )
 
     def _layout(self, key: Key, chosen: frozenset[Key]) -> PortfolioLayout:
@@ -294,10 +339,16 @@ class _Choice:
         interval = saving_interval(effect.without_s, effect.with_s, reads.models)
         most = effect.serves[0]
         more = len(effect.serves) - 1
+        shares = self._shares(key, effect)
         reason = (
             f"{shape.name}: {most}{f' and {more} more patterns' if more else ''} from "
-            f"{seconds_text(effect.without_s)} to {seconds_text(effect.with_s)} a day"
+            f"{time_text(effect.without_s)} to {time_text(effect.with_s)} a day"
         )
+        if shape.region is not None:
+            reason += (
+                f"; it holds {shares.space:.2g} of the dataset, where {shares.reads:.0%} of its "
+                f"reads lie and {shares.seconds:.0%} of their time goes"
+            )
         return PortfolioLayout(
             target=dataset.target,
             layout=shape,
@@ -307,12 +358,27 @@ class _Choice:
             confidence=self._confidence(key, effect.speedup),
             reads_per_day=effect.reads_per_day,
             serves=effect.serves,
+            shares=shares,
             size_bytes=self.sizes[i][c],
-            build_s=self.build_s(i),
-            break_even_days=self.build_s(i) / effect.saving_s,
+            build_s=self.build_s(key),
+            break_even_days=self.build_s(key) / effect.saving_s,
             alike=self._alike(key, chosen),
             command=shape.command(dataset.target),
             reason=reason,
+        )
+
+    def _shares(self, key: Key, effect: _Effect) -> Shares:
+        """Return what of its dataset a layout holds and serves."""
+        i, c = key
+        reads, array = self.reads[i], self.datasets[i].array
+        served = np.array(
+            [kind.is_served_by(reads.shapes[c]) for kind in reads.kinds]
+        ) & np.isfinite(reads.seconds[:, c])
+        now = reads.now * reads.per_day
+        return Shares(
+            space=copied(reads.shapes[c], array).size_bytes / array.size_bytes,
+            reads=effect.reads_per_day / float(reads.per_day.sum()),
+            seconds=float(now[served].sum()) / float(now.sum()),
         )
 
     def _alike(self, key: Key, chosen: frozenset[Key]) -> tuple[str, ...]:
@@ -403,6 +469,30 @@ class _Choice:
                     "than a factor of 3 in one case of three: measure with sds calibrate"
                 )
         return [*dict.fromkeys(notes), NOT_BUILT_BY_SDS]
+
+    def _smaller(self, chosen: frozenset[Key]) -> list[str]:
+        """Return, for whole replicas that are chosen, which part would save nearly as much."""
+        words = []
+        for i, c in sorted(chosen):
+            reads = self.reads[i]
+            if reads.shapes[c].region is not None:
+                continue
+            others = chosen - {(i, c)}
+            saving_s = self._effect((i, c), others).saving_s
+            parts = [
+                (self.sizes[i][p], self._effect((i, p), others).saving_s, shape.name)
+                for p, shape in enumerate(reads.shapes)
+                if shape.region is not None and (i, p) not in self.refused
+            ]
+            parts = [part for part in parts if part[1] >= _MOST_OF_THE_SAVING * saving_s]
+            if parts:
+                size, part_s, name = min(parts)
+                words.append(
+                    f"{self.datasets[i].target}: {name}, would take {_size(size)} instead of "
+                    f"{_size(self.sizes[i][c])} and save {part_s / saving_s:.0%} as much as "
+                    f"{reads.shapes[c].name}: it is advised where the budget is smaller"
+                )
+        return words
 
 
 def _why_nothing(dataset: DatasetReads, reads: ReadsInLayouts) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.recommender.cost import StoredArray
-    from sds.recommender.model import CostModel
+    from sds.recommender.model import ReadModel
 
 _MAX_CHUNKS = 1 << 24
 _MAX_RANK_OF_PAIRS = 8  # beyond, two axes are not moved at once: there are too many pairs
@@ -64,7 +64,7 @@ class ChunkCosts:
 
     @classmethod
     def of(
-        cls, model: CostModel, array: StoredArray, *, decode_s_per_byte: float, stored_share: float
+        cls, model: ReadModel, array: StoredArray, *, decode_s_per_byte: float, stored_share: float
     ) -> ChunkCosts:
         """Return the costs that a model implies, from what it predicts for four simple reads."""
         near = _predicted(model, array, n=1, length_bytes=_SMALL_BYTES)
@@ -78,7 +78,7 @@ class ChunkCosts:
         )
 
 
-def _predicted(model: CostModel, array: StoredArray, *, n: int, length_bytes: int) -> float:
+def _predicted(model: ReadModel, array: StoredArray, *, n: int, length_bytes: int) -> float:
     """Return the predicted time of n runs far apart."""
     slab = Hyperslab(start=(0, 0), stride=(1, 1), count=(n, length_bytes), block=(1, 1))
     layout = ContiguousLayout(element_size_bytes=1)

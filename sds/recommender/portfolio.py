@@ -13,15 +13,15 @@ from sds.analyzer import AccessPattern
 from sds.errors import SdsValueError
 from sds.recommender.cost import StoredArray
 from sds.recommender.layouts import ReplicaShape
-from sds.recommender.model import CostModel
+from sds.recommender.model import ReadModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 NOT_BUILT_BY_SDS = (
-    "not considered, since SDS does not build them yet: tables sorted by a key, and segments of "
-    "parts that are read together"
+    "not considered, since SDS does not build them yet: tables sorted by a key, and segments that "
+    "gather several parts which are read together"
 )
 
 
@@ -38,13 +38,13 @@ class DatasetReads:
     models
         Of the original through HDF5 and of a replica through the engine; None: built in.
     existing
-        Replicas of the whole dataset that serve it.
+        Replicas that serve it, of the whole dataset and of parts.
     """
 
     target: str
     array: StoredArray
     patterns: tuple[AccessPattern, ...]
-    models: tuple[CostModel, CostModel] | None = None
+    models: tuple[ReadModel, ReadModel] | None = None
     existing: tuple[ReplicaShape, ...] = ()
 
 
@@ -90,6 +90,25 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What a replica is to its dataset, each from 0 to 1.
+
+    Attributes
+    ----------
+    space
+        Of the dataset's elements those that it holds.
+    reads
+        Of the reads of a day those that it would serve beside the other replicas.
+    seconds
+        Of their present time that of the reads which it could serve.
+    """
+
+    space: float
+    reads: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioLayout:
     """One replica to build.
 
@@ -109,6 +128,8 @@ class PortfolioLayout:
         HDF5 reads that it would serve.
     serves
         Their patterns in words, those that gain most first.
+    shares
+        Of the dataset, its reads and their time.
     size_bytes, build_s
         Space, and time to build.
     break_even_days
@@ -129,6 +150,7 @@ class PortfolioLayout:
     confidence: float
     reads_per_day: float
     serves: tuple[str, ...]
+    shares: Shares
     size_bytes: int
     build_s: float
     break_even_days: float
@@ -193,7 +215,7 @@ class Portfolio:
     notes: tuple[str, ...]
 
 
-def saving_interval(now_s: float, then_s: float, models: tuple[CostModel, CostModel]) -> Saving:
+def saving_interval(now_s: float, then_s: float, models: tuple[ReadModel, ReadModel]) -> Saving:
     """Return now - then with the interval that follows from the errors of both models.
 
     Both errors are taken to be normal in the logarithm, independent, and the same for all reads

@@ -18,7 +18,7 @@ from sds.recommender.cost import (
     predict_read,
 )
 from sds.recommender.judge import PatternNow, confidence_of, decide
-from sds.recommender.layouts import HDF5_CHUNK_S
+from sds.recommender.layouts import HDF5_CHUNK_S, build_seconds
 from sds.recommender.orders import candidate_orders, inversions
 from sds.recommender.recommendation import (
     NoiseGates,
@@ -31,7 +31,7 @@ from sds.recommender.tables import models_for_advice, serving_margin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.model import CostModel
+    from sds.recommender.model import ReadModel
 
 
 # Predicted totals closer than this are equal: then the layout that changes least goes first.
@@ -45,7 +45,7 @@ def rank_layouts(
     patterns: Sequence[AccessPattern],
     *,
     array: StoredArray,
-    models: tuple[CostModel, CostModel] | None = None,
+    models: tuple[ReadModel, ReadModel] | None = None,
     existing_orders: Sequence[tuple[int, ...]] = (),
     target: str | None = None,
     gates: NoiseGates | None = None,
@@ -125,7 +125,7 @@ def _reads_now(
     patterns: Sequence[AccessPattern],
     *,
     array: StoredArray,
-    models: tuple[CostModel, CostModel],
+    models: tuple[ReadModel, ReadModel],
     existing: Sequence[tuple[int, ...]],
 ) -> list[PatternNow]:
     """Return the patterns with their predicted time in the layouts that exist, longest first."""
@@ -164,7 +164,7 @@ def _reads_now(
 
 
 def _seconds(
-    model: CostModel, array: StoredArray, features: BlockFeatures, pattern: AccessPattern
+    model: ReadModel, array: StoredArray, features: BlockFeatures, pattern: AccessPattern
 ) -> float:
     """Return the predicted time of one HDF5 read of a pattern."""
     return predict_read(model, array, features, n_concurrent=pattern.n_concurrent).seconds
@@ -175,7 +175,7 @@ def _candidate(
     reads: Sequence[PatternNow],
     *,
     array: StoredArray,
-    models: tuple[CostModel, CostModel],
+    models: tuple[ReadModel, ReadModel],
     target: str | None,
     build_bytes_per_s: float,
 ) -> tuple[RankedLayout, float]:
@@ -208,7 +208,7 @@ def _candidate(
             per_day += (now - then) / (1.0 if pattern.stated else days)
     saving = served_now - served_then
     speedup = served_now / served_then if served_then > 0 else 1.0
-    build_s = array.size_bytes / build_bytes_per_s
+    build_s = build_seconds(array, build_bytes_per_s)
     name = ",".join(map(str, order))
     layout = RankedLayout(
         order=order,

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
 from sds.geometry import StripeLayout
-from sds.recommender.candidates import Predictor, ReadKind, days_observed, seconds_now
+from sds.recommender.candidates import (
+    Predictor,
+    days_observed,
+    kinds_in_parts,
+    regions_of,
+    seconds_now,
+)
 from sds.recommender.candidates import usable_patterns as usable
 from sds.recommender.judge import confidence_of
 from sds.recommender.recommendation import NoiseGates
@@ -148,8 +154,8 @@ def _seconds(datasets: Sequence[DatasetReads], stripes: StripeLayout | None) -> 
         for pattern in patterns:
             if pattern.irregular:
                 continue
-            kind = ReadKind.of([pattern], days=days)
-            _, shape = seconds_now(dataset, kind, predictor)
-            if shape is not None:
-                total += kind.per_day * predictor.seconds(shape, striped.array, kind, models)
+            for kind in kinds_in_parts([pattern], regions_of(dataset.existing), days=days):
+                _, shape = seconds_now(dataset, kind, predictor)
+                if shape is not None:
+                    total += kind.per_day * predictor.seconds(shape, striped.array, kind, models)
     return total

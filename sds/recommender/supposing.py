@@ -12,10 +12,18 @@ from sds.recommender.candidates import (
     ReadKind,
     days_observed,
     days_of,
+    kinds_in_parts,
+    regions_of,
     seconds_now,
     usable_patterns,
 )
-from sds.recommender.layouts import ReplicaShape, check_shape, size_bytes
+from sds.recommender.layouts import (
+    ReplicaShape,
+    build_seconds,
+    check_shape,
+    copied,
+    size_bytes,
+)
 from sds.recommender.portfolio import Saving, saving_interval
 from sds.recommender.tables import models_for_advice
 
@@ -41,7 +49,7 @@ class WhatIfPattern:
     seconds_now, seconds_then
         Of all of them a day.
     from_now, from_then
-        Which layout serves them: ``original``, or a replica by its name.
+        Which layouts serve them: ``original``, or replicas by their names.
     predicted
         False where the time is the measured one, the same in every layout.
     """
@@ -138,7 +146,7 @@ def what_if(
     days = days_observed(usable)
     rows = [_pattern(pattern, dataset, then, predictor, days=days) for pattern in usable]
     rows.sort(key=lambda row: -abs(row.seconds_now - row.seconds_then))
-    build_s = len(add) * dataset.array.size_bytes / build_bytes_per_s
+    build_s = math.fsum(build_seconds(copied(s, dataset.array), build_bytes_per_s) for s in add)
     changed = [row for row in rows if row.from_now != row.from_then]
     saving = saving_interval(
         math.fsum(row.seconds_now for row in changed),
@@ -180,14 +188,19 @@ def _pattern(
             seconds.append(pattern.elapsed_s / days_of(pattern, days))
             layouts.append(ORIGINAL)
             continue
-        kind = ReadKind.of([pattern], days=days)
-        each, shape = seconds_now(dataset, kind, predictor)
-        total = each * kind.per_day
+        total = 0.0
+        names: dict[str, None] = {}
+        for kind in kinds_in_parts([pattern], regions_of(dataset.existing), days=days):
+            each, shape = seconds_now(dataset, kind, predictor)
+            total += each * kind.per_day
+            names[ORIGINAL if shape is None else shape.name] = None
         if collective:
             models = dataset.models or models_for_advice(None)
+            kind = ReadKind.of([pattern], days=days)
             total += collective * predictor.seconds(None, dataset.array, kind, models)
+            names[ORIGINAL] = None
         seconds.append(total)
-        layouts.append(ORIGINAL if shape is None or kind.per_day == 0 else shape.name)
+        layouts.append(" and ".join(names))
     return WhatIfPattern(
         pattern=pattern.description,
         reads_per_day=per_day,

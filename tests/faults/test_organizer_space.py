@@ -1,6 +1,7 @@
 """Disks that are too small are found before the work."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -105,3 +106,22 @@ except InsufficientSpaceError as error:
     )
     assert "needs 3670016 bytes" in result.stdout
     assert not list((tmp_path / "home").rglob("*.partial"))
+
+
+@pytest.mark.parametrize("command", ["status", "ingest"])
+def test_a_catalog_that_finds_no_room_is_an_error_in_one_line(small_disk, command):
+    """Neither a home that is not there yet, nor one that has come half way."""
+    room = small_disk.stat().st_blksize * 20
+    stats = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(bytes(stats.f_bavail * stats.f_frsize - room))
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "-c", "from sds.cli import main; main()", command],
+            env={**os.environ, "SDS_HOME": str(small_disk / "home")},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.returncode == 7, ran.stderr
+        assert re.fullmatch("sds: error: no room to write catalog .*; free .*\n", ran.stderr)

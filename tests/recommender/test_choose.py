@@ -1,10 +1,38 @@
+from dataclasses import replace
+
 import pytest
 
-from sds.errors import RankDeficientError
+from sds.errors import RankDeficientError, SdsValueError
 from sds.recommender import CostModel, GapKind, ModelKind, builtin_model
 from sds.recommender.choose import choose_model, falling_terms
 from tests.recommender.measured import features, samples
 from tests.recommender.test_fit import eq4, eq6
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_patterns_are_told_before_anything_else(n):
+    few = samples(eq4).take(range(n))
+    with pytest.raises(SdsValueError, match=f"measure at least 2, not {n}"):
+        choose_model(few)
+
+
+def test_reads_that_all_touch_the_same_teach_nothing():
+    some = samples(eq4)
+    alike = replace(
+        some,
+        features=(some.features[0],) * len(some),
+        processes_per_ost=(1.0,) * len(some),
+    )
+    with pytest.raises(RankDeficientError, match="measure reads of several shapes"):
+        choose_model(alike, without_processes=True)
+
+
+@pytest.mark.parametrize("p", [float("nan"), float("inf"), -1.0])
+def test_predictions_ask_for_processes_that_can_be(p):
+    some = samples(eq4)
+    model = choose_model(some).chosen
+    with pytest.raises(SdsValueError, match="processes per OST"):
+        model.predict(some.features[0], processes_per_ost=p)
 
 
 def test_the_model_that_made_the_times_is_chosen():

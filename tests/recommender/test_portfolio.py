@@ -7,9 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from sds.analyzer import PatternKind, stated_pattern
-from sds.errors import LayoutError, SdsValueError
-from sds.geometry import RaidLayout, StripeLayout
+from sds.analyzer import PatternKind, Place, stated_pattern
+from sds.errors import LayoutError, SdsError, SdsValueError
+from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.recommender import (
     CostModel,
     DatasetReads,
@@ -24,7 +24,7 @@ from sds.recommender import (
     choose_portfolio,
     what_if,
 )
-from sds.recommender.layouts import check_shape, size_bytes
+from sds.recommender.layouts import BUILD_START_S, check_shape, size_bytes
 from sds.recommender.portfolio import saving_interval
 
 GRID = (3650, 180, 360)
@@ -126,6 +126,149 @@ def test_datasets_share_the_budget_and_the_one_that_gains_more_goes_first():
     assert [layout.target for layout in both.layouts] == ["f.h5:/much", "f.h5:/little"]
     with pytest.raises(SdsValueError, match="twice"):
         choose_portfolio([little, little])
+
+
+def hot(extent=CUBE, *, across=0):
+    """Planes [:, :, k], nine in ten in an eighth of the last axis; planes [:, k, :] anywhere."""
+    n = extent[2]
+    within = Box(start=(0, 0, n // 2), extent=(*extent[:2], n // 8))
+    dataset = reads_of(extent, ("[:, :, 5]", 100), *((("[:, 5, :]", across),) if across else ()))
+    plane, *others = traced(dataset).patterns
+    places = (Place(box=within, n_calls=90), Place(box=Box.whole(extent), n_calls=10))
+    anywhere = [replace(p, places=(Place(box=Box.whole(extent), n_calls=across),)) for p in others]
+    return replace(dataset, patterns=(replace(plane, places=places), *anywhere)), within
+
+
+def test_a_part_is_advised_where_the_budget_has_no_room_for_the_whole():
+    dataset, within = hot()
+    (whole,) = choose_portfolio([dataset]).layouts
+    assert whole.layout == ReplicaShape(order=(2, 0, 1))
+    assert (whole.shares.space, whole.shares.reads, whole.shares.seconds) == (1, 1, 1)
+    size = dataset.array.size_bytes
+    portfolio = choose_portfolio([dataset], budget_bytes=size // 2)
+    (part,) = portfolio.layouts
+    assert part.layout == ReplicaShape(order=(2, 0, 1), region=within)
+    assert part.size_bytes == portfolio.used_bytes == size // 8
+    assert part.build_s - BUILD_START_S == pytest.approx((whole.build_s - BUILD_START_S) / 8)
+    assert part.shares.space == pytest.approx(1 / 8)
+    assert part.shares.reads == pytest.approx(0.9)
+    assert part.shares.seconds == pytest.approx(0.9)
+    assert part.saving.seconds == pytest.approx(0.9 * whole.saving.seconds, rel=0.01)
+    assert part.command.endswith("--region '[0:512, 0:512, 512:640]'")
+    assert "0.12 of the dataset, where 90% of its reads lie" in part.reason
+    # What-if says the same of it, both ways.
+    supposed = what_if(dataset, add=[part.layout])
+    assert supposed.seconds_then == pytest.approx(portfolio.seconds_then)
+    assert supposed.saving.seconds == pytest.approx(part.saving.seconds)
+    assert supposed.patterns[0].from_then == f"original and {part.name}"
+    kept = replace(dataset, existing=(part.layout,))
+    less = what_if(kept, take_away=[part.layout])
+    assert less.saving.seconds == pytest.approx(-part.saving.seconds)
+    # Where it exists, the whole has only the rest to save.
+    assert choose_portfolio([kept]).saving.seconds == pytest.approx(
+        0.1 * whole.saving.seconds, rel=0.02
+    )
+
+
+def test_a_part_that_saves_nearly_as_much_is_named_beside_the_whole():
+    dataset, _ = hot()
+    size = dataset.array.size_bytes
+    (note,) = [note for note in choose_portfolio([dataset]).notes if "instead of" in note]
+    assert "would take 128 MiB instead of 1 GiB and save 90% as much" in note
+    assert size == 1 << 30
+
+
+def test_a_part_and_a_whole_share_a_budget():
+    dataset, within = hot(across=4000)
+    size = dataset.array.size_bytes
+    portfolio = choose_portfolio([dataset], budget_bytes=size + size // 4)
+    regions = {layout.layout.region for layout in portfolio.layouts}
+    assert regions == {None, within}
+    assert portfolio.used_bytes <= size + size // 4
+
+
+@pytest.mark.parametrize("n_axes", [1, 2])
+def test_where_there_is_room_the_whole_stands_for_parts_that_hold_all_reads(n_axes):
+    # Every 64th plane, each read once: parts would be built sooner and serve no plane between.
+    texts = ("[:, :, 5]", "[:, 5, :]")[:n_axes]
+    dataset = traced(reads_of((512, 512, 512), *((text, 8) for text in texts)))
+    boxes = (
+        [Box(start=(0, 0, 64 * i), extent=(512, 512, 1)) for i in range(8)],
+        [Box(start=(0, 64 * i, 0), extent=(512, 1, 512)) for i in range(8)],
+    )
+    patterns = tuple(
+        replace(p, places=tuple(Place(box=box, n_calls=1) for box in at))
+        for p, at in zip(dataset.patterns, boxes, strict=False)
+    )
+    dataset = replace(dataset, patterns=patterns)
+    size = dataset.array.size_bytes
+    for budget in (None, n_axes * size):
+        portfolio = choose_portfolio([dataset], budget_bytes=budget)
+        assert [layout.layout.region for layout in portfolio.layouts] == [None] * n_axes
+        assert portfolio.used_bytes == n_axes * size
+    without_room = choose_portfolio([dataset], budget_bytes=n_axes * size - 1)
+    assert any(layout.layout.region for layout in without_room.layouts)
+    assert without_room.used_bytes < n_axes * size
+    # A plane alone is a part; the whole stands for it too.
+    alone = replace(patterns[0], places=(Place(box=boxes[0][0], n_calls=8),))
+    (whole,) = choose_portfolio([replace(dataset, patterns=(alone,))]).layouts
+    assert whole.layout.region is None
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_parts_far_from_each_other_are_advised_apart(n):
+    dataset = reads_of(CUBE, ("[:, :, 5]", 300))
+    (plane,) = traced(dataset).patterns
+    spots = [Box(start=(0, 0, 300 * i), extent=(512, 512, 40)) for i in range(n)]
+    places = tuple(Place(box=box, n_calls=300 // n) for box in spots)
+    dataset = replace(dataset, patterns=(replace(plane, places=places),))
+    portfolio = choose_portfolio([dataset], budget_bytes=n * 40 << 20)
+    assert {layout.layout.region for layout in portfolio.layouts} == set(spots)
+    assert portfolio.seconds_then < portfolio.seconds_now / 100
+
+
+def test_where_a_stated_read_lies_makes_no_part_of_its_own():
+    dataset = reads_of(CUBE, ("[0:64, 0:64, 5]", 10000))
+    portfolio = choose_portfolio([dataset], budget_bytes=dataset.array.size_bytes // 2)
+    assert not [d for d in (*portfolio.layouts, *portfolio.declined) if d.layout.region]
+    here = ReplicaShape(order=(2, 0, 1), region=Box(start=(0, 0, 0), extent=(64, 64, 9)))
+    assert what_if(dataset, add=[here]).saving.seconds > 0
+    elsewhere = replace(here, region=Box(start=(0, 0, 6), extent=(64, 64, 9)))
+    assert what_if(dataset, add=[elsewhere]).saving.seconds == 0
+
+
+def test_reads_whose_places_are_unknown_are_in_no_part():
+    dataset, within = hot()
+    (plane,) = dataset.patterns
+    before = replace(dataset, patterns=(replace(plane, places=()),))
+    assert not choose_portfolio([before], budget_bytes=dataset.array.size_bytes // 2).layouts
+    shape = ReplicaShape(order=(2, 0, 1), region=within)
+    assert what_if(before, add=[shape]).saving.seconds == 0
+
+
+def test_stripes_are_advised_for_parts_too():
+    dataset, within = hot()
+    part = ReplicaShape(order=(2, 0, 1), region=within)
+    kept = replace(dataset, existing=(part,), models=calibrated(0.1))
+    advice = advise_stripes([kept], directory="/r", n_osts=8, allowed=True)
+    whole = replace(kept, existing=(ReplicaShape(order=(2, 0, 1)),))
+    all_s = advise_stripes([whole], directory="/r", n_osts=8, allowed=True).seconds_now
+    assert advice.seconds_now == pytest.approx(0.9 * all_s, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("region", "chunks", "words"),
+    [
+        (Box(start=(0, 0, 0), extent=(0, 1, 1)), None, "is empty"),
+        (Box(start=(0, 0, 1000), extent=(1, 1, 100)), None, "axis 2"),
+        (Box(start=(0, 0, 0), extent=(4, 4, 4)), (4, 8, 4), "length 8 on replica axis 1"),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(region, chunks, words):
+    dataset = reads_of(CUBE, ("[:, :, 5]", 50))
+    shape = ReplicaShape(order=(2, 0, 1), chunk_shape=chunks, region=region)
+    with pytest.raises(SdsError, match=words):
+        what_if(dataset, add=[shape])
 
 
 def test_users_add_up():
@@ -291,6 +434,86 @@ def test_patterns_of_another_dataset_and_settings_that_make_no_sense_are_refused
         PortfolioSettings(tolerance=0)
     with pytest.raises(SdsValueError, match="pay_within_days"):
         PortfolioSettings(pay_within_days=math.nan)
+
+
+@pytest.mark.parametrize("budget", [-1, math.nan, -math.inf])
+def test_budgets_that_are_no_space_are_refused(budget):
+    with pytest.raises(SdsValueError, match="give 0 or more"):
+        choose_portfolio([reads_of(CUBE, ("[:, :, 5]", 50))], budget_bytes=budget)
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        {"min_saving_s": math.nan},
+        {"min_total_s": math.inf},
+        {"min_calls": -1},
+        {"min_speedup": math.nan},
+        {"min_confidence": math.nan},
+    ],
+)
+def test_gates_that_are_no_numbers_are_refused(gates):
+    with pytest.raises(SdsValueError, match="must be"):
+        NoiseGates(**gates)
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        ({"extent": (4, -1)}, "no length may be negative"),
+        ({"element_size_bytes": 0}, "at least 1 byte"),
+        ({"decode_s_per_byte": math.nan}, "nan s to decode"),
+        ({"stored_bytes": -5}, "-5 bytes stored"),
+    ],
+)
+def test_arrays_that_cannot_be_are_refused(stored, words):
+    with pytest.raises(SdsValueError, match=words):
+        StoredArray(**{"extent": (4, 4), "element_size_bytes": 4, **stored})
+
+
+@pytest.mark.parametrize("extent", [(0, 3), (4, 0, 5)])
+def test_nothing_is_advised_for_arrays_without_elements(extent):
+    array = StoredArray(extent=extent, element_size_bytes=4)
+    dataset = DatasetReads(target="f.h5:/d", array=array, patterns=())
+    portfolio = choose_portfolio([dataset])
+    assert not portfolio.layouts
+    assert any("it is empty" in note for note in portfolio.notes)
+    order = tuple(reversed(range(len(extent))))
+    supposed = what_if(dataset, add=[ReplicaShape(order=order)])
+    assert (supposed.seconds_now, supposed.seconds_then, supposed.size_bytes) == (0, 0, 0)
+    assert supposed.break_even_days is None
+
+
+def test_a_scalar_has_one_layout():
+    array = StoredArray(extent=(), element_size_bytes=4)
+    dataset = DatasetReads(target="f.h5:/d", array=array, patterns=())
+    assert "f.h5:/d: a scalar has one layout" in choose_portfolio([dataset]).notes
+    with pytest.raises(LayoutError, match="a scalar has one layout"):
+        what_if(dataset, add=[ReplicaShape(order=())])
+
+
+def test_rank_32_is_advised_in_time_that_no_one_waits_for():
+    extent = (1,) * 10 + (2,) * 20 + (3, 3)
+    begin_s = time.perf_counter()
+    dataset = reads_of(extent, ("[..., 1]", 10**6), ("[..., 1, :]", 10**6), ("[:]", 10))
+    portfolio = choose_portfolio([dataset])
+    assert time.perf_counter() - begin_s < 20
+    for layout in portfolio.layouts:
+        assert sorted(layout.layout.order) == list(range(32))
+        assert 0 < layout.saving.seconds < portfolio.seconds_now
+
+
+def test_models_that_predict_no_time_give_no_numbers():
+    dataset = reads_of((64, 64, 64), ("[:, :, 5]", 50))
+    below = CostModel(
+        kind=ModelKind.EQ3,
+        gap=GapKind.COUNT,
+        coefficients=(-5.0, 1e-9, -1.0),
+        floor_s=0.0,
+        calibrated=True,
+    )
+    with pytest.raises(SdsValueError, match=r"predicted to take 0\.0 s: calibrate"):
+        choose_portfolio([replace(dataset, models=(below, below))])
 
 
 def test_what_if_works_both_ways():

@@ -1,0 +1,42 @@
+"""Times and counts as people read them: the same in advice, in notes and on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with the unit in which it reads best: ``3.2 ms``, ``12 s``, ``11 min``."""
+    return times_text((seconds,))[0]
+
+
+def times_text(seconds: Sequence[float]) -> tuple[str, ...]:
+    """Return times in the unit that suits the first; only that one carries the unit."""
+    name, scale = _time_unit(seconds[0])
+    numbers = [f"{value / scale:.3g}" for value in seconds]
+    return f"{numbers[0]} {name}", *numbers[1:]
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit in which a time has one to three digits before the point."""
+    if seconds == 0:
+        return "s", 1.0
+    for name, scale in _TIME_UNITS:
+        if abs(seconds) < (999.5 if scale < 1 else 119.5) * scale:
+            return name, scale
+    return "days", 86400.0
+
+
+def counted(n: int, thing: str, things: str | None = None) -> str:
+    """Return how many there are: ``1 read``, ``1,200 reads``; `things` is the plural."""
+    return f"{n:,} {thing}" if n == 1 else f"{n:,} {things or f'{thing}s'}"
+
+
+def factor_text(factor: float) -> str:
+    """Return by how many times something is faster: ``1.25``, ``72.1``, ``6,418``."""
+    return f"{factor:,.0f}" if factor >= 1000 else f"{factor:.3g}"

@@ -1,0 +1,46 @@
+"""Times and counts in words: one way of writing them everywhere."""
+
+import pytest
+
+from sds.wording import counted, factor_text, time_text, times_text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (3.2e-6, "3.2 us"),
+        (0.0032, "3.2 ms"),
+        (0.9996, "1 s"),
+        (119.0, "119 s"),
+        (660.0, "11 min"),
+        (1e4, "2.78 h"),
+        (5e5, "5.79 days"),
+        (-660.0, "-11 min"),
+    ],
+)
+def test_a_time_has_the_unit_in_which_it_reads_best(seconds, text):
+    assert time_text(seconds) == text
+
+
+def test_several_times_share_the_first_one_s_unit():
+    assert times_text((0.0021, 0.0009)) == ("2.1 ms", "0.9")
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, "0 reads"), (1, "1 read"), (2, "2 reads"), (1200, "1,200 reads")]
+)
+def test_one_of_a_thing_is_no_plural(n, text):
+    assert counted(n, "read") == text
+
+
+def test_a_plural_can_be_given():
+    words = [counted(n, "process", "processes") for n in (1, 4096)]
+    assert words == ["1 process", "4,096 processes"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"), [(1.0, "1"), (72.14, "72.1"), (999.4, "999"), (6418.2, "6,418")]
+)
+def test_large_factors_are_written_out(factor, text):
+    assert factor_text(factor) == text
