@@ -8,6 +8,7 @@ willing to wait.
 from __future__ import annotations
 
 import os
+import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +19,13 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from sds.catalog.filesystems import filesystem_of
-from sds.errors import CatalogError, ConfigurationError
+from sds.errors import CatalogError, ConfigurationError, InsufficientSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import Connection, Engine
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_TIMEOUT_S = 30.0
@@ -65,6 +66,7 @@ def open_engine(url: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Eng
     engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin)
+    event.listen(engine, "handle_error", _name_full_disk)
     return engine
 
 
@@ -96,6 +98,21 @@ def _set_up_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _name_full_disk(context: ExceptionContext) -> None:
+    """Raise InsufficientSpaceError in place of SQLite's own error."""
+    raised = context.original_exception
+    if (
+        isinstance(raised, sqlite3.OperationalError)
+        and getattr(raised, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    ):
+        where = context.dialect.name if context.engine is None else context.engine.url.database
+        message = (
+            f"no room to write catalog {where}: {raised}; free some space there, or set SDS_HOME "
+            "or database_url to another disk"
+        )
+        raise InsufficientSpaceError(message) from raised
 
 
 def _begin(connection: Connection) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Stated here so that a start need not load alembic; a test holds it to the newest migration.
-HEAD = "0002"
+HEAD = "0003"
 
 
 def alembic_config(url: str) -> Config:
@@ -45,7 +45,7 @@ def current_revision(engine: Engine) -> str | None:
     except OperationalError as error:
         message = (
             f"cannot open catalog {engine.url.render_as_string()}: {error.orig}; "
-            "check that its directory exists and is writable"
+            "check that its directory exists, is writable, and that its disk has room"
         )
         raise CatalogError(message) from error
     except DatabaseError as error:

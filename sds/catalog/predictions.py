@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
@@ -11,11 +14,25 @@ from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
-from sds.catalog.rows import CalibrationRow, DatasetRow, EventRow, RecommendationRow
+from sds.catalog.rows import (
+    CalibrationRow,
+    DatasetRow,
+    EventRow,
+    LearnedModelRow,
+    RecommendationRow,
+)
+from sds.errors import SdsValueError
+from sds.recommender.learned import VERSION
+from sds.recommender.samples import Lesson
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sds.recommender import Recommendation
-    from sds.recommender.calibration import Calibration
+    from sds.recommender.calibration import Calibration, Measurement
+    from sds.recommender.learned import LearnedModel
+
+log = logging.getLogger(__name__)
 
 
 class Predictions(Database):
@@ -58,7 +75,8 @@ class Predictions(Database):
                 mount_point=mount_point,
                 device=device,
                 created_ns=time.time_ns(),
-                calibration=calibration,
+                calibration=_without_arrays(calibration),
+                learned=_learned_rows(calibration),
             )
             session.add(row)
             session.flush()
@@ -69,7 +87,10 @@ class Predictions(Database):
         """Keep models of a file system that were fitted anew in place of those before."""
         with self.writing() as session:
             row = session.get_one(CalibrationRow, calibration_id)
-            row.calibration = calibration
+            row.calibration = _without_arrays(calibration)
+            row.learned.clear()
+            session.flush()  # before others of the same key are added
+            row.learned = _learned_rows(calibration)
             add_event_row(
                 session,
                 "calibration",
@@ -123,5 +144,56 @@ def _calibration_record(row: CalibrationRow) -> records.CalibrationRecord:
         mount_point=row.mount_point,
         device=row.device,
         created_ns=row.created_ns,
-        calibration=row.calibration,
+        calibration=_with_arrays(row),
     )
+
+
+def _learned_rows(calibration: Calibration) -> list[LearnedModelRow]:
+    return [
+        LearnedModelRow(
+            via=m.via, cache=m.cache, version=VERSION, arrays=base64.b64decode(model.arrays)
+        )
+        for m in calibration.measurements
+        if m.lesson is not None and (model := m.lesson.model) is not None
+    ]
+
+
+def _without_arrays(calibration: Calibration) -> Calibration:
+    """Return a calibration whose learned models are described only."""
+    return _with_lessons(
+        calibration, lambda _, model: Lesson(model=replace(model, arrays=""), refused="")
+    )
+
+
+def _with_arrays(row: CalibrationRow) -> Calibration:
+    """Return a calibration as it was measured.
+
+    A learned model that this version cannot read is not used; the lesson says so.
+    """
+    stored = {(one.via, one.cache): one.arrays for one in row.learned}
+
+    def joined(measurement: Measurement, model: LearnedModel) -> Lesson:
+        arrays = stored.get((measurement.via, measurement.cache), b"")
+        whole = replace(model, arrays=base64.b64encode(arrays).decode("ascii"))
+        try:
+            whole.check()
+        except SdsValueError as error:
+            log.warning("%s, %s: %s", row.mount_point, measurement.via, error)
+            return Lesson(model=None, refused=str(error))
+        return Lesson(model=whole)
+
+    return _with_lessons(row.calibration, joined)
+
+
+def _with_lessons(
+    calibration: Calibration, changed: Callable[[Measurement, LearnedModel], Lesson]
+) -> Calibration:
+    """Return a calibration with changed lessons, where something was learned."""
+    measurements = []
+    for measurement in calibration.measurements:
+        lesson = measurement.lesson
+        if lesson is not None and lesson.model is not None:
+            found = changed(measurement, lesson.model)
+            lesson = replace(found, refused=found.refused or lesson.refused)
+        measurements.append(replace(measurement, lesson=lesson))
+    return replace(calibration, measurements=tuple(measurements))

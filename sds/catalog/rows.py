@@ -11,7 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue, TypeAdapter
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, MetaData, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
@@ -196,7 +205,28 @@ class CalibrationRow(Base):
     mount_point: Mapped[str] = mapped_column(Text)
     device: Mapped[int] = mapped_column(BigInteger)
     created_ns: Mapped[int] = mapped_column(BigInteger)
+    # Without the arrays of learned models.
     calibration: Mapped[Calibration] = mapped_column(AsJson(Calibration))
+
+    learned: Mapped[list[LearnedModelRow]] = relationship(
+        back_populates="calibration", cascade="all, delete-orphan"
+    )
+
+
+class LearnedModelRow(Base):
+    """The arrays of what was learned from one calibration, of reads made in one way."""
+
+    __tablename__ = "learned_model"
+    __table_args__ = (UniqueConstraint("calibration_id", "via", "cache"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    calibration_id: Mapped[int] = mapped_column(ForeignKey("calibration.id", ondelete="CASCADE"))
+    via: Mapped[str] = mapped_column(Text)
+    cache: Mapped[str] = mapped_column(Text)
+    version: Mapped[int]
+    arrays: Mapped[bytes] = mapped_column(LargeBinary)
+
+    calibration: Mapped[CalibrationRow] = relationship(back_populates="learned")
 
 
 class EventRow(Base):

@@ -22,6 +22,7 @@ from sds.recommender.model import (
     HeldoutError,
     ModelKind,
     Prediction,
+    ReadModel,
     Via,
     builtin_model,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "PortfolioSettings",
     "Prediction",
     "RankedLayout",
+    "ReadModel",
     "Recommendation",
     "ReplicaShape",
     "Samples",

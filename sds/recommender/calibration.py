@@ -13,10 +13,13 @@ from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, RaidLayout, StripeLayout
 from sds.recommender.model import CacheState, CostModel, Via
-from sds.recommender.samples import ModelChoice, Samples
+from sds.recommender.repeated import RepeatError
+from sds.recommender.samples import Lesson, ModelChoice, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sds.recommender.model import ReadModel
 
 
 class ReadRequest(TypedDict):
@@ -85,7 +88,7 @@ class CalibrationSettings:
     without_processes: bool = False
     stripes: StripeLayout | None = None
     raid: RaidLayout = LOCAL_DISK_RAID
-    max_rounds: int = 5
+    max_rounds: int = 8
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -119,6 +122,11 @@ class Measurement:
         Reads that took over three times the median of their like, and count for nothing.
     n_traced
         Reads of programs among the samples; see `sds.recommender.traced.refit`.
+    lesson
+        What was learned beyond equations; None in calibrations from before that was tried.
+    repeats
+        By how much reads of one shape differ among themselves; None where none was repeated, and in
+        calibrations from before that was kept.
     """
 
     via: Via
@@ -127,6 +135,16 @@ class Measurement:
     choice: ModelChoice
     n_disturbed: int = 0
     n_traced: int = 0
+    lesson: Lesson | None = None
+    repeats: RepeatError | None = None
+
+    @property
+    def best(self) -> ReadModel:
+        """The model with the least held-out error, learned or an equation: for advice."""
+        lesson = self.lesson
+        if lesson is None or lesson.model is None or lesson.refused:
+            return self.choice.chosen
+        return lesson.model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +220,23 @@ class Calibration:
         return None
 
     def chosen_model(self, *, via: Via, cache: CacheState | None = None) -> CostModel | None:
-        """Return the model with the least held-out error; None where none was fitted.
+        """Return the equation with the least held-out error; None where none was fitted.
 
         cache None: cold, or warm where the file system always caches (there is no colder).
         """
+        found = self._measurement(via, cache)
+        return None if found is None else found.choice.chosen
+
+    def best_model(self, *, via: Via, cache: CacheState | None = None) -> ReadModel | None:
+        """Return the model with the least held-out error of all, as `chosen_model` otherwise."""
+        found = self._measurement(via, cache)
+        return None if found is None else found.best
+
+    def _measurement(self, via: Via, cache: CacheState | None) -> Measurement | None:
         for state in (CacheState.COLD, CacheState.WARM) if cache is None else (cache,):
             found = self.measurement(via=via, cache=state)
             if found is not None:
-                return found.choice.chosen
+                return found
         return None
 
     def to_json(self) -> str:

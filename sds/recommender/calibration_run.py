@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import defaultdict
@@ -35,7 +36,7 @@ from sds.recommender.calibration_files import (
     work_directory,
     write_array,
 )
-from sds.recommender.choose import choose_model
+from sds.recommender.choose import choose_model, learn_model
 from sds.recommender.cost import (
     StoredArray,
     features_as_stored,
@@ -45,11 +46,11 @@ from sds.recommender.cost import (
 from sds.recommender.engine_calibration import measure_engine
 from sds.recommender.model import CacheState, Via, builtin_model
 from sds.recommender.readers import Readers
-from sds.recommender.repeated import settle
-from sds.recommender.samples import ModelChoice, Samples
+from sds.recommender.repeated import repeat_error, settle
+from sds.recommender.samples import Lesson, ModelChoice, Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 # Share of the progress that writing and reading take, and by when the engine is measured; the rest
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 _WRITTEN, _READ, _ENGINE = 0.05, 0.8, 0.9
 # Of the budget, at most, for the engine: its reads are quick, and few rounds tell enough.
 _ENGINE_SHARE = 0.2
+# Standard error of log seconds below which a shape is known well enough to leave it to the others.
+_CERTAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,18 @@ class _Measured:
     """Reads of one way and cache state, as they come in."""
 
     patterns: list[str] = field(default_factory=list)
+    layouts: list[str] = field(default_factory=list)
     features: list[BlockFeatures] = field(default_factory=list)
     processes_per_ost: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+
+    def logs_of(self, pattern: str, layout: str) -> list[list[float]]:
+        """Return log seconds of a shape's reads, by processes per OST."""
+        found: dict[float, list[float]] = defaultdict(list)
+        for i, name in enumerate(self.patterns):
+            if name == pattern and self.layouts[i] == layout:
+                found[self.processes_per_ost[i]].append(math.log(self.seconds[i]))
+        return list(found.values())
 
     def samples(self) -> Samples:
         return Samples(
@@ -84,6 +96,7 @@ class _Measured:
             features=tuple(self.features),
             processes_per_ost=tuple(self.processes_per_ost),
             seconds=tuple(self.seconds),
+            layouts=tuple(self.layouts),
         )
 
 
@@ -156,13 +169,27 @@ def fit_measurement(
     choice = choose_model(
         settled.samples, without_processes=without_processes, via=via, cache=cache
     )
+    lesson = learn_model(
+        settled.samples, choice, without_processes=without_processes, via=via, cache=cache
+    )
     return Measurement(
         via=via,
         cache=cache,
         samples=samples,
         choice=_lean(choice),
         n_disturbed=settled.n_disturbed,
+        lesson=_lean_lesson(lesson),
+        repeats=repeat_error(samples),
     )
+
+
+def _lean_lesson(lesson: Lesson) -> Lesson:
+    """Return the lesson without the baseline's residuals: the trial of that name has them."""
+    if lesson.model is None or lesson.model.baseline.diagnostics is None:
+        return lesson
+    diagnostics = replace(lesson.model.baseline.diagnostics, residuals_s=())
+    baseline = replace(lesson.model.baseline, diagnostics=diagnostics)
+    return replace(lesson, model=replace(lesson.model, baseline=baseline))
 
 
 def _lean(choice: ModelChoice) -> ModelChoice:
@@ -174,6 +201,11 @@ def _lean(choice: ModelChoice) -> ModelChoice:
             model = replace(model, diagnostics=replace(model.diagnostics, residuals_s=()))
         trials.append(replace(trial, model=model))
     return replace(choice, trials=tuple(trials))
+
+
+def _layout_name(copy: StoredCopy) -> str:
+    """Return the axis order of a copy, e.g. ``2,0,1``."""
+    return ",".join(map(str, copy.order))
 
 
 def _stripes_of(file: Path) -> StripeLayout:
@@ -236,10 +268,7 @@ class _Run:
             # What reads were predicted to take, and took: how far to trust the next prediction.
             predicted_s = took_s = 0.0
             for turn in range(settings.max_rounds):
-                # The quick first, once; then in an order drawn, so that no drift of the device
-                # is taken for a difference between shapes.
-                order = range(len(self.shapes))
-                for i in order if turn == 0 else self.random.permutation(order):
+                for i in self._order_of(turn):
                     shape = self.shapes[i]
                     used = (time.monotonic() - begin) / settings.budget_s
                     # Several reads, each in two cache states, by as many processes.
@@ -260,6 +289,37 @@ class _Run:
             os.close(fd)
         return complete, _COLD_METHODS[works] if self.is_cached else _NOT_CACHED
 
+    def _order_of(self, turn: int) -> Sequence[int]:
+        """Return in which order shapes are read in a turn.
+
+        1. The quick first, once: what the budget cuts off is what would have used it up.
+        2. In an order drawn, so that no drift of the device is taken for a difference of shapes.
+        3. From then on, likewise, those of which it is least known what they take; the others are
+           left out for as long as there are more uncertain ones.
+        """
+        n = len(self.shapes)
+        if turn == 0:
+            return range(n)
+        drawn = [int(i) for i in self.random.permutation(n)]
+        if turn == 1:
+            return drawn
+        unsure = [self._uncertainty(self.shapes[i]) for i in range(n)]
+        ranked = sorted(unsure)
+        # Not fewer than half of the shapes, of these the noisiest quarter of all twice.
+        noisy = [i for i in drawn if unsure[i] >= min(_CERTAIN, ranked[n // 2])]
+        return [*noisy, *(i for i in noisy if unsure[i] >= ranked[n - n // 4 - 1])]
+
+    def _uncertainty(self, shape: _Shape) -> float:
+        """Return the greatest standard error of log seconds of a shape's reads, of any way."""
+        key = shape.read.name, _layout_name(shape.copy)
+        errors = [
+            float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+            for measured in self.measured.values()
+            for logs in measured.logs_of(*key)
+            if len(logs) > 1
+        ]
+        return max(errors, default=math.inf)
+
     def _operation(
         self, readers: Readers, shape: _Shape, via: Via, n: int, *, cold_fd: int | None
     ) -> float:
@@ -279,7 +339,8 @@ class _Run:
             times[CacheState.COLD] = first_s
         for cache, seconds in times.items():
             measured = self.measured[via, cache]
-            measured.patterns.append(shape.name)
+            measured.patterns.append(shape.read.name)
+            measured.layouts.append(_layout_name(shape.copy))
             measured.features.append(features)
             measured.processes_per_ost.append(p)
             measured.seconds.append(seconds)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import SdsValueError
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +94,7 @@ class Change:
     @property
     def text(self) -> str:
         """E.g. ``reads take 2.3 times as long as predicted (14 reads of 3 kinds)``."""
-        kinds = f"({self.n_reads} reads of {self.n_groups} kinds)"
+        kinds = f"({counted(self.n_reads, 'read')} of {counted(self.n_groups, 'kind')})"
         if self.factor >= 1:
             return f"reads take {self.factor:.2g} times as long as predicted {kinds}"
         return f"reads take {self.factor:.2g} of the time predicted {kinds}"
@@ -149,11 +150,12 @@ def noise_of(samples: Samples) -> float:
 
     From the median absolute deviation, so that disturbed reads do not count.
     """
-    groups: dict[tuple[str, float], list[float]] = {}
-    for key, seconds in zip(
-        zip(samples.patterns, samples.p, strict=True), samples.seconds, strict=True
+    groups: dict[tuple[str, str, float], list[float]] = {}
+    layouts = samples.layouts or ("",) * len(samples)
+    for pattern, layout, p, seconds in zip(
+        samples.patterns, layouts, samples.p, samples.seconds, strict=True
     ):
-        groups.setdefault(key, []).append(math.log(seconds))
+        groups.setdefault((pattern, layout, p), []).append(math.log(seconds))
     apart = [
         abs(value - float(np.median(values)))
         # The median of n values is closer to them than the truth is.

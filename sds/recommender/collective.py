@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from statsmodels.regression.linear_model import OLS
+from sklearn.model_selection import GroupKFold
+from statsmodels.regression.linear_model import WLS
 
 from sds.errors import RankDeficientError, SdsValueError
 from sds.recommender.fit import dependent_columns, design_matrix, diagnostics_of
-from sds.recommender.model import CacheState, CostModel, FitDiagnostics, GapKind, ModelKind, Via
+from sds.recommender.heldout import heldout_error
+from sds.recommender.model import (
+    CacheState,
+    CostModel,
+    FitDiagnostics,
+    GapKind,
+    HeldoutError,
+    ModelKind,
+    Via,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +65,7 @@ def fit_collective(
     shuffle_s: Sequence[float],
     gap: GapKind = GapKind.DISTANCE,
     leave_out: Sequence[str] = (),
+    relative: bool = False,
 ) -> CollectiveFit:
     """Return Eq. 5 fitted to the times of the phases.
 
@@ -69,6 +80,8 @@ def fit_collective(
     leave_out
         Terms not to fit, e.g. ``Nagg`` where all operations had as many aggregators: what does
         not vary is refused otherwise.
+    relative
+        Whether to weigh by 1 / seconds**2 of each phase, which must then be positive.
 
     Raises
     ------
@@ -96,14 +109,14 @@ def fit_collective(
     for what, phase, times in (("I/O", _IO, io_s), ("shuffle", _SHUFFLE, shuffle_s)):
         seconds = np.array(times, dtype=np.float64)
         for i, value in enumerate(times):
-            if not (math.isfinite(value) and value >= 0.0):
+            if not (math.isfinite(value) and (value > 0.0 or (value == 0.0 and not relative))):
                 raise SdsValueError(
                     f"the {what} phase of sample {i} ({samples.patterns[i]}) took {value} s: "
                     "leave out operations whose times are not numbers of seconds"
                 )
         kept = [i for i in range(8)[phase] if terms[i] not in leave_out]
         coefficients[kept], diagnostics = _fit_phase(
-            matrix[:, kept], seconds, [terms[i] for i in kept], what
+            matrix[:, kept], seconds, [terms[i] for i in kept], what, relative=relative
         )
         fits.append(diagnostics)
     model = CostModel(
@@ -120,10 +133,87 @@ def fit_collective(
     return CollectiveFit(model=model, io=fits[0], shuffle=fits[1])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveError:
+    """Errors of Eq. 5 on patterns that it was not fitted to.
+
+    Attributes
+    ----------
+    io, shuffle, whole
+        Of each phase, and of both together.
+    n_floored
+        Predictions of a phase that were not above 0, and counted as the least time of that phase.
+    """
+
+    io: HeldoutError
+    shuffle: HeldoutError
+    whole: HeldoutError
+    n_floored: int
+
+
+def cross_validate_collective(
+    samples: Samples,
+    *,
+    io_s: Sequence[float],
+    shuffle_s: Sequence[float],
+    gap: GapKind = GapKind.DISTANCE,
+    leave_out: Sequence[str] = (),
+    relative: bool = False,
+    n_folds: int = 10,
+) -> CollectiveError:
+    """Return the error of each phase on patterns left out, by fits to the others.
+
+    Parameters and errors as `fit_collective`; times of both phases positive. n_folds: into how many
+    parts patterns are dealt, each left out whole.
+    """
+    times = np.array([io_s, shuffle_s], dtype=np.float64)
+    if times.shape != (2, len(samples)) or not (np.isfinite(times).all() and (times > 0.0).all()):
+        raise SdsValueError(
+            "errors are of logarithms: give a positive number of seconds for each phase of each "
+            "sample"
+        )
+    n_patterns = len(set(samples.patterns))
+    if n_patterns < 2:
+        raise SdsValueError(
+            f"the held-out error needs at least 2 patterns, not {n_patterns}: measure reads of "
+            "several shapes"
+        )
+    measures = samples.measures()
+    predicted = np.empty_like(times)
+    n_floored = 0
+    for rest, out in GroupKFold(min(n_folds, n_patterns)).split(times[0], groups=samples.patterns):
+        fit = fit_collective(
+            samples.take(rest.tolist()),
+            io_s=times[0, rest].tolist(),
+            shuffle_s=times[1, rest].tolist(),
+            gap=gap,
+            leave_out=leave_out,
+            relative=relative,
+        )
+        least = times[:, rest].min(axis=1, keepdims=True)
+        phases = np.array(fit.phases(measures.take(out)))
+        n_floored += int((phases <= 0.0).sum())
+        predicted[:, out] = np.where(phases > 0.0, phases, least)
+    errors = [
+        heldout_error(p, t, n_groups=n_patterns, patterns=samples.patterns)
+        for p, t in (
+            (predicted[0], times[0]),
+            (predicted[1], times[1]),
+            (predicted.sum(axis=0), times.sum(axis=0)),
+        )
+    ]
+    return CollectiveError(io=errors[0], shuffle=errors[1], whole=errors[2], n_floored=n_floored)
+
+
 def _fit_phase(
-    matrix: NDArray[np.float64], seconds: NDArray[np.float64], names: list[str], what: str
+    matrix: NDArray[np.float64],
+    seconds: NDArray[np.float64],
+    names: list[str],
+    what: str,
+    *,
+    relative: bool,
 ) -> tuple[NDArray[np.float64], FitDiagnostics]:
-    """Return coefficients of one phase by ordinary least squares, and how well they fit."""
+    """Return coefficients of one phase by least squares, and how well they fit."""
     if len(seconds) < len(names) + 2:
         raise SdsValueError(
             f"{len(seconds)} operations are too few to fit the {len(names)} terms of the {what} "
@@ -137,8 +227,10 @@ def _fit_phase(
             f"leave them out (leave_out={dependent})"
         )
     scale = np.abs(matrix).max(axis=0)
-    results = OLS(seconds, matrix / scale).fit(method="qr")
+    weights = 1.0 / seconds**2 if relative else np.ones_like(seconds)
+    results = WLS(seconds, matrix / scale, weights=weights).fit(method="qr")
     raw = np.asarray(results.params) / scale
+    weighting = "relative" if relative else "none"
     return raw, diagnostics_of(
-        results, scale, terms=names, weighting="none", residuals_s=seconds - matrix @ raw
+        results, scale, terms=names, weighting=weighting, residuals_s=seconds - matrix @ raw
     )

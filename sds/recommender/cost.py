@@ -23,7 +23,7 @@ from sds.geometry import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.model import CostModel, Prediction
+    from sds.recommender.model import Prediction, ReadModel
 
 # Time after which a feature is bounded instead of exact (docs/reference/semantics.md).
 _BUDGET_S = 0.005
@@ -59,6 +59,17 @@ class StoredArray:
     raid: RaidLayout = LOCAL_DISK_RAID
 
     def __post_init__(self) -> None:
+        if min(self.extent, default=0) < 0 or self.element_size_bytes < 1:
+            raise SdsValueError(
+                f"extent {self.extent}, {self.element_size_bytes} bytes an element: no length may "
+                "be negative, and an element has at least 1 byte"
+            )
+        decode_s = self.decode_s_per_byte
+        if not (math.isfinite(decode_s) and decode_s >= 0 and (self.stored_bytes or 0) >= 0):
+            raise SdsValueError(
+                f"{self.stored_bytes} bytes stored, {decode_s} s to decode a byte: give numbers "
+                "that are not negative"
+            )
         if self.chunks is not None and (
             len(self.chunks) != len(self.extent) or min(self.chunks, default=1) <= 0
         ):
@@ -175,7 +186,7 @@ def processes_per_ost(features: BlockFeatures, *, n_concurrent: int, stripe_coun
 
 
 def predict_read(
-    model: CostModel, array: StoredArray, features: BlockFeatures, *, n_concurrent: int = 1
+    model: ReadModel, array: StoredArray, features: BlockFeatures, *, n_concurrent: int = 1
 ) -> Prediction:
     """Return the predicted time of one read with its interval."""
     p = processes_per_ost(
@@ -184,7 +195,7 @@ def predict_read(
     return model.predict(features, processes_per_ost=p)
 
 
-def contiguous_throughput(model: CostModel, *, read_bytes: int = 64 << 20) -> float:
+def contiguous_throughput(model: ReadModel, *, read_bytes: int = 64 << 20) -> float:
     """Return bytes per second that the model predicts for one long contiguous read."""
     array = StoredArray(extent=(read_bytes,), element_size_bytes=1)
     features = features_as_stored(array, Hyperslab.all((read_bytes,)))

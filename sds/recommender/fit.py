@@ -223,6 +223,47 @@ def diagnostics_of(
         )
 
 
+def log_diagnostics_of(
+    slopes: NDArray[np.float64],
+    coefficients: NDArray[np.float64],
+    *,
+    terms: Sequence[str],
+    fitted: NDArray[np.float64],
+    seconds: NDArray[np.float64],
+) -> FitDiagnostics:
+    """Return what statsmodels says of a fit to log seconds: of the regression on its derivatives.
+
+    R^2 is that of log seconds.
+
+    Parameters
+    ----------
+    slopes
+        Derivatives of the fitted seconds by the coefficients that are not 0, shape (n, k).
+    coefficients, terms
+        These, and what they are called; k of each.
+    fitted, seconds
+        Shape (n,).
+    """
+    relative = slopes / fitted[:, np.newaxis]
+    rest = np.log(seconds / fitted)
+    scale = np.abs(relative).max(axis=0)
+    results = OLS(relative @ coefficients + rest, relative / scale).fit(method="qr")
+    diagnostics = diagnostics_of(
+        results, scale, terms=terms, weighting="log", residuals_s=seconds - fitted
+    )
+    log = np.log(seconds)
+    spread = float(np.sum((log - log.mean()) ** 2))
+    if spread == 0.0:
+        return replace(diagnostics, r_squared=None, r_squared_adjusted=None)
+    unexplained = float(np.sum(rest**2)) / spread
+    free = max(1, len(seconds) - len(coefficients))
+    return replace(
+        diagnostics,
+        r_squared=1.0 - unexplained,
+        r_squared_adjusted=1.0 - unexplained * (len(seconds) - 1) / free,
+    )
+
+
 def _defined(value: float) -> float | None:
     """Return a statistic, or None where a perfect or constant fit leaves it undefined."""
     return float(value) if math.isfinite(value) else None

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.recommender.measures import MeasureTable
+    from sds.recommender.model import ReadModel
     from sds.recommender.samples import Samples
+
+
+class Solves(Protocol):
+    """One way of getting from times to a model: what equations and learned models share."""
+
+    def solve(
+        self, measures: MeasureTable, seconds: NDArray[np.float64]
+    ) -> tuple[ReadModel, NDArray[np.float64]]:
+        """Return the fitted model without diagnostics, and its predictions before the floor."""
 
 
 class Fits(Protocol):
@@ -52,7 +62,7 @@ class Fits(Protocol):
 
 
 def cross_validate(
-    fitter: Fits,
+    fitter: Solves,
     samples: Samples,
     *,
     by: str = "patterns",
@@ -85,13 +95,13 @@ def cross_validate(
         predicted,
         np.array(samples.seconds, dtype=np.float64),
         n_groups=len(set(samples.groups(by))),
-        patterns=samples.patterns,
+        patterns=paired_names(samples),
         left_out=by,
     )
 
 
 def predict_heldout(
-    fitter: Fits,
+    fitter: Solves,
     samples: Samples,
     *,
     by: str = "patterns",
@@ -129,7 +139,7 @@ def heldout_error(
 ) -> HeldoutError:
     """Return the error of predictions that did not see what they predict, shape (n,) each.
 
-    patterns: name of each; those of one name were read from several layouts.
+    patterns: name of each; those of one name were read from several layouts (`paired_names`).
     """
     log = np.log(predicted / measured)
     size = np.abs(log)
@@ -147,6 +157,22 @@ def heldout_error(
         ratio_rms=_ratio_rms(log, patterns),
         left_out=left_out,
     )
+
+
+def paired_names(samples: Samples) -> tuple[str, ...]:
+    """Return a name per read that reads of one pattern by as many processes in all layouts share.
+
+    Processes are known by their number per OST, in its order.
+    """
+    if not samples.layouts:
+        return samples.patterns
+    seen: dict[tuple[str, str], int] = {}
+    names = [""] * len(samples)
+    for i in sorted(range(len(samples)), key=lambda i: samples.p[i]):
+        key = samples.patterns[i], samples.layouts[i]
+        seen[key] = seen.get(key, -1) + 1
+        names[i] = f"{samples.patterns[i]}, {seen[key]}"
+    return tuple(names)
 
 
 def _ratio_rms(log: NDArray[np.float64], patterns: Sequence[str]) -> float | None:

@@ -13,11 +13,12 @@ from sds.recommender.recommendation import (
     RankedLayout,
     Recommendation,
 )
+from sds.wording import counted, factor_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.model import CostModel
+    from sds.recommender.model import ReadModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class PatternNow:
         return self.now_s * self.pattern.n_calls
 
 
-def confidence_of(speedup: float, models: tuple[CostModel, CostModel]) -> float:
+def confidence_of(speedup: float, models: tuple[ReadModel, ReadModel]) -> float:
     """Return the probability that a predicted speed-up is one.
 
     The errors of the two predictions are taken to be normal in the logarithm and independent,
@@ -55,7 +56,7 @@ def decide(
     reads: Sequence[PatternNow],
     *,
     gates: NoiseGates,
-    models: tuple[CostModel, CostModel],
+    models: tuple[ReadModel, ReadModel],
     n_candidates: int,
 ) -> Recommendation:
     """Return the ranked layouts with the first that passes the gates, or "leave it", advised.
@@ -110,6 +111,8 @@ def decide(
         model_replica=models[1].name,
         reason=reason if calibrated else reason + " (uncalibrated)",
         n_reads=sum(read.pattern.n_reads for read in reads),
+        interval_original=math.exp(models[0].interval_log),
+        interval_replica=math.exp(models[1].interval_log),
     )
 
 
@@ -123,20 +126,20 @@ def _objection(
         (candidate.benefit_s > 0, "no read would be faster"),
         (
             stated or n_calls >= gates.min_calls,
-            f"only {n_calls} reads were seen, fewer than {gates.min_calls}",
+            f"only {counted(n_calls, 'read')} seen, fewer than {gates.min_calls}",
         ),
         (
             candidate.predicted_s_now >= gates.min_total_s,
             (
-                f"all reads take {seconds_text(candidate.predicted_s_now)}, less than "
-                f"{seconds_text(gates.min_total_s)}"
+                f"all reads take {time_text(candidate.predicted_s_now)}, less than "
+                f"{time_text(gates.min_total_s)}"
             ),
         ),
         (
             candidate.benefit_s >= gates.min_saving_s,
             (
-                f"it would save {seconds_text(candidate.benefit_s)}, less than "
-                f"{seconds_text(gates.min_saving_s)}"
+                f"it would save {time_text(candidate.benefit_s)}, less than "
+                f"{time_text(gates.min_saving_s)}"
             ),
         ),
         (
@@ -163,9 +166,9 @@ def _reason(candidate: RankedLayout, objection: str | None) -> str:
     served = [p for p in candidate.patterns if p.served_by_replica]
     most = max(served, key=lambda p: p.seconds_now - p.seconds_then)
     text = (
-        f"{name}: {most.pattern} from {seconds_text(most.seconds_now)} to "
-        f"{seconds_text(most.seconds_then)} ({most.n_reads} reads, "
-        f"{most.seconds_now / most.seconds_then:.3g} times as fast)"
+        f"{name}: {most.pattern} from {time_text(most.seconds_now)} to "
+        f"{time_text(most.seconds_then)} ({counted(most.n_reads, 'read')}, "
+        f"{factor_text(most.seconds_now / most.seconds_then)} times as fast)"
     )
     if len(served) > 1:
         text += f", and {len(served) - 1} more of {len(candidate.patterns)} patterns faster"
@@ -188,7 +191,7 @@ def _why_leave(
 
 
 def _rivals(
-    best: RankedLayout, others: Sequence[RankedLayout], models: tuple[CostModel, CostModel]
+    best: RankedLayout, others: Sequence[RankedLayout], models: tuple[ReadModel, ReadModel]
 ) -> str:
     """Return which layouts the model cannot tell from the advised one, in words."""
     spread = math.sqrt(2.0) * models[1].log_error
@@ -203,11 +206,3 @@ def _rivals(
 
 def _order_text(candidate: RankedLayout) -> str:
     return f"order {','.join(map(str, candidate.order or ()))}"
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a time for people: ``3.2 ms``, ``12 s``."""
-    for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"

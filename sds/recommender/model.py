@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sds import _native
 from sds.errors import SdsValueError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # A model without a fit is taken to be wrong by this factor, up or down, in one case of three.
 # Chosen, not measured: devices differ by more than that, layouts worth building by far more.
 UNCALIBRATED_LOG_ERROR = math.log(3.0)
+# Standard deviations that 95 % of a normal distribution lie within.
+SIGMAS_95 = 1.96
 
 
 class ModelKind(StrEnum):
@@ -205,6 +207,82 @@ class Prediction:
     calibrated: bool
 
 
+def prediction_of(seconds: float, *, interval_log: float, calibrated: bool) -> Prediction:
+    """Return a prediction with its interval, as wide up as down in the logarithm."""
+    factor = math.exp(interval_log)
+    return Prediction(
+        seconds=seconds, low=seconds / factor, high=seconds * factor, calibrated=calibrated
+    )
+
+
+def worse_of(patterns: HeldoutError | None, layouts: HeldoutError | None) -> HeldoutError | None:
+    """Return the greater of two held-out errors: what is advised on may be new in both."""
+    known = [error for error in (patterns, layouts) if error is not None]
+    return max(known, key=lambda error: error.rms, default=None)
+
+
+def interval_log_of(patterns: HeldoutError | None, layouts: HeldoutError | None) -> float:
+    """Return the logarithm of the factor, up or down, that 19 of 20 held-out reads are within."""
+    errors = [error.p95 for error in (patterns, layouts) if error is not None]
+    return max(errors, default=SIGMAS_95 * UNCALIBRATED_LOG_ERROR)
+
+
+class ReadModel(Protocol):
+    """What predicts the time of reads on one file system: an equation, or what was learned."""
+
+    @property
+    def name(self) -> str:
+        """What it is called where models are listed."""
+
+    @property
+    def kind(self) -> ModelKind:
+        """The equation; of a learned model, the one that it began with."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether it was chosen by measuring this file system."""
+
+    @property
+    def via(self) -> Via:
+        """How reads are made."""
+
+    @property
+    def cache(self) -> CacheState:
+        """From what cache state."""
+
+    @property
+    def heldout(self) -> HeldoutError | None:
+        """Error on patterns left out."""
+
+    @property
+    def heldout_layouts(self) -> HeldoutError | None:
+        """Error on layouts left out; None where all reads were from one."""
+
+    @property
+    def log_error(self) -> float:
+        """Standard deviation of log(predicted / measured), from the held-out error."""
+
+    @property
+    def ratio_error(self) -> float:
+        """Standard deviation of the logarithm of the ratio of two predictions."""
+
+    @property
+    def interval_log(self) -> float:
+        """Logarithm of the factor, up or down, that 19 of 20 held-out reads are within."""
+
+    def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
+        """Return the predicted time of one read."""
+
+    def predict(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> Prediction:
+        """Return the predicted time of one read with its interval."""
+
+    def predict_many(self, measures: MeasureTable) -> NDArray[np.float64]:
+        """Return the predicted times of operations, shape (n,)."""
+
+    def summary(self) -> str:
+        """Return the model and its held-out error as text for people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
     """Coefficients of one model, and how far to trust them.
@@ -224,7 +302,9 @@ class CostModel:
     dropped_terms
         Terms of the equation that the reads could not determine; their coefficients are 0.
     diagnostics, heldout
-        None where the model is built in.
+        None where the model is built in. Held out were patterns.
+    heldout_layouts
+        Error on layouts left out; None where all reads were from one, or nobody held them out.
     """
 
     kind: ModelKind
@@ -237,6 +317,7 @@ class CostModel:
     dropped_terms: tuple[str, ...] = ()
     diagnostics: FitDiagnostics | None = None
     heldout: HeldoutError | None = None
+    heldout_layouts: HeldoutError | None = None
 
     def __post_init__(self) -> None:
         if len(self.coefficients) != len(self.kind.terms):
@@ -258,7 +339,13 @@ class CostModel:
     @property
     def log_error(self) -> float:
         """Standard deviation of log(predicted / measured), from the held-out error."""
-        return UNCALIBRATED_LOG_ERROR if self.heldout is None else self.heldout.rms
+        worse = worse_of(self.heldout, self.heldout_layouts)
+        return UNCALIBRATED_LOG_ERROR if worse is None else worse.rms
+
+    @property
+    def interval_log(self) -> float:
+        """Logarithm of the factor, up or down, that 19 of 20 held-out reads are within."""
+        return interval_log_of(self.heldout, self.heldout_layouts)
 
     @property
     def ratio_error(self) -> float:
@@ -271,7 +358,17 @@ class CostModel:
         return math.sqrt(2.0) * self.log_error
 
     def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
-        """Return the predicted time of one read, never below the floor."""
+        """Return the predicted time of one read, never below the floor.
+
+        Raises
+        ------
+        SdsValueError
+            If P is no number or negative.
+        """
+        if not (math.isfinite(processes_per_ost) and processes_per_ost >= 0.0):
+            raise SdsValueError(
+                f"{processes_per_ost} processes per OST: give a number that is not negative"
+            )
         return float(
             _native.predict(
                 self.kind.code,
@@ -300,12 +397,9 @@ class CostModel:
 
     def predict(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> Prediction:
         """Return the predicted time of one read with its interval."""
-        seconds = self.seconds(features, processes_per_ost=processes_per_ost)
-        factor = math.exp(1.96 * self.log_error)
-        return Prediction(
-            seconds=seconds,
-            low=max(self.floor_s, seconds / factor),
-            high=seconds * factor,
+        return prediction_of(
+            self.seconds(features, processes_per_ost=processes_per_ost),
+            interval_log=self.interval_log,
             calibrated=self.calibrated,
         )
 

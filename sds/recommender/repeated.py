@@ -31,18 +31,62 @@ class Settled:
     n_disturbed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatError:
+    """By how much reads of one shape differ among themselves: no model predicts one read better.
+
+    Of |log(seconds / median of the other reads of its shape)|.
+
+    Attributes
+    ----------
+    median, p95, rms
+        Median, 95th percentile and root mean square over all reads that were repeated.
+    n
+        So many.
+    """
+
+    median: float
+    p95: float
+    rms: float
+    n: int
+
+
+def repeat_error(samples: Samples) -> RepeatError | None:
+    """Return by how much reads of one shape differ; None where none was repeated."""
+    seconds = np.log(np.array(samples.seconds))
+    apart = [
+        abs(seconds[i] - float(np.median([seconds[j] for j in group if j != i])))
+        for group in _shapes(samples).values()
+        if len(group) > 1
+        for i in group
+    ]
+    if not apart:
+        return None
+    return RepeatError(
+        median=float(np.median(apart)),
+        p95=float(np.percentile(apart, 95.0)),
+        rms=float(np.sqrt(np.mean(np.square(apart)))),
+        n=len(apart),
+    )
+
+
+def _shapes(samples: Samples) -> dict[tuple[str, str, float], list[int]]:
+    """Return the reads of each pattern in each layout, as read by as many processes."""
+    groups: dict[tuple[str, str, float], list[int]] = defaultdict(list)
+    layouts = samples.layouts or ("",) * len(samples)
+    for i, key in enumerate(zip(samples.patterns, layouts, samples.p, strict=True)):
+        groups[key].append(i)
+    return groups
+
+
 def settle(samples: Samples) -> Settled:
     """Return of each pattern, as read by as many processes, the read with the median time.
 
     Of an even number the quicker of the two in the middle: disturbances only ever add time.
     """
-    groups: dict[tuple[str, str, float], list[int]] = defaultdict(list)
-    layouts = samples.layouts or ("",) * len(samples)
-    for i, key in enumerate(zip(samples.patterns, layouts, samples.p, strict=True)):
-        groups[key].append(i)
     seconds = np.array(samples.seconds)
     kept, n_disturbed = [], 0
-    for group in groups.values():
+    for group in _shapes(samples).values():
         ranked = sorted(group, key=lambda i: seconds[i])
         if len(ranked) >= _FEWEST:
             limit = _DISTURBED * float(np.median(seconds[ranked]))

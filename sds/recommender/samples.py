@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from sds.errors import SdsValueError
 from sds.geometry import BlockFeatures
+from sds.recommender.learned import LearnedModel
 from sds.recommender.measures import MeasureTable
 from sds.recommender.model import CostModel, HeldoutError
 from sds.recommender.operation import OperationMeasures
@@ -150,6 +151,22 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What was learned from reads beyond equations.
+
+    Attributes
+    ----------
+    model
+        None where there was too little to learn from.
+    refused
+        Why it is not used; empty where it predicts better than every equation.
+    """
+
+    model: LearnedModel | None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
     """The models tried: those that may be used first, by their held-out error.
 
@@ -157,7 +174,7 @@ class ModelChoice:
     ----------
     chosen
         The first, marked calibrated: never worse on held-out patterns than the built-in model,
-        and that very model where no fit predicts better.
+        and that very model where no fit predicts better. An equation: redirect tables carry it.
     trials
         All of them; those that could not be fitted last.
     """

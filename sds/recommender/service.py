@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import least_squares
-from statsmodels.regression.linear_model import OLS
 
 from sds.errors import SdsValueError
-from sds.recommender.fit import dependent_columns, design_matrix, diagnostics_of
+from sds.recommender.fit import dependent_columns, design_matrix, log_diagnostics_of
 from sds.recommender.heldout import cross_validate
 from sds.recommender.model import CacheState, CostModel, GapKind, HeldoutError, ModelKind, Via
 
@@ -113,33 +112,16 @@ class ServiceFitter:
         matrix = design_matrix(table, self.kind, self.gap)
         coefficients = np.array(model.coefficients)
         slopes = _predicted(matrix, _gaps(table), coefficients)[1]
-        slopes /= fitted[:, np.newaxis]
         # No gap may be worth a seek, nor every gap: then nothing depends on that coefficient.
         used = (coefficients > 0) & (slopes.max(axis=0) > 0)
-        slopes = slopes[:, used]
-        rest = np.log(seconds / fitted)
-        scale = np.abs(slopes).max(axis=0)
-        results = OLS(slopes @ coefficients[used] + rest, slopes / scale).fit(method="qr")
-        terms = [t for t, u in zip(self.kind.terms, used, strict=True) if u]
-        diagnostics = diagnostics_of(
-            results, scale, terms=terms, weighting="log", residuals_s=seconds - fitted
+        diagnostics = log_diagnostics_of(
+            slopes[:, used],
+            coefficients[used],
+            terms=[t for t, u in zip(self.kind.terms, used, strict=True) if u],
+            fitted=fitted,
+            seconds=seconds,
         )
-        log = np.log(seconds)
-        spread = float(np.sum((log - log.mean()) ** 2))
-        free = len(seconds) - int(used.sum())
-        unexplained = float(np.sum(rest**2)) / spread if spread > 0 else None
-        return replace(
-            model,
-            via=via,
-            cache=cache,
-            diagnostics=replace(
-                diagnostics,
-                r_squared=None if unexplained is None else 1.0 - unexplained,
-                r_squared_adjusted=None
-                if unexplained is None
-                else 1.0 - unexplained * (len(seconds) - 1) / free,
-            ),
-        )
+        return replace(model, via=via, cache=cache, diagnostics=diagnostics)
 
     def heldout(self, samples: Samples, *, by: str = "patterns") -> HeldoutError:
         """Return the error on each pattern (or layout) by a fit to the others."""

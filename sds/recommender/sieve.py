@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import nnls
-from statsmodels.regression.linear_model import OLS
 
 from sds.errors import SdsValueError
-from sds.recommender.fit import design_matrix, diagnostics_of
+from sds.recommender.fit import design_matrix, log_diagnostics_of
 from sds.recommender.model import CacheState, CostModel, GapKind, ModelKind, Via
 
 if TYPE_CHECKING:
@@ -102,33 +101,14 @@ class SieveFitter:
         model, fitted = self.solve(table, seconds)
         coefficients = np.array(model.coefficients)
         used = coefficients > 0
-        slopes = design_matrix(table, self.kind, self.gap)[:, used] / fitted[:, np.newaxis]
-        scale = np.abs(slopes).max(axis=0)
-        rest = np.log(seconds / fitted)
-        results = OLS(slopes @ coefficients[used] + rest, slopes / scale).fit(method="qr")
-        diagnostics = diagnostics_of(
-            results,
-            scale,
+        diagnostics = log_diagnostics_of(
+            design_matrix(table, self.kind, self.gap)[:, used],
+            coefficients[used],
             terms=[t for t, u in zip(self.kind.terms, used, strict=True) if u],
-            weighting="log",
-            residuals_s=seconds - fitted,
+            fitted=fitted,
+            seconds=seconds,
         )
-        log = np.log(seconds)
-        spread = float(np.sum((log - log.mean()) ** 2))
-        unexplained = float(np.sum(rest**2)) / spread if spread > 0 else None
-        free = max(1, len(seconds) - int(used.sum()))
-        return replace(
-            model,
-            via=via,
-            cache=cache,
-            diagnostics=replace(
-                diagnostics,
-                r_squared=None if unexplained is None else 1.0 - unexplained,
-                r_squared_adjusted=None
-                if unexplained is None
-                else 1.0 - unexplained * (len(seconds) - 1) / free,
-            ),
-        )
+        return replace(model, via=via, cache=cache, diagnostics=diagnostics)
 
 
 def positive_log_fit(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from sds.recommender.model import CostModel, FitDiagnostics, HeldoutError
+    from sds.recommender.learned import LearnedModel
+    from sds.recommender.model import CostModel, FitDiagnostics, ReadModel
 
 
 def summary_of(model: CostModel) -> str:
@@ -25,9 +26,20 @@ def summary_of(model: CostModel) -> str:
         lines += _fit_lines(model, diagnostics)
     if model.dropped_terms:
         lines.append(f"not determined by these reads: {', '.join(model.dropped_terms)}")
-    if model.heldout is not None:
-        lines += _heldout_lines(model.heldout)
+    lines += _heldout_lines(model)
     return "\n".join(lines)
+
+
+def summary_of_learned(model: LearnedModel) -> str:
+    """Return what a learned model begins with, and its held-out error."""
+    begins = (
+        f"trees that correct the equation {model.baseline.name}"
+        if model.corrects
+        else f"trees; far from what they were fitted to, the equation {model.baseline.name}"
+    )
+    lines = [f"{model.name}: {begins}, {model.via}, {model.cache} cache", f"{model.n} reads fitted"]
+    lines += _heldout_lines(model)
+    return "\n".join([*lines, "its equation:", model.baseline.summary()])
 
 
 def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
@@ -43,7 +55,13 @@ def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
         )
     }
     for term, c in zip(model.kind.terms, model.coefficients, strict=True):
-        low, high, p = fitted.get(term, (None, None, None))
+        if term not in fitted:
+            # A zero that nobody estimated: no interval to give, and no number to wonder about.
+            lines.append(
+                f"{term:>20} {'not fitted' if term in model.dropped_terms else 'held at 0'}"
+            )
+            continue
+        low, high, p = fitted[term]
         lines.append(
             f"{term:>20} {c:>12.4g} {_number(low):>12} {_number(high):>12} {_number(p):>10}"
         )
@@ -60,15 +78,20 @@ def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
     return lines
 
 
-def _heldout_lines(h: HeldoutError) -> list[str]:
-    ratio = "" if h.ratio_rms is None else f", of ratios of layouts {h.ratio_rms:.3g} rms"
-    return [
-        (
-            f"held out ({h.n_patterns} {h.left_out}), |log(predicted / measured)|: median "
-            f"{h.median:.3g}, 95 % {h.p95:.3g}, rms {h.rms:.3g}{ratio}"
-        ),
-        f"held-out R^2 {_number(h.r_squared)}, rank correlation {h.rank_correlation:.4g}",
-    ]
+def _heldout_lines(model: ReadModel) -> list[str]:
+    lines = []
+    for h in (model.heldout, model.heldout_layouts):
+        if h is None:
+            continue
+        ratio = "" if h.ratio_rms is None else f", of ratios of layouts {h.ratio_rms:.3g} rms"
+        lines += [
+            (
+                f"held out ({h.n_patterns} {h.left_out}), |log(predicted / measured)|: median "
+                f"{h.median:.3g}, 95 % {h.p95:.3g}, rms {h.rms:.3g}{ratio}"
+            ),
+            f"held-out R^2 {_number(h.r_squared)}, rank correlation {h.rank_correlation:.4g}",
+        ]
+    return lines
 
 
 def _number(value: float | None) -> str:

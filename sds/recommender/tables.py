@@ -6,16 +6,17 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sds.recommender.model import CostModel, Via, builtin_model
+from sds.recommender.model import Via, builtin_model
 
 if TYPE_CHECKING:
     from sds.recommender.calibration import Calibration
+    from sds.recommender.model import CostModel, ReadModel
 
 # Uncalibrated, a replica must be predicted cheaper by this factor before it serves a read.
 UNCALIBRATED_MARGIN = 1.25
 
 
-def models_for_advice(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
+def models_for_advice(calibration: Calibration | None) -> tuple[ReadModel, ReadModel]:
     """Return the models of the original through HDF5 and of a replica through the engine.
 
     Parameters
@@ -26,9 +27,20 @@ def models_for_advice(calibration: Calibration | None) -> tuple[CostModel, CostM
     Notes
     -----
     Two predictions are compared, so both come from one measurement: the calibrated cold models
-    where both ways of reading were measured, else the built-in model for both. Cold, because no
-    one knows what is cached, and a wrong choice costs most when nothing is.
+    with the least held-out error where both ways of reading were measured, else the built-in model
+    for both. Cold, because no one knows what is cached, and a wrong choice costs most when nothing
+    is.
     """
+    if calibration is not None:
+        original = calibration.best_model(via=Via.HDF5)
+        replica = calibration.best_model(via=Via.ENGINE)
+        if original is not None and replica is not None:
+            return original, replica
+    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
+
+
+def equations_for_table(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
+    """Return the same as `models_for_advice`, of what the connector can compute: equations."""
     if calibration is not None:
         original = calibration.chosen_model(via=Via.HDF5)
         replica = calibration.chosen_model(via=Via.ENGINE)
@@ -37,7 +49,7 @@ def models_for_advice(calibration: Calibration | None) -> tuple[CostModel, CostM
     return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
 
 
-def serving_margin(original: CostModel, replica: CostModel) -> float:
+def serving_margin(original: ReadModel, replica: ReadModel) -> float:
     """Return by which factor a replica must be predicted cheaper before it serves a read.
 
     One standard deviation of the error of the two predictions' ratio on held-out patterns;
@@ -63,10 +75,10 @@ def models_for_table(
 
     Notes
     -----
-    They are those of `models_for_advice`, with every cost of the replica raised by the
-    `serving_margin`: among layouts that the models cannot tell apart the original serves.
+    They are the equations with the least held-out error, with every cost of the replica raised by
+    the `serving_margin`: among layouts that the models cannot tell apart the original serves.
     """
-    original, replica = models_for_advice(calibration)
+    original, replica = equations_for_table(calibration)
     if chunked:
         replica = original
     margin = serving_margin(original, replica)

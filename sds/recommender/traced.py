@@ -9,8 +9,9 @@ a program that reads one plane a million times does not fit the model to that pl
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
@@ -30,6 +31,34 @@ _MOST_OF_A_KIND = 9
 _MOST_KINDS_PER_SHAPE = 1.0
 # Further off than so many standard deviations, a read was disturbed, or is of another kind.
 _MOST_DEVIATIONS = 3.0
+_TRACED = "traced"
+
+
+class LeftOut(StrEnum):
+    """Why a traced read is not among those that models are fitted to."""
+
+    LAYOUT = "the dataset is in chunks, filtered or not stored as one piece"
+    SELECTION = "its selection is irregular or empty"
+    COLLECTIVE = "it was collective"
+    ELSEWHERE = "it was served from another file system"
+    REPLICA = "the replica that served it is not known, in chunks, or holds a part only"
+    UNCOUNTED = "what it touched could not be counted"
+    NO_MODEL = "reads of its way were not calibrated, or its time is no number"
+    FAR = "it took far longer or shorter than models and their errors allow"
+    ENOUGH = "others of its kind, or newer kinds, say the same"
+
+    @property
+    def remedy(self) -> str:
+        """What a user can do about it; empty where nothing need be done."""
+        return _REMEDIES.get(self, "")
+
+
+_REMEDIES = {
+    LeftOut.ELSEWHERE: "calibrate that file system too",
+    LeftOut.REPLICA: "bring the catalog up to date with sds status",
+    LeftOut.NO_MODEL: "run sds calibrate again, with both ways of reading",
+    LeftOut.FAR: "if there are many, the storage has changed or was busy: run sds calibrate again",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,27 +118,24 @@ def refit(calibration: Calibration, reads: Sequence[TracedRead]) -> Calibration:
 
     The same calibration, where they add nothing to what it has: to refit twice is to refit once.
     """
+    return refit_explained(calibration, reads)[0]
+
+
+def refit_explained(
+    calibration: Calibration, reads: Sequence[TracedRead]
+) -> tuple[Calibration, dict[LeftOut, int]]:
+    """Return the same as `refit`, and how many reads it left out, by the reason."""
     from sds.recommender.calibration_run import fit_measurement  # noqa: PLC0415 - statsmodels
 
-    by_state: dict[tuple[Via, CacheState], list[TracedRead]] = defaultdict(list)
-    base = {
-        (m.via, m.cache): _without_traces(m, calibration.settings.without_processes)
-        for m in calibration.measurements
-    }
-    designed = replace(calibration, measurements=tuple(base.values()))
-    for read in reads:
-        states = _predicted(designed, read)
-        if not states or not _is_time(read.seconds):
-            continue
-        nearest, model, predicted = min(
-            states, key=lambda state: abs(math.log(read.seconds / state[2]))
-        )
-        if abs(math.log(read.seconds / predicted)) <= _MOST_DEVIATIONS * model.log_error:
-            by_state[read.via, nearest].append(read)
+    designed, by_state, counts = _sorted_out(calibration, reads)
+    base = {(m.via, m.cache): m for m in designed.measurements}
     measurements = []
     for old in calibration.measurements:
         own = base[old.via, old.cache].samples
-        samples = _joined(own, _chosen(by_state[old.via, old.cache], len(set(own.patterns))))
+        there = by_state[old.via, old.cache]
+        chosen = _chosen(there, _n_shapes(own))
+        counts[LeftOut.ENOUGH] += len(there) - len(chosen)
+        samples = _joined(own, chosen)
         if samples == old.samples:
             measurements.append(old)
             continue
@@ -120,9 +146,35 @@ def refit(calibration: Calibration, reads: Sequence[TracedRead]) -> Calibration:
             cache=old.cache,
         )
         measurements.append(replace(fitted, n_traced=len(samples) - len(own)))
+    left_out = {reason: n for reason, n in counts.items() if n}
     if tuple(measurements) == calibration.measurements:
-        return calibration
-    return replace(calibration, measurements=tuple(measurements))
+        return calibration, left_out
+    return replace(calibration, measurements=tuple(measurements)), left_out
+
+
+def _sorted_out(
+    calibration: Calibration, reads: Sequence[TracedRead]
+) -> tuple[Calibration, dict[tuple[Via, CacheState], list[TracedRead]], Counter[LeftOut]]:
+    """Return a calibration without traces, the reads that may be fitted, and why not the others."""
+    measurements = tuple(
+        _without_traces(m, calibration.settings.without_processes) for m in calibration.measurements
+    )
+    designed = replace(calibration, measurements=measurements)
+    by_state: dict[tuple[Via, CacheState], list[TracedRead]] = defaultdict(list)
+    counts: Counter[LeftOut] = Counter()
+    for read in reads:
+        states = _predicted(designed, read)
+        if not states or not _is_time(read.seconds):
+            counts[LeftOut.NO_MODEL] += 1
+            continue
+        nearest, model, predicted = min(
+            states, key=lambda state: abs(math.log(read.seconds / state[2]))
+        )
+        if abs(math.log(read.seconds / predicted)) <= _MOST_DEVIATIONS * model.log_error:
+            by_state[read.via, nearest].append(read)
+        else:
+            counts[LeftOut.FAR] += 1
+    return designed, by_state, counts
 
 
 def designed_samples(measurement: Measurement) -> Samples:
@@ -165,6 +217,12 @@ def _predicted(
     ]
 
 
+def _n_shapes(samples: Samples) -> int:
+    """Return how many shapes were read, each counted once for each layout."""
+    layouts = samples.layouts or ("",) * len(samples)
+    return len(set(zip(samples.patterns, layouts, strict=True)))
+
+
 def _chosen(reads: Sequence[TracedRead], n_shapes: int) -> list[TracedRead]:
     """Return the newest few of each kind, of the kinds that were read last."""
     kinds: dict[str, list[TracedRead]] = defaultdict(list)
@@ -182,11 +240,13 @@ def _joined(samples: Samples, reads: Sequence[TracedRead]) -> Samples:
         )
     return replace(
         samples,
-        patterns=(*samples.patterns, *(f"traced: {read.group}" for read in reads)),
+        patterns=(*samples.patterns, *(f"{_TRACED}: {read.group}" for read in reads)),
         features=(*samples.features, *(read.features for read in reads)),
         processes_per_ost=(
             *samples.processes_per_ost,
             *(read.processes_per_ost for read in reads),
         ),
         seconds=(*samples.seconds, *(read.seconds for read in reads)),
+        # As programs read them, from whatever layout there was: held out together.
+        layouts=(*samples.layouts, *(_TRACED for _ in reads)) if samples.layouts else (),
     )

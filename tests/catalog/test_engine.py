@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sds.catalog.engine import open_engine, sqlite_url
 from sds.catalog.filesystems import filesystem_of, parse_mounts
 from sds.catalog.store import Store
-from sds.errors import CatalogError, ConfigurationError
+from sds.errors import CatalogError, ConfigurationError, InsufficientSpaceError
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -113,4 +113,17 @@ def test_an_error_takes_the_whole_transaction_back(store, facts):
     store.put_dataset(facts)
     with pytest.raises(sqlite3.OperationalError):
         delete_and_fail()
+    assert len(store.datasets()) == 1
+
+
+def test_a_full_disk_is_named(store, facts, tmp_path):
+    def fill():
+        with store.writing() as session:
+            n_pages = session.execute(text("PRAGMA page_count")).scalar_one()
+            session.execute(text(f"PRAGMA max_page_count = {n_pages}"))
+            session.execute(text("CREATE TABLE filler AS SELECT zeroblob(100000)"))
+
+    with pytest.raises(InsufficientSpaceError, match=rf"{tmp_path}/sds.db.*free some space"):
+        fill()
+    store.put_dataset(facts)
     assert len(store.datasets()) == 1

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import median
 
 import numpy as np
 import pytest
@@ -49,6 +50,12 @@ def worst_factor(fitted, samples):
     )
 
 
+def test_what_a_short_read_from_a_mapping_takes_is_fitted():
+    samples = samples_of(builtin_parameters(), noise=0.1)
+    fit = fit_parameters(samples, start=replace(builtin_parameters(), guard_s=200e-6))
+    assert 1e-6 < fit.parameters.guard_s < 4e-6
+
+
 def test_the_times_of_another_device_are_predicted_after_the_fit():
     samples = samples_of(SLOW_DISK)
     assert worst_factor(builtin_parameters(), samples) > 10
@@ -58,12 +65,23 @@ def test_the_times_of_another_device_are_predicted_after_the_fit():
     assert fit.median_log_error < 0.05
 
 
+@pytest.fixture(scope="module")
+def noisy_fits():
+    """Return parameters fitted to nine calibrations of one disk: the noise of one may mislead."""
+    return [
+        fit_parameters(
+            samples_of(SLOW_DISK, noise=0.1, seed=seed), start=builtin_parameters()
+        ).parameters
+        for seed in range(1, 10)
+    ]
+
+
 @pytest.mark.parametrize("name", ["queued_startup_s", "buffered_s_per_byte", "call_s"])
-def test_what_decides_between_strategies_is_found(name):
-    fit = fit_parameters(samples_of(SLOW_DISK, noise=0.1), start=builtin_parameters())
-    assert getattr(fit.parameters, name) == pytest.approx(getattr(SLOW_DISK, name), rel=0.3)
-    assert fit.parameters.reads.startup_s == pytest.approx(8e-3, rel=0.3)
-    assert fit.parameters.reads.cud_s_per_byte == pytest.approx(4e-9, rel=0.3)
+def test_what_decides_between_strategies_is_found(name, noisy_fits):
+    found = median(getattr(fitted, name) for fitted in noisy_fits)
+    assert found == pytest.approx(getattr(SLOW_DISK, name), rel=0.3)
+    assert median(f.reads.startup_s for f in noisy_fits) == pytest.approx(8e-3, rel=0.15)
+    assert median(f.reads.cud_s_per_byte for f in noisy_fits) == pytest.approx(4e-9, rel=0.15)
 
 
 def test_one_read_that_was_disturbed_does_not_bend_the_others():

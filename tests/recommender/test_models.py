@@ -19,12 +19,13 @@ from sds.geometry import (
 )
 from sds.recommender import CostModel, GapKind, ModelKind, Samples, builtin_model
 from sds.recommender.choose import choose_model
-from sds.recommender.collective import fit_collective
+from sds.recommender.collective import cross_validate_collective, fit_collective
 from sds.recommender.fit import Fitter, fit_additive
 from sds.recommender.gaps import compare_gaps, gap_table
 from sds.recommender.heldout import cross_validate, heldout_error
 from sds.recommender.measures import MeasureTable
 from sds.recommender.operation import ClientReads, measure_operation
+from sds.recommender.protocol import Experiment
 from tests.recommender.measured import features, samples
 
 EXTENT = (64, 64, 4096)
@@ -147,6 +148,51 @@ def test_both_phases_of_collective_reads_are_found_again():
     assert fit.model.predict_many(made.measures()) == pytest.approx(io + shuffle, rel=1e-6)
     assert fit.io.r_squared == pytest.approx(1.0)
     assert fit.shuffle.terms == ("1 shuffle", "Nproc", "Nagg", "Size/Nagg")
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_collective_fits_are_judged_on_patterns_left_out(relative):
+    made, io, shuffle = collective_samples()
+    times = {"io_s": io.tolist(), "shuffle_s": shuffle.tolist()}
+    right = cross_validate_collective(made, **times, gap=GapKind.COUNT, relative=relative)
+    for error in (right.io, right.shuffle, right.whole):
+        assert error.r_squared == pytest.approx(1.0)
+        assert error.p95 < 1e-4
+        assert error.n_patterns == 40
+    assert right.n_floored == 0
+    wrong = cross_validate_collective(made, **times, gap=GapKind.PAPER, relative=relative)
+    assert wrong.io.median > 1e-3
+    assert wrong.shuffle.p95 < 1e-4
+    noise = np.random.default_rng(1).permutation(len(io))
+    times["io_s"] = io[noise].tolist()
+    assert cross_validate_collective(made, **times, relative=relative).io.r_squared < 0.5
+
+
+def test_what_collective_fits_cannot_be_judged_by_is_told():
+    made, io, shuffle = collective_samples(n=12)
+    with pytest.raises(SdsValueError, match="a positive number of seconds"):
+        cross_validate_collective(made, io_s=[0.0] * 12, shuffle_s=shuffle.tolist())
+    one = replace(made, patterns=("cube",) * 12)
+    with pytest.raises(SdsValueError, match="at least 2 patterns, not 1"):
+        cross_validate_collective(one, io_s=io.tolist(), shuffle_s=shuffle.tolist())
+    with pytest.raises(SdsValueError, match=r"sample 0 \(cube 0\) took 0.0 s"):
+        fit_collective(made, io_s=[0.0] * 12, shuffle_s=shuffle.tolist(), relative=True)
+
+
+def test_simulated_collective_reads_are_fitted_in_both_phases():
+    """The phases that the simulator tells apart, by processes and aggregators that vary."""
+    from benchmarks.collective_fit import simulated
+
+    whole = Experiment()
+    made = simulated(replace(whole, extent=whole.scaled(512)), 3, 1)
+    assert len(made.samples) == 3 * 3 * 3 * 4
+    assert min(made.io_s) > 0
+    assert min(made.shuffle_s) > 0
+    times = {"io_s": made.io_s, "shuffle_s": made.shuffle_s}
+    fit = fit_collective(made.samples, **times)
+    assert fit.model.dropped_terms == ()
+    error = cross_validate_collective(made.samples, **times)
+    assert np.isfinite([error.io.median, error.shuffle.median, error.whole.median]).all()
 
 
 def test_aggregators_that_do_not_vary_are_named():

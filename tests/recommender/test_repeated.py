@@ -1,7 +1,8 @@
+import math
 from dataclasses import replace
 
 from sds.recommender import Samples
-from sds.recommender.repeated import settle
+from sds.recommender.repeated import repeat_error, settle
 from tests.recommender.measured import features
 
 
@@ -40,3 +41,11 @@ def test_of_two_the_quicker_counts():
     settled = settle(reads(("a", 1.0, 50.0), ("a", 1.0, 1.0)))
     assert settled.samples.seconds == (1.0,)
     assert settled.n_disturbed == 0
+
+
+def test_repeats_differ_by_what_the_others_of_their_shape_would_have_predicted():
+    found = repeat_error(reads(("a", 1.0, 1.0), ("a", 1.0, math.e), ("b", 1.0, 5.0)))
+    assert (found.median, found.p95, found.rms, found.n) == (1.0, 1.0, 1.0, 2)
+    assert repeat_error(reads(("a", 1.0, 1.0), ("a", 2.0, 1.0))) is None
+    alike = repeat_error(reads(*(("a", 1.0, 2.0) for _ in range(4))))
+    assert (alike.rms, alike.n) == (0.0, 4)
