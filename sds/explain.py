@@ -24,7 +24,7 @@ from sds.geometry import (
     parse_selection,
     selection_from_index,
 )
-from sds.recommender import CostModel, builtin_model
+from sds.recommender import ReadModel, builtin_model
 from sds.recommender.selection import probability_faster
 from sds.supposed import REPLICA_OFFSET_BYTES, Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
@@ -46,6 +46,10 @@ MAX_LAYOUTS = 64
 
 _CONFIDENCE = 0.95
 _LEAST_SECONDS = 1e-12
+_ELSEWHERE = (
+    "its elements are of variable length, or references: what they hold lies elsewhere in the "
+    "file, and is not counted"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +152,7 @@ def explain(
     chunks: tuple[int, ...] | None = None,
     stored_ratio: float | None = None,
     configured: StripeLayout | None = None,
-    model: CostModel | None = None,
+    model: ReadModel | None = None,
     parameters: IoParameters | None = None,
     budget_s: float | None = None,
 ) -> Explanation:
@@ -210,7 +214,7 @@ def compare(
     *,
     configured: StripeLayout | None = None,
     raid: RaidLayout = LOCAL_DISK_RAID,
-    model_for: Callable[[Supposed], CostModel | None] = lambda _: None,
+    model_for: Callable[[Supposed], ReadModel | None] = lambda _: None,
     parameters: IoParameters | None = None,
     budget_s: float | None = None,
 ) -> tuple[Explanation, ...]:
@@ -273,7 +277,7 @@ def _explain_layout(
     supposed: Supposed,
     *,
     disks: Disks,
-    model: CostModel,
+    model: ReadModel,
     parameters: IoParameters | None,
     budget_s: float | None,
 ) -> Explanation:
@@ -304,7 +308,11 @@ def _explain_layout(
         stripes_from=disks.source,
         raid=disks.raid,
         bytes_useful=bytes_useful,
-        notes=(*disks.notes, *(() if touched.note is None else (touched.note,))),
+        notes=(
+            *disks.notes,
+            *(() if touched.note is None else (touched.note,)),
+            *(() if described.is_fixed_size else (_ELSEWHERE,)),
+        ),
     )
     features = touched.features
     if features is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from sds.errors import PermissionDeniedError
+from sds.errors import ConfigurationError, PermissionDeniedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,9 @@ class Home:
         Raises
         ------
         PermissionDeniedError
-            If a directory cannot be created.
+            If a directory may not be created.
+        ConfigurationError
+            If one cannot be: a file is in its place, for example.
         """
         try:
             for directory in (self.root, self.spool, self.tables, self.replicas):
@@ -85,6 +87,12 @@ class Home:
                 "set SDS_HOME to a directory that you can write"
             )
             raise PermissionDeniedError(message) from error
+        except OSError as error:
+            message = (
+                f"SDS_HOME {self.root} cannot be used: {error.strerror} ({error.filename}); "
+                "set SDS_HOME to a directory that you can write"
+            )
+            raise ConfigurationError(message) from error
 
 
 def default_home() -> Home:

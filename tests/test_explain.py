@@ -183,3 +183,12 @@ def test_predictions_of_different_origin_are_not_compared(tmp_path):
     found = compare(str(path), "/d", np.s_[:, 40, 60], layouts)
     assert best_of(found) == 1
     assert best_of([replace(found[0], calibrated=not found[0].calibrated), found[1]]) is None
+
+
+def test_elements_that_lie_elsewhere_are_said(tmp_path):
+    path = tmp_path / "names.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("names", data=["a", "bb"], dtype=h5py.string_dtype())
+        file["fixed"] = np.zeros(2)
+    assert any("variable length" in note for note in explain(path, "names", "[1]").notes)
+    assert not any("variable length" in note for note in explain(path, "fixed", "[1]").notes)

@@ -116,6 +116,12 @@ def what_if(
             metavar="FILTERS", help="With --chunks: source, for the filters of the source; none."
         ),
     ] = "none",
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTION", help="With --order: of this box of the source; '[0:100, :, :]'."
+        ),
+    ] = None,
     without: Annotated[
         list[int] | None,
         typer.Option(
@@ -155,6 +161,7 @@ def what_if(
         order=None if order is None else parse_order(order),
         chunks=shape if isinstance(shape, tuple) else None,
         filtered=compress == "source",
+        region=region,
         without=tuple(without or ()),
         selection=selections,
         n_reads=numbers,
@@ -219,6 +226,7 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
     """Print the axis orders of one dataset, each by itself."""
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
+    from sds.wording import factor_text
 
     advice = record.recommendation
     mark = "" if advice.calibrated else " (uncalibrated)"
@@ -239,7 +247,7 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
                 format_order(layout.order) + (" *" if layout.advised else ""),
                 format_seconds(layout.predicted_s_now),
                 format_seconds(layout.predicted_s),
-                f"{layout.speedup:.3g}x",
+                f"{factor_text(layout.speedup)}x",
                 f"{layout.confidence:.0%}",
                 "" if layout.order is None else format_size(layout.size_bytes),
                 "" if layout.order is None else format_seconds(layout.build_cost_s),
@@ -248,13 +256,22 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
             for layout in advice.candidates
         ],
     )
-    print_lines("")
+    original = _model(advice.model_original, advice.interval_original)
+    replica = _model(advice.model_replica, advice.interval_replica)
+    models = original if original == replica else f"{original}, replicas by {replica}"
+    print_lines(f"  predicted by {models}", "")
+
+
+def _model(name: str, interval: float | None) -> str:
+    """Return the name of a model, and within which factor 19 of 20 reads are of what it says."""
+    return name if interval is None else f"{name} (19 of 20 reads within x{interval:.2g})"
 
 
 def _print_portfolio(advice: "PortfolioAdvice") -> None:
     """Print what to build: the set, what each saves, the commands, and what was left out."""
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_seconds, format_size
+    from sds.wording import factor_text
 
     portfolio = advice.portfolio
     space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
@@ -271,6 +288,7 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
         print_table(
             (
                 "replica",
+                "of reads>",
                 "saves a day>",
                 "in 19 of 20 cases>",
                 "faster>",
@@ -282,9 +300,10 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
             [
                 (
                     layout.name,
+                    f"{layout.shares.reads:.0%}",
                     format_seconds(layout.saving.seconds),
                     f"{format_seconds(layout.saving.low)} to {format_seconds(layout.saving.high)}",
-                    f"{layout.speedup:.3g}x",
+                    f"{factor_text(layout.speedup)}x",
                     f"{layout.confidence:.0%}",
                     format_size(layout.size_bytes),
                     format_seconds(layout.build_s),
@@ -295,6 +314,12 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
         )
         for layout in portfolio.layouts:
             print_lines(f"  {layout.command}")
+            if layout.layout.region is not None:
+                shares = layout.shares
+                print_lines(
+                    f"    of the dataset {shares.space:.1%}, where {shares.reads:.0%} of its reads "
+                    f"lie and {shares.seconds:.0%} of their time goes"
+                )
             if layout.alike:
                 others = "; ".join(layout.alike)
                 print_lines(f"    the models cannot tell from it: {others}")
@@ -372,6 +397,8 @@ def _days(days: float) -> str:
 
 def _break_even(n_reads: int | None) -> str:
     """Return the reads after which a replica has paid for itself."""
+    from sds.wording import counted
+
     if n_reads is None:
         return ""
-    return f"{n_reads:,} read" if n_reads == 1 else f"{n_reads:,} reads"
+    return counted(n_reads, "read")

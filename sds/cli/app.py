@@ -141,7 +141,7 @@ def _usage_message(error: Exception) -> str:
     """Return what is wrong with the arguments, and where to read about them."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "sds"
-    said = getattr(error, "format_message", error.__str__)()
+    said = getattr(error, "format_message", error.__str__)().replace(": Value error, ", ": ", 1)
     return f"{said.rstrip('.')}; see {command} --help"
 
 

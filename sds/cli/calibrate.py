@@ -55,8 +55,9 @@ def calibrate(
 def _refit(path: str, *, as_json: bool) -> None:
     """Compare traced reads with a calibration, and tell what came of it."""
     from sds.cli.client import connect
-    from sds.cli.output import note, print_json, print_lines, progress_bar
+    from sds.cli.output import note, print_json, print_lines, print_table, progress_bar
     from sds.home import default_home
+    from sds.wording import counted
 
     with connect(default_home()) as service, progress_bar("Fitting") as advance:
         report = service.refit(path, progress=advance)
@@ -71,15 +72,22 @@ def _refit(path: str, *, as_json: bool) -> None:
             )
             continue
         print_lines(
-            f"{found.mount_point}: {found.n_reads:,} traced reads, {found.n_fitted:,} of them "
-            f"fitted; the models are {'new' if found.refitted else 'the same as before'}"
+            f"{found.mount_point}: {counted(found.n_reads, 'traced read')}, {found.n_fitted:,} of "
+            f"them fitted; the models are {'new' if found.refitted else 'the same as before'}"
         )
+        if found.left_out:
+            print_table(
+                ("not fitted>", "because", "remedy"),
+                [(f"{one.n_reads:,}", one.reason, one.remedy) for one in found.left_out],
+            )
 
 
 def _print_calibration(found: "Calibration") -> None:
     """Print what was measured, and how well the chosen models predict what they had not seen."""
     from sds.cli.output import note, print_fields, print_table
     from sds.cli.quantities import format_seconds
+    from sds.recommender.model import worse_of
+    from sds.wording import counted
 
     system = found.file_system
     print_fields(
@@ -91,24 +99,47 @@ def _print_calibration(found: "Calibration") -> None:
     )
     rows = []
     for measurement in found.measurements:
-        model = measurement.choice.chosen
-        heldout = model.heldout
-        fit = model.diagnostics
-        rows.append(
-            (
-                f"{measurement.via}, {measurement.cache}",
-                model.name,
-                "-" if fit is None else f"{fit.r_squared:.3f}",
-                "-" if heldout is None else f"x{math.exp(heldout.median):.2f}",
-                "-" if heldout is None else f"x{math.exp(heldout.p95):.2f}",
+        repeats = measurement.repeats
+        for model, used in (
+            (measurement.best, "advice"),
+            (measurement.choice.chosen, "replicas"),
+        ):
+            error = worse_of(model.heldout, model.heldout_layouts)
+            rows.append(
+                (
+                    f"{measurement.via}, {measurement.cache}" if used == "advice" else "",
+                    used,
+                    model.name,
+                    "-" if error is None else f"x{math.exp(error.median):.2f}",
+                    "-" if error is None else f"x{math.exp(error.p95):.2f}",
+                    "" if repeats is None else f"x{math.exp(repeats.median):.2f}",
+                    "" if repeats is None else f"x{math.exp(repeats.p95):.2f}",
+                )
             )
-        )
-    print_table(("reads", "model", "R2>", "held-out error, median>", "95 %>"), rows)
+    print_table(
+        (
+            "reads",
+            "used for",
+            "model",
+            "held-out error, median>",
+            "95 %>",
+            "repeats differ, median>",
+            "95 %>",
+        ),
+        rows,
+    )
+    for measurement in found.measurements:
+        lesson = measurement.lesson
+        if lesson is not None and lesson.refused:
+            note(f"{measurement.via}, {measurement.cache}: no learned model: {lesson.refused}")
     if found.engine is not None:
         _print_engine(found.engine)
     disturbed = sum(measurement.n_disturbed for measurement in found.measurements)
     if disturbed:
-        note(f"{disturbed} reads took over three times as long as their like and were left out")
+        note(
+            f"{counted(disturbed, 'read')} took over three times as long as the others of the same "
+            "shape; left out of the fits, as something else kept the storage busy"
+        )
     if not found.complete:
         note("the time ended before every shape was read; a larger --budget measures them all")
 

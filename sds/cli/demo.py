@@ -94,6 +94,7 @@ def _print_outcome(outcome: "Outcome") -> None:
     """Print the tables."""
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
+    from sds.wording import factor_text
 
     print_lines("", "After the file is open: median (range) of the runs, which took turns")
     print_table(
@@ -107,9 +108,9 @@ def _print_outcome(outcome: "Outcome") -> None:
         [
             (
                 gain.selection,
-                f"{gain.predicted:.3g}x" + ("" if gain.calibrated else " (uncalibrated)"),
-                f"{gain.measured_cold:.3g}x",
-                f"{gain.measured_warm:.3g}x",
+                f"{factor_text(gain.predicted)}x" + ("" if gain.calibrated else " (uncalibrated)"),
+                f"{factor_text(gain.measured_cold)}x",
+                f"{factor_text(gain.measured_warm)}x",
             )
             for gain in outcome.gains
         ],
@@ -144,9 +145,9 @@ def _lines(row: "Row") -> tuple[tuple[str, ...], ...]:
 
 def _times(spread: "Spread") -> str:
     """Return a median and its range, in one unit."""
-    from sds.cli.quantities import format_times
+    from sds.wording import times_text
 
-    median, low, high = format_times((spread.median, spread.low, spread.high))
+    median, low, high = times_text((spread.median, spread.low, spread.high))
     return f"{median} ({low}-{high})"
 
 

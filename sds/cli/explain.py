@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sds.engine import ReadPlan, StrategyPlan
     from sds.explain import Explanation
-    from sds.recommender import CostModel
+    from sds.recommender import ReadModel
     from sds.supposed import Supposed
 
 
@@ -220,7 +220,7 @@ def _label(layout: "Supposed") -> str:
     return ", ".join(parts) or "as it is"
 
 
-def _models_of(file: Path) -> "Callable[[Supposed], CostModel | None]":
+def _models_of(file: Path) -> "Callable[[Supposed], ReadModel | None]":
     """Return a function that tells the model of a layout; None where nothing was calibrated."""
     from sds.cli.client import connect
     from sds.home import default_home
@@ -236,7 +236,7 @@ def _models_of(file: Path) -> "Callable[[Supposed], CostModel | None]":
         return lambda _: None
     original, replica = models_for_advice(found[0].calibration)
 
-    def model_for(layout: "Supposed") -> "CostModel | None":
+    def model_for(layout: "Supposed") -> "ReadModel | None":
         if layout.is_elsewhere:
             return None
         # A replica in chunks is read through HDF5, as the original is.
@@ -263,12 +263,15 @@ def _predicted(found: "Explanation") -> tuple[str, str]:
 
 
 def _amplified(found: "Explanation") -> str:
-    return "-" if found.amplification is None else f"{found.amplification:.3g} x"
+    from sds.wording import factor_text
+
+    return "-" if found.amplification is None else f"{factor_text(found.amplification)} x"
 
 
 def _disks(found: "Explanation") -> str:
     """Describe striping and RAID in one line."""
     from sds.cli.quantities import format_size
+    from sds.wording import counted
 
     if len(found.stripe_components) > 1:
         parts = [
@@ -279,11 +282,11 @@ def _disks(found: "Explanation") -> str:
         stripes = f"stripes in {len(parts)} components: {'; '.join(parts)}"
     else:
         size = format_size(found.stripes.stripe_size_bytes)
-        stripes = f"stripes of {size} over {found.stripes.stripe_count} OST(s)"
+        stripes = f"stripes of {size} over {counted(found.stripes.stripe_count, 'OST')}"
     raid = found.raid
     return (
         f"{stripes} ({found.stripes_from}); "
-        f"RAID of {raid.data_disks} data disk(s), unit {format_size(raid.unit_bytes)}, "
+        f"RAID of {counted(raid.data_disks, 'data disk')}, unit {format_size(raid.unit_bytes)}, "
         f"requests of {format_size(raid.min_request_bytes)}"
     )
 
@@ -295,7 +298,9 @@ def _print_explanation(found: "Explanation") -> None:
 
     touched = "-"
     if found.bytes_touched is not None:
-        touched = f"{format_size(found.bytes_touched)}, {_amplified(found)} what is useful"
+        touched = format_size(found.bytes_touched)
+        if found.amplification is not None:
+            touched += f", {_amplified(found)} what is useful"
     chunks: tuple[tuple[str, str], ...] = ()
     if found.chunks_touched is not None:
         shape = "x".join(map(str, found.chunk_shape or ()))

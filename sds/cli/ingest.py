@@ -12,6 +12,7 @@ def ingest(*, as_json: AsJson = False) -> None:
     from sds.cli.output import note, print_json, print_lines
     from sds.cli.quantities import format_count, format_size
     from sds.home import default_home
+    from sds.wording import counted
 
     with connect(default_home()) as service:
         report = service.ingest()
@@ -21,8 +22,8 @@ def ingest(*, as_json: AsJson = False) -> None:
         print_json(report)
         return
     print_lines(
-        f"{format_count(report.reads)} new reads of {format_size(report.bytes_read)} "
-        f"in {report.files} trace(s)"
+        f"{counted(report.reads, 'new read')} of {format_size(report.bytes_read)} "
+        f"in {counted(report.files, 'trace')}"
     )
     if report.dropped_reads:
         note(f"{format_count(report.dropped_reads)} reads were not recorded: the trace was full")

@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from sds.errors import LayoutError, SdsValueError
+from sds.wording import time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sds.catalog.records import ReplicaRecord
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -47,29 +46,9 @@ def format_size(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.3g} {unit}"
 
 
-_TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
-
-
 def format_seconds(seconds: float | None) -> str:
     """Return a time with the unit in which it reads best; ``-`` for None."""
-    return "-" if seconds is None else format_times((seconds,))[0]
-
-
-def format_times(seconds: Sequence[float]) -> tuple[str, ...]:
-    """Return times in the unit that suits the first; only that one carries the unit."""
-    name, scale = _time_unit(seconds[0])
-    numbers = [f"{value / scale:.3g}" for value in seconds]
-    return f"{numbers[0]} {name}", *numbers[1:]
-
-
-def _time_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit in which a time has one to three digits before the point."""
-    if seconds == 0:
-        return "s", 1.0
-    for name, scale in _TIME_UNITS:
-        if abs(seconds) < (999.5 if scale < 1 else 119.5) * scale:
-            return name, scale
-    return "days", 86400.0
+    return "-" if seconds is None else time_text(seconds)
 
 
 def format_count(count: int) -> str:
@@ -149,10 +128,9 @@ def describe_storage(replica: ReplicaRecord) -> str:
 def describe_region(replica: ReplicaRecord) -> str:
     """Return what of its source a replica holds; ``all`` where that is known to be all."""
     from sds.geometry import Box
-    from sds.organizer.layout import format_region
 
     whole = replica.replica is not None and replica.region == Box.whole(replica.replica.extent)
-    return "all" if whole else format_region(replica.region)
+    return "all" if whole else str(replica.region)
 
 
 def format_order(order: tuple[int, ...] | None) -> str:

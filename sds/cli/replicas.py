@@ -106,6 +106,7 @@ def verify(
     from sds.cli.client import connect
     from sds.cli.output import print_json, print_lines, progress_bar
     from sds.home import default_home
+    from sds.wording import counted
 
     with connect(default_home()) as service, progress_bar("Verifying") as advance:
         if which is None:
@@ -126,7 +127,7 @@ def verify(
                 f"replica {check.replica.id}: {'ok' if check.ok else check.problem}"
                 for check in checks
             ),
-            f"{len(checks)} replica(s) verified, {len(damaged)} damaged",
+            f"{counted(len(checks), 'replica')} verified, {len(damaged)} damaged",
         )
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)

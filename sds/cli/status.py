@@ -12,8 +12,9 @@ def status(*, as_json: AsJson = False) -> None:
     """Show the server, what was traced, and which replicas serve reads."""
     from sds.cli.client import connect
     from sds.cli.output import note, print_fields, print_json
-    from sds.cli.quantities import format_count, format_seconds, format_size
+    from sds.cli.quantities import format_seconds, format_size
     from sds.home import default_home
+    from sds.wording import counted
 
     with connect(default_home()) as service:
         found = service.status()
@@ -22,9 +23,12 @@ def status(*, as_json: AsJson = False) -> None:
         return
     server = "not running" if found.server is None else f"{found.server} (pid {found.server_pid})"
     traced = (
-        f"{format_count(found.reads)} reads of {found.datasets} dataset(s), "
+        f"{counted(found.reads, 'read')} of {counted(found.datasets, 'dataset')}, "
         f"{format_seconds(found.elapsed_s)}, "
         f"of it {format_seconds(found.time_lost_s)} lost to the layout"
+    )
+    spool = (
+        f"{counted(found.spool_files, 'file')}, {format_size(found.spool_pending_bytes)} to ingest"
     )
     print_fields(
         (
@@ -33,10 +37,7 @@ def status(*, as_json: AsJson = False) -> None:
             ("server", server),
             ("connector", "enabled" if found.enabled else "disabled by SDS_HOME/disabled"),
             ("traced", traced),
-            (
-                "spool",
-                f"{found.spool_files} file(s), {format_size(found.spool_pending_bytes)} to ingest",
-            ),
+            ("spool", spool),
             ("replicas", f"{_counts(found.replicas)}, {format_size(found.replica_bytes)}"),
             ("jobs", _counts(found.jobs)),
             ("calibrated", ", ".join(found.calibrated) or "no file system"),

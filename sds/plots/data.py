@@ -15,7 +15,8 @@ import numpy as np
 from sds.errors import SdsValueError
 from sds.plots.evidence import (
     Evidence,
-    fitted_model,
+    Tried,
+    equation_of,
     measurement_of,
     provenance_of,
     trial_of,
@@ -33,7 +34,7 @@ from sds.plots.values import (
     Speedup,
     SpeedupData,
 )
-from sds.recommender.model import CacheState, Via
+from sds.recommender.model import SIGMAS_95, CacheState, Via
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +48,6 @@ _Name = TypeVar("_Name")
 
 # A prediction that is no further than this from the observed time counts as right.
 NEAR = 0.2
-# Standard deviations that 95 % of a normal distribution lie within.
-_SIGMAS = 1.96
 
 
 def figure_data(
@@ -70,7 +69,7 @@ def figure_data(
     via, cache
         Which reads; cache None: cold, or warm where there are no cold ones.
     model
-        Name of a model that was tried; None: the chosen one.
+        Name of a model that was tried; None: the best, of coefficients the best equation.
 
     Raises
     ------
@@ -82,7 +81,8 @@ def figure_data(
     measurement = measurement_of(calibration, via=via, cache=cache)
     if kind is Kind.COEFFICIENTS:
         trial = trial_of(measurement, model)
-        return coefficient_data(fitted_model(trial), provenance_of(calibration, measurement, trial))
+        tried = Tried(name=trial.name, model=trial.model, refused=trial.refused)
+        return coefficient_data(equation_of(trial), provenance_of(calibration, measurement, tried))
     evidence = Evidence.of_measurement(calibration, measurement, model=model)
     if kind is Kind.PREDICTED:
         return predicted_data(evidence)
@@ -93,7 +93,7 @@ def figure_data(
 
 def predicted_data(evidence: Evidence) -> PredictedData:
     """Return predicted against observed times, with prediction intervals."""
-    factor = math.exp(_SIGMAS * evidence.log_error)
+    factor = math.exp(_interval_log(evidence))
     observed, predicted = np.array(evidence.observed_s), np.array(evidence.predicted_s)
     low, high = predicted / factor, predicted * factor
     # Rounding must not decide where the bounds are those of the read itself.
@@ -144,7 +144,7 @@ def residual_data(evidence: Evidence) -> ResidualData:
         )
     return ResidualData(
         about=evidence.about,
-        interval_log=_SIGMAS * evidence.log_error,
+        interval_log=_interval_log(evidence),
         points=tuple(
             ResidualPoint(
                 pattern=pattern,
@@ -194,7 +194,7 @@ def speedup_data(evidence: Evidence, *, original: str | None = None) -> SpeedupD
     if error is None:
         logs = [math.log(expected / float(np.median(ratios))) for *_, ratios, expected in pairs]
         error = math.sqrt(sum(log * log for log in logs) / len(logs))
-    factor = math.exp(_SIGMAS * error)
+    factor = math.exp(SIGMAS_95 * error)
     return SpeedupData(
         about=evidence.about,
         original_layout=first,
@@ -257,6 +257,13 @@ def coefficient_data(model: CostModel, about: Provenance) -> CoefficientData:
 def group_of(pattern: str) -> str:
     """Return the kind of a pattern: the first word of its name."""
     return pattern.split(maxsplit=1)[0].rstrip(",;:") if pattern.strip() else "unnamed"
+
+
+def _interval_log(evidence: Evidence) -> float:
+    """Return the logarithm of the factor that predictions are said to be within."""
+    if evidence.interval_log is None:
+        return SIGMAS_95 * evidence.log_error
+    return evidence.interval_log
 
 
 def _indices(names: Sequence[_Name]) -> dict[_Name, list[int]]:

@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from sds.errors import NotFoundError, SdsValueError
-from sds.recommender.model import CacheState, CostModel, Via
+from sds.recommender.learned import LEARNED, LearnedModel
+from sds.recommender.model import CacheState, CostModel, ReadModel, Via
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,9 @@ class Evidence:
         Standard deviation of log(predicted / observed) on reads not seen.
     ratio_error
         The same of the ratio of two layouts' times; None: what these reads show.
+    interval_log
+        Logarithm of the factor, up or down, that predictions are said to be within in 19 of 20
+        cases; None: as if errors were normal.
     """
 
     about: Provenance
@@ -79,9 +83,10 @@ class Evidence:
     predicted_s: tuple[float, ...]
     log_error: float
     ratio_error: float | None = None
+    interval_log: float | None = None
 
     def __post_init__(self) -> None:
-        for value in (self.log_error, self.ratio_error):
+        for value in (self.log_error, self.ratio_error, self.interval_log):
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise SdsValueError(
                     f"an error of predictions of {value}: give the standard deviation of "
@@ -129,22 +134,24 @@ class Evidence:
         SdsValueError
             If it could not be fitted.
         """
-        trial = trial_of(measurement, model)
-        fitted = fitted_model(trial)
+        tried = tried_of(measurement, model)
+        fitted = fitted_model(tried)
         samples = _fitted_samples(measurement, fitted)
         patterns, layouts = _patterns_and_layouts(samples)
         return cls(
-            about=provenance_of(calibration, measurement, trial),
+            about=provenance_of(calibration, measurement, tried),
             patterns=patterns,
             layouts=layouts,
             observed_s=samples.seconds,
             predicted_s=_heldout_predictions(
-                trial.name,
+                tried.name,
                 fitted,
                 samples,
+                measurement,
                 without_processes=calibration.settings.without_processes,
             ),
             log_error=fitted.log_error,
+            interval_log=fitted.interval_log,
         )
 
     @classmethod
@@ -222,8 +229,44 @@ def measurement_of(
     )
 
 
-def trial_of(measurement: Measurement, model: str | None) -> Trial:
-    """Return the model of some name that was tried; None: the chosen one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A model that was tried, under the name by which it can be asked for.
+
+    Attributes
+    ----------
+    model
+        None where it could not be fitted.
+    refused
+        Why it is not used; empty where it may be.
+    """
+
+    name: str
+    model: ReadModel | None
+    refused: str
+
+
+def tried_of(measurement: Measurement, name: str | None) -> Tried:
+    """Return the model of some name that was tried; None: the best.
+
+    Raises
+    ------
+    NotFoundError
+        If none of that name was.
+    """
+    lesson = measurement.lesson
+    if lesson is not None and lesson.model is not None:
+        learned = Tried(name=lesson.model.name, model=lesson.model, refused=lesson.refused)
+        if name == learned.name or (name is None and not lesson.refused):
+            return learned
+    elif lesson is not None and name == LEARNED:
+        raise SdsValueError(f"nothing could be learned: {lesson.refused}")
+    trial = trial_of(measurement, name)
+    return Tried(name=trial.name, model=trial.model, refused=trial.refused)
+
+
+def trial_of(measurement: Measurement, name: str | None) -> Trial:
+    """Return the equation of some name that was tried; None: the chosen one.
 
     Raises
     ------
@@ -231,32 +274,47 @@ def trial_of(measurement: Measurement, model: str | None) -> Trial:
         If none of that name was.
     """
     trials = measurement.choice.trials
-    for trial in trials if model is not None else trials[:1]:
-        if model is None or trial.name == model:
+    for trial in trials if name is not None else trials[:1]:
+        if name is None or trial.name == name:
             return trial
-    raise NotFoundError(
-        f"no model {model!r} was tried; there are {'; '.join(t.name for t in trials) or 'none'}"
-    )
+    lesson = measurement.lesson
+    names = [t.name for t in trials]
+    if lesson is not None and lesson.model is not None:
+        names.append(lesson.model.name)
+        if name == lesson.model.name:
+            raise SdsValueError(
+                f"{name} has no coefficients, and begins with the equation "
+                f"{lesson.model.baseline.name}: leave the model out"
+            )
+    raise NotFoundError(f"no model {name!r} was tried; there are {'; '.join(names) or 'none'}")
 
 
-def fitted_model(trial: Trial) -> CostModel:
-    """Return the model of a trial.
+def fitted_model(tried: Tried) -> ReadModel:
+    """Return the model that was tried.
 
     Raises
     ------
     SdsValueError
         If it could not be fitted.
     """
+    if tried.model is None:
+        raise _not_fitted(tried.name, tried.refused)
+    return tried.model
+
+
+def equation_of(trial: Trial) -> CostModel:
+    """Return the same of a trial, which is an equation."""
     if trial.model is None:
-        raise SdsValueError(
-            f"{trial.name} could not be fitted ({trial.refused}); choose another model"
-        )
+        raise _not_fitted(trial.name, trial.refused)
     return trial.model
 
 
-def provenance_of(calibration: Calibration, measurement: Measurement, trial: Trial) -> Provenance:
+def _not_fitted(name: str, refused: str) -> SdsValueError:
+    return SdsValueError(f"{name} could not be fitted ({refused}); choose another model")
+
+
+def provenance_of(calibration: Calibration, measurement: Measurement, tried: Tried) -> Provenance:
     """Return what figures of predictions by a calibration's model are about."""
-    model = fitted_model(trial)
     system = calibration.file_system
     return Provenance(
         origin=Origin.MEASURED,
@@ -264,14 +322,14 @@ def provenance_of(calibration: Calibration, measurement: Measurement, trial: Tri
             f"{system.mount_point} ({system.kind}), {_VIA_NAMES[measurement.via]}, "
             f"{measurement.cache} cache"
         ),
-        model=trial.name,
-        held_out=_held_out(model, measurement.samples),
+        model=tried.name,
+        held_out=_held_out(fitted_model(tried), measurement.samples),
     )
 
 
-def _held_out(model: CostModel, samples: Samples) -> str:
+def _held_out(model: ReadModel, samples: Samples) -> str:
     """Return what a model had not seen of the reads that it predicts."""
-    if model.diagnostics is None:
+    if isinstance(model, CostModel) and model.diagnostics is None:
         return "the built-in model saw none of the reads"
     # Where names of patterns tell the layout, patterns are left out in one layout at a time.
     what = "pattern" if samples.layouts else "pattern in each layout"
@@ -281,7 +339,7 @@ def _held_out(model: CostModel, samples: Samples) -> str:
 _VIA_NAMES = {Via.HDF5: "HDF5", Via.ENGINE: "read engine"}
 
 
-def _fitted_samples(measurement: Measurement, model: CostModel) -> Samples:
+def _fitted_samples(measurement: Measurement, model: ReadModel) -> Samples:
     """Return the reads that models were fitted to, those of few processes per OST first.
 
     Reads of one pattern from two layouts are then in the same order.
@@ -298,20 +356,32 @@ def _fitted_samples(measurement: Measurement, model: CostModel) -> Samples:
     # Calibrations of before reads were settled fitted to all of them.
     if not fits or fits[0].n + fits[0].n_left_out != len(samples):
         samples = settle(samples).samples
-    if model.diagnostics is not None and model.diagnostics.n_left_out:
+    diagnostics = model.diagnostics if isinstance(model, CostModel) else None
+    if diagnostics is not None and diagnostics.n_left_out:
         samples = leave_out_disturbed(samples).samples
     return samples.take(sorted(range(len(samples)), key=lambda i: samples.p[i]))
 
 
 def _heldout_predictions(
-    name: str, model: CostModel, samples: Samples, *, without_processes: bool
+    name: str,
+    model: ReadModel,
+    samples: Samples,
+    measurement: Measurement,
+    *,
+    without_processes: bool,
 ) -> tuple[float, ...]:
     """Return a prediction per read by a fit, made as the model's was, that had not seen it."""
-    from sds.recommender.choose import fitters_for  # noqa: PLC0415 - statsmodels
+    from sds.recommender.choose import fitters_for, learned_fitter  # noqa: PLC0415 - statsmodels
     from sds.recommender.heldout import predict_heldout  # noqa: PLC0415 - likewise
+    from sds.recommender.learning import N_FOLDS  # noqa: PLC0415 - scikit-learn
 
-    if model.diagnostics is None:
+    if isinstance(model, CostModel) and model.diagnostics is None:
         return tuple(model.predict_many(samples.measures()).tolist())
+    if isinstance(model, LearnedModel):
+        learned = learned_fitter(
+            model, measurement.choice, samples, without_processes=without_processes
+        )
+        return tuple(predict_heldout(learned, samples, n_folds=N_FOLDS).tolist())
     for fitter in fitters_for(samples, without_processes=without_processes):
         if fitter.name == name:
             return tuple(predict_heldout(fitter, samples).tolist())

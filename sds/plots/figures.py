@@ -43,7 +43,8 @@ from sds.plots.values import (
     Speedup,
     SpeedupData,
 )
-from sds.plots.words import coefficient_cells, fit_sentence, reads
+from sds.plots.words import coefficient_cells, fit_sentence
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,7 +253,7 @@ def _draw_predicted(data: PredictedData) -> Figure:
         data.about,
         _held_out(data.about),
         (
-            f"{reads(len(data.points))}: {data.n_not_near} outside {NEAR * 100:.0f} %, "
+            f"{counted(len(data.points), 'read')}: {data.n_not_near} outside {NEAR * 100:.0f} %, "
             f"{data.n_outside_interval} outside the 95 % interval; abs log error: median "
             f"{data.median_log_error:.3g}, 95th percentile {data.p95_log_error:.3g}."
         ),
@@ -314,8 +315,8 @@ def _draw_residuals(data: ResidualData) -> Figure:
         data.about,
         _held_out(data.about),
         (
-            f"{reads(len(data.points))}. By pattern: mark at the median, bar between quartiles, "
-            "line from least to greatest." + _shown(len(kept), len(rows))
+            f"{counted(len(data.points), 'read')}. By pattern: mark at the median, bar between "
+            "quartiles, line from least to greatest." + _shown(len(kept), len(rows))
         ),
     )
     return figure

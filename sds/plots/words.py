@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from sds.plots.values import Coefficient, CoefficientData
 
 
+# What a one stands for where terms are listed.
+_CONSTANTS = {"1": "constant", "1 shuffle": "constant of the shuffle"}
+
+
 def coefficient_cells(row: Coefficient) -> tuple[str, str, str, str, str]:
     """Return term, unit, coefficient, interval and p-value of a row, as text."""
+    row = replace(row, term=_CONSTANTS.get(row.term, row.term))
     if row.coefficient is None:
         return row.term, row.unit, "dropped", "", ""
+    if row.coefficient == 0.0 and row.low is None:
+        # Least squares without negative coefficients ended there: nothing was estimated.
+        return row.term, row.unit, "held at 0", "", ""
     interval = "-" if row.low is None or row.high is None else f"{row.low:.3g} to {row.high:.3g}"
     if row.p_value is None:
         p_value = "-"
@@ -32,11 +43,6 @@ def fit_sentence(data: CoefficientData) -> str:
         )
         if value is not None
     ]
-    return f"Fitted to {reads(data.n_reads)}, weighting: {data.weighting}; in sample " + (
+    return f"Fitted to {counted(data.n_reads, 'read')}, weighting: {data.weighting}; in sample " + (
         ", ".join(squares) + "." if squares else "R\N{SUPERSCRIPT TWO} is not defined."
     )
-
-
-def reads(n: int) -> str:
-    """Return a number of reads in words."""
-    return "1 read" if n == 1 else f"{n:,} reads"

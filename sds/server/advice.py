@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
-from sds.errors import LayoutError, SdsValueError, UnsupportedError
+from sds.errors import LayoutError, SdsValueError
+from sds.geometry import Box
 from sds.identity import identity_of
+from sds.organizer.layout import parse_region
 from sds.recommender import (
     ReplicaShape,
     advise_stripes,
@@ -17,7 +19,7 @@ from sds.recommender import (
     rank_layouts,
     what_if,
 )
-from sds.server.known_reads import KnownReads, holds_all, shape_of
+from sds.server.known_reads import KnownReads, shape_of
 from sds.server.reports import Advice, PortfolioAdvice
 
 if TYPE_CHECKING:
@@ -128,8 +130,6 @@ class Adviser:
             If the layout cannot be, or neither it nor a replica is named.
         SdsValueError
             If there are no reads to predict, or a replica is of another dataset.
-        UnsupportedError
-            If a replica to take away holds a part of the dataset.
         """
         found, notes = self._known.of(
             request.file,
@@ -144,11 +144,14 @@ class Adviser:
         add: list[ReplicaShape] = []
         if request.order is not None:
             shape = ReplicaShape(
-                order=request.order, chunk_shape=request.chunks, filtered=request.filtered
+                order=request.order,
+                chunk_shape=request.chunks,
+                filtered=request.filtered,
+                region=_part(request.region, known.described.extent),
             )
             add.append(shape)
-        elif request.chunks is not None or request.filtered:
-            raise LayoutError("chunks and filters of which layout? name its axis order too")
+        elif request.chunks is not None or request.filtered or request.region is not None:
+            raise LayoutError("chunks, filters, region of which layout? name its axis order too")
         away = [self._shape_of_replica(number, known) for number in request.without]
         return what_if(known.reads, add=add, take_away=away)
 
@@ -162,11 +165,6 @@ class Adviser:
             )
         if record.state is not ReplicaState.ACTIVE:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
-        if not holds_all(record):
-            raise UnsupportedError(
-                f"replica {number} holds a part of the dataset; what it serves depends on where "
-                "reads lie, and patterns do not keep that"
-            )
         return shape_of(record)
 
     def _rank(self, known: KnownDataset) -> RecommendationRecord:
@@ -175,11 +173,21 @@ class Adviser:
             reads.patterns,
             array=reads.array,
             models=reads.models,
-            existing_orders=[shape.order for shape in reads.existing if shape.chunk_shape is None],
+            existing_orders=[
+                shape.order
+                for shape in reads.existing
+                if shape.chunk_shape is None and shape.region is None
+            ],
             target=reads.target,
         )
         facts = facts_of_description(known.file, known.described)
         return self._store.add_recommendation(facts, recommendation)
+
+
+def _part(region: str | None, extent: tuple[int, ...]) -> Box | None:
+    """Return the box that a region names; None where it is the whole dataset."""
+    box = None if region is None else parse_region(region, extent)
+    return None if box == Box.whole(extent) else box
 
 
 def facts_of_description(file: str, described: DatasetDescription) -> DatasetFacts:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import OperationalError
 
 from sds.catalog.records import as_json
-from sds.errors import SdsError
+from sds.errors import InsufficientSpaceError, SdsError
 from sds.server.child import run_in_child
 from sds.server.stages import CutOffError
 
@@ -98,9 +98,10 @@ class Background:
         while not self._stop.is_set():
             try:
                 work()
-            except OperationalError as error:
+            except (OperationalError, InsufficientSpaceError) as error:
                 # A full disk under the catalog: the next round may find it mended.
-                log.warning("%s: the catalog cannot be written, tried again: %s", name, error.orig)
+                reason = error.orig if isinstance(error, OperationalError) else error
+                log.warning("%s: the catalog cannot be written, tried again: %s", name, reason)
                 self._stop.wait(timeout=_RETRY_S)
             except Exception:
                 # /healthz tells that the thread is gone; the log, why.

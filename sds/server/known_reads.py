@@ -153,7 +153,7 @@ class KnownReads:
         self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
     ) -> KnownDataset:
         active = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
-        shapes = {shape_of(record) for record in active if holds_all(record)}
+        shapes = {shape_of(record) for record in active if record.replica is not None}
         reads = DatasetReads(
             target=f"{file}:{described.path}",
             array=StoredArray(
@@ -205,7 +205,10 @@ def holds_all(record: ReplicaRecord) -> bool:
 def shape_of(record: ReplicaRecord) -> ReplicaShape:
     """Return how a replica is stored, as the recommender has it."""
     return ReplicaShape(
-        order=record.order, chunk_shape=record.chunk_shape, filtered=bool(record.filters)
+        order=record.order,
+        chunk_shape=record.chunk_shape,
+        filtered=bool(record.filters),
+        region=None if holds_all(record) else record.region,
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sds.catalog.records import CalibrationRecord
     from sds.catalog.store import Store
-    from sds.recommender import CostModel
+    from sds.recommender import CostModel, ReadModel
     from sds.recommender.calibration import Calibration
     from sds.server.settings import Settings
 
@@ -94,8 +94,8 @@ class Models:
             if known.id in changes
         )
 
-    def for_advice(self, path: str | os.PathLike[str]) -> tuple[CostModel, CostModel]:
-        """Return the models of (the original through HDF5, a replica through the engine)."""
+    def for_advice(self, path: str | os.PathLike[str]) -> tuple[ReadModel, ReadModel]:
+        """Return the best models of (the original through HDF5, a replica through the engine)."""
         return models_for_advice(self.calibration(path))
 
     def for_table(
@@ -105,7 +105,7 @@ class Models:
         *,
         chunked: bool = False,
     ) -> tuple[CostModel, CostModel]:
-        """Return the same as a redirect table carries them: the replica's on the safe side.
+        """Return the equations that a redirect table carries, the replica's on the safe side.
 
         A replica in chunks is read through HDF5 like the original. Where source and replica lie on
         different file systems, each has the model of its own, if both were calibrated; else both
@@ -162,11 +162,10 @@ def calibration_for(
             message = f"path {str(path)!r} cannot be looked at ({error}); name one that exists"
             raise SdsValueError(message) from error
     if found is None:
-        which = "no file system" if path is None else f"the file system of {path}"
-        message = (
-            f"{which} is {'' if path is None else 'not '}calibrated (there are: "
-            f"{there or 'none'}); run `sds calibrate DIRECTORY`"
-        )
+        words = "no file system is calibrated"
+        if there:
+            words = f"the file system of {path} is not calibrated, only {there}"
+        message = f"{words}; run `sds calibrate DIRECTORY`"
         raise NotFoundError(message)
     return found
 

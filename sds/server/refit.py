@@ -17,7 +17,8 @@ from sds.errors import FormatError, FormatVersionError, NotFoundError, SdsError
 from sds.geometry import Hyperslab
 from sds.recommender.cost import StoredArray, features_as_stored, features_in_replica
 from sds.recommender.model import Via
-from sds.recommender.traced import TracedRead
+from sds.recommender.traced import LeftOut, TracedRead
+from sds.server.known_reads import holds_all
 from sds.server.spool import records_of, spool_paths
 from sds.trace import read_spool
 
@@ -54,6 +55,8 @@ class TracedReads:
         self._models = models
         self._orders: dict[int, tuple[int, ...] | None] = {}
         self._mounts: dict[str, str] = {}
+        self.left_out: Counter[LeftOut] = Counter()
+        """Records that `on` did not return, by the reason."""
 
     def on(self, record: CalibrationRecord) -> list[TracedRead]:
         """Return the reads of files on a calibrated file system.
@@ -80,6 +83,7 @@ class TracedReads:
         self, record: CalibrationRecord, dataset: TraceDataset, records: ReadRecords
     ) -> Iterator[TracedRead]:
         if dataset.storage != _CONTIGUOUS or dataset.n_filters or dataset.data_offset_bytes < 0:
+            self.left_out[LeftOut.LAYOUT] += len(records)
             return
         array = StoredArray(
             extent=dataset.extent,
@@ -93,6 +97,8 @@ class TracedReads:
         for i in range(len(records)):
             kind = int(records.selection_kind[i])
             if kind not in {SELECT_ALL, SELECT_HYPERSLAB} or records.collective[i]:
+                collective = bool(records.collective[i])
+                self.left_out[LeftOut.COLLECTIVE if collective else LeftOut.SELECTION] += 1
                 continue
             slab = (
                 Hyperslab.all(dataset.extent)
@@ -110,14 +116,21 @@ class TracedReads:
                 f"served by {served_by}"
             )
             seen[group] += 1
-            if seen[group] > _READS_OF_A_KIND or 0 in slab.count or 0 in slab.block:
+            if seen[group] > _READS_OF_A_KIND:
+                self.left_out[LeftOut.ENOUGH] += 1
+                continue
+            if 0 in slab.count or 0 in slab.block:
+                self.left_out[LeftOut.SELECTION] += 1
                 continue
             try:
                 features = self._features(record, dataset, array, slab, served_by)
             except SdsError as error:
                 log.info("%s: not used to fit models: %s", group, error)
+                self.left_out[LeftOut.UNCOUNTED] += 1
                 continue
             if features is None:
+                of_replica = served_by not in {_BY_HDF5, _BY_ENGINE}
+                self.left_out[LeftOut.REPLICA if of_replica else LeftOut.ELSEWHERE] += 1
                 continue
             yield TracedRead(
                 group=group,
@@ -153,7 +166,7 @@ class TracedReads:
             if (
                 found.chunk_shape is None
                 and found.replica is not None
-                and all(first == 0 for first in found.region.start)
+                and holds_all(found)
                 and self._mount_of(str(found.replica.path)) == mount_point
             ):
                 self._orders[replica_id] = found.order

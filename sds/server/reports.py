@@ -233,6 +233,23 @@ class Calibrations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutReads:
+    """Traced reads that models are not fitted to, for one reason.
+
+    Attributes
+    ----------
+    n_reads
+        So many.
+    reason, remedy
+        Why, and what to do about it; the latter is empty where nothing need be done.
+    """
+
+    n_reads: int
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refit:
     """What traces said of one calibration.
 
@@ -248,6 +265,8 @@ class Refit:
         Why the file system has to be calibrated again; empty where it need not.
     refitted
         Whether the models are others than before.
+    left_out
+        Traced reads that could not be compared or are not fitted, by the reason, most first.
     """
 
     mount_point: str
@@ -255,6 +274,7 @@ class Refit:
     n_fitted: int
     changed: str
     refitted: bool
+    left_out: tuple[LeftOutReads, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +331,8 @@ class WhatIfRequest:
     order, chunks, filtered
         Of a replica that does not exist: its axis order (None: suppose none), its chunk shape in
         its own axes (None: contiguous), whether its chunks have the source's filters.
+    region
+        The box of the source that it holds, as a selection such as ``[0:100, :, :]``; None: all.
     without
         Replicas that exist, by their numbers.
     selection, n_reads
@@ -322,6 +344,7 @@ class WhatIfRequest:
     order: tuple[int, ...] | None = None
     chunks: tuple[int, ...] | None = None
     filtered: bool = False
+    region: str | None = None
     without: tuple[Id, ...] = ()
     selection: Selections = None
     n_reads: Counts = None

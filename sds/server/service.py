@@ -8,6 +8,7 @@ as long as it lives.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -30,19 +31,19 @@ from sds.catalog.replicas import GONE_STATES
 from sds.catalog.store import Store
 from sds.errors import FileMissingError, NotFoundError, SdsValueError
 from sds.home import default_home
-from sds.plots.data import figure_data
 from sds.recommender.model import Via
 from sds.recommender.traced import change_since
 from sds.server import stages
 from sds.server.advice import Adviser
 from sds.server.builder import Builder
+from sds.server.figures import Figures
 from sds.server.ingest import Ingester
 from sds.server.lock import HomeLock
 from sds.server.models import Models, calibration_for
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
-from sds.server.reports import Refit, RefitReport
+from sds.server.reports import LeftOutReads, Refit, RefitReport
 from sds.server.settings import load_settings
 from sds.server.stages import run_here
 from sds.server.status import status_of
@@ -93,6 +94,7 @@ class Service:
         self._models = Models(store, settings)
         self._publisher = Publisher(home, store, self._models)
         self._builder = Builder(home, store, self._publisher)
+        self._figures = Figures()
         self._adviser = Adviser(home, store, self._models, settings)
         self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)
         self._recovery = Recovery(home, store, self.queue, self._publisher, self._builder)
@@ -291,7 +293,9 @@ class Service:
 
     def _refit(self, record: records.CalibrationRecord, progress: Progress) -> reports.Refit:
         before = record.calibration
-        reads = TracedReads(self.home, self._store, self._models).on(record)
+        traced = TracedReads(self.home, self._store, self._models)
+        reads = traced.on(record)
+        counts = traced.left_out
         since_ns = int(datetime.fromisoformat(before.created).timestamp() * 1e9)
         changed = differences(record)
         if not changed:
@@ -305,7 +309,10 @@ class Service:
                 )
                 self._store.add_event("calibration", record.id, "changed", changed)
         else:
-            after = self._run(stages.fit_to_traces, before, reads, callbacks={"progress": progress})
+            after, not_fitted = self._run(
+                stages.fit_to_traces, before, reads, callbacks={"progress": progress}
+            )
+            counts += Counter(not_fitted)
             if after != before:
                 self._store.replace_calibration(record.id, after)
         return Refit(
@@ -314,6 +321,10 @@ class Service:
             n_fitted=sum(m.n_traced for m in after.measurements),
             changed=changed,
             refitted=after != before,
+            left_out=tuple(
+                LeftOutReads(n_reads=n, reason=str(reason), remedy=reason.remedy)
+                for reason, n in counts.most_common()
+            ),
         )
 
     def calibration_notes(self) -> tuple[str, ...]:
@@ -343,7 +354,7 @@ class Service:
             On the file system; None: of the only one that is calibrated.
         via, cache, model
             Which reads and which model, as :func:`sds.plots.data.figure_data`, which see also for
-            errors.
+            errors. Figures are kept as long as the calibration is the same.
 
         Raises
         ------
@@ -351,7 +362,7 @@ class Service:
             If the file system is not calibrated.
         """
         record = calibration_for(None if path is None else Path(path), self.calibrations())
-        return figure_data(kind, record.calibration, via=via, cache=cache, model=model)
+        return self._figures.of(record, kind, via=via, cache=cache, model=model)
 
     def events(self, limit: int = 100) -> tuple[records.EventRecord, ...]:
         """Return what happened last, newest first."""

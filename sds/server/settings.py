@@ -74,6 +74,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     except PermissionError as error:
         message = f"may not read {path}; chmod u+r it"
         raise PermissionDeniedError(message) from error
+    except NotADirectoryError as error:
+        message = f"SDS_HOME {path.parent} is no directory; set SDS_HOME to one"
+        raise ConfigurationError(message) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         message = f"{path} is no TOML: {error}; correct that line"
         raise ConfigurationError(message) from error

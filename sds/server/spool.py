@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sds.analyzer import ReadRecords
 from sds.errors import NotFoundError
 from sds.identity import identity_of
@@ -68,10 +70,13 @@ def _start_of(pid: int) -> float | None:
 def records_of(spool: SpoolFile) -> dict[TraceDataset, ReadRecords]:
     """Return the reads of each dataset that a piece of a spool file holds."""
     records = spool.records
+    order = np.argsort(records.dataset_id, kind="stable")
+    ids, first = np.unique(records.dataset_id[order], return_index=True)
+    indices = dict(zip(ids.tolist(), np.split(order, first[1:]), strict=True)) if len(order) else {}
     found = {}
     for dataset in spool.datasets:
-        mine = records.dataset_id == dataset.id
-        if not mine.any():
+        mine = indices.get(dataset.id)
+        if mine is None:
             continue
         rank = len(dataset.extent)
         found[dataset] = ReadRecords(

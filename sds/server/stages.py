@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sds.organizer import ReorganizationPlan, Replica
     from sds.organizer.verify import VerificationReport
     from sds.recommender.calibration import Calibration
-    from sds.recommender.traced import TracedRead
+    from sds.recommender.traced import LeftOut, TracedRead
 
 Result = TypeVar("Result")
 Progress: TypeAlias = Callable[[float, str], None]
@@ -108,12 +108,12 @@ def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:
 
 def fit_to_traces(
     calibration: Calibration, reads: list[TracedRead], *, progress: Progress
-) -> Calibration:
-    """Fit the models of a calibration to traced reads as well."""
-    from sds.recommender.traced import refit  # noqa: PLC0415  (statsmodels)
+) -> tuple[Calibration, dict[LeftOut, int]]:
+    """Fit the models of a calibration to traced reads as well; return also which were left out."""
+    from sds.recommender.traced import refit_explained  # noqa: PLC0415  (statsmodels)
 
     progress(0.0, f"fit models to {len(reads)} traced reads")
-    return refit(calibration, reads)
+    return refit_explained(calibration, reads)
 
 
 class CutOffError(Exception):

@@ -2,9 +2,14 @@
 
 import json
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from benchmarks import table1
+from benchmarks.disk_array import DiskArray
+from benchmarks.fitted_machine import Simulated, array_machine, disk_machine, operations_of
 from benchmarks.measured_times import (
     MAX_RUNS,
     MeasuredTimes,
@@ -15,6 +20,7 @@ from benchmarks.measured_times import (
     runs_in,
 )
 from sds import _native
+from sds.simulator import Operation, simulate_many
 
 SMALL = disk_experiment(8, extent=(16, 16, 256))
 
@@ -96,3 +102,84 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     ):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_files_are_written_where_nothing_may_be_measured(tmp_path, monkeypatch, capsys):
+    # Writing them would fail: the disk is full.
+    monkeypatch.setattr("benchmarks.measured_times.KEEP_FREE_BYTES", 1 << 60)
+    options = {"where": "disk", "library": 1, "training": 8, "measure-for": 0}
+    options |= {"directory": tmp_path, "cache": tmp_path}
+    words = [f"--{name}={value}" for name, value in options.items()]
+    monkeypatch.setattr("sys.argv", ["table1", *words, "--extent", "16", "16", "256"])
+    table1.main()
+    assert "9 reads are not measured yet" in capsys.readouterr().out
+
+
+def test_another_reading_bounds_what_can_be_predicted(tmp_path):
+    library = measurable_library(1, SMALL, 1)
+    times = MeasuredTimes.opened(SMALL, "a test", tmp_path, rounds=2)
+    for pattern in library:
+        for layout in range(3):
+            times.seconds[pattern.name, layout] = [1.0 + layout, 1.1 + layout, 0.9 + layout]
+    assert times.repeated(library) == (3, 1.0)
+    # The first reading of one pattern took layout 2 for the fastest; by the others it loses.
+    times.seconds[library[0].name, 2] = [0.5, 3.0, 3.1]
+    right, near = times.repeated(library)
+    assert right == 2
+    assert near == pytest.approx(8 / 9)
+
+
+def test_a_simulated_machine_is_fitted_to_measured_times_and_predicts_all_layouts(tmp_path):
+    """Times that the array would have are simulated with other numbers than it begins with."""
+    experiment = replace(array_experiment(8), extent=(32, 32, 256), n_processes=4)
+    library = measurable_library(1, experiment, 8)
+    start = array_machine(DiskArray())
+    true = replace(start, disk_settle_s=2 * start.disk_settle_s, jitter_seed=99)
+    true = replace(true, disk_full_stroke_s=start.disk_full_stroke_s + start.disk_settle_s)
+    times = MeasuredTimes.opened(experiment, "a test", tmp_path)
+    for pattern in library:
+        for i, run in enumerate(simulate_many(operations_of(pattern, experiment), true)):
+            times.seconds[pattern.name, i] = [run.seconds]
+    training, others = library[::2], library[1::2]
+    fitted = Simulated.fitted(times, training, start)
+    assert fitted.machine.n_fitted + fitted.machine.n_left_out == 3 * len(training)
+    assert fitted.ratio_error == fitted.machine.ratio_error
+    predicted = np.array([fitted.times(p) for p in others])
+    measured = np.array([times.times(p) for p in others])
+    assert np.median(np.abs(np.log(predicted / measured))) < 0.15
+    assert fitted.times(others[0]) == tuple(predicted[0])
+
+
+def test_the_machine_that_is_fitted_is_built_like_the_array():
+    array = DiskArray()
+    machine = array_machine(array)
+    assert (machine.stripes, machine.raid) == (array.stripes, array.raid)
+    # The law of a seek is the array's: of any distance, without anything fitted.
+    for distance in (0, 1 << 20, array.capacity_bytes):
+        share = distance / machine.disk_capacity_bytes
+        longer_s = machine.disk_full_stroke_s - machine.disk_settle_s
+        assert machine.disk_settle_s + longer_s * share**0.5 == pytest.approx(
+            array.seek_s(distance)
+        )
+    assert machine.disk_bytes_per_s == array.bytes_per_s * array.speed
+
+
+def test_what_stands_for_a_disk_reads_a_long_run_at_its_rate():
+    machine = disk_machine(SMALL.stripes)
+    n_bytes = 256 << 20
+    whole = Operation(
+        extent=(n_bytes,),
+        slabs=np.array([[[0], [1], [n_bytes], [1]]]),
+        element_size_bytes=1,
+    )
+    found = simulate_many([whole], machine)[0]
+    least_s = n_bytes / machine.disk_bytes_per_s
+    assert least_s < found.seconds < 3 * least_s
+    assert found.bytes_from_disks == n_bytes
+
+
+def test_a_simulator_does_not_predict_itself(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["table1", "--where", "simulator", "--simulated"])
+    with pytest.raises(SystemExit):
+        table1.main()
+    assert "a simulator would predict itself" in capsys.readouterr().err

@@ -89,7 +89,12 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
     asked = ("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000")
     advice = sds(*asked, "--json").json
     (layout,) = advice["portfolio"]["layouts"]
-    assert layout["layout"] == {"order": [2, 0, 1], "chunk_shape": None, "filtered": False}
+    assert layout["layout"] == {
+        "order": [2, 0, 1],
+        "chunk_shape": None,
+        "filtered": False,
+        "region": None,
+    }
     assert layout["command"] == advice["command"]
     assert layout["saving"]["low"] < layout["saving"]["seconds"] < layout["saving"]["high"]
     assert advice["portfolio"]["exact"] is True

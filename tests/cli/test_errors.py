@@ -21,6 +21,8 @@ def cube(tmp_path):
     ("words", "code", "said"),
     [
         (["nosuch"], 2, "nosuch"),
+        (["plot", "predcted", "TMP"], 2, "'KIND': 'predcted' is not one of 'predicted'"),
+        (["plot", "predicted", "TMP"], 3, "error: no file system is calibrated; run"),
         (["explain", "CUBE:/d"], 2, "SELECTION"),
         (["explain", "CUBE:/d", "[0,0,9]"], 2, "9"),
         (["explain", "CUBE:/d", "[oops]"], 2, "oops"),
@@ -123,3 +125,29 @@ def test_the_version_is_that_of_the_package(sds):
     import sds as package
 
     assert sds("--version").out == f"sds {package.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [["status"], ["ingest"], ["doctor"], ["env"]])
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_home_that_is_a_file_is_named(sds, cube, monkeypatch, command, below):
+    home = f"{cube}{below}"
+    monkeypatch.setenv("SDS_HOME", home)
+    found = sds(*command)
+    assert found.code == 2
+    assert found.err.startswith(f"sds: error: SDS_HOME {home} ")
+    assert "set SDS_HOME to" in found.err
+
+
+def test_what_a_read_of_nothing_touches_has_no_ratio(sds, cube):
+    found = sds("explain", f"{cube}:/d", "[1:1]")
+    assert found.code == 0
+    (touched,) = [line for line in found.out.splitlines() if line.startswith("bytes touched")]
+    assert touched.split() == ["bytes", "touched", "0", "B"]
+
+
+def test_large_ratios_are_written_out(sds, tmp_path):
+    path = tmp_path / "wide.h5"
+    with h5py.File(path, "w") as file:
+        file["d"] = np.zeros((8, 2048), "f4")
+    found = sds("explain", f"{path}:/d", "[:, 3]")
+    assert "32 KiB, 1,024 x what is useful" in found.out

@@ -196,8 +196,10 @@ def test_pictures_of_any_number_of_osts(sds, array, tmp_path, n_osts):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--chunks", "0,4,4"), "give a length of at least 1"),
-        (("--chunks", "4,4"), "give one length each"),
+        (("--chunks", "0,4,4"), "length 0 on replica axis 0, which has 64 elements: give 1 to 64"),
+        (("--chunks", "4,4"), "name one length for each"),
+        (("--chunks", "8,999999,8"), "length 999999 on replica axis 1, which has"),
+        (("--order", "2,1,0", "--chunks", "999999,1,1"), "length 999999 on replica axis 0"),
         (("--chunks", "auto"), "supposes nothing definite"),
         (("--chunks", "contiguous"), "give --order as well"),
         (("--stored-ratio", "0.5"), "give chunks as well"),

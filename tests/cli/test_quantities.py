@@ -8,11 +8,11 @@ from sds.cli.quantities import (
     format_order,
     format_seconds,
     format_size,
-    format_times,
     parse_order,
     parse_size,
 )
 from sds.errors import LayoutError, SdsValueError
+from sds.wording import times_text
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_times_read_well(seconds, text):
 
 
 def test_times_of_one_row_share_the_unit_of_the_first():
-    assert format_times((0.0021, 0.0009, 1.5)) == ("2.1 ms", "0.9", "1.5e+03")
+    assert times_text((0.0021, 0.0009, 1.5)) == ("2.1 ms", "0.9", "1.5e+03")
 
 
 def test_sizes_read_well():

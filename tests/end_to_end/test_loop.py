@@ -106,3 +106,54 @@ def test_errors_are_the_same_with_and_without_a_server(sds_both, cube, tmp_path)
         assert said in result.err
         assert result.err.startswith("sds: error: ")
         assert result.json["error"]["exit_code"] == code
+
+
+HOT_PLANES = """
+import hashlib, sys
+import h5py
+with h5py.File(sys.argv[1], "r") as file:
+    cube = file["image/cube"]
+    digest = hashlib.sha256()
+    for turn in range(3):
+        for energy in (311, 300, 305, 318, 302, 309, 316, 303):
+            digest.update(cube[:, :, energy].tobytes())
+    for energy in (0, 1023):
+        digest.update(cube[:, :, energy].tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_a_part_that_is_read_again_and_again_is_advised_and_serves(sds_both, cube, tmp_path):
+    """Trace, advice within a budget, the command it prints, and reads served from the part."""
+    program = tmp_path / "hot.py"
+    program.write_text(HOT_PLANES)
+    expected = native(program, cube)
+    assert sds_both.read(program, cube)[0] == expected
+    assert sds_both("ingest", "--json").code == 0
+
+    advice = sds_both("advise", cube, "--budget", "1M", "--json").json
+    (part,) = advice["portfolio"]["layouts"]
+    assert part["layout"]["region"] == {"start": [0, 0, 300], "extent": [64, 64, 19]}
+    assert part["shares"]["space"] == 19 / 1024
+    assert round(part["shares"]["reads"] * 26) == 24
+    assert part["size_bytes"] == 19 * 64 * 64 * 4
+    text = sds_both("advise", cube, "--budget", "1M").out
+    assert "--region '[0:64, 0:64, 300:319]'" in text
+    assert "of the dataset 1.9%, where 92% of its reads lie" in text
+
+    program_name, *words = shlex.split(part["command"])
+    assert program_name == "sds"
+    built = sds_both(*words, "--json").json
+    assert built["state"] == "active"
+    printed, decisions = sds_both.read(program, cube)
+    assert printed == expected
+    assert "served" in decisions
+    assert "original" in decisions, "the first and the last plane lie outside"
+
+    away = sds_both("what-if", f"{cube}:/image/cube", "--without", built["id"], "--json").json
+    assert away["saving"]["seconds"] < 0
+    supposed = sds_both(
+        "what-if", f"{cube}:/image/cube", "--order", "2,1,0", "--region", "[:, :, 0:1]", "--json"
+    ).json
+    assert supposed["added"] == ["order 2,1,0, of [0:64, 0:64, 0:1]"]
+    assert supposed["size_bytes"] == 64 * 64 * 4

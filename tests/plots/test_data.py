@@ -18,7 +18,7 @@ from sds.plots.data import (
 )
 from sds.plots.kinds import Kind
 from sds.plots.units import unit_of
-from sds.plots.values import DATA_OF
+from sds.plots.values import DATA_OF, Coefficient
 from sds.plots.words import coefficient_cells, fit_sentence
 from sds.recommender.model import GapKind, ModelKind, builtin_model
 from tests.plots.evidence import ABOUT, evidence, many
@@ -195,3 +195,18 @@ def test_data_that_no_axis_shows_are_refused():
     raw["points"][1]["observed_s"] = 0.0
     with pytest.raises(ValidationError, match="cannot be shown"):
         TypeAdapter(type(data)).validate_python(raw)
+
+
+def test_a_coefficient_held_at_zero_is_no_estimate():
+    held = Coefficient(
+        term="P*sieve_jumps",
+        unit="s/jump",
+        coefficient=0.0,
+        low=None,
+        high=None,
+        p_value=None,
+        dropped=False,
+    )
+    assert coefficient_cells(held) == ("P*sieve_jumps", "s/jump", "held at 0", "", "")
+    # Of the built-in model: chosen, so without an interval, and not 0.
+    assert coefficient_cells(replace(held, coefficient=2e-3))[2:] == ("0.002", "-", "-")

@@ -60,7 +60,7 @@ def own_source(tmp_path):
 def write_spool(home, source):
     """Write the trace of a process that read some planes of the cube, and has ended."""
 
-    def write(n_reads, *, pid=2**22 + 1, start_ns=1_000, name=None, axis=2):
+    def write(n_reads, *, pid=2**22 + 1, start_ns=1_000, name=None, axis=2, served_by=0):
         home.create()
         writer = _native.SpoolWriter(
             home.spool,
@@ -69,13 +69,13 @@ def write_spool(home, source):
             host=name or socket.gethostname(),
             executable="/usr/bin/python3",
         )
-        add_planes(writer, source, n_reads, axis=axis)
+        add_planes(writer, source, n_reads, axis=axis, served_by=served_by)
         writer.close()
 
     return write
 
 
-def add_planes(writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_000_000):
+def add_planes(writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_000_000, served_by=0):
     """Add reads of one index of an axis each to an open spool file."""
     dataset = writer.add_dataset(
         file=str(source),
@@ -100,6 +100,7 @@ def add_planes(writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_00
         start_ns=first_ns + np.arange(n_reads, dtype=np.int64) * 1_000_000,
         elapsed_ns=np.full(n_reads, 500_000, dtype=np.int64),
         n_elements=int(np.prod(count)),
+        served_by=served_by,
     )
 
 

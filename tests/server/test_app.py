@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from sds import errors
 from sds.catalog.queue import JobQueue
@@ -289,16 +290,22 @@ def test_a_dead_background_shows_in_healthz(home):
         assert client.get("/readyz").status_code == 200
 
 
-def test_a_catalog_that_cannot_be_written_for_a_while_stops_no_thread(living, monkeypatch):
-    from sqlalchemy.exc import OperationalError
-
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("INSERT", {}, OSError("database is locked")),
+        errors.InsufficientSpaceError("no room to write catalog"),
+    ],
+    ids=["locked", "full"],
+)
+def test_a_catalog_that_cannot_be_written_for_a_while_stops_no_thread(living, monkeypatch, error):
     failed = threading.Event()
     real = JobQueue.claim
 
     def claim(queue):
         if not failed.is_set():
             failed.set()
-            raise OperationalError("INSERT", {}, OSError("disk full"))
+            raise error
         return real(queue)
 
     monkeypatch.setattr(JobQueue, "claim", claim)

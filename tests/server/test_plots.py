@@ -1,13 +1,21 @@
 """The data behind figures over REST: those of `sds.plots.data`, to whoever may read."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from sqlalchemy import text
 
 from sds.errors import NotFoundError, SdsValueError
 from sds.plots.data import figure_data
 from sds.plots.kinds import Kind
 from sds.plots.values import DATA_OF
-from sds.recommender import CacheState
+from sds.recommender import CacheState, Calibration
+from sds.recommender.choose import fitters_for
+from sds.recommender.learning import LearnedFitter
+from sds.recommender.repeated import settle
+from sds.recommender.samples import Lesson
 from sds.server.auth import Scope, Tokens
 from tests.plots.evidence import calibration
 from tests.server.asgi import Client
@@ -70,6 +78,94 @@ def test_what_is_not_there_is_named(client, home, asked, status, error, said):  
         answer = client.get(f"/api/v1/plots/{kind}", params=asked)
         assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
         assert said in answer.json()["message"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_figure_is_made_once_for_each_calibration(service, home, monkeypatch):
+    made = []
+
+    def counting(*args, **options):
+        made.append(args)
+        return figure_data(*args, **options)
+
+    monkeypatch.setattr("sds.server.figures.figure_data", counting)
+    path = str(home.root)
+    first = service.plot(Kind.PREDICTED, path, model=MODEL)
+    assert service.plot(Kind.PREDICTED, path, model=MODEL) == first
+    assert len(made) == 1
+    service.plot(Kind.RESIDUALS, path, model=MODEL)
+    service.plot(Kind.PREDICTED, path, model="service")
+    assert len(made) == 3
+    # Fitted anew: the same record, and other models.
+    record = next(r for r in service.calibrations() if r.device == home.root.stat().st_dev)
+    changed = replace(record.calibration, elapsed_s=2.0)
+    service._store.replace_calibration(record.id, changed)
+    service.plot(Kind.PREDICTED, path, model=MODEL)
+    assert len(made) == 4
+
+
+def test_what_was_learned_is_shown_under_its_name(client, home, service):
+    asked = {"path": str(home.root)}
+    learned = with_lesson(calibration(), used=True)
+    keep(service, home, learned)
+    for kind in (Kind.PREDICTED, Kind.RESIDUALS):
+        answer = client.get(f"/api/v1/plots/{kind}", params=asked)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["about"]["model"].startswith("learned")
+        assert "each pattern" in answer.json()["about"]["held_out"]
+    equation = client.get(f"/api/v1/plots/{Kind.COEFFICIENTS}", params=asked).json()
+    assert equation["about"]["model"] == learned.measurements[0].choice.trials[0].name
+    (sent,) = client.get("/api/v1/calibrations").json()["calibrations"]
+    assert TypeAdapter(Calibration).validate_python(sent["calibration"]) == learned
+
+
+def test_a_learned_model_that_cannot_be_read_is_not_used(service, home):
+    keep(service, home, with_lesson(calibration(), used=True))
+    with service._store.engine.begin() as connection:
+        connection.execute(text("UPDATE learned_model SET arrays = x'00'"))
+    (record,) = service.calibrations()
+    (found,) = record.calibration.measurements
+    assert found.lesson.model is None
+    assert "run sds calibrate again" in found.lesson.refused
+    assert found.best == found.choice.chosen
+
+
+def test_learned_models_are_replaced_with_their_calibration(service, home):
+    first = with_lesson(calibration(), used=True)
+    record = keep(service, home, first)
+    second = with_lesson(calibration(), used=False)
+    for changed in (second, first):
+        service._store.replace_calibration(record.id, changed)
+        assert service.calibrations()[0].calibration == changed
+
+
+def keep(service, home, calibrated):
+    from sds.catalog.filesystems import filesystem_of
+
+    return service._store.add_calibration(
+        mount_point=str(filesystem_of(home.root).mount_point),
+        device=home.root.stat().st_dev,
+        calibration=calibrated,
+    )
+
+
+def with_lesson(calibrated, *, used):
+    """Return a calibration with a learned model, whatever its error."""
+    (measurement,) = calibrated.measurements
+    samples = settle(measurement.samples).samples
+    fitter = learned_fitter_of(measurement.choice, samples)
+    model, _ = fitter.solve(samples.measures(), np.array(samples.seconds))
+    heldout = replace(measurement.choice.chosen.heldout, rms=0.01)
+    baseline = replace(measurement.choice.chosen, diagnostics=None)
+    lesson = Lesson(
+        model=replace(model, baseline=baseline, heldout=heldout), refused="" if used else "no"
+    )
+    return replace(calibrated, measurements=(replace(measurement, lesson=lesson),))
+
+
+def learned_fitter_of(choice, samples):
+    best = next(t.name for t in choice.trials if not t.refused and t.name != "builtin")
+    return LearnedFitter(baseline=next(f for f in fitters_for(samples) if f.name == best))
 
 
 def test_without_a_calibration_the_remedy_is_named(client):

@@ -27,13 +27,14 @@ from sds.errors import (
     NotHdf5Error,
     SdsValueError,
     SelectionError,
-    UnsupportedError,
 )
 from sds.home import Home
 from sds.identity import identity_of
 from sds.recommender import CalibrationSettings, models_for_table
+from sds.recommender.traced import LeftOut
 from sds.redirect.tables import read_table, table_path
 from sds.server.lock import HomeLock
+from sds.server.refit import TracedReads
 from sds.server.reports import NamedDataset, PortfolioRequest, WhatIfRequest
 from sds.server.service import Service
 from sds.server.settings import Settings
@@ -358,12 +359,31 @@ def test_traces_are_compared_with_calibrations_and_fitted(service, tmp_path, wri
     assert first.n_reads > 0
     assert first.changed == ""
     assert first.refitted == (first.n_fitted > 0)
+    # Every traced read is either fitted or left out for a reason that is said.
+    left_out = {one.reason: one.n_reads for one in first.left_out}
+    assert first.n_fitted + sum(left_out.values()) == first.n_reads
+    assert all(one.n_reads > 0 for one in first.left_out)
     (after,) = service.calibrations()
     assert after.id == before.id
     assert sum(m.n_traced for m in after.calibration.measurements) == first.n_fitted
     again = service.perform(RefitRequest(), lambda *_: None).file_systems[0]
     assert not again.refitted
     assert service.calibrations() == (after,)
+
+
+@pytest.mark.parametrize("region", [None, "[:, :, 0:4]"])
+def test_of_replicas_only_those_of_whole_datasets_are_fitted_to(
+    service, source, tmp_path, write_spool, region
+):
+    """What a read of a part touched does not follow from the extent of the dataset."""
+    options = {} if region is None else {"region": region}
+    replica = service.reorganize(request(source, **options))
+    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=1.0, max_rounds=1)
+    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    write_spool(1, served_by=replica.id)
+    traced = TracedReads(service.home, service._store, service._models)
+    assert len(traced.on(record)) == (1 if region is None else 0)
+    assert traced.left_out == ({} if region is None else {LeftOut.REPLICA: 1})
 
 
 def test_another_file_system_is_told_once_and_not_fitted(service, source, tmp_path, write_spool):
@@ -580,7 +600,7 @@ def test_stripes_are_advised_only_where_the_site_has_and_allows_them(home, wide)
             assert words in stripes.reason
 
 
-def test_what_if_takes_away_whole_active_replicas_of_the_dataset_alone(service, wide):
+def test_what_if_takes_away_active_replicas_of_the_dataset_alone(service, wide):
     def without(number):
         return service.what_if(
             WhatIfRequest(
@@ -594,10 +614,16 @@ def test_what_if_takes_away_whole_active_replicas_of_the_dataset_alone(service, 
 
     whole = service.reorganize(request(wide))
     assert without(whole.id).saving.seconds < 0
-    part = service.reorganize(request(wide, order=(1, 2, 0), region="[0:4, :, :]"))
-    with pytest.raises(UnsupportedError, match="holds a part"):
-        without(part.id)
     service.remove(whole.id)
+    elsewhere = service.reorganize(request(wide, region="[:, :, 4:8]"))
+    assert without(elsewhere.id).saving.seconds == 0
+    part = service.reorganize(request(wide, region="[:, :, 0:4]"))
+    lost = without(part.id)
+    assert lost.saving.seconds < 0
+    assert (lost.patterns[0].from_now, lost.patterns[0].from_then) == (
+        "order 2,0,1, of [0:64, 0:64, 0:4]",
+        "original",
+    )
     with pytest.raises(SdsValueError, match="serves no reads"):
         without(whole.id)
     with pytest.raises(SdsValueError, match="nothing to predict"):
