@@ -27,9 +27,15 @@ from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, StripeLayout
 from sds.recommender.calibration_files import evict, file_system_of
 from sds.recommender.choose import fitters_of
-from sds.recommender.judgement import Observed
+from sds.recommender.judgement import WITHIN, Observed
 from sds.recommender.operation import ClientReads
-from sds.recommender.protocol import KINDS, Experiment, Pattern, draw_pattern
+from sds.recommender.protocol import (
+    KINDS,
+    Experiment,
+    Pattern,
+    draw_pattern,
+    draw_training,
+)
 from sds.recommender.readers import Readers
 
 if TYPE_CHECKING:
@@ -248,6 +254,25 @@ class MeasuredTimes:
             )
         return self.observed[pattern]
 
+    def repeated(self, patterns: Sequence[Pattern]) -> tuple[int, float]:
+        """Return how well one reading of patterns predicts the others: no model can do much better.
+
+        Returns
+        -------
+        In how many patterns the layout that was fastest in one reading loses at most `WITHIN` by
+        the median of the others, and the share of reads within 20 % of that median.
+        """
+        right, near = 0, []
+        for pattern in patterns:
+            taken = [self.seconds[pattern.name, i] for i in range(len(self.experiment.orders))]
+            others = [statistics.median(t[1:]) for t in taken]
+            chosen = min(range(len(taken)), key=lambda i, t=taken: t[i][0])
+            right += others[chosen] <= (1 + WITHIN) * min(others)
+            near += [
+                abs(math.log(t[0] / o)) <= math.log(1.2) for t, o in zip(taken, others, strict=True)
+            ]
+        return right, sum(near) / len(near)
+
     def spread(self, library: Sequence[Pattern]) -> float:
         """Return the median over reads of (longest - shortest) / median of their times."""
         rounds = [
@@ -317,9 +342,49 @@ def describe(directory: Path) -> str:
     return f"{system.kind} at {system.mount_point} ({system.source})"
 
 
+def _judged(
+    times: MeasuredTimes,
+    seeds: Sequence[int],
+    library: Sequence[Pattern],
+    arguments: argparse.Namespace,
+) -> list[Judgement]:
+    """Return how all models did, and say how well the times repeat."""
+    from benchmarks.fitted_machine import (  # noqa: PLC0415 - see observe
+        Simulated,
+        array_machine,
+        disk_machine,
+    )
+    from benchmarks.table1 import run_seed  # noqa: PLC0415
+
+    judgements = []
+    start = (
+        array_machine(DiskArray())
+        if arguments.where == "array"
+        else disk_machine(times.experiment.stripes)
+    )
+    for seed in seeds:
+        others = []
+        if arguments.simulated:
+            training = draw_training(seed, times.experiment, library)
+            others = [Simulated.fitted(times, training, start)]
+            print(f"seed {seed}: {others[0].machine}", flush=True)
+        judgements.append(
+            run_seed(times, seed, library, arguments.confidence, fitters_of(), others=others)
+        )
+    if times.rounds > 1:
+        again = [times.repeated(judgement.draw.tests) for judgement in judgements]
+        print(
+            f"Of reading everything once more: right within {WITHIN:.0%} in "
+            f"{statistics.median(right for right, _ in again):g} of {len(judgements[0].draw.tests)}"
+            f" tests (median; least {min(right for right, _ in again)}), "
+            f"{statistics.mean(near for _, near in again):.0%} of reads within 20 %"
+        )
+    return judgements
+
+
 def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgement]:
     """Measure what is missing, judge models by it, and print how they did."""
-    from benchmarks.table1 import print_models, print_tests, run_seed  # noqa: PLC0415 - see observe
+    from benchmarks.table1 import print_models, print_tests  # noqa: PLC0415 - see observe
 
     if arguments.where == "array":
         experiment = array_experiment(arguments.training)
@@ -339,7 +404,7 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
     times = MeasuredTimes.opened(experiment, label, arguments.cache, rounds=arguments.rounds)
     times.client = client
     limit_s = math.inf if arguments.measure_for is None else arguments.measure_for
-    if not times.is_measured(library):
+    if limit_s > 0 and not times.is_measured(library):  # files may be large, and are written first
         with files as made:
             times.measure(made, library, until_s=time.monotonic() + limit_s)
     print(
@@ -361,9 +426,7 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
         else "were measured once: how far they differ is not known"
     )
     print(f"Times of one read {differ}. Kept in {times.store}")
-    judgements = [
-        run_seed(times, seed, library, arguments.confidence, fitters_of()) for seed in seeds
-    ]
+    judgements = _judged(times, seeds, library, arguments)
     if len(judgements) <= 3:
         for judgement in judgements:
             print_tests(judgement, "measured")

@@ -19,7 +19,8 @@ them. So planes from a replica are read in three ways: ``kept``, 20 of them one 
 new arrays that are all kept; ``freed``, the same with each array given back before the next but one
 read, as in a loop that binds one name; ``same``, into one array. ``single`` is one read into a new
 array after the other readers have had their turns, whose working sets it finds in the caches. All
-stand beside plain ``pread`` calls for the same bytes into arrays of the same kind: the limit.
+stand beside plain ``pread`` calls for the same bytes into arrays of the same kind, and beside h5py
+reading the replica by its name without SDS: the limits of `sds.read` and of the connector.
 
 States of a read:
 
@@ -213,6 +214,13 @@ class Planes:
     def close(self):
         os.close(self.fd)
 
+class Turned(Opened):
+    # [:, :, k] of a replica, by h5py
+    def read(self, index, chosen):
+        return self.data[index[2]]
+    def read_into(self, out, index):
+        self.data.read_direct(out, (index[2],))
+
 def once(name, k):
     begin = time.perf_counter()
     with h5py.File(name, "r") as file:
@@ -223,7 +231,7 @@ def once(name, k):
     return values, end - opened, time.perf_counter() - begin
 
 def opened_now():
-    return {"sds.read": Direct, "pread": Planes}.get(how, Opened)()
+    return {"sds.read": Direct, "pread": Planes, "turned": Turned}.get(how, Opened)()
 
 opened = None
 shape = (1,)
@@ -741,7 +749,7 @@ def print_floors(bench: Bench, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def print_replica(bench: Bench, home: Home) -> None:
+def print_replica(bench: Bench, home: Home, states: Collection[str]) -> None:
     """Print a plane from a contiguous replica beside the original through h5py."""
     table = redirect(bench.path, [(f"/{DATASET}", (2, 0, 1))], home, always=False)
     (replica,) = (c for dataset in table.datasets for c in dataset.candidates)
@@ -751,7 +759,9 @@ def print_replica(bench: Bench, home: Home) -> None:
     pread = Reader(
         replica.path, "pread", native_environment(), bench.shape, replica.data_offset_bytes
     )
-    bench = replace(bench, readers=bench.readers | {"pread": pread})
+    by_name = Reader(replica.path, "turned", native_environment(), bench.shape)
+    limits = {"h5py on the replica": by_name, "pread": pread}
+    bench = replace(bench, readers=bench.readers | limits)
     for reader in bench.readers.values():
         reader.open_file()
     print("\n| plane of a replica | into | original, ms | reader | us | times faster | target | |")
@@ -765,9 +775,10 @@ def print_replica(bench: Bench, home: Home) -> None:
 
         return read
 
-    for into in ("kept", "freed", "same"):
-        print_planes("warm", into, 3000, bench.take_turns(warm(into), n_places=20))
-    print_planes("warm", "single", 3000, bench.take_turns(warm("kept")))
+    if "repeated" in states:
+        for into in ("kept", "freed", "same"):
+            print_planes("warm", into, 3000, bench.take_turns(warm(into), n_places=20))
+        print_planes("warm", "single", 3000, bench.take_turns(warm("kept")))
 
     def read(reader: Reader, places: Places) -> tuple[float, str]:
         bench.close()
@@ -777,15 +788,17 @@ def print_replica(bench: Bench, home: Home) -> None:
         return reader.read("[:, :, k]", places, into="kept")
 
     print_planes("cold", "single", 1000, bench.take_turns(read))
-    pread.end()
+    for reader in limits.values():
+        reader.end()
 
 
 def print_planes(state: str, into: str, target: float, seconds: dict[str, list[float]]) -> None:
     """Print how much faster planes come from a replica than from the original through h5py."""
     native = seconds["h5py"]
-    for name in ("connector", "sds.read", "pread"):
+    for name in ("connector", "sds.read", "h5py on the replica", "pread"):
         ratio = ratio_of(native, seconds[name])
-        verdict = "the limit" if name == "pread" else judged(ratio.low, least=target)
+        is_limit = name not in ("connector", "sds.read")
+        verdict = "the limit" if is_limit else judged(ratio.low, least=target)
         print(
             f"| {state} | {into} | {statistics.median(native) * 1e3:.0f} | {name} | "
             f"{statistics.median(seconds[name]) * 1e6:.1f} | {ratio} | {target} | {verdict} |",
@@ -852,7 +865,7 @@ def main() -> None:
             if "floor" in parts:
                 print_floors(bench, chosen(PATTERNS, options.read))
             if "replica" in parts:
-                print_replica(bench, home)
+                print_replica(bench, home, states)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,15 @@ from sds.engine import (
     plan_selection,
 )
 from sds.geometry import (
+    LOCAL_DISK_RAID,
+    LOCAL_DISK_STRIPES,
     ContiguousLayout,
     RaidLayout,
     StripeLayout,
     extent_features,
     parse_selection,
 )
+from sds.geometry.storage import storage_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,6 +53,9 @@ PVFS_STRIPES = StripeLayout(stripe_size_bytes=16 * KIB, stripe_count=8)
 """Ching 2002, Sec. 4.1: 8 I/O nodes."""
 
 NAMED = (Strategy.MULTIPLE, Strategy.LIST, Strategy.SIEVE)
+SELECTIONS = ("[:, 7, 5]", "[:, :, 5]", "[7:71, 9:73, 11:75]", "[::8, ::8, ::8]")
+"""Of an array of (256, 256, 4096) doubles."""
+
 CLIENTS = (1, 2, 4, 8, 16)
 NODES = range(1, 17)
 
@@ -160,9 +166,8 @@ def print_plan_times() -> None:
     """Print what one plan takes, by what is read and whether it is cached."""
     extent = (256, 256, 4096)
     layout = ContiguousLayout(element_size_bytes=8, data_offset_bytes=2048)
-    selections = ("[:, 7, 5]", "[:, :, 5]", "[7:71, 9:73, 11:75]", "[::8, ::8, ::8]")
     rows = []
-    for selection in selections:
+    for selection in SELECTIONS:
         slab = parse_selection(selection, extent)
         runs = _native.runs(extent, 8, 2048, slab.start, slab.stride, slab.count, slab.block)
         for cache in (Cache.WARM, Cache.COLD):
@@ -179,6 +184,42 @@ def print_plan_times() -> None:
             what = selection, found["runs"], cache, found["executor"], found["requests"]
             rows.append((*what, 1e6 * median_s(core), 1e6 * median_s(whole)))
     columns = ("read", "runs", "cache", "by", "requests", "core, us", "in Python, us")
+    table(columns, rows)
+
+
+def print_choice_times() -> None:
+    """Print what it takes to choose between the original and a replica, and to plan the read.
+
+    As the connector does it: the features and the predicted time of each, with no more than 50 us
+    for the features, then a plan.
+    """
+    extent, order = (256, 256, 4096), (2, 0, 1)
+    turned = tuple(extent[axis] for axis in order)
+    raid = RaidLayout.of(unit_bytes=128 * KIB, data_disks=8)
+    stripings = {
+        "one disk": storage_arguments(LOCAL_DISK_STRIPES, LOCAL_DISK_RAID),
+        "8 stripes": storage_arguments(
+            StripeLayout(stripe_size_bytes=1 << 20, stripe_count=8), raid
+        ),
+    }
+    model = _native.builtin_model()
+    rows = []
+    for selection in SELECTIONS:
+        slab = parse_selection(selection, extent)
+        stored = slab.permuted(order)
+        layouts = [
+            (shape, 8, 4096, found.start, found.stride, found.count, found.block)
+            for shape, found in ((extent, slab), (turned, stored))
+        ]
+        for name, storage in stripings.items():
+            found = [partial(_native.features, *layout, *storage, 50_000) for layout in layouts]
+            features = [find() for find in found]
+            predicted = [partial(_native.predict, *model, one, 1.0) for one in features]
+            plan = partial(_native.plan_runs, *_native.runs(*layouts[0]), cache=Cache.COLD)
+            times = [sum(map(median_s, steps)) * 1e6 for steps in (found, predicted, [plan])]
+            exact = "exact" if all(one["exact"] for one in features) else "bounded"
+            rows.append((selection, name, exact, *times, sum(times)))
+    columns = ("read", "storage", "features", "features, us", "predictions, us", "plan, us", "all")
     table(columns, rows)
 
 
@@ -276,6 +317,8 @@ def main() -> None:
     """Print every table."""
     print("Plans; target 20 us\n")
     print_plan_times()
+    print("Choosing between the original and a replica, and planning; target 20 us\n")
+    print_choice_times()
     if len(sys.argv) > 1:
         print(f"Lists of {sys.argv[1]}; target 1000 ns a region\n")
         print_lists(sys.argv[1])

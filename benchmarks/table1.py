@@ -2,9 +2,10 @@
 
     python -m benchmarks.table1 [--where simulator] [--seeds N | --seed S ...] [--scale 64]
                                 [--library N] [--confidence P] [--only MODEL] [--json FILE]
-                                [--stepped N]
+                                [--stepped N] [--queued N]
     python -m benchmarks.table1 --where array|disk [--seeds N] [--library N] [--rounds N]
                                 [--measure-for SECONDS] [--directory DIR] [--extent X Y Z]
+                                [--simulated]
 
 512 processes read lines, planes and cubes of an array of 1024 x 1024 x 65536 elements of 2 bytes
 (--scale 64: 256 x 256 x 16384) from three layouts, 8 tests each; models are fitted to other
@@ -14,8 +15,12 @@ Patterns come from a library that is simulated once and kept (--library: pattern
 from which each seed draws its training patterns and its tests; any seed can be run. --library 0:
 every seed draws patterns of its own.
 
---stepped N: a learned model besides, fitted once to N other patterns of each kind, which are drawn
-before anything is simulated; patterns of the library are left out of them.
+--stepped N, --queued N: a learned model, a network of queues besides, fitted once to N other
+patterns of each kind, which are drawn before anything is simulated; patterns of the library are
+left out of them, and a test that is among them ends the run. (--stepped needs a library.)
+
+--simulated (array, disk): the simulator as a model besides, its numbers fitted to each seed's
+training patterns, in a minute each. Not for --where simulator, which would predict itself.
 
 Targets: at least 23 of 24 right in 19 of 20 seeds (full size), in 95 % of 1,000 seeds (--scale
 64); held-out R^2 at least 0.995, median |log error| at most 10 %, 95th percentile at most 30 %.
@@ -29,14 +34,17 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sds import _native
+from sds.errors import SdsValueError
 from sds.geometry import ContiguousLayout
 from sds.recommender.choose import fitters_of
 from sds.recommender.judgement import WITHIN, Judgement, Observed, judge, samples_of
@@ -56,6 +64,8 @@ from sds.recommender.protocol import (
     draw_tests,
     draw_training,
 )
+from sds.recommender.queued import QueuedModel, fit_queued
+from sds.recommender.queues import streams_of
 from sds.recommender.stepped import SteppedModel, fit_stepped
 from sds.recommender.steps import measure_steps
 from sds.simulator import Operation, SimulatorParameters, hopper, simulate_many
@@ -66,6 +76,8 @@ if TYPE_CHECKING:
     from benchmarks.measured_times import MeasuredTimes
     from sds.recommender.heldout import Fits
     from sds.recommender.judgement import Predicts
+    from sds.recommender.model import HeldoutError
+    from sds.recommender.queues import Streams
     from sds.recommender.steps import StepMeasures
 
 _RIGHT_OF_24 = 23
@@ -110,7 +122,7 @@ class Simulator:
                 self.seconds[pattern.name] = tuple(r.seconds for r in runs[j * n : j * n + n])
             self._keep()
             _tell(f"simulated {at + len(some)} of {len(missing)} patterns")
-        if missing:
+        if len(missing) > 1:
             print(
                 f"simulated {len(missing)} patterns x {n} layouts in "
                 f"{time.monotonic() - begin:.0f} s"
@@ -178,39 +190,51 @@ def follow(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> 
     )
 
 
+def fetched(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> Streams:
+    """Return what the processes of a pattern fetch in a layout."""
+    return streams_of(
+        experiment.extent,
+        pattern.reads(),
+        ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
+        experiment.stripes,
+    )
+
+
+def draw_own(
+    source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]
+) -> tuple[Pattern, ...]:
+    """Return patterns to fit a model to, none of them in the library, simulated."""
+    tested = set(library)
+    drawn = draw_library(seed, source.experiment, n_each)
+    patterns = tuple(p for p in drawn if p not in tested)
+    source.simulate(patterns)
+    return patterns
+
+
+def print_own(name: str, patterns: Sequence[Pattern], heldout: HeldoutError | None) -> None:
+    """Print to how many patterns a model was fitted, and its error on those left out."""
+    if heldout is None:
+        return
+    r2 = "none" if heldout.r_squared is None else f"{heldout.r_squared:.4f}"
+    print(
+        f"{name}: {len(patterns)} patterns of its own; {heldout.n_patterns} of them left out of "
+        f"fits: R^2 {r2}, |log error| {heldout.median:.3f} (median), {heldout.p95:.3f} (95 %), "
+        "simulated times"
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class Stepped:
-    """The learned model, fitted once; what it predicts is kept."""
+class FittedOnce:
+    """A model that was fitted to patterns of its own; what it predicts of others is kept."""
 
-    source: Simulator
-    model: SteppedModel
+    model: QueuedModel | SteppedModel
+    fitted_to: frozenset[Pattern]
+    predict: Callable[[Pattern], NDArray[np.float64]]
     known: dict[Pattern, tuple[float, ...]] = field(default_factory=dict)
-
-    @classmethod
-    def fitted(
-        cls, source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]
-    ) -> Stepped:
-        """Return it fitted to new patterns, none of them in the library; say how it came out."""
-        experiment = source.experiment
-        drawn = draw_library(seed, experiment, n_each)
-        tested = set(library)
-        patterns = [p for p in drawn if p not in tested]
-        source.simulate(patterns)
-        steps = [follow(p, experiment, order) for p in patterns for order in experiment.orders]
-        model = fit_stepped(samples_of(patterns, experiment, source.observe), steps)
-        if model.heldout is not None:
-            e = model.heldout
-            print(
-                f"stepped: fitted to {len(patterns)} patterns (seed {seed}) x "
-                f"{len(experiment.orders)} layouts, {len(drawn) - len(patterns)} left out that are "
-                f"in the library; left out in turn: R^2 {e.r_squared or 0:.4f}, |log error| "
-                f"{e.median:.3f} (median), {e.p95:.3f} (95 %), simulated times"
-            )
-        return cls(source, model)
 
     @property
     def name(self) -> str:
-        """``stepped``."""
+        """Of the model."""
         return self.model.name
 
     @property
@@ -220,12 +244,49 @@ class Stepped:
 
     def times(self, pattern: Pattern) -> tuple[float, ...]:
         """Return the predicted seconds of a pattern in each layout."""
+        if pattern in self.fitted_to:
+            raise SdsValueError(f"{pattern.name} is a test, and was fitted to: draw others")
         if pattern not in self.known:
-            measures = MeasureTable.of_operations(self.source.observe(pattern).operations)
-            experiment = self.source.experiment
-            steps = [follow(pattern, experiment, order) for order in experiment.orders]
-            self.known[pattern] = tuple(self.model.predict_many(measures, steps).tolist())
+            self.known[pattern] = tuple(self.predict(pattern).tolist())
         return self.known[pattern]
+
+
+def queued(source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]) -> FittedOnce:
+    """Return the network of queues, its rates fitted to new patterns; say how it came out."""
+    experiment = source.experiment
+
+    def streams(pattern: Pattern) -> list[Streams]:
+        return [fetched(pattern, experiment, order) for order in experiment.orders]
+
+    patterns = draw_own(source, n_each, seed, library)
+    model = fit_queued(
+        [one for p in patterns for one in streams(p)],
+        [seconds for p in patterns for seconds in source.times(p)],
+        [p.name for p in patterns for _ in experiment.orders],
+    )
+    print_own(model.name, patterns, model.heldout)
+    print(f"queued: {model.rates}, weight {model.weight:.3f}")
+    return FittedOnce(model, frozenset(patterns), lambda p: model.predict_many(streams(p)))
+
+
+def stepped(source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]) -> FittedOnce:
+    """Return the learned model, fitted to new patterns; say how it came out."""
+    experiment = source.experiment
+
+    def steps(pattern: Pattern) -> list[StepMeasures]:
+        return [follow(pattern, experiment, order) for order in experiment.orders]
+
+    def predict(pattern: Pattern) -> NDArray[np.float64]:
+        measures = MeasureTable.of_operations(source.observe(pattern).operations)
+        return model.predict_many(measures, steps(pattern))
+
+    patterns = draw_own(source, n_each, seed, library)
+    model = fit_stepped(
+        samples_of(patterns, experiment, source.observe),
+        [one for p in patterns for one in steps(p)],
+    )
+    print_own(model.name, patterns, model.heldout)
+    return FittedOnce(model, frozenset(patterns), predict)
 
 
 def run_seed(
@@ -382,6 +443,18 @@ def run(
         return list(pool.map(_run_shared, seeds, chunksize=max(1, len(seeds) // 50)))
 
 
+def fit_others(
+    arguments: argparse.Namespace, source: Simulator, library: Sequence[Pattern]
+) -> list[Predicts]:
+    """Return the models that are fitted once, to patterns of their own."""
+    others: list[Predicts] = []
+    if arguments.stepped:
+        others.append(stepped(source, arguments.stepped, arguments.own_seed, library))
+    if arguments.queued:
+        others.append(queued(source, arguments.queued, arguments.own_seed, library))
+    return others
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--where", choices=["simulator", "array", "disk"], default="simulator")
@@ -390,6 +463,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3, help="array, disk: reads of each")
     parser.add_argument("--measure-for", type=float, help="array, disk: seconds; then judge")
     parser.add_argument("--keep", action="store_true", help="disk: leave the files there")
+    parser.add_argument(
+        "--simulated", action="store_true", help="array, disk: also a simulated machine"
+    )
     parser.add_argument("--seeds", type=int, default=20, help="run seeds 1 to N")
     parser.add_argument("--seed", type=int, action="append", help="run this one (repeatable)")
     parser.add_argument("--scale", type=int, default=1, help="1/scale of the array: 1, 8, 64")
@@ -401,10 +477,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--stepped", type=int, default=0, help="patterns of each kind to fit the learned model to"
     )
-    parser.add_argument("--stepped-seed", type=int, default=4711)
+    parser.add_argument(
+        "--queued", type=int, default=0, help="patterns of each kind to fit the queues to"
+    )
+    parser.add_argument("--own-seed", type=int, default=4711, help="of these patterns")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/sds").expanduser())
     parser.add_argument("--json", type=Path)
     return parser
+
+
+def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    if arguments.simulated and arguments.where == "simulator":
+        parser.error("--simulated is for measured times: a simulator would predict itself")
 
 
 def main() -> None:
@@ -412,6 +496,7 @@ def main() -> None:
     parser = _parser()
     arguments = parser.parse_args()
     seeds = arguments.seed or list(range(1, arguments.seeds + 1))
+    _check(parser, arguments)
     if arguments.where != "simulator":
         from benchmarks.measured_times import report  # noqa: PLC0415 - mounts, reads
 
@@ -451,10 +536,7 @@ def main() -> None:
         parser.error(f"--only {' '.join(arguments.only)}: there are {names}")
     if arguments.stepped and not library:
         parser.error("--stepped needs a --library: its patterns are kept apart from the tests")
-    others: list[Predicts] = [
-        Stepped.fitted(source, n_each, arguments.stepped_seed, library)
-        for n_each in ([arguments.stepped] if arguments.stepped else [])
-    ]
+    others = fit_others(arguments, source, library)
     judgements = run(source, seeds, library, arguments.confidence, fitters, others=others)
     if len(judgements) <= 3:
         for judgement in judgements:
