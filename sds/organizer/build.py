@@ -15,9 +15,10 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import quote
 
+from sds.columns import describe_table
 from sds.dataset import describe_dataset
 from sds.errors import (
     ConfigurationError,
@@ -52,6 +53,7 @@ from sds.organizer.plan import (
 )
 from sds.organizer.protocol import load_organizer
 from sds.organizer.replica import describe_replica, stored_plan
+from sds.organizer.sort_plan import SortPlan, plan_sort
 from sds.organizer.space import free_space_bytes
 from sds.organizer.verify import verify_replica
 
@@ -61,8 +63,10 @@ if TYPE_CHECKING:
     from sds.dataset import Filter
     from sds.home import Home
     from sds.organizer.layout import ReplicaLayout
-    from sds.organizer.protocol import Organizer, Progress
+    from sds.organizer.protocol import AnyPlan, Builder, Progress
     from sds.organizer.replica import Replica
+
+PlanT = TypeVar("PlanT", ReorganizationPlan, SortPlan)
 
 _MAX_STEM = 80
 # What a disk that is full, over quota or over the limit of file sizes answers.
@@ -93,6 +97,8 @@ def _directory_name(source: Path) -> str:
 
 def _replica_name(source: Path, dataset: str, layout: ReplicaLayout, extent: Sequence[int]) -> str:
     axes = "_".join(map(str, layout.order))
+    if layout.sort is not None:
+        axes = "sorted_" + quote(layout.sort.key, safe="")[:_MAX_STEM]
     label = quote(dataset.strip("/"), safe="").replace("%2F", ".")[:_MAX_STEM]
     tag = hashlib.sha256(dataset.encode()).hexdigest()[:8]
     stem = quote(source.stem, safe=" +@,=")[:_MAX_STEM]
@@ -103,6 +109,9 @@ def _replica_name(source: Path, dataset: str, layout: ReplicaLayout, extent: Seq
 def _kind_name(layout: ReplicaLayout, extent: Sequence[int]) -> str:
     """Return what the name says of storage and region; nothing where contiguous and whole."""
     partial = layout.region != Box.whole(extent)
+    if layout.sort is not None:
+        columns = json.dumps(asdict(layout.sort), sort_keys=True)
+        return f"-{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
     if layout.chunk_shape is None and not partial:
         return ""
     words = []
@@ -112,7 +121,9 @@ def _kind_name(layout: ReplicaLayout, extent: Sequence[int]) -> str:
     if partial:
         words.append("part")
     said = quote("-".join(words), safe="")[:_MAX_STEM]
-    content = json.dumps(asdict(layout), sort_keys=True)
+    fields = asdict(layout)
+    del fields["sort"]  # names are older than it
+    content = json.dumps(fields, sort_keys=True)
     return f"-{said}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
@@ -159,14 +170,7 @@ def plan_reorganization(
     SourceChangedError
         If a program is writing the source.
     """
-    if "sds" in os.environ.get("HDF5_VOL_CONNECTOR", "").split() and not os.environ.get(
-        "SDS_DISABLE"
-    ):
-        message = (
-            "this process runs under the SDS connector (HDF5_VOL_CONNECTOR), which could answer "
-            "from a replica where the original must be read: run it without, or set SDS_DISABLE=1"
-        )
-        raise ConfigurationError(message)
+    _refuse_connector()
     chosen = load_organizer(organizer)
     found = describe_dataset(_canonical(Path(file)), dataset)  # an external link may lead elsewhere
     path = _canonical(found.file)
@@ -184,7 +188,7 @@ def plan_reorganization(
         stored_share = min(1.0, described.stored_bytes / described.size_bytes)
     request = ReorganizationRequest(
         order=axes,
-        output=Path() if output is None else Path(os.path.realpath(output.parent)) / output.name,
+        output=_named_output(output),
         memory_bytes=memory_bytes,
         chunks=chunks if chunks is None or isinstance(chunks, str) else tuple(chunks),
         filters=tuple(filters),
@@ -200,6 +204,77 @@ def plan_reorganization(
     return plan
 
 
+def plan_sorting(
+    file: str | os.PathLike[str],
+    table: str,
+    *,
+    key: str,
+    home: Home,
+    columns: Sequence[str] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    output: Path | None = None,
+) -> SortPlan:
+    """Return what sorting the rows of a table would do; writes nothing.
+
+    Waits as :func:`plan_reorganization` does.
+
+    Parameters
+    ----------
+    table
+        HDF5 path of a one-dimensional dataset of compound type, or of a group of equally long
+        one-dimensional datasets.
+    key
+        The column to sort by.
+    columns
+        What the replica is to hold besides; None: all columns that can be copied.
+    output
+        Where the replica shall lie; in the home where None.
+
+    Raises
+    ------
+    FileMissingError, DatasetNotFoundError, NotHdf5Error, ...
+        If there is no such table or column.
+    UnsupportedError, ConfigurationError, SdsValueError
+        If it cannot be sorted as asked, or something else lies at `output`.
+    SourceChangedError
+        If a program is writing the source.
+    """
+    _refuse_connector()
+    path = _canonical(Path(file))
+    found = describe_table(path, table, like=key)
+    path = _canonical(found.file)  # an external link may lead elsewhere
+    identity = settled_identity(path)
+    plan = plan_sort(
+        describe_table(path, found.path, like=key),
+        identity,
+        key=key,
+        columns=columns,
+        memory_bytes=memory_bytes,
+        output=_named_output(output),
+    )
+    if output is None:
+        place = replica_path(home, path, plan.dataset_path, plan.layout, plan.extent)
+        plan = replace(plan, output=place)
+    check_output(plan)
+    return plan
+
+
+def _refuse_connector() -> None:
+    """Raise ConfigurationError where what is read here could come from a replica."""
+    words = os.environ.get("HDF5_VOL_CONNECTOR", "").split()
+    if "sds" in words and not os.environ.get("SDS_DISABLE"):
+        message = (
+            "this process runs under the SDS connector (HDF5_VOL_CONNECTOR), which could answer "
+            "from a replica where the original must be read: run it without, or set SDS_DISABLE=1"
+        )
+        raise ConfigurationError(message)
+
+
+def _named_output(output: Path | None) -> Path:
+    """Return the absolute path of an output; ``.`` where SDS is to place it."""
+    return Path() if output is None else Path(os.path.realpath(output.parent)) / output.name
+
+
 def _canonical(path: Path) -> Path:
     """Return a path without symbolic links."""
     try:
@@ -212,7 +287,7 @@ def _canonical(path: Path) -> Path:
         raise PermissionDeniedError(message) from error
 
 
-def check_output(plan: ReorganizationPlan) -> bool:
+def check_output(plan: AnyPlan) -> bool:
     """Return whether a replica that this one replaces lies at the output.
 
     Raises
@@ -230,33 +305,35 @@ def check_output(plan: ReorganizationPlan) -> bool:
             return True  # a damaged replica; no one else writes there
         problem = f"is no replica that could be replaced ({error})"
     else:
-        same = (found.source_path, found.dataset_path, found.layout)
-        if same == (plan.source_path, plan.dataset_path, plan.layout):
+        of_same = (found.source_path, found.dataset_path) == (plan.source_path, plan.dataset_path)
+        # A table that grew since is sorted anew: the number of its rows is no choice of layout.
+        sorted_alike = found.sort is not None and found.sort == plan.layout.sort
+        if of_same and (sorted_alike or found.layout == plan.layout):
             return True
-        axes = ",".join(map(str, found.order))
-        problem = (
-            f"is the replica of {found.source_path}:{found.dataset_path}"
-            f"{_kind_of(found)} in order {axes}"
-        )
+        problem = f"is the replica of {found.source_path}:{found.dataset_path}{_kind_of(found)}"
     message = f"{output} exists and {problem}: name another file, or remove it first"
     raise SdsValueError(message)
 
 
 def _kind_of(found: Replica) -> str:
-    """Return what tells a replica from a whole, contiguous one, in words."""
+    """Return what tells a replica from others of its dataset, in words."""
+    if found.sort is not None:
+        return f" with {', '.join(found.sort.columns)} sorted by {found.sort.key}"
     partial = found.region != Box.whole(found.extent)
     chunked = found.chunk_shape is not None
-    return (f" {found.region}" if partial else "") + (", chunked," if chunked else "")
+    axes = ",".join(map(str, found.order))
+    part = f" {found.region}" if partial else ""
+    return f"{part}{', chunked,' if chunked else ''} in order {axes}"
 
 
-def _is_name_of_ours(plan: ReorganizationPlan) -> bool:
+def _is_name_of_ours(plan: AnyPlan) -> bool:
     """Return whether the output has the name that SDS itself gives this replica."""
     name = _replica_name(plan.source_path, plan.dataset_path, plan.layout, plan.extent)
     directory = _directory_name(plan.source_path)
     return (plan.output.parent.name, plan.output.name) == (directory, name)
 
 
-def _still_good(plan: ReorganizationPlan, progress: Progress | None) -> Replica | None:
+def _still_good(plan: AnyPlan, progress: Progress | None) -> Replica | None:
     """Return the replica at the output where it is whole and of the source as it is now."""
     try:
         found = describe_replica(plan.output)
@@ -268,7 +345,7 @@ def _still_good(plan: ReorganizationPlan, progress: Progress | None) -> Replica 
 
 
 def reorganize(
-    plan: ReorganizationPlan,
+    plan: AnyPlan,
     *,
     home: Home,
     rebuild: bool = False,
@@ -294,7 +371,23 @@ def reorganize(
     SdsValueError
         If something else lies at the output.
     """
+    if isinstance(plan, SortPlan):
+        from sds.organizer.sorter import Sorter  # noqa: PLC0415  (h5py)
+
+        return _reorganize(plan, Sorter(), home=home, rebuild=rebuild, progress=progress)
     organizer = load_organizer(plan.organizer)
+    return _reorganize(plan, organizer, home=home, rebuild=rebuild, progress=progress)
+
+
+def _reorganize(
+    plan: PlanT,
+    builder: Builder[PlanT],
+    *,
+    home: Home,
+    rebuild: bool,
+    progress: Progress | None,
+) -> Replica:
+    """Have a plan carried out by what can."""
     _check_source(plan)
     replaces = check_output(plan)
     if replaces and not rebuild:
@@ -308,8 +401,8 @@ def reorganize(
     with open_journal(journal_directory(home) / f"{digest}.json") as journal:
         try:
             _stage(plan, staged, journal)
-            replica = organizer.execute(plan, staged, checkpoint=journal, progress=progress)
-            _check_staged(organizer, replica, plan, progress)
+            replica = builder.execute(plan, staged, checkpoint=journal, progress=progress)
+            _check_staged(builder, replica, plan, progress)
             _check_source(plan)
             _publish(plan, staged, replaces=replaces)
         except Exception as error:
@@ -323,7 +416,7 @@ def reorganize(
     return describe_replica(plan.output)
 
 
-def _check_source(plan: ReorganizationPlan) -> None:
+def _check_source(plan: AnyPlan) -> None:
     """Raise SourceChangedError unless the source is the file that the plan was made for."""
     difference = plan.source_identity.difference(identity_of(plan.source_path))
     if difference:
@@ -334,7 +427,7 @@ def _check_source(plan: ReorganizationPlan) -> None:
         raise SourceChangedError(message)
 
 
-def _make_directories(plan: ReorganizationPlan, home: Home) -> None:
+def _make_directories(plan: AnyPlan, home: Home) -> None:
     """Create the home and, within it, the directory of the replica, private to this account."""
     home.create()
     inside = plan.output.is_relative_to(home.replicas)
@@ -349,7 +442,7 @@ def _make_directories(plan: ReorganizationPlan, home: Home) -> None:
         raise FileMissingError(message)
 
 
-def _stage(plan: ReorganizationPlan, staged: Path, journal: Journal) -> None:
+def _stage(plan: AnyPlan, staged: Path, journal: Journal) -> None:
     """Leave at `staged` what an earlier build of this plan wrote, else a new, empty file."""
     noted = json.dumps(plan.to_json())
     if journal.can_continue(plan) and journal.roll_back() and stored_plan(staged) == noted:
@@ -362,7 +455,7 @@ def _stage(plan: ReorganizationPlan, staged: Path, journal: Journal) -> None:
     journal.created()
 
 
-def _check_space(plan: ReorganizationPlan) -> None:
+def _check_space(plan: AnyPlan) -> None:
     """Raise InsufficientSpaceError where the disk cannot hold the replica.
 
     Of chunks that are compressed for the first time nobody knows how large they will be: the copy
@@ -375,7 +468,7 @@ def _check_space(plan: ReorganizationPlan) -> None:
         raise _no_space(plan, free_bytes)
 
 
-def _no_space(plan: ReorganizationPlan, free_bytes: int) -> InsufficientSpaceError:
+def _no_space(plan: AnyPlan, free_bytes: int) -> InsufficientSpaceError:
     return InsufficientSpaceError(
         f"the replica needs {plan.space_needed_bytes} bytes in {plan.output.parent}, where this "
         f"account has {free_bytes} (a quota may allow fewer): "
@@ -390,13 +483,13 @@ def _not_writable(path: Path) -> PermissionDeniedError:
 
 
 def _check_staged(
-    organizer: Organizer,
+    builder: Builder[PlanT],
     replica: Replica,
-    plan: ReorganizationPlan,
+    plan: PlanT,
     progress: Progress | None,
 ) -> None:
     """Raise VerificationError unless every byte of the staged replica is that of the source."""
-    report = organizer.verify(replica, plan, progress=progress)
+    report = builder.verify(replica, plan, progress=progress)
     if not report.ok:
         _check_source(plan)  # the better reason, where it is the reason
         filters = plan.layout.filters
@@ -408,7 +501,7 @@ def _check_staged(
         raise VerificationError(message)
 
 
-def _publish(plan: ReorganizationPlan, staged: Path, *, replaces: bool) -> None:
+def _publish(plan: AnyPlan, staged: Path, *, replaces: bool) -> None:
     """Give the staged file its name, durably; never in place of anything but a replica of ours."""
     if replaces:
         staged.replace(plan.output)
@@ -427,7 +520,7 @@ def _publish(plan: ReorganizationPlan, staged: Path, *, replaces: bool) -> None:
     sync_directory(plan.output.parent)
 
 
-def _explained(error: Exception, plan: ReorganizationPlan) -> SdsError | None:
+def _explained(error: Exception, plan: AnyPlan) -> SdsError | None:
     """Return the error of SDS for one of the system; None where it speaks for itself."""
     if isinstance(error, SdsError) or not isinstance(error, OSError):
         return None

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plan import ReorganizationPlan
+    from sds.organizer.protocol import AnyPlan
 
 ALIGNMENT_BYTES = 4096
 # Old enough for every HDF5 since 1.10, new enough for attributes above 64 KiB. No upper bound: a
 # type of a newer file keeps its newer version.
 _LIBVER = ("v108", "latest")
 # From 1.10 on: every structure that leads to a chunk has a checksum.
-_CHUNKED_LIBVER = ("v110", "latest")
+CHUNKED_LIBVER = ("v110", "latest")
 # What one more small dataset takes besides its elements, aligned and with the links to it.
 _CHECKSUMS_OVERHEAD_BYTES = 64 * 1024
 
@@ -82,7 +83,7 @@ def create_container(staged: Path, plan: ReorganizationPlan) -> None:
         h5py.File(
             staged,
             "w",
-            libver=_CHUNKED_LIBVER if chunked else _LIBVER,
+            libver=CHUNKED_LIBVER if chunked else _LIBVER,
             locking=False,
             **({} if chunked else aligned),
         ) as target,
@@ -91,18 +92,18 @@ def create_container(staged: Path, plan: ReorganizationPlan) -> None:
         copy = _create_dataset(target, original, plan)
         left_out = carry_attributes(original, copy, plan.order)
         left_out += carry_scales(original, copy, plan)
-        _write_provenance(target, plan, left_out)
+        write_provenance(target, plan, left_out)
         if not chunked:
             _create_checksums(target, 1 + n_blocks(plan.size_bytes, _block_bytes(plan)))
 
 
-def _block_bytes(plan: ReorganizationPlan) -> int:
+def _block_bytes(plan: AnyPlan) -> int:
     return block_size_bytes(plan.size_bytes)
 
 
 def open_for_chunks(staged: Path) -> h5py.File:
     """Open the file of a chunked replica to write to it; no chunk is kept in memory."""
-    return h5py.File(staged, "r+", libver=_CHUNKED_LIBVER, locking=False, rdcc_nbytes=0)
+    return h5py.File(staged, "r+", libver=CHUNKED_LIBVER, locking=False, rdcc_nbytes=0)
 
 
 def find_container(staged: Path, plan: ReorganizationPlan) -> Container:
@@ -160,16 +161,33 @@ def finish_chunked(
         target.attrs.modify(names.BUILD_SECONDS, np.float64(build_s))
         target.attrs.modify(names.DECODE_S_PER_BYTE, np.float64(decode_s_per_byte))
         target.attrs.modify(names.SOURCE_DECODE_S_PER_BYTE, np.float64(source_decode_s_per_byte))
-        target.flush()
-        # Room for the file as it will be: the checksums themselves make it longer.
-        n_most = n_blocks(staged.stat().st_size, _block_bytes(plan)) + 2
-        while True:
-            n_stored = n_most
-            grown_bytes = staged.stat().st_size + 4 * n_stored + _CHECKSUMS_OVERHEAD_BYTES
-            n_most = n_blocks(grown_bytes, _block_bytes(plan))
-            if n_most <= n_stored:
-                break
-        at = int(_create_checksums(target, n_stored).get_offset())
+        place = reserve_checksums(target, staged, plan)
+    write_file_checksums(staged, plan, place)
+
+
+def reserve_checksums(target: h5py.File, staged: Path, plan: AnyPlan) -> tuple[int, int]:
+    """Make room for the checksums of the blocks of a whole file that is open.
+
+    Returns
+    -------
+    offset_bytes, n_stored
+        Where it is, and for how many checksums.
+    """
+    target.flush()
+    # Room for the file as it will be: the checksums themselves make it longer.
+    n_most = n_blocks(staged.stat().st_size, _block_bytes(plan)) + 2
+    while True:
+        n_stored = n_most
+        grown_bytes = staged.stat().st_size + 4 * n_stored + _CHECKSUMS_OVERHEAD_BYTES
+        n_most = n_blocks(grown_bytes, _block_bytes(plan))
+        if n_most <= n_stored:
+            break
+    return int(_create_checksums(target, n_stored).get_offset()), n_stored
+
+
+def write_file_checksums(staged: Path, plan: AnyPlan, place: tuple[int, int]) -> None:
+    """Write the checksum of each block of a whole file, closed, to the place reserved for them."""
+    at, n_stored = place
     with staged.open("r+b", buffering=0) as stream:
         descriptor = stream.fileno()
         os.pwrite(descriptor, bytes(4 * n_stored), at)
@@ -182,7 +200,7 @@ def finish_chunked(
 
 def _create_checksums(target: h5py.File, n_checksums: int) -> h5py.h5d.DatasetID:
     """Create the dataset of the checksums, its place in the file taken."""
-    return _create_early(
+    return create_early(
         target,
         names.CHECKSUMS_PATH,
         h5py.h5t.STD_U32LE,
@@ -191,7 +209,7 @@ def _create_checksums(target: h5py.File, n_checksums: int) -> h5py.h5d.DatasetID
     )
 
 
-def _create_early(
+def create_early(
     parent: h5py.File,
     path: str,
     file_type: h5py.h5t.TypeID,
@@ -229,7 +247,7 @@ def _create_dataset(
         properties.remove_filter(properties.get_filter(0)[0])
     chunk_shape = plan.layout.chunk_shape
     if chunk_shape is None:
-        return _create_early(target, plan.dataset_path, file_type, plan.replica_extent, properties)
+        return create_early(target, plan.dataset_path, file_type, plan.replica_extent, properties)
     properties.set_chunk(chunk_shape)
     for step in plan.layout.filters:
         # Optional, as HDF5's own are: a chunk that grows when compressed is stored as it is.
@@ -248,7 +266,7 @@ def _create_dataset(
         raise UnsupportedError(message) from error
 
 
-def _write_provenance(target: h5py.File, plan: ReorganizationPlan, left_out: Sequence[str]) -> None:
+def write_provenance(target: h5py.File, plan: AnyPlan, left_out: Sequence[str]) -> None:
     """Write what the replica is a copy of, and how it was made, to the root group."""
     identity = plan.source_identity
     attributes = target.attrs

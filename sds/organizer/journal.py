@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sds.home import Home
-    from sds.organizer.plan import ReorganizationPlan
+    from sds.organizer.protocol import AnyPlan
 
 KEEP_S = 7 * 86400.0
 _VERSION = 1
@@ -44,7 +44,7 @@ def journal_directory(home: Home) -> Path:
     return home.replicas / ".building"
 
 
-def plan_digest(plan: ReorganizationPlan) -> str:
+def plan_digest(plan: AnyPlan) -> str:
     """Return 32 hex digits that are the same for the same plan, source identity included."""
     text = json.dumps(plan.to_json(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -89,7 +89,7 @@ class Journal:
                 done = steps
         return done
 
-    def begin(self, plan: ReorganizationPlan, staged: Path) -> None:
+    def begin(self, plan: AnyPlan, staged: Path) -> None:
         """Begin anew: forget what was noted, note the plan and the name of the staged file."""
         os.ftruncate(self._descriptor, 0)
         for undo in self._undo_files():
@@ -154,7 +154,7 @@ class Journal:
         undo = noted.get("undo")
         return undo is None or _put_back(staged, self.path.parent, undo)
 
-    def can_continue(self, plan: ReorganizationPlan) -> bool:
+    def can_continue(self, plan: AnyPlan) -> bool:
         """Return whether the staged file is the one of this very plan, with steps done."""
         staged = self.staged
         if staged is None or self.steps_done == 0 or self._lines[0].get("version") != _VERSION:

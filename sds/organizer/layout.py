@@ -26,6 +26,30 @@ CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SortOrder:
+    """How a replica orders the rows of a table.
+
+    Attributes
+    ----------
+    key
+        The column by which rows are ordered; equal keys keep the order of the source.
+    columns
+        Those that it holds, the key among them.
+    """
+
+    key: str
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.key not in self.columns:
+            message = (
+                f"rows sorted by {self.key!r} need that column too: add it to "
+                f"{', '.join(self.columns) or 'the columns'}"
+            )
+            raise LayoutError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLayout:
     """What tells two replicas of a dataset apart.
 
@@ -39,12 +63,15 @@ class ReplicaLayout:
         In the order in which writing applies them, without the checksum that is always the last.
     region
         The box of the source that it holds, in the axes of the source.
+    sort
+        Of a table whose rows are sorted, else None. Such a replica answers queries, not reads.
     """
 
     order: tuple[int, ...]
     chunk_shape: tuple[int, ...] | None
     filters: tuple[Filter, ...]
     region: Box
+    sort: SortOrder | None = None
 
     @property
     def storage(self) -> Literal["contiguous", "chunked"]:

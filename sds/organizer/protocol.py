@@ -4,7 +4,7 @@ An organizer makes one kind of replica. SDS finds organizers by entry point, so 
 can add one::
 
     [project.entry-points."sds.organizers"]
-    sorter = "my_package.sorter:Sorter"
+    tiler = "my_package.tiler:Tiler"
 
 The division of labor: an organizer plans, fills one file and compares it with the original.
 :func:`sds.organizer.build.reorganize` does what must be the same for all: temporary name, space,
@@ -14,7 +14,7 @@ journal, the source's identity, verification before the atomic rename, permissio
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from sds.errors import ConfigurationError, NotFoundError
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
     from sds.organizer.plan import ReorganizationPlan, ReorganizationRequest, Source
     from sds.organizer.replica import Replica
+    from sds.organizer.sort_plan import SortPlan
     from sds.organizer.verify import VerificationReport
+
+    AnyPlan: TypeAlias = ReorganizationPlan | SortPlan
+    """What :func:`sds.organizer.build.reorganize` carries out."""
 
 ENTRY_POINT_GROUP = "sds.organizers"
 
@@ -57,22 +61,15 @@ class Checkpoint(Protocol):
         """
 
 
-@runtime_checkable
-class Organizer(Protocol):
-    """Makes one kind of replica."""
+PlanT_contra = TypeVar("PlanT_contra", contravariant=True)
 
-    def plan(self, source: Source, request: ReorganizationRequest) -> ReorganizationPlan:
-        """Return what would be done; touches no file.
 
-        Raises
-        ------
-        LayoutError, UnsupportedError, ConfigurationError
-            If it cannot be done as asked.
-        """
+class Builder(Protocol[PlanT_contra]):
+    """Carries out plans of one kind."""
 
     def execute(
         self,
-        plan: ReorganizationPlan,
+        plan: PlanT_contra,
         staged: Path,
         *,
         checkpoint: Checkpoint,
@@ -84,9 +81,23 @@ class Organizer(Protocol):
         """
 
     def verify(
-        self, replica: Replica, plan: ReorganizationPlan, *, progress: Progress | None = None
+        self, replica: Replica, plan: PlanT_contra, *, progress: Progress | None = None
     ) -> VerificationReport:
         """Compare every byte of the replica, read back from disk, with the original."""
+
+
+@runtime_checkable
+class Organizer(Builder["ReorganizationPlan"], Protocol):
+    """Makes one kind of replica of datasets."""
+
+    def plan(self, source: Source, request: ReorganizationRequest) -> ReorganizationPlan:
+        """Return what would be done; touches no file.
+
+        Raises
+        ------
+        LayoutError, UnsupportedError, ConfigurationError
+            If it cannot be done as asked.
+        """
 
 
 def find_organizers() -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from sds.dataset import Filter
 from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
 from sds.geometry import Box
 from sds.identity import FileIdentity, identity_of
-from sds.organizer.layout import ReplicaLayout, check_region
+from sds.organizer.layout import ReplicaLayout, SortOrder, check_region
 
 if TYPE_CHECKING:
     import h5py
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from sds.dataset import DatasetDescription
 
 FORMAT_VERSION = 2
+"""Of replicas of datasets."""
+SORTED_FORMAT_VERSION = 3
+"""Of replicas of tables, their rows sorted; the newest that is known."""
 
 SOURCE = "sds_source"
 SOURCE_IDENTITY = "sds_source_identity"
@@ -43,6 +47,13 @@ BUILD_SECONDS = "sds_build_s"
 BLOCK_BYTES = "sds_block_bytes"
 LEFT_OUT = "sds_left_out"
 CHECKSUMS_PATH = "/sds_checksums"
+SORT_KEY = "sds_sort_key"
+SORT_COLUMNS = "sds_sort_columns"
+SORT_BLOCK_ROWS = "sds_sort_block_rows"
+SORT_NAN_ROWS = "sds_sort_nan_rows"
+ROW_NUMBERS_PATH = "/sds_row_numbers"
+MINIMA_PATH = "/sds_block_minima"
+MAXIMA_PATH = "/sds_block_maxima"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +107,10 @@ class Replica:
         Seconds that the copy took, verification not included.
     left_out
         Attributes and dimension scales of the source that the replica does not carry.
+    sort
+        Of a table whose rows are sorted, else None. Its elements are then rows, `size_bytes` is
+        that of columns and row numbers, and what is said of the stored type and place of one
+        dataset is empty.
     """
 
     path: Path
@@ -123,6 +138,7 @@ class Replica:
     sds_version: str
     build_s: float
     left_out: tuple[str, ...]
+    sort: SortOrder | None = None
 
     @property
     def layout(self) -> ReplicaLayout:
@@ -132,6 +148,7 @@ class Replica:
             chunk_shape=self.chunk_shape,
             filters=self.filters,
             region=self.region,
+            sort=self.sort,
         )
 
     @property
@@ -157,6 +174,8 @@ def describe_replica(path: Path) -> Replica:
     with open_hdf5(path) as handle:
         try:
             _check_format(path, handle)
+            if SORT_KEY in handle.attrs:
+                return _describe_sorted(path, handle)
             return _describe(path, handle)
         except FormatError:
             raise
@@ -172,10 +191,10 @@ def _check_format(path: Path, handle: h5py.File) -> None:
         message = f"{path} is no SDS replica: it has no attribute {FORMAT}"
         raise FormatError(message)
     version = int(handle.attrs[FORMAT])
-    if version > FORMAT_VERSION:
+    if version > SORTED_FORMAT_VERSION:
         message = (
             f"{path} was written in replica format {version}; this SDS knows formats up to "
-            f"{FORMAT_VERSION}: update SDS"
+            f"{SORTED_FORMAT_VERSION}: update SDS"
         )
         raise FormatVersionError(message)
 
@@ -205,7 +224,6 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
     dataset = get_dataset(handle, _text(attributes[DATASET]))
     described = describe_open_dataset(dataset, path)
     layout, extent = _layout(described, attributes)
-    inode, size_bytes, mtime_ns, ctime_ns = (int(n) for n in attributes[SOURCE_IDENTITY])
     metadata_crc32c = 0
     if layout.chunk_shape is None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -223,9 +241,7 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         path=path,
         dataset_path=described.path,
         source_path=Path(_text(attributes[SOURCE])),
-        source_identity=FileIdentity(
-            inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns
-        ),
+        source_identity=_source_identity(attributes),
         order=layout.order,
         extent=extent,
         region=layout.region,
@@ -249,6 +265,62 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         sds_version=_text(attributes[VERSION]),
         build_s=float(attributes[BUILD_SECONDS]),
         left_out=tuple(json.loads(_text(attributes[LEFT_OUT]))),
+    )
+
+
+def _source_identity(attributes: h5py.AttributeManager) -> FileIdentity:
+    inode, size_bytes, mtime_ns, ctime_ns = (int(n) for n in attributes[SOURCE_IDENTITY])
+    return FileIdentity(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+
+
+def _describe_sorted(path: Path, handle: h5py.File) -> Replica:
+    """Return the description of an open replica of a table.
+
+    Raises
+    ------
+    ValueError, KeyError, SdsError
+        If the attributes contradict what the file holds.
+    """
+    attributes = handle.attrs
+    table_path = _text(attributes[DATASET])
+    sort = SortOrder(
+        key=_text(attributes[SORT_KEY]),
+        columns=tuple(_text(name) for name in attributes[SORT_COLUMNS]),
+    )
+    extent = tuple(int(n) for n in attributes[SOURCE_EXTENT])
+    columns = [handle[posixpath.join(table_path, name)] for name in sort.columns]
+    columns.append(handle[ROW_NUMBERS_PATH])
+    if any(column.shape != extent for column in columns):
+        message = f"the columns of {table_path} are not {extent} rows long"
+        raise ValueError(message)
+    size_bytes = sum(column.id.get_storage_size() for column in columns)
+    return Replica(
+        path=path,
+        dataset_path=table_path,
+        source_path=Path(_text(attributes[SOURCE])),
+        source_identity=_source_identity(attributes),
+        order=(0,),
+        extent=extent,
+        region=Box.whole(extent),
+        chunk_shape=None,
+        filters=(),
+        element_size_bytes=size_bytes // extent[0],
+        type_crc32c=None,
+        data_offset_bytes=0,
+        size_bytes=size_bytes,
+        stored_bytes=size_bytes,
+        decode_s_per_byte=0.0,
+        source_chunk_shape=tuple(int(n) for n in attributes[SOURCE_CHUNKS]) or None,
+        source_stored_bytes=int(attributes[SOURCE_STORED_BYTES]),
+        source_decode_s_per_byte=0.0,
+        identity=identity_of(path),
+        metadata_crc32c=0,
+        block_size_bytes=int(attributes[BLOCK_BYTES]),
+        created=_text(attributes[CREATED]),
+        sds_version=_text(attributes[VERSION]),
+        build_s=float(attributes[BUILD_SECONDS]),
+        left_out=tuple(json.loads(_text(attributes[LEFT_OUT]))),
+        sort=sort,
     )
 
 

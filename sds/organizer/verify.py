@@ -78,7 +78,7 @@ def verify_replica(path: Path, *, progress: Progress | None = None) -> Verificat
     from sds.organizer.replica import describe_replica  # noqa: PLC0415
 
     identity_of(path)
-    _drop_from_page_cache(path)
+    drop_from_page_cache(path)
     try:
         replica = describe_replica(path)
     except PermissionError:
@@ -87,8 +87,8 @@ def verify_replica(path: Path, *, progress: Progress | None = None) -> Verificat
         return VerificationReport(
             path=path, problems=(str(error),), damaged_blocks=(), checked_bytes=0
         )
-    report = _check_stored(replica, progress=progress)
-    return replace(report, problems=report.problems + _source_problems(replica))
+    report = check_stored(replica, progress=progress)
+    return replace(report, problems=report.problems + source_problems(replica))
 
 
 def compare_with_source(
@@ -117,9 +117,9 @@ def compare_with_source(
         if progress is not None:
             progress("verify", done_bytes, total)
 
-    _drop_from_page_cache(replica.path)
+    drop_from_page_cache(replica.path)
     # Reads the file from end to end, so that the comparison finds it in the page cache.
-    report = _check_stored(replica, progress=of_both)
+    report = check_stored(replica, progress=of_both)
     if not report.ok:
         return report
     difference = _first_difference(replica, plan, progress=progress)
@@ -127,10 +127,10 @@ def compare_with_source(
         where = ", ".join(map(str, difference))
         problem = f"element [{where}] differs from that of {plan.source_path}"
         report = replace(report, problems=(problem,))
-    return replace(report, problems=report.problems + _source_problems(replica))
+    return replace(report, problems=report.problems + source_problems(replica))
 
 
-def _drop_from_page_cache(path: Path) -> None:
+def drop_from_page_cache(path: Path) -> None:
     """Have the file read from the disk again; a request that only works for clean pages."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -139,7 +139,7 @@ def _drop_from_page_cache(path: Path) -> None:
         os.close(descriptor)
 
 
-def _source_problems(replica: Replica) -> tuple[str, ...]:
+def source_problems(replica: Replica) -> tuple[str, ...]:
     """Return a sentence where the source is gone or not what was copied."""
     try:
         now = identity_of(replica.source_path)
@@ -151,7 +151,7 @@ def _source_problems(replica: Replica) -> tuple[str, ...]:
     return (f"the source {replica.source_path} has changed since ({difference}): build it again",)
 
 
-def _check_stored(replica: Replica, *, progress: Progress | None) -> VerificationReport:
+def check_stored(replica: Replica, *, progress: Progress | None) -> VerificationReport:
     """Compare the bytes of the file with the checksums that it holds."""
     import h5py  # noqa: PLC0415
 
@@ -164,7 +164,8 @@ def _check_stored(replica: Replica, *, progress: Progress | None) -> Verificatio
     except (KeyError, RuntimeError, OSError) as error:
         problem = f"the checksums of {replica.path} cannot be read ({error})"
         return _failed(replica, problem)
-    total = replica.size_bytes if replica.chunk_shape is None else replica.identity.size_bytes
+    as_elements = replica.chunk_shape is None and replica.sort is None
+    total = replica.size_bytes if as_elements else replica.identity.size_bytes
     done_bytes = 0
 
     def advance(n_bytes: int) -> None:
@@ -175,7 +176,7 @@ def _check_stored(replica: Replica, *, progress: Progress | None) -> Verificatio
 
     descriptor = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        check = _check_contiguous if replica.chunk_shape is None else _check_chunked
+        check = _check_contiguous if as_elements else _check_whole_file
         return check(replica, descriptor, stored, at, advance)
     except TruncatedFileError as error:
         return _failed(replica, f"{replica.path}: {error}")
@@ -225,7 +226,7 @@ def _check_contiguous(
     return _compared(replica, found, stored[1:], problems)
 
 
-def _check_chunked(
+def _check_whole_file(
     replica: Replica,
     descriptor: int,
     stored: NDArray[np.uint32],

@@ -1,0 +1,264 @@
+"""What a sort will read, hold and write, decided before anything is touched.
+
+A table that fits into the memory is sorted there. A larger one is sorted in runs, which lie in a
+temporary file until they are merged; the merge holds a piece of each run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.columns import check_key, check_names
+from sds.dataset import Filter
+from sds.errors import ConfigurationError, UnsupportedError
+from sds.geometry import Box
+from sds.identity import FileIdentity
+from sds.organizer.layout import ReplicaLayout, SortOrder
+from sds.organizer.plan import METADATA_ROOM_BYTES, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.columns import Table
+
+SORTER = "sorter"
+# A buffer of checksums, HDF5's own, and what the interpreter takes for small things.
+_FIXED_BYTES = 4 * MIB
+# Of each row in memory besides its columns, twice: key, ordered key, place, room to sort.
+_ROW_OVERHEAD_BYTES = 48
+# A merge that holds less of each run spends its time on requests.
+_LEAST_MERGED_ROWS = 1024
+# Minima and maxima of so many rows each: a block of 8-byte keys is one request of 128 KiB.
+_BLOCK_ROWS = 16384
+_MAX_BLOCKS = 1 << 16
+_SMALL_ROW_NUMBER = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedColumn:
+    """A column as the replica holds it."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortPlan:
+    """One sort, whole.
+
+    Attributes
+    ----------
+    organizer
+        Always ``sorter``.
+    source_path, dataset_path, source_identity
+        The original: canonical path, HDF5 path of the table, and which file it was.
+    extent
+        Rows of the source, one number.
+    element_size_bytes
+        Of a row of the source, all of its columns.
+    layout
+        Key and columns.
+    columns
+        What the replica holds of a row, besides its number.
+    is_compound, data_offset_bytes, source_chunk_shape, source_filters, source_stored_bytes
+        How the source is stored, as in :class:`sds.columns.Table`.
+    key_size_bytes, row_number_bytes
+        Of a key, and of the number of a row.
+    run_rows
+        Rows that are sorted at once.
+    merge_rows
+        Rows of each run that the merge holds; 0 where there is one run.
+    block_rows
+        Each so many rows of the replica have a minimum and maximum of the key.
+    output
+        Where the replica will be.
+    memory_bytes
+        Bound of the private memory that the execution takes for rows.
+    size_bytes
+        Columns and row numbers of the replica.
+    space_needed_bytes
+        Free space that the disk must have, runs included.
+    """
+
+    organizer: str
+    source_path: Path
+    dataset_path: str
+    source_identity: FileIdentity
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    layout: ReplicaLayout
+    columns: tuple[SortedColumn, ...]
+    is_compound: bool
+    data_offset_bytes: int | None
+    source_chunk_shape: tuple[int, ...] | None
+    source_filters: tuple[Filter, ...]
+    source_stored_bytes: int
+    key_size_bytes: int
+    row_number_bytes: int
+    run_rows: int
+    merge_rows: int
+    block_rows: int
+    output: Path
+    memory_bytes: int
+    size_bytes: int
+    space_needed_bytes: int
+
+    @property
+    def sort(self) -> SortOrder:
+        """Key and columns."""
+        if self.layout.sort is None:
+            message = f"the plan of {self.dataset_path} names no key"
+            raise UnsupportedError(message)
+        return self.layout.sort
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The one axis."""
+        return self.layout.order
+
+    @property
+    def region(self) -> Box:
+        """All rows."""
+        return self.layout.region
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+        return self.extent[0]
+
+    @property
+    def n_runs(self) -> int:
+        """Runs; one where the table fits into the memory."""
+        return -(-self.n_rows // self.run_rows)
+
+    def run(self, index: int) -> tuple[int, int]:
+        """Return the first row of a run and the number of its rows."""
+        first = index * self.run_rows
+        return first, min(self.run_rows, self.n_rows - first)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the plan as values that JSON knows."""
+        fields = asdict(self)
+        fields["source_path"] = str(self.source_path)
+        fields["output"] = str(self.output)
+        return fields
+
+
+def plan_sort(
+    table: Table,
+    identity: FileIdentity,
+    *,
+    key: str,
+    columns: Sequence[str] | None,
+    memory_bytes: int,
+    output: Path,
+) -> SortPlan:
+    """Return the plan that sorts the rows of a table by a column.
+
+    Parameters
+    ----------
+    columns
+        What the replica is to hold; the key comes first where they lack it. None: all that can be
+        copied.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If a column does not exist.
+    UnsupportedError
+        If the table is empty, the key is no number, or a column that is named cannot be copied.
+    ConfigurationError
+        If the memory is too small.
+    SdsValueError
+        If a column is named twice.
+    """
+    where = f"{table.path} in {table.file}"
+    check_key(table.column(key), where)
+    if table.n_rows == 0:
+        message = f"{where} has no rows: there is nothing to sort"
+        raise UnsupportedError(message)
+    names = _chosen(table, key, columns)
+    held = tuple(
+        SortedColumn(name=name, size_bytes=table.column(name).size_bytes) for name in names
+    )
+    number_bytes = 4 if table.n_rows <= _SMALL_ROW_NUMBER else 8
+    row_bytes = sum(column.size_bytes for column in held) + number_bytes
+    key_bytes = table.column(key).dtype.itemsize
+    run_rows, merge_rows, taken_bytes = _choose_runs(table, row_bytes, memory_bytes)
+    size_bytes = table.n_rows * row_bytes
+    runs_bytes = size_bytes + table.n_rows * key_bytes if merge_rows else 0
+    block_rows = _BLOCK_ROWS
+    while block_rows * _MAX_BLOCKS < table.n_rows:
+        block_rows *= 2
+    return SortPlan(
+        organizer=SORTER,
+        source_path=table.file,
+        dataset_path=table.path,
+        source_identity=identity,
+        extent=(table.n_rows,),
+        element_size_bytes=sum(column.size_bytes for column in table.columns),
+        layout=ReplicaLayout(
+            order=(0,),
+            chunk_shape=None,
+            filters=(),
+            region=Box.whole((table.n_rows,)),
+            sort=SortOrder(key=key, columns=names),
+        ),
+        columns=held,
+        is_compound=table.is_compound,
+        data_offset_bytes=table.data_offset_bytes,
+        source_chunk_shape=table.chunk_shape,
+        source_filters=table.filters,
+        source_stored_bytes=table.stored_bytes,
+        key_size_bytes=key_bytes,
+        row_number_bytes=number_bytes,
+        run_rows=run_rows,
+        merge_rows=merge_rows,
+        block_rows=block_rows,
+        output=output,
+        memory_bytes=taken_bytes,
+        size_bytes=size_bytes,
+        space_needed_bytes=size_bytes + runs_bytes + METADATA_ROOM_BYTES,
+    )
+
+
+def _chosen(table: Table, key: str, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns that the replica will hold."""
+    if columns is None:
+        columns = [column.name for column in table.columns if not column.obstacle]
+    names = check_names(columns, "columns")
+    for name in names:
+        column = table.column(name)
+        if column.obstacle:
+            message = (
+                f"column {name!r} of {table.path} in {table.file} {column.obstacle}: leave it out "
+                "of the columns"
+            )
+            raise UnsupportedError(message)
+    if table.column(key).obstacle:
+        message = f"column {key!r} of {table.path} in {table.file} {table.column(key).obstacle}"
+        raise UnsupportedError(message)
+    return names if key in names else (key, *names)
+
+
+def _choose_runs(table: Table, row_bytes: int, allowed_bytes: int) -> tuple[int, int, int]:
+    """Return the rows of a run, the rows of each that the merge holds, and the memory taken."""
+    # Of a row in memory: as read, and once more in order.
+    of_row = 2 * row_bytes + _ROW_OVERHEAD_BYTES
+    room_bytes = allowed_bytes - _FIXED_BYTES
+    if table.n_rows * of_row <= room_bytes:
+        return table.n_rows, 0, _FIXED_BYTES + table.n_rows * of_row
+    run_rows = max(1, room_bytes // of_row)
+    n_runs = -(-table.n_rows // run_rows)
+    merge_rows = run_rows // n_runs
+    if merge_rows < _LEAST_MERGED_ROWS:
+        # merge_rows = room**2 / (of_row**2 * n_rows), solved for the room.
+        needed = of_row * (_LEAST_MERGED_ROWS * table.n_rows) ** 0.5 * 1.01 + _FIXED_BYTES
+        message = (
+            f"{allowed_bytes} bytes of memory are too few to sort the {table.n_rows} rows of "
+            f"{table.path} by merging {n_runs} runs: allow at least {-(-int(needed) // MIB)}M"
+        )
+        raise ConfigurationError(message)
+    return run_rows, merge_rows, _FIXED_BYTES + run_rows * of_row

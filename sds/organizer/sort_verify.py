@@ -1,0 +1,211 @@
+"""Whether a sorted replica holds the rows of its source, each once, and in order.
+
+Both files are read once, from end to end, by HDF5. Of each column the sum of a hash of all pairs
+(row number, element) is compared: sums do not depend on the order, and are equal where the same
+pairs were summed. The hash has 64 bits and a random key that is drawn for each comparison, so that
+what differs passes with a chance of 2**-64. That the rows are in order is looked at one by one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sds.columns import TableReader, describe_open_table
+from sds.errors import VerificationError
+from sds.organizer import replica as names
+from sds.organizer.container import open_source
+from sds.organizer.filters import require_filters
+from sds.organizer.sort_keys import nan_key, ordered_keys
+from sds.organizer.sorted_container import column_path
+from sds.organizer.verify import check_stored, drop_from_page_cache, source_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import h5py
+    from numpy.typing import NDArray
+
+    from sds.organizer.protocol import Progress
+    from sds.organizer.replica import Replica
+    from sds.organizer.sort_plan import SortPlan
+    from sds.organizer.verify import VerificationReport
+
+_MASK = (1 << 64) - 1
+# Rows at once: pairs and hashes stay in the second-level cache.
+_WINDOW_ROWS = 1 << 15
+
+
+def compare_with_table(
+    replica: Replica, plan: SortPlan, *, progress: Progress | None = None
+) -> VerificationReport:
+    """Check a replica against its checksums, then every row of it against the source.
+
+    Raises
+    ------
+    UnsupportedError
+        If a filter of the source is not installed.
+    OSError
+        If the original cannot be read.
+    VerificationError
+        If the replica cannot be read, though its checksums are right.
+    """
+    what = f"{plan.dataset_path} in {plan.source_path}"
+    require_filters(plan.source_filters, what, encode=False)
+    total_bytes = 3 * plan.size_bytes
+
+    def of_checksums(_: str, done_bytes: int, __: int) -> None:
+        if progress is not None:
+            progress("verify", done_bytes, total_bytes)
+
+    drop_from_page_cache(replica.path)
+    report = check_stored(replica, progress=of_checksums)
+    if not report.ok:
+        return report
+    done_rows = 0
+
+    def advance(n_rows: int) -> None:
+        nonlocal done_rows
+        done_rows += n_rows
+        if progress is not None:
+            row_bytes = plan.size_bytes // plan.n_rows
+            progress("verify", plan.size_bytes + done_rows * row_bytes, total_bytes)
+
+    problems = _compare(replica, plan, advance)
+    return replace(report, problems=report.problems + problems + source_problems(replica))
+
+
+def _compare(replica: Replica, plan: SortPlan, advance: Callable[[int], None]) -> tuple[str, ...]:
+    """Return a sentence for each way in which the rows differ."""
+    sums = _Sums(plan.sort.columns)
+    with open_source(plan.source_path) as source:
+        table = describe_open_table(source, plan.dataset_path, like=plan.sort.key)
+        reader = TableReader(source, table, plan.sort.columns)
+        expected = sums.new()
+        for first, n_rows in _windows(plan.n_rows):
+            numbers = np.arange(first, first + n_rows, dtype=np.uint64)
+            sums.add(expected, numbers, reader.stored(first, n_rows))
+            advance(n_rows)
+    try:
+        with open_source(replica.path) as copy:
+            found = sums.new()
+            problems = _look_through(copy, plan, sums, found, advance)
+    except OSError as error:
+        message = f"{replica.path} cannot be read back ({error}): check the disk; build it again"
+        raise VerificationError(message) from error
+    return problems + tuple(
+        f"column {name!r} of {replica.path} does not hold the elements of {plan.source_path}"
+        for name in plan.sort.columns
+        if expected[name] != found[name]
+    )
+
+
+def _look_through(
+    copy: h5py.File,
+    plan: SortPlan,
+    sums: _Sums,
+    found: dict[str, int],
+    advance: Callable[[int], None],
+) -> tuple[str, ...]:
+    """Sum the rows of a replica; return a sentence where they are not in order."""
+    table = describe_open_table(copy, plan.dataset_path, like=plan.sort.key)
+    reader = TableReader(copy, table, plan.sort.columns)
+    row_numbers = copy[names.ROW_NUMBERS_PATH]
+    key = plan.sort.key
+    in_order = True
+    n_nan = 0
+    before: tuple[NDArray[Any], NDArray[Any]] | None = None
+    for first, n_rows in _windows(plan.n_rows):
+        numbers = row_numbers[first : first + n_rows].astype(np.uint64)
+        sums.add(found, numbers, reader.stored(first, n_rows))
+        values = reader.values([key], first, n_rows)[key]
+        keys = ordered_keys(values)
+        if values.dtype.kind == "f":
+            n_nan += int(np.count_nonzero(keys == nan_key(keys.dtype)))
+        if before is not None:  # the last row of the window before
+            in_order &= _are_ordered(
+                np.concatenate([before[0], keys[:1]]), np.concatenate([before[1], numbers[:1]])
+            )
+        in_order &= _are_ordered(keys, numbers)
+        before = keys[-1:], numbers[-1:]
+        advance(n_rows)
+    problems = [] if in_order else [f"the rows of {copy.filename} are not in order"]
+    if n_nan != int(copy.attrs[names.SORT_NAN_ROWS]):
+        problems.append(f"{copy.filename} counts {copy.attrs[names.SORT_NAN_ROWS]} NaN of {n_nan}")
+    if not _ends_fit(copy, plan, n_nan):
+        problems.append(f"minima and maxima of {copy.filename} are not those of its blocks")
+    return tuple(problems)
+
+
+def _are_ordered(keys: NDArray[Any], numbers: NDArray[np.uint64]) -> bool:
+    """Return whether keys do not fall, and row numbers rise among equal keys."""
+    fine = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (numbers[1:] > numbers[:-1]))
+    return bool(fine.all())
+
+
+def _ends_fit(copy: h5py.File, plan: SortPlan, n_nan: int) -> bool:
+    """Return whether the minima and maxima are the first and last keys of the blocks."""
+    keys = copy[column_path(plan.dataset_path, plan.sort.key)]
+    minima, maxima = copy[names.MINIMA_PATH][...], copy[names.MAXIMA_PATH][...]
+    n_numbers = plan.n_rows - n_nan
+    firsts = range(0, n_numbers, plan.block_rows)
+    if not len(minima) == len(maxima) == len(firsts):
+        return False
+    ends = [(first, min(first + plan.block_rows, n_numbers) - 1) for first in firsts]
+    return all(
+        keys[first] == least and keys[last] == most
+        for (first, last), least, most in zip(ends, minima, maxima, strict=True)
+    )
+
+
+def _windows(n_rows: int) -> Sequence[tuple[int, int]]:
+    return [(first, min(_WINDOW_ROWS, n_rows - first)) for first in range(0, n_rows, _WINDOW_ROWS)]
+
+
+class _Sums:
+    """Sums of hashes of (row number, element), one per column, under one random key."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._key = np.uint64(secrets.randbits(64))
+
+    def new(self) -> dict[str, int]:
+        """Return sums of nothing."""
+        return dict.fromkeys(self._columns, 0)
+
+    def add(
+        self,
+        sums: dict[str, int],
+        numbers: NDArray[np.uint64],
+        columns: dict[str, NDArray[np.void]],
+    ) -> None:
+        """Add rows to sums."""
+        of_rows = _mixed(numbers + self._key)
+        for name in self._columns:
+            hashed = of_rows.copy()
+            for word in _words(columns[name]):
+                hashed = _mixed((hashed ^ word) + self._key)
+            sums[name] = (sums[name] + int(hashed.sum(dtype=np.uint64))) & _MASK
+
+
+def _words(elements: NDArray[np.void]) -> Sequence[NDArray[np.uint64]]:
+    """Return elements as words of 8 bytes, filled up with zeros: one array per word."""
+    size = elements.dtype.itemsize
+    if size in {1, 2, 4, 8}:
+        return [np.ascontiguousarray(elements).view(f"u{size}").astype(np.uint64)]
+    n_words = -(-size // 8)
+    padded = np.zeros((len(elements), n_words * 8), np.uint8)
+    packed = np.ascontiguousarray(elements).view(np.uint8).reshape(len(elements), size)
+    padded[:, :size] = packed
+    words = padded.view(np.uint64)
+    return [words[:, index] for index in range(n_words)]
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words in which every bit depends on every bit (Steele 2014, SplitMix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
