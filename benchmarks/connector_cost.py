@@ -1,6 +1,6 @@
 """What the connector costs a program: ratios to native HDF5, beside HDF5's own pass_through.
 
-``python -m benchmarks.connector_cost [PAIRS] [--hdf5 VERSION] [--only WORK]``
+``python -m benchmarks.connector_cost [PAIRS] [--hdf5 VERSION] [--only WORK|h5py]``
 
 Programs that do the same work natively, under the connector and under pass_through take turns, so
 that a machine that slows down slows down for all. Everything read is in the page cache and nothing
@@ -8,7 +8,8 @@ waits for a device; ratios are of processor time, which other programs on the ma
 and those of elapsed time stand beside them. A ratio is the median of its pairs, with the 95 %
 bootstrap bound that a target has to meet; of fewer than 20 pairs, none is said to be met. Their
 number is rounded up to a multiple of that of the generations of processes. Of one library and kind
-of work (``--hdf5 1.14.6 --only turn2000``) the ratios take some seconds; of all, many minutes.
+of work (``--hdf5 1.14.6 --only turn2000``, or ``--only h5py``) the ratios take some seconds; of
+all, many minutes.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ H5PY_WORK = Work(
     n=20_000,
     targets=(Target(way=TRACED, ratio=1.05),),
 )
+ONLY_H5PY = "h5py"  # names that work where others are left out
 TABLE_WORK = Work(
     title="read 8 elements, with a table, of the original", command="read", n=N_READS, targets=()
 )
@@ -393,19 +395,31 @@ def main() -> None:
     )
     parser.add_argument("pairs", nargs="?", type=number_of_pairs, default=40, metavar="PAIRS")
     parser.add_argument("--hdf5", choices=CRATES, help="programs in C with this version alone")
-    works = [work.command for work in WORKS]
-    parser.add_argument("--only", choices=works, help="programs in C, of this work alone")
+    works = [*(work.command for work in WORKS), ONLY_H5PY]
+    parser.add_argument(
+        "--only",
+        choices=works,
+        help="of programs in C, this work alone; or h5py: a program of h5py, with the HDF5 of its"
+        " wheel, alone",
+    )
     chosen = parser.parse_args()
+    if chosen.only == ONLY_H5PY and chosen.hdf5 is not None:
+        parser.error(
+            f"--hdf5 {chosen.hdf5} is for programs in C, and h5py brings an HDF5 of its own:"
+            " leave out one of --hdf5 and --only h5py"
+        )
     load = os.getloadavg()[0]
     print(f"{chosen.pairs} pairs, {os.cpu_count()} processors, load {load:.1f} at the start")
     with tempfile.TemporaryDirectory(prefix="sds-bench-") as name:
         directory = Path(name)
         source = directory / "source.h5"
         make_source(source)
-        versions = CRATES if chosen.hdf5 is None else (chosen.hdf5,)
-        measure_versions(directory, source, chosen.pairs, versions, chosen.only)
-        if chosen.hdf5 is None and chosen.only is None:
+        if chosen.only != ONLY_H5PY:
+            versions = CRATES if chosen.hdf5 is None else (chosen.hdf5,)
+            measure_versions(directory, source, chosen.pairs, versions, chosen.only)
+        if chosen.hdf5 is None and chosen.only in (None, ONLY_H5PY):
             measure_h5py(directory, source, chosen.pairs)
+        if chosen.hdf5 is None and chosen.only is None:
             measure_start(directory, chosen.pairs)
 
 
