@@ -35,6 +35,7 @@ from sds.recommender.protocol import (
     Pattern,
     draw_pattern,
     draw_training,
+    runs_in,
 )
 from sds.recommender.readers import Readers
 
@@ -90,16 +91,6 @@ def disk_experiment(n_training: int, *, extent: tuple[int, int, int]) -> Experim
         raid=LOCAL_DISK_RAID,
         n_training=n_training,
     )
-
-
-def runs_in(pattern: Pattern, order: tuple[int, ...]) -> int:
-    """Return an upper bound of the runs of all processes, found without features."""
-    fastest = order[-1]
-    slab = pattern.slab
-    lengths = list(slab.count)
-    if slab.stride[fastest] == 1:
-        lengths[fastest] = pattern.parts[fastest]
-    return math.prod(lengths)
 
 
 def measurable_library(

@@ -17,6 +17,7 @@ from sds.cli import (
     env,
     explain,
     ingest,
+    machine,
     plot,
     reorganize,
     replicas,
@@ -73,6 +74,7 @@ for function, name, panel in _COMMANDS:
         context_settings=_PASS_ON if name == "run" else None,
         cls=doctor.WithCommandBehind if name == "doctor" else None,
     )(function)
+app.add_typer(machine.app, name="machine", rich_help_panel=_CHOOSE)
 app.add_typer(replicas.app, name="replicas", rich_help_panel=_BUILD)
 app.add_typer(trace.app, name="trace", rich_help_panel=_LOOK)
 app.add_typer(table.app, name="table", rich_help_panel=_LOOK)

@@ -30,3 +30,15 @@ def split_name(name: str) -> tuple[str, str | None]:
 def canonical(file: str | Path) -> str:
     """Return the canonical path of a file, by which the server and the connector know it."""
     return str(Path(file).resolve())
+
+
+def text_of(file: Path) -> str:
+    """Return what a file of text holds."""
+    from sds.errors import FileMissingError, FormatError
+
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileMissingError(f"no such file: {file}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{file} is no text: {error}") from error

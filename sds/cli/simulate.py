@@ -1,15 +1,18 @@
 """``sds simulate``: how long a read by many processes would take on a simulated file system."""
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson
+from sds.cli.options import AsJson, text_of
 
 if TYPE_CHECKING:
     from sds.geometry import ProcessReads
-    from sds.simulator import Operation, SimulatedTime, SimulatorParameters
+    from sds.machines.machine_file import Machine
+    from sds.simulator import Operation, SimulatedTime
+    from sds.simulator.fit import PredictedTime
 
 _MAX_PROCESSES = 1 << 20  # of the core
 
@@ -51,12 +54,19 @@ def simulate(
     stripe_count: Annotated[
         int | None, typer.Option(metavar="N", help="OSTs over which the file is striped.")
     ] = None,
+    machine: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Another machine than Hopper, from `sds machine fit` or by hand."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate how long a read by many processes would take on Hopper's Lustre file system.
 
-    The array is taken to be contiguous, and nothing of it cached. Nothing is read. All times are
-    simulated: docs/explanation/simulator.md says what is modelled and what is left out.
+    Or on the machine of a file. The array is taken to be contiguous, and nothing of it cached.
+    Nothing is read. All times are simulated, which takes milliseconds to seconds for each read:
+    docs/explanation/simulator.md says what is modelled and what is left out.
     """
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_order
@@ -71,21 +81,29 @@ def simulate(
         mode=mode,
         strategy=strategy,
     )
-    parameters = _machine(stripe_size, stripe_count)
+    known = _machine(machine, stripe_size, stripe_count)
     orders = [parse_order(text) for text in order or ()] or [tuple(range(len(extent)))]
     operations = [operation.stored_as(axes) for axes in orders]
-    times = simulate_many(operations, parameters)
+    times = simulate_many(operations, known.parameters)
+    # Machines are fitted to such reads alone: of others the error is not known.
+    is_like_fitted = (operation.mode, operation.strategy) == ("independent", "multiple")
+    predicted = known.fitted.predict_many(operations) if known.fitted and is_like_fitted else None
     if as_json:
         print_json(
             {
                 "simulated": [
-                    {"order": axes, "n_processes": operation.n_processes, "time": time}
-                    for axes, time in zip(orders, times, strict=True)
+                    {
+                        "order": axes,
+                        "n_processes": operation.n_processes,
+                        "time": time,
+                        "predicted": None if predicted is None else predicted[i],
+                    }
+                    for i, (axes, time) in enumerate(zip(orders, times, strict=True))
                 ]
             }
         )
     else:
-        _print_times(operations, orders, times)
+        _print_times(operations, orders, times, predicted)
 
 
 def _array_of(array: str, element_size: int | None) -> tuple[tuple[int, ...], int, int]:
@@ -135,24 +153,32 @@ def _divided(
     return ProcessReads.decomposed(slab, given)
 
 
-def _machine(stripe_size: str | None, stripe_count: int | None) -> "SimulatorParameters":
-    """Return Hopper, with a file striped otherwise where that is asked for."""
+def _machine(file: Path | None, stripe_size: str | None, stripe_count: int | None) -> "Machine":
+    """Return Hopper or the machine of a file, with striping otherwise where that is asked for."""
     from dataclasses import replace
 
     from sds.cli.quantities import parse_size
+    from sds.machines.machine_file import Machine, parse_machine
     from sds.simulator import hopper
 
-    known = hopper()
-    stripes = known.stripes
+    known = Machine(parameters=hopper(), fitted=None)
+    if file is not None:
+        known = parse_machine(text_of(file), name=str(file))
+    stripes = known.parameters.stripes
     if stripe_size is not None:
         stripes = replace(stripes, stripe_size_bytes=parse_size(stripe_size, name="--stripe-size"))
     if stripe_count is not None:
         stripes = replace(stripes, stripe_count=stripe_count)
-    return replace(known, stripes=stripes)
+    parameters = replace(known.parameters, stripes=stripes)
+    fitted = None if known.fitted is None else replace(known.fitted, parameters=parameters)
+    return Machine(parameters=parameters, fitted=fitted)
 
 
 def _print_times(
-    operations: "list[Operation]", orders: list[tuple[int, ...]], times: "list[SimulatedTime]"
+    operations: "list[Operation]",
+    orders: list[tuple[int, ...]],
+    times: "list[SimulatedTime]",
+    predicted: "list[PredictedTime] | None",
 ) -> None:
     """Print one line per axis order."""
     from sds.cli.output import note, print_table
@@ -172,7 +198,7 @@ def _print_times(
         ]
         for operation, axes, time in zip(operations, orders, times, strict=True)
     ]
-    columns = (
+    columns: tuple[str, ...] = (
         "order",
         "stored as",
         "simulated>",
@@ -182,6 +208,11 @@ def _print_times(
         "seeks>",
         "busiest disk>",
     )
+    if predicted is not None:
+        columns = (*columns, "predicted>", "two in three within>")
+        for row, time in zip(rows, predicted, strict=True):
+            ends = (format_seconds(end) for end in (time.low_s, time.high_s))
+            row += [format_seconds(time.seconds), " to ".join(ends)]
     print_table(columns, rows)
     first = operations[0]
     processes = counted(first.n_processes, "process", "processes")

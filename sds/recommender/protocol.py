@@ -190,6 +190,16 @@ def draw_pattern(random: np.random.Generator, experiment: Experiment, kind: int)
     )
 
 
+def runs_in(pattern: Pattern, order: tuple[int, ...]) -> int:
+    """Return an upper bound of the runs of all processes, found without features."""
+    fastest = order[-1]
+    slab = pattern.slab
+    lengths = list(slab.count)
+    if slab.stride[fastest] == 1:
+        lengths[fastest] = pattern.parts[fastest]
+    return math.prod(lengths)
+
+
 def _length(random: np.random.Generator, longest: int, share: float) -> int:
     """Return a length from a share of the longest to it, uniform in the logarithm."""
     shortest = max(1.0, longest * share)

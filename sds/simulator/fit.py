@@ -141,7 +141,7 @@ def fit_machine(
     for name in FREE:
         if not getattr(start, name) > 0:
             raise SdsValueError(f"{name} is {getattr(start, name)}: the search needs a first guess")
-    is_left_out = _left_out(groups, seed)
+    is_left_out = left_out(groups, seed)
     some = np.flatnonzero(~is_left_out).tolist()
     if len(some) < MIN_OPERATIONS:
         raise SdsValueError(
@@ -170,7 +170,8 @@ def fit_machine(
     )
 
 
-def _left_out(groups: Sequence[str], seed: int) -> NDArray[np.bool_]:
+def left_out(groups: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
+    """Return which reads `fit_machine` leaves out of the fit, shape (n,)."""
     names = sorted(set(groups))
     drawn = np.random.default_rng([seed, 5]).permutation(len(names))
     out = {names[i] for i in drawn[: math.ceil(_LEFT_OUT * len(names))]}
