@@ -26,7 +26,7 @@ from sds.geometry import (
 )
 from sds.recommender import ReadModel, builtin_model
 from sds.recommender.selection import probability_faster
-from sds.supposed import REPLICA_OFFSET_BYTES, Disks, Supposed, disks_of, supposed_layout
+from sds.supposed import Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 
 if TYPE_CHECKING:
@@ -300,7 +300,9 @@ def _explain_layout(
         element_size_bytes=described.element_size_bytes,
         storage=_storage_of(described, layout),
         order=supposed.order,
-        data_offset_bytes=described.data_offset_bytes if layout is None else REPLICA_OFFSET_BYTES,
+        data_offset_bytes=described.data_offset_bytes
+        if layout is None
+        else layout.data_offset_bytes,
         chunk_shape=_chunk_shape_of(described, layout),
         chunks_touched=touched.chunks,
         stripes=disks.stripes.prevailing(0, Path(described.file).stat().st_size),

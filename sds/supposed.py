@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from sds.dataset import DatasetDescription
     from sds.geometry import ArrayLayout
 
-REPLICA_OFFSET_BYTES = 4096
-"""Where a replica's data begins: on a page."""
+REPLICA_OFFSET_BYTES = 6144
+"""Where a replica's data begins: half a page behind a page (docs/reference/replica-format.md)."""
+
+CHUNKS_OFFSET_BYTES = 4096
+"""Where supposed chunks begin: on a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,7 @@ def supposed_layout(described: DatasetDescription, supposed: Supposed) -> ArrayL
     return ChunkedLayout(
         element_size_bytes=described.element_size_bytes,
         chunk_shape=supposed.chunks,
-        data_offset_bytes=REPLICA_OFFSET_BYTES,
+        data_offset_bytes=CHUNKS_OFFSET_BYTES,
         order=order,
         stored_chunk_bytes=stored_bytes,
     )

@@ -114,7 +114,7 @@ def touched_as_replica(
             note="supposes a replica in these chunks, one after the other in C order, read whole",
         )
     return replace(
-        touched, note="supposes a replica of this axis order, its data on a page boundary"
+        touched, note="supposes a replica of this axis order, its data half a page behind a page"
     )
 
 
