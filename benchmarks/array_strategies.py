@@ -1,14 +1,15 @@
 """Whether it is predicted which read strategy is the fastest, on a mounted array.
 
     python -m benchmarks.array_strategies [--budget SECONDS] [--rounds N] [--calibration N]
-                                          [--results FILE]
+                                          [--seed N] [--tests N] [--results FILE]
 
 Two models predict the time of regular reads by the strategies multiple, sieve, list and pmd, cold,
 on the array of `benchmarks.disk_array` (mounted; emulated disks, real waits): the read engine's
 planner, calibrated there; and a simulated machine (`benchmarks.fitted_machine`), its numbers fitted
-to reads of other shapes, which are measured as well. Rounds in turn, medians count. Target: where
-strategies differ by more than 20 %, the one predicted fastest is within 20 % of the fastest in 19
-of 20 reads, and predictions are within 20 % of measured in nine of ten.
+to reads of other shapes, which are drawn from --seed and measured as well. Predicted are the reads
+of a designed grid or, with --tests N, shapes drawn from that seed. Rounds in turn, medians count.
+Target: where strategies differ by more than 20 %, the one predicted fastest is within 20 % of the
+fastest in 19 of 20 reads, and predictions are within 20 % of measured in nine of ten.
 
 --results FILE keeps what was measured; the next run with it goes on from there.
 """
@@ -177,11 +178,13 @@ def opened(results: Path | None) -> tuple[Found, Callable[[Read, str, float], No
     return found, keep
 
 
-def judge(name: str, found: Found, predicted: dict[tuple[Read, str], float]) -> str:
+def judge(
+    name: str, tests: Sequence[Read], found: Found, predicted: dict[tuple[Read, str], float]
+) -> str:
     """Return how well a model did, in words."""
     right = different = within = total = 0
     regrets = []
-    for read in designed():
+    for read in tests:
         seconds = {s: statistics.median(found[read, s]) for s in STRATEGIES}
         expected = {s: predicted[read, s] for s in STRATEGIES}
         best_s = min(seconds.values())
@@ -201,7 +204,9 @@ def judge(name: str, found: Found, predicted: dict[tuple[Read, str], float]) -> 
     )
 
 
-def print_table(found: Found, by_model: dict[str, dict[tuple[Read, str], float]]) -> None:
+def print_table(
+    tests: Sequence[Read], found: Found, by_model: dict[str, dict[tuple[Read, str], float]]
+) -> None:
     """Print what was measured, and in brackets what each model predicted."""
     print(f"\nMilliseconds: measured ({', '.join(by_model)}).\n")
     print(
@@ -212,7 +217,7 @@ def print_table(found: Found, by_model: dict[str, dict[tuple[Read, str], float]]
         + " |"
     )
     print("|---" * (len(STRATEGIES) + 2 + len(by_model)) + "|")
-    for read in designed():
+    for read in tests:
         seconds = {s: statistics.median(found[read, s]) for s in STRATEGIES}
         cells = [
             f"{seconds[s] * 1e3:.1f} ("
@@ -239,10 +244,14 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=90.0, help="seconds of measuring")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1, help="of the shapes drawn")
+    parser.add_argument("--tests", type=int, metavar="SEED", help="predict shapes drawn from this")
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
+    if options.tests == options.seed:
+        parser.error("--tests draws what is predicted, --seed what is fitted to: give two seeds")
     found, keep = opened(options.results)
-    reads = [*designed(), *drawn(options.seed)]
+    tests = designed() if options.tests is None else drawn(options.tests)
+    reads = [*tests, *drawn(options.seed)]
     with mounted(DiskArray()) as mount:
         path = mount / "data"
         with path.open("wb") as out:
@@ -268,19 +277,19 @@ def main() -> None:
     )
     machine = fitted(found, drawn(options.seed))
     print(f"simulated machine: {machine}")
-    keys = [(read, strategy) for read in designed() for strategy in STRATEGIES]
+    keys = [(read, strategy) for read in tests for strategy in STRATEGIES]
     simulated = machine.predict_many([operation_of(*key) for key in keys])
     by_model = {
         "planner": {key: plan_of(*key, parameters)["predicted_s"] for key in keys},
         "simulated": {key: time.seconds for key, time in zip(keys, simulated, strict=True)},
     }
-    print_table(found, by_model)
+    print_table(tests, found, by_model)
     print(f"\nTimes of one read differ by {spread(found):.1%} (longest less shortest).")
     again = {key: found[key][0] for key in keys}
     rest = defaultdict(list, {key: found[key][1:] or found[key] for key in keys})
-    print(judge("reading once more", rest, again))
+    print(judge("reading once more", tests, rest, again))
     for name, predicted in by_model.items():
-        print(judge(name, found, predicted))
+        print(judge(name, tests, found, predicted))
 
 
 if __name__ == "__main__":

@@ -44,19 +44,21 @@ def test_what_is_simulated_asks_for_what_the_engine_asks_for(read):
 def test_judging_counts_strategies_that_differ_and_predictions_that_are_near():
     found = {(read, s): [0.010] for read in designed() for s in STRATEGIES}
     predicted = {key: times[0] for key, times in found.items()}
-    same = judge("a model", found, predicted)
+    same = judge("a model", designed(), found, predicted)
     assert "of 0 reads whose strategies differ" in same
     assert "none differ" in same
     assert "96 of 96 (100%; target 90 %)" in same
     first, second = designed()[:2]
     found[first, "list"] = [0.005]
     found[second, "list"] = [0.030]
-    words = judge("a model", found, predicted)
+    words = judge("a model", designed(), found, predicted)
     # Of the first, another is chosen that takes twice as long; of the second, the slow one is not.
     assert "of 2 reads" in words
     assert "in 1 (50%; target 95 %)" in words
     assert "worst 100%" in words
     assert "94 of 96" in words
+    # Only the reads asked about count.
+    assert "in 1 (100%; target 95 %)" in judge("a model", [second], found, predicted)
 
 
 def test_what_was_measured_is_found_again(tmp_path):
