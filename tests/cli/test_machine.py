@@ -75,7 +75,8 @@ def test_from_timed_reads_to_predictions(sds, tmp_path, described):
     asked = ("simulate", "64,64,256", "[:, 3]", "--element-size", "4", "--processes", "2")
     (found,) = sds(*asked, "--machine", fitted, "--json").json["simulated"]
     predicted = found["predicted"]
-    assert predicted["high_s"] / predicted["seconds"] == pytest.approx(math.exp(machine.log_error))
+    factor = math.exp(machine.interval_error)
+    assert predicted["high_s"] / predicted["seconds"] == pytest.approx(factor)
     assert len(found["time"]["ost_busy_s"]) == 1
     text = sds(*asked, "--machine", fitted)
     assert "two in three within" in text.out

@@ -23,6 +23,7 @@ ERRORS = {
     "log_error": 0.25,
     "ratio_error": 0.125,
     "median_error": 0.1,
+    "interval_error": 0.15,
     "p95_error": 0.5,
     "n_fitted": 90,
     "n_left_out": 30,
