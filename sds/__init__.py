@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from sds.list_io import read_list as read_list
     from sds.list_io import write_list as write_list
     from sds.opened import forget as forget
+    from sds.querying import query as query
     from sds.reader import read as read
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "forget", "read", "read_list", "write_list"]
+__all__ = ["__version__", "forget", "query", "read", "read_list", "write_list"]
 
 # In the root of the repository this folder shadows an installed wheel, which alone holds the
 # compiled parts: look for submodules there too.
@@ -22,6 +23,7 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 # No public name is also the name of its module: importing the module would hide it.
 _LAZY = {
     "forget": "sds.opened",
+    "query": "sds.querying",
     "read": "sds.reader",
     "read_list": "sds.list_io",
     "write_list": "sds.list_io",

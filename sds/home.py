@@ -39,6 +39,11 @@ class Home:
         return self.root / "tables"
 
     @property
+    def sorted(self) -> Path:
+        """Directory of lists of sorted replicas, one per source file that has any."""
+        return self.root / "sorted"
+
+    @property
     def replicas(self) -> Path:
         """Directory of replicas."""
         return self.root / "replicas"
@@ -79,7 +84,7 @@ class Home:
             If one cannot be: a file is in its place, for example.
         """
         try:
-            for directory in (self.root, self.spool, self.tables, self.replicas):
+            for directory in (self.root, self.spool, self.tables, self.sorted, self.replicas):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except PermissionError as error:
             message = (

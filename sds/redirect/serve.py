@@ -338,7 +338,7 @@ class Redirection:
         except FileNotFoundError as error:
             message = f"no redirect table for {self._source}: {path} is gone"
             raise NotFoundError(message) from error
-        _check_trusted(path, found, self._owner)
+        check_trusted(path, found, self._owner)
         stamp = _stamp_of(found)
         if known is not None and known.stamp == stamp:
             return known
@@ -464,7 +464,7 @@ def _is_unchanged(replica: _OpenReplica) -> bool:
         return False
 
 
-def _check_trusted(path: str | Path, found: os.stat_result, source_owner: int) -> None:
+def check_trusted(path: str | Path, found: os.stat_result, source_owner: int) -> None:
     """Raise PermissionError unless a file belongs to someone trusted, who alone may write it."""
     if found.st_uid != source_owner and found.st_uid != os.geteuid():
         service = os.environ.get("SDS_SERVICE_UID", "")
@@ -678,7 +678,7 @@ def _open_replica(
         follow_links=False,
     )
     found = os.fstat(engine.fileno())
-    _check_trusted(candidate.path, found, source_owner)
+    check_trusted(candidate.path, found, source_owner)
     _check_unchanged(engine.fileno(), candidate)
     if candidate.chunk_shape is None:
         region = candidate.region_in(known.extent)
