@@ -2,16 +2,31 @@
  * wants it; what is asked for is copied from there.
  *
  * The file is opened once more for that, and stays so until sds_file_close(): closing any
- * descriptor of a file takes from the process the POSIX locks that it has on it. */
+ * descriptor of a file takes from the process the POSIX locks that it has on it.
+ *
+ * What is read like that, the next read would find cold again, and the next. So the page cache is
+ * given a few pages of it, and who finds any of them reads through the cache: whatever program it
+ * is, and until the cache has no room for them any more. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arithmetic.h"
+#include "cache_probe.h"
 #include "exec.h"
+#include "read_ahead.h"
 #include "request_queue.h"
 
 #define USUAL_ALIGNMENT 4096
+
+/* Pieces whose last bytes the page cache is given, with those right before them: where the next
+ * read goes on behind this one, it finds the last bytes. Not the first piece, of which whoever
+ * looks whether a read is cached has the kernel read a page. */
+#define N_MARKED 8
+
+/* Told to the kernel at once, as in exec_list.c. */
+#define BATCH 16
 
 /* False where the program has closed a descriptor that was not its own. */
 static int is_own(const sds_file *file, int fd)
@@ -77,6 +92,36 @@ static int direct_descriptor(sds_file *file)
     return fd;
 }
 
+/* The n-th of those places: of a single piece, bytes spread over it. */
+static sds__group marked(const sds__access *access, int n)
+{
+    const int64_t n_pieces = sds__access_pieces(access);
+    const int64_t piece = n_pieces * n / (N_MARKED + 1);
+    const int64_t skipped =
+        n_pieces > N_MARKED ? 0 : sds__piece_bytes(access, piece) * n / (N_MARKED + 1);
+    const int64_t length = sds__piece_bytes(access, piece) - skipped;
+    return (sds__group){.offset = sds__piece_offset(access, piece) + skipped, .length = length};
+}
+
+int sds__was_read_directly(const sds_file *file, const sds__access *access)
+{
+    for (int n = 1; n <= N_MARKED; n++) {
+        const sds__group at = marked(access, n);
+        const int64_t before = sds__greatest(at.offset - 1, 0);
+        if (sds__probe_byte(file, before) == SDS_CACHE_WARM) return 1;
+    }
+    return 0;
+}
+
+static void leave_marks(const sds_file *file, const sds__access *access)
+{
+    for (int n = 1; n <= N_MARKED; n++) {
+        const sds__group at = marked(access, n);
+        sds__announce(file->fd, sds__greatest(at.offset - 1, 0), 1);
+        sds__announce(file->fd, at.offset + at.length - 1, 1);
+    }
+}
+
 int sds__may_read_directly(const sds_file *file)
 {
     return file->path != NULL &&
@@ -101,12 +146,15 @@ sds_status sds__run_direct(sds_file *file, const sds__access *access, const sds_
             .alignment = file->direct_alignment,
             .group_bytes = plan->group_bytes,
             .depth = plan->queue_depth,
-            .batch = plan->queue_depth,
+            .batch = (int32_t)sds__least(plan->queue_depth, BATCH),
             .max_memory_bytes = plan->memory_bytes,
             .is_watched = 0,
         };
         const sds_status status = sds__read_queue(file, access, plan, &options, place, report);
-        if (is_own(file, fd)) return status;
+        if (is_own(file, fd)) {
+            if (status == SDS_OK) leave_marks(file, access);
+            return status;
+        }
     }
     /* Not possible, or the program has closed a descriptor that was not its own. */
     if (fd >= 0)

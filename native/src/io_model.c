@@ -30,7 +30,7 @@ void sds_io_parameters_builtin(sds_io_parameters *out)
         .buffered_s_per_byte = 1 / (2400 * MB),
         .direct_s_per_byte = 1 / (2400 * MB),
         .direct_setup_s = 50e-6,
-        .direct_min_bytes = INT64_C(32) << 20,
+        .direct_min_bytes = INT64_C(4) << 20,
         .queue_depth = 256,
         .call_s = 0.62e-6,
         .copy_s_per_byte = 1.1e-10,

@@ -2,11 +2,23 @@
 #ifndef SDS_READ_COST_H
 #define SDS_READ_COST_H
 
+#include "arithmetic.h"
 #include "read_shape.h"
 #include "sds/read_plan.h"
 
 /* At either end of a request past the page cache. */
 #define SDS__DIRECT_ALIGNMENT INT64_C(4096)
+
+/* Buffers past the page cache take whole pages of this size, from one on: a device is told of
+ * pieces of memory, and each takes its time. */
+#define SDS__HUGE_PAGE_BYTES (INT64_C(2) << 20)
+
+static inline int64_t sds__huge_bytes(int64_t n)
+{
+    return n < SDS__HUGE_PAGE_BYTES
+               ? n
+               : sds__divide_up(n, SDS__HUGE_PAGE_BYTES) * SDS__HUGE_PAGE_BYTES;
+}
 
 /* From this length on the buffer of a sieve does not stay in a second-level cache. */
 #define SDS__LARGE_BUFFER_BYTES (INT64_C(4) << 20)

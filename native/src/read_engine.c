@@ -27,7 +27,7 @@
 #define CLOSE_BYTES 4096
 
 /* Reads of less are not considered for reading past the page cache. */
-#define LEAST_DIRECT_BYTES (INT64_C(32) << 20)
+#define LEAST_DIRECT_BYTES (INT64_C(4) << 20)
 
 /* So many times as fast it has to be where the cache could keep what is read. */
 #define DIRECT_ADVANTAGE 1.25
@@ -88,12 +88,15 @@ static sds_status plan_access(const sds_file *file, const sds__access *access,
                               const sds_read_options *options, sds_plan_given *given,
                               sds_read_plan *out)
 {
+    given->may_read_directly = 0;
     const sds_status status = sds__plan_access(access, file->parameters, options, given, out);
     if (status != SDS_OK || out->strategy != SDS_STRATEGY_AUTO || out->cache == SDS_CACHE_WARM ||
         out->bytes_read < LEAST_DIRECT_BYTES || !sds__may_read_directly(file))
         return status;
     given->cache_room_bytes = sds__cache_room_bytes();
-    given->may_read_directly = is_worth_direct(file, out, given->cache_room_bytes);
+    given->may_read_directly =
+        is_worth_direct(file, out, given->cache_room_bytes) &&
+        (out->bytes_read > given->cache_room_bytes || !sds__was_read_directly(file, access));
     return given->may_read_directly
                ? sds__plan_access(access, file->parameters, options, given, out)
                : SDS_OK;

@@ -19,6 +19,10 @@
 #define QUEUED_BYTES MIB
 #define DIRECT_BYTES (512 * KIB)
 #define DIRECT_DEPTH 16
+/* Runs of which few are near enough to be read together are shorter requests: so many more of
+ * them. */
+#define DIRECT_RUN_BYTES (16 * KIB)
+#define DIRECT_BYTES_IN_FLIGHT (4 * MIB)
 /* Requests in flight beyond these bytes make no device faster; fewer than these, many slower. */
 #define BYTES_IN_FLIGHT (8 * MIB)
 #define LEAST_DEPTH 8
@@ -68,7 +72,7 @@ static int64_t memory_of(const sds_read_plan *plan, const sds__group_totals *tot
     case SDS_EXECUTOR_LIST:
         return in_flight * totals->longest_merged_bytes;
     case SDS_EXECUTOR_DIRECT:
-        return in_flight * (totals->longest_bytes + 2 * SDS__DIRECT_ALIGNMENT);
+        return sds__huge_bytes(in_flight * (totals->longest_bytes + 2 * SDS__DIRECT_ALIGNMENT));
     default:
         return 0;
     }
@@ -92,8 +96,11 @@ static void bound_requests(const planner *self, sds_read_plan *plan, int64_t gro
 static void bound_queue(const planner *self, sds_read_plan *plan, int64_t group_bytes,
                         int32_t depth)
 {
-    const int64_t bound = memory_bound(self);
-    const int64_t around = plan->executor == SDS_EXECUTOR_DIRECT ? 2 * SDS__DIRECT_ALIGNMENT : 0;
+    const int is_direct = plan->executor == SDS_EXECUTOR_DIRECT;
+    const int64_t most = memory_bound(self);
+    const int64_t around = is_direct ? 2 * SDS__DIRECT_ALIGNMENT : 0;
+    const int64_t rest = is_direct && most > SDS__HUGE_PAGE_BYTES ? most % SDS__HUGE_PAGE_BYTES : 0;
+    const int64_t bound = most - rest;
     plan->group_bytes =
         sds__least(group_bytes, sds__greatest(bound / depth - around, LEAST_QUEUED_BYTES));
     plan->queue_depth =
@@ -128,6 +135,16 @@ static int64_t hole_worth_queued(const planner *self)
     return saved_s > 0 ? hole_worth(saved_s, merged_s_per_byte) : SDS__JOIN_TOUCHING;
 }
 
+/* As many requests as keep a device busy that takes short ones. */
+static int32_t direct_depth(const planner *self)
+{
+    const int64_t run_bytes = self->shape.bytes_useful / self->shape.n_pieces;
+    const int64_t depth = run_bytes < DIRECT_RUN_BYTES
+                              ? DIRECT_DEPTH
+                              : sds__greatest(DIRECT_BYTES_IN_FLIGHT / run_bytes, DIRECT_DEPTH);
+    return (int32_t)sds__least(depth, self->queue_depth);
+}
+
 /* The bounds of an executor under the strategy "auto". */
 static void choose_bounds(const planner *self, sds_read_plan *plan)
 {
@@ -151,7 +168,7 @@ static void choose_bounds(const planner *self, sds_read_plan *plan)
         plan->max_hole_bytes = hole_worth_queued(self);
         break;
     case SDS_EXECUTOR_DIRECT:
-        bound_queue(self, plan, DIRECT_BYTES, (int32_t)sds__least(self->queue_depth, DIRECT_DEPTH));
+        bound_queue(self, plan, DIRECT_BYTES, direct_depth(self));
         plan->max_hole_bytes = hole_worth(sds__queued_startup_s(self->costs, plan->queue_depth),
                                           costs->direct_s_per_byte);
         break;

@@ -10,6 +10,7 @@
 #include "arithmetic.h"
 #include "cache_probe.h"
 #include "file_read.h"
+#include "read_cost.h"
 #include "ring.h"
 #include "threads.h"
 
@@ -304,7 +305,8 @@ static sds_status allocate(queue *self)
     self->requests = calloc((size_t)self->depth, sizeof *self->requests);
     if (self->requests == NULL) return SDS_ENOMEM;
     if (self->buffer_bytes == 0) return SDS_OK;
-    self->buffers_bytes = (size_t)(self->depth * self->buffer_bytes);
+    const int64_t buffers_bytes = self->depth * self->buffer_bytes;
+    self->buffers_bytes = (size_t)(alignment > 1 ? sds__huge_bytes(buffers_bytes) : buffers_bytes);
     void *made =
         mmap(NULL, self->buffers_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) return SDS_ENOMEM;

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,6 +23,7 @@
 #include "check.h"
 #include "exec.h"
 #include "ring.h"
+#include "sds/io_model.h"
 #include "sds/read_engine.h"
 #include "threads.h"
 
@@ -677,6 +679,60 @@ static void test_the_direct_descriptor(int fd)
     }
 }
 
+#define N_APART 160
+#define APART_BYTES 32768
+#define APART_STRIDE 131072
+#define APART_PERIOD (FILE_BYTES / APART_STRIDE * APART_STRIDE) /* of what the file holds */
+
+/* By a handle of its own, as another program would; by which executor. */
+static sds_executor executor_of_apart(int fd, const char *name, int64_t offset)
+{
+    sds_io_parameters costs;
+    sds_io_parameters_builtin(&costs);
+    costs.is_measured = 1;
+    costs.direct_s_per_byte = costs.buffered_s_per_byte / 2;
+    const sds_file_options options = {.path = name, .parameters = &costs};
+    const sds_runs runs = {offset, APART_BYTES, 1, {{N_APART, APART_STRIDE}}};
+    uint8_t *read = calloc(N_APART, APART_BYTES);
+    sds_read_report report;
+    sds_file *file;
+    CHECK(read != NULL && sds_file_open(fd, &options, &file) == SDS_OK);
+    CHECK(sds_read_runs(file, &runs, NULL, read, &report) == SDS_OK);
+    for (int64_t i = 0; i < N_APART; i++) {
+        const uint8_t *expected = content + (offset + i * APART_STRIDE) % APART_PERIOD;
+        CHECK(memcmp(read + i * APART_BYTES, expected, APART_BYTES) == 0);
+    }
+    const int is_possible = sds__may_read_directly(file);
+    sds_file_close(file);
+    free(read);
+    CHECK(usleep(20000) == 0); /* what was announced has come */
+    return is_possible ? report.plan.executor : SDS_EXECUTOR_ANY;
+}
+
+/* The next read of the same, or of what follows it, finds it in the page cache or brings it there,
+ * whoever reads; until the cache has forgotten. */
+static void test_only_the_first_read_goes_past_the_cache(void)
+{
+    char name[] = "/var/tmp/sds-test-apart-XXXXXX";
+    const int fd = mkstemp(name);
+    CHECK(fd >= 0);
+    for (int64_t at = 0; at < (N_APART + 1) * APART_STRIDE; at += APART_STRIDE)
+        CHECK(pwrite(fd, content + at % APART_PERIOD, APART_STRIDE, at) == APART_STRIDE);
+    CHECK(fsync(fd) == 0);
+    for (int64_t offset = 0; offset <= 2048; offset += 2048) { /* within pages, and not */
+        make_cold(fd);
+        const sds_executor first = executor_of_apart(fd, name, offset);
+        if (first == SDS_EXECUTOR_ANY) break; /* the file system cannot */
+        CHECK(first == SDS_EXECUTOR_DIRECT);
+        CHECK(executor_of_apart(fd, name, offset) == SDS_EXECUTOR_LIST);
+        CHECK(executor_of_apart(fd, name, offset) == SDS_EXECUTOR_PREAD);
+        make_cold(fd);
+        CHECK(executor_of_apart(fd, name, offset) == SDS_EXECUTOR_DIRECT);
+        CHECK(executor_of_apart(fd, name, offset + APART_BYTES) == SDS_EXECUTOR_LIST);
+    }
+    CHECK(close(fd) == 0 && unlink(name) == 0);
+}
+
 /* Whether a child could lock the file's first byte. */
 static int is_locked(int fd)
 {
@@ -754,6 +810,7 @@ int main(void)
     test_the_direct_descriptor(fd);
     test_a_path_that_names_another_file(fd);
     test_locks_outlive_reads();
+    test_only_the_first_read_goes_past_the_cache();
     /* Threads of the kernel, that have read for a ring, may still be on their way out. */
     for (int n = 0; n < 100 && count_threads() > 1; n++)
         CHECK(usleep(20000) == 0);

@@ -487,6 +487,11 @@ static void test_direct_only_where_it_is_measured_to_be_faster(void)
     fast.direct_s_per_byte = fast.buffered_s_per_byte / 2;
     CHECK(sds_plan_runs(&whole, &fast, NULL, &cold, &plan) == SDS_OK);
     CHECK(plan.executor == SDS_EXECUTOR_DIRECT);
+    /* Runs apart: as many requests as keep the device busy, in buffers of whole large pages. */
+    const sds_runs apart = {2048, 32768, 1, {{256, 8 * MIB}}};
+    CHECK(sds_plan_runs(&apart, &fast, NULL, &cold, &plan) == SDS_OK);
+    CHECK(plan.executor == SDS_EXECUTOR_DIRECT && plan.requests == 256 && plan.queue_depth == 128);
+    CHECK(plan.memory_bytes >= 128 * 32768 && plan.memory_bytes % (2 * MIB) == 0);
     /* Not where little of it is wanted: the next read wants what lies beside it. */
     CHECK(sds_plan_runs(&plane, &fast, NULL, &cold, &plan) == SDS_OK);
     CHECK(plan.executor != SDS_EXECUTOR_DIRECT && plan.bytes_read > 32 * MIB);
