@@ -107,13 +107,18 @@ def read(
         raise SdsValueError("pass either a selection or points, not both")
     opened = find_opened(file)
     described = None if opened is None else opened.datasets.get(dataset)
+    ask_replicas = True
     if opened is not None and described is not None:
         selected = _select(index, points, described)
         if selected is not None:
-            values = _read_known(opened, dataset, described, selected, out=out, strategy=strategy)
+            values, ask_replicas = _read_known(
+                opened, dataset, described, selected, out=out, strategy=strategy
+            )
             if values is not None:
                 return values
-    return _read_anew(file, dataset, index, points=points, out=out, strategy=strategy)
+    return _read_anew(
+        file, dataset, index, points=points, out=out, strategy=strategy, ask_replicas=ask_replicas
+    )
 
 
 def _repeat(
@@ -138,8 +143,11 @@ def _read_known(
     *,
     out: NDArray[Any] | None,
     strategy: str,
-) -> Any:  # noqa: ANN401
-    """Return a selection of a dataset that was read before; None where HDF5 has to be asked."""
+) -> tuple[Any, bool]:
+    """Return a selection of a dataset that was read before; None where HDF5 has to be asked.
+
+    And then whether replicas are to be asked, too: not those that have failed already.
+    """
     home = _home()
     if _may_be_served(selected, strategy) and opened.redirection.may_serve(home):
         slab, shape = selected
@@ -151,15 +159,13 @@ def _read_known(
             out,
             engine_serves_original=described.data_offset_bytes is not None,
         )
-        if outcome is Outcome.SERVED:
-            return out
-        if outcome is Outcome.UNKNOWN:
-            return None
+        if outcome is not Outcome.ORIGINAL:
+            return (out, False) if outcome is Outcome.SERVED else (None, True)
     if described.data_offset_bytes is not None:
-        return _read_directly(opened, described, selected, out, strategy)
+        return _read_directly(opened, described, selected, out, strategy), False
     if strategy != "auto":
-        return None
-    return _read_chunks(opened, opened.chunked.get(name), selected, out)
+        return None, False
+    return _read_chunks(opened, opened.chunked.get(name), selected, out), False
 
 
 def _may_be_served(selected: Selected, strategy: str) -> TypeGuard[Slab]:
@@ -206,6 +212,7 @@ def _read_anew(
     points: ArrayLike | None,
     out: NDArray[Any] | None,
     strategy: str,
+    ask_replicas: bool,
 ) -> Any:  # noqa: ANN401
     """Read from a dataset that h5py opens, and keep what it says of it where that is possible."""
     with _opened_by_hdf5(file, dataset) as (handle, source, found):
@@ -215,8 +222,10 @@ def _read_anew(
         described = describe_open_dataset(found, os.fsdecode(source.name))
         selected = _select(index, points, described)
         if selected is not None and described.is_native and version is not None:
-            if _may_be_served(selected, strategy) and os.access(
-                table_path(_home(), described.file), os.F_OK
+            if (
+                ask_replicas
+                and _may_be_served(selected, strategy)
+                and os.access(table_path(_home(), described.file), os.F_OK)
             ):
                 opened = _open_same(described.file if is_linked else file, version)
                 slab, shape = selected

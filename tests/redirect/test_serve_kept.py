@@ -367,6 +367,31 @@ def test_whatever_changes_when_a_read_has_begun(source, home, reads, change, req
         assert replica not in reads
 
 
+@pytest.mark.parametrize("replica_chunks", [None, (5, 24, 30)])
+def test_a_replica_that_fails_is_tried_once(tmp_path, home, monkeypatch, caplog, replica_chunks):
+    path = make(tmp_path / "cube.h5", 3, chunks=(4, 5, 40))
+    replica = write_replica(path, "/x", (2, 0, 1), home, chunks=replica_chunks)
+    publish_candidates(path, {"/x": [replica]}, home)
+    time.sleep(0.02)
+    served, tried = serve.Redirection.serve, []
+
+    def counted(*arguments, **options):
+        outcome = served(*arguments, **options)
+        tried.append(outcome)
+        return outcome
+
+    monkeypatch.setattr(serve.Redirection, "serve", counted)
+    read(path)
+    assert tried == [serve.Outcome.SERVED]
+    os.truncate(replica.path, 1000)
+    for index in (ACROSS, np.s_[:, :, 9]):
+        tried.clear()
+        caplog.clear()
+        np.testing.assert_array_equal(read(path, index), values(3)[index])
+        assert tried == [serve.Outcome.ORIGINAL]
+        assert caplog.text.count("from the original") == 1
+
+
 def test_a_source_that_changes_when_a_read_has_begun(source):
     for _ in range(2):
         read(source)
