@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -155,9 +155,27 @@ def open_hdf5(file: str | os.PathLike[str]) -> Iterator[h5py.File]:
     try:
         handle = h5py.File(file, "r")
     except OSError as error:
-        raise _explain_open_error(Path(file), error) from error
+        open_already = _open_as_it_is_open(file, error)
+        if open_already is None:
+            raise _explain_open_error(Path(file), error) from error
+        handle = open_already
     with handle:
         yield handle
+
+
+def _open_as_it_is_open(file: str | os.PathLike[str], error: OSError) -> h5py.File | None:
+    """Return a file that the program has open with locks that are not the default; None: not so.
+
+    HDF5 opens no file a second time with another choice about locks.
+    """
+    import h5py  # noqa: PLC0415
+
+    if "flag values don't match" not in str(error):
+        return None
+    for locking in (False, True, "best-effort"):
+        with suppress(OSError):
+            return h5py.File(file, "r", locking=locking)
+    return None
 
 
 def _explain_open_error(file: Path, error: OSError) -> Exception:

@@ -310,6 +310,25 @@ def test_files_are_closed_behind_errors(tmp_path):
     assert damaged.value is not refused.value
 
 
+@pytest.mark.parametrize("locking", [None, True, False, "best-effort"])
+def test_files_are_read_however_the_program_locks_them(tmp_path, locking):
+    """HDF5 refuses to open a file that is open with another choice about locks."""
+    path = tmp_path / "locked.h5"
+    values = np.arange(48.0).reshape(6, 8)
+    with h5py.File(path, "w") as handle:
+        handle["plain"] = values
+        handle.create_dataset("packed", data=values, chunks=(2, 2), compression="gzip")
+    settle(path)
+    with h5py.File(path, locking=locking):
+        for name in ("plain", "packed"):
+            sds.forget()
+            for k in range(2):
+                np.testing.assert_array_equal(sds.read(path, name, np.s_[:, k]), values[:, k])
+        h5py.File(path, locking=locking).close()
+    with h5py.File(path, "r+"):  # nothing of it stays open in HDF5
+        pass
+
+
 def test_files_can_be_opened_while_they_are_read(tmp_path):
     file = tmp_path / "busy.h5"
     with h5py.File(file, "w") as handle:
