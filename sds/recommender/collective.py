@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from sklearn.model_selection import GroupKFold
@@ -133,6 +133,14 @@ def fit_collective(
     return CollectiveFit(model=model, io=fits[0], shuffle=fits[1])
 
 
+class FitChoices(TypedDict, total=False):
+    """What of `fit_collective` may be chosen besides its samples and their times."""
+
+    gap: GapKind
+    leave_out: Sequence[str]
+    relative: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveError:
     """Errors of Eq. 5 on patterns that it was not fitted to.
@@ -156,10 +164,8 @@ def cross_validate_collective(
     *,
     io_s: Sequence[float],
     shuffle_s: Sequence[float],
-    gap: GapKind = GapKind.DISTANCE,
-    leave_out: Sequence[str] = (),
-    relative: bool = False,
     n_folds: int = 10,
+    **chosen: Unpack[FitChoices],
 ) -> CollectiveError:
     """Return the error of each phase on patterns left out, by fits to the others.
 
@@ -186,9 +192,7 @@ def cross_validate_collective(
             samples.take(rest.tolist()),
             io_s=times[0, rest].tolist(),
             shuffle_s=times[1, rest].tolist(),
-            gap=gap,
-            leave_out=leave_out,
-            relative=relative,
+            **chosen,
         )
         least = times[:, rest].min(axis=1, keepdims=True)
         phases = np.array(fit.phases(measures.take(out)))
