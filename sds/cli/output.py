@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
 _PIPE_WIDTH = 200
 # Of a table: no path or name may be broken there, since programs look for them.
@@ -40,23 +41,53 @@ def console() -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; columns whose name ends in ``>`` are set to the right."""
+    """Print a table; columns whose name ends in ``>`` are set to the right.
+
+    In a terminal that is too narrow for it the columns move together, and where words would have to
+    be broken all the same, each row is printed as names and values instead.
+    """
+    from rich.measure import Measurement
+
+    screen = console()
+    piped = screen.options.update_width(_PIPED_TABLE_WIDTH)
+    if not sys.stdout.isatty():
+        screen.width = _PIPED_TABLE_WIDTH
+    spacious, dense = (_table(columns, rows, gap=gap) for gap in (1, 0))
+    if Measurement.get(screen, piped, spacious).maximum <= screen.width:
+        table = spacious
+    elif Measurement.get(screen, piped, dense).minimum <= screen.width:
+        table = dense
+    else:
+        _print_rows(columns, rows)
+        return
+    with screen.capture() as captured:
+        screen.print(table)
+    print_lines(*(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int) -> Table:
+    """Return a table with so many blanks before each column, besides two behind it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, gap))
     for column in columns:
         right = column.endswith(">")
         table.add_column(column.rstrip(">"), justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    screen = console()
-    if not sys.stdout.isatty():
-        screen.width = _PIPED_TABLE_WIDTH
-    with screen.capture() as captured:
-        screen.print(table)
-    print_lines(*(line.rstrip() for line in captured.get().splitlines()))
+    return table
+
+
+def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the rows of a table one below the other, without their empty cells."""
+    for row in rows:
+        print_lines("")
+        print_fields(
+            [(column.rstrip(">"), cell) for column, cell in zip(columns, row, strict=True) if cell]
+        )
+    print_lines("")
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

@@ -1,6 +1,5 @@
 """``sds replicas``: list, verify and remove replicas."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -183,28 +182,36 @@ def _find(service: "Operations", which: str) -> "tuple[ReplicaRecord, ...]":
 
 
 def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
-    """Print one line per replica."""
-    from sds.cli.output import print_table
+    """Print one line per replica below its dataset, and where each lies."""
+    from itertools import groupby
+
+    from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import describe_region, describe_storage, format_order, format_size
 
-    print_table(
-        ("id>", "state", "dataset", "order", "storage", "region", "size>", "file"),
-        [
-            (
-                str(replica.id),
-                replica.state,
-                f"{replica.file}:{replica.dataset}",
-                format_order(replica.order),
-                describe_storage(replica),
-                describe_region(replica),
-                format_size(
-                    replica.size_bytes if replica.stored_bytes is None else replica.stored_bytes
-                ),
-                replica.path,
-            )
-            for replica in found
-        ],
-    )
+    def source(replica: "ReplicaRecord") -> str:
+        return f"{replica.file}:{replica.dataset}"
+
+    for name, group in groupby(sorted(found, key=lambda one: (source(one), one.id)), key=source):
+        replicas = list(group)
+        print_lines(name)
+        print_table(
+            ("id>", "state", "order", "storage", "region", "size>"),
+            [
+                (
+                    str(replica.id),
+                    replica.state,
+                    format_order(replica.order),
+                    describe_storage(replica),
+                    describe_region(replica),
+                    format_size(
+                        replica.size_bytes if replica.stored_bytes is None else replica.stored_bytes
+                    ),
+                )
+                for replica in replicas
+            ],
+        )
+        # Below the table: paths are longer than terminals are wide, and are to be copied whole.
+        print_lines(*(f"{replica.id:>3}   {replica.path}" for replica in replicas), "")
     for replica in found:
         if replica.state not in {"active", "building"} and replica.reason:
-            sys.stdout.write(f"replica {replica.id} is {replica.state}: {replica.reason}\n")
+            print_lines(f"replica {replica.id} is {replica.state}: {replica.reason}")

@@ -1,0 +1,78 @@
+"""Tables in terminals of every width, and where the output is no terminal."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+PROGRAM = """
+from sds.cli.output import print_table
+print_table(
+    ("id>", "state", "stored as", "where"),
+    [("1", "active", "1x512x512 shuffle,gzip:4", "/data/run.h5"), ("2", "lost", "", "/data/b.h5")],
+)
+"""
+WORDS = ("active", "1x512x512", "shuffle,gzip:4", "/data/run.h5", "lost", "/data/b.h5")
+
+
+def in_terminal(columns):
+    """Return what the program prints in a terminal so wide."""
+    reader, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=terminal, stdout=terminal, env=environment
+    ) as program:
+        os.close(terminal)
+        parts = []
+        while True:
+            try:
+                part = os.read(reader, 65536)
+            except OSError:  # all ends of the terminal are closed
+                break
+            if not part:
+                break
+            parts.append(part)
+    os.close(reader)
+    assert program.returncode == 0
+    return b"".join(parts).decode().replace("\r", "").replace("\x1b[1m", "").replace("\x1b[0m", "")
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40, 44, 46, 50, 58, 80, 200])
+def test_no_word_is_broken_and_no_line_is_wider_than_the_terminal(columns):
+    shown = in_terminal(columns)
+    for word in WORDS:
+        assert word in shown
+    narrowest = max(len("stored as  1x512x512 shuffle,gzip:4"), columns)
+    assert max(map(len, shown.splitlines())) <= narrowest
+
+
+def test_rows_become_fields_where_there_is_no_room_for_columns():
+    fields = [line.split(None, 1) for line in in_terminal(30).splitlines() if line]
+    assert fields[:3] == [
+        ["id", "1"],
+        ["state", "active"],
+        ["stored", "as  1x512x512 shuffle,gzip:4"],
+    ]
+    assert ["id", "2"] in fields
+    assert sum(field[0] == "stored" for field in fields) == 1  # an empty cell says nothing
+
+
+def test_columns_move_together_before_words_move_to_other_lines():
+    lines = {columns: in_terminal(columns).splitlines() for columns in (80, 53)}
+    assert max(map(len, lines[80])) == 54
+    assert max(map(len, lines[53])) == 51
+    assert len(lines[80]) == len(lines[53])
+
+
+def test_in_a_pipe_every_row_is_one_line():
+    shown = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    ).stdout
+    (row,) = [line for line in shown.splitlines() if "active" in line]
+    assert row.split() == ["1", "active", "1x512x512", "shuffle,gzip:4", "/data/run.h5"]
