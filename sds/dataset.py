@@ -9,6 +9,7 @@ import enum
 import math
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import h5py
 
 _N_NAMES_SHOWN = 8
+_N_NAMES_COMPARED = 4096
 
 
 class Storage(enum.StrEnum):
@@ -136,9 +138,17 @@ def parse_dataset_name(name: str) -> tuple[Path, str]:
         remedy = f"{file}:/{path}" if colon and file and path else f"{name or 'run.h5'}:/path"
         message = f"{name!r} names no dataset: write FILE:/path, for example {remedy!r}"
         raise SdsValueError(message)
-    existing = [i for i in positions if Path(name[:i]).is_file()]
+    existing = [i for i in positions if file_exists(Path(name[:i]))]
     split = (existing or positions)[-1]
     return Path(name[:split]), name[split + 1 :]
+
+
+def file_exists(path: Path) -> bool:
+    """Return whether a file is known to be there: False where its directory may not be searched."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
 
 
 @contextmanager
@@ -220,7 +230,7 @@ def get_dataset(handle: h5py.File, path: str) -> h5py.Dataset:
     try:
         found = handle[path]
     except (KeyError, ValueError) as error:
-        message = f"{handle.filename} has no dataset {path!r}; {_names_in(handle)}"
+        message = f"{handle.filename} has no dataset {path!r}; {_names_like(path, handle)}"
         raise DatasetNotFoundError(message) from error
     if not isinstance(found, h5py.Dataset):
         kind = type(found).__name__.lower()
@@ -230,8 +240,15 @@ def get_dataset(handle: h5py.File, path: str) -> h5py.Dataset:
     return found
 
 
-def _names_in(group: h5py.Group) -> str:
-    """Return a sentence that names some datasets of a group."""
+def _names_like(path: str, group: h5py.Group) -> str:
+    """Return sentences that name the datasets that a mistyped path may mean, and some others."""
+    near = get_close_matches(f"/{path.strip('/')}", _dataset_names(group, most=_N_NAMES_COMPARED))
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return meant + _names_in(group)
+
+
+def _dataset_names(group: h5py.Group, *, most: int) -> list[str]:
+    """Return the paths of the first so many datasets of a group and those below it."""
     import h5py  # noqa: PLC0415
 
     names: list[str] = []
@@ -239,9 +256,15 @@ def _names_in(group: h5py.Group) -> str:
     def collect(_: str, member: h5py.Group | h5py.Dataset) -> bool | None:
         if isinstance(member, h5py.Dataset):
             names.append(str(member.name))
-        return True if len(names) > _N_NAMES_SHOWN else None
+        return True if len(names) >= most else None
 
     group.visititems(collect)
+    return names
+
+
+def _names_in(group: h5py.Group) -> str:
+    """Return a sentence that names some datasets of a group."""
+    names = _dataset_names(group, most=_N_NAMES_SHOWN + 1)
     if not names:
         return "it holds no datasets"
     more = ", ..." if len(names) > _N_NAMES_SHOWN else ""

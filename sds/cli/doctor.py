@@ -1,5 +1,7 @@
 """``sds doctor``: what is loaded, by which HDF5, and why a read is not redirected."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +63,7 @@ def doctor(
 
     With a file, reads a little of each dataset that has replicas, and says why they serve it or
     not. With a command behind --, looks at the HDF5 of that program; --run runs it. Ends with
-    status 1 where there is a problem.
+    status 1 where there is a problem, and 3 where there is no such file or dataset.
 
     Example: sds doctor run.h5:/entry/cube '[:, 3, :]' -- ./analysis
     """
@@ -72,10 +74,9 @@ def doctor(
 
     command: list[str] | None = context.meta.get(_COMMAND)
     file, dataset = (None, None) if name is None else split_name(name)
-    for path in (file, python):
-        if path is not None and not Path(path).is_file():
-            message = f"no such file: {path}; check the name and the directory"
-            raise FileMissingError(message)
+    if python is not None and shutil.which(python) is None:
+        message = f"no such program: {python}; name a Python interpreter"
+        raise FileMissingError(message)
     if selection is not None and dataset is None:
         message = f"the selection {selection} needs a dataset: FILE:/DATASET SELECTION"
         raise typer.BadParameter(message)
@@ -85,6 +86,12 @@ def doctor(
     if python is not None and command:
         message = "--python and a command are two things to look at; give one of them"
         raise typer.BadParameter(message)
+    environ = dict(os.environ)
+    # HDF5 2 crashes where this names a connector that it cannot find: that is for the doctor's
+    # children to meet.
+    os.environ.pop("HDF5_VOL_CONNECTOR", None)
+    if file is not None:
+        _check_target(file, dataset)
     home = default_home()
     home.create()
     found = diagnose(
@@ -95,6 +102,7 @@ def doctor(
         command=command,
         runs_command=run,
         home=home,
+        environ=environ,
     )
     if as_json:
         print_json({"ok": found.is_healthy, **_as_keys(found)})
@@ -102,6 +110,21 @@ def doctor(
         _print_diagnosis(found)
     if not found.is_healthy:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _check_target(file: str, dataset: str | None) -> None:
+    """Raise an error where there is no such file or dataset, or the file is none of HDF5."""
+    from sds.dataset import get_dataset, open_hdf5
+    from sds.errors import FormatError, NotHdf5Error
+
+    try:
+        with open_hdf5(file) as handle:
+            if dataset is not None:
+                get_dataset(handle, dataset)
+    except NotHdf5Error:
+        raise
+    except FormatError:
+        return  # damaged or being written: the examination tells it, beside all else that it finds
 
 
 def _as_keys(found: "Diagnosis") -> dict[str, object]:

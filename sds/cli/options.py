@@ -21,7 +21,7 @@ def split_name(name: str) -> tuple[str, str | None]:
     """Return the file and the dataset of ``FILE[:/DATASET]``; a file that exists is one."""
     from sds.dataset import parse_dataset_name
 
-    if Path(name).exists() or ":/" not in name[1:]:
+    if ":/" not in name[1:] or Path(name).exists():
         return canonical(name), None
     file, dataset = parse_dataset_name(name)
     return canonical(file), dataset

@@ -110,7 +110,7 @@ def diagnose(
     home = home or default_home()
     environ = os.environ if environ is None else environ
     interpreter = Path(python) if python else Path(sys.executable)
-    problems = _home_problems(home, environ)
+    problems = _home_problems(home, environ) + _environment_problems(environ)
     hosts: tuple[HostReport, ...] = ()
     datasets: tuple[DatasetReport, ...] = ()
     plugin = ""
@@ -212,6 +212,32 @@ def _run_command(
 
 def _is_disabled(home: Home, environ: Mapping[str, str]) -> bool:
     return environ.get("SDS_DISABLE") == "1" or home.disabled.exists()
+
+
+def _environment_problems(environ: Mapping[str, str]) -> list[Problem]:
+    """Return what the variables of HDF5 do to programs that are started from here."""
+    named = environ.get("HDF5_VOL_CONNECTOR", "").strip()
+    if not named:
+        return []
+    if not connector.is_named(environ):
+        return [
+            Problem(
+                what=f"HDF5_VOL_CONNECTOR={named!r} names another connector: `sds run` starts "
+                "programs without SDS, and HDF5 2 crashes if it does not find that connector",
+                remedy="unset HDF5_VOL_CONNECTOR, in this shell and in its profile",
+            )
+        ]
+    directories = environ.get("HDF5_PLUGIN_PATH", "")
+    if any((Path(place) / connector.PLUGIN_NAME).is_file() for place in directories.split(":")):
+        return []
+    return [
+        Problem(
+            what=f"HDF5_VOL_CONNECTOR names SDS, but no directory of HDF5_PLUGIN_PATH "
+            f"({directories or 'not set'}) holds {connector.PLUGIN_NAME}: programs that are "
+            "started without `sds run` crash or run without SDS",
+            remedy='eval "$(sds env)", or unset HDF5_VOL_CONNECTOR, in this shell',
+        )
+    ]
 
 
 def _home_problems(home: Home, environ: Mapping[str, str]) -> list[Problem]:

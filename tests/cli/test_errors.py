@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -80,6 +82,11 @@ def cube(tmp_path):
         (["calibrate", "TMP", "--refit"], 3, "never calibrated"),
         (["demo", "--size", "1K"], 2, "1024"),
         (["doctor", "TMP/no.h5"], 3, "no.h5"),
+        (["doctor", "TMP"], 4, "is a directory"),
+        (["doctor", "TMP/text.h5"], 4, "is not an HDF5 file"),
+        (["doctor", "CUBE:/typo"], 3, "no dataset '/typo'; it holds /d"),
+        (["doctor", "CUBE:/"], 3, "is a group"),
+        (["doctor", "--python", "TMP"], 3, "name a Python interpreter"),
     ],
 )
 def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):  # noqa: PLR0917
@@ -99,6 +106,22 @@ def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):  # noqa: PL
     assert as_json.json["error"]["exit_code"] == code
     assert as_json.json["error"]["message"] in result.err
     assert set(as_json.json) == {"error"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account for a while")
+def test_a_directory_that_may_not_be_searched_is_named(sds, cube, monkeypatch):
+    closed = cube.parent / "closed"
+    closed.mkdir(mode=0o700)
+    assert sds("explain", f"{cube}:/d", ":").code == 0  # what it imports, the account may not read
+    cube.rename(closed / "cube.h5")
+    monkeypatch.setenv("SDS_HOME", "/nowhere")
+    os.seteuid(65534)
+    try:
+        result = sds("explain", f"{closed}/cube.h5:/d", ":")
+    finally:
+        os.seteuid(0)
+    assert result.code == 6, result
+    assert result.err.startswith(f"sds: error: may not read {closed}/cube.h5; ask its owner")
 
 
 def test_chunks_that_no_program_would_be_served_from_are_refused(sds, tmp_path):

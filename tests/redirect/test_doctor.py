@@ -12,6 +12,7 @@ import pytest
 
 from sds.errors import SelectionError
 from sds.home import Home
+from sds.redirect import connector
 from sds.redirect.dataset_checks import datasets_of_run
 from sds.redirect.decisions import Decision, remedy_for
 from sds.redirect.doctor import diagnose
@@ -47,6 +48,29 @@ def test_a_healthy_installation(home):
     }  # fmt: skip
     assert all(host.loads for host in diagnosis.hosts)
     json.dumps(dataclasses.asdict(diagnosis))
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"HDF5_VOL_CONNECTOR": "missing"}, "'missing' names another connector"),
+        ({"HDF5_VOL_CONNECTOR": "sds under_vol=0;under_info={}"}, "HDF5_PLUGIN_PATH (not set)"),
+        ({"HDF5_VOL_CONNECTOR": "sds", "HDF5_PLUGIN_PATH": "/nowhere"}, "(/nowhere) holds"),
+    ],
+)
+def test_variables_under_which_programs_crash(home, cube, variables, said):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    diagnosis = diagnose(file=cube, home=home, environ=native_environment() | variables)
+    assert [host.loads for host in diagnosis.hosts] == [True, True, True]
+    assert [report.served for report in diagnosis.datasets] == [True]
+    (problem,) = diagnosis.problems
+    assert said in problem.what
+    assert "unset HDF5_VOL_CONNECTOR" in problem.remedy
+
+
+def test_variables_that_switch_sds_on_are_no_problem(home):
+    variables = connector.environment(home, native_environment())
+    assert diagnose(home=home, environ=native_environment() | variables).is_healthy
 
 
 def test_a_dataset_that_is_served(home, cube):
@@ -243,7 +267,10 @@ def test_a_python_without_hdf5(home, tmp_path):
 
 def test_another_connector_in_the_environment_is_seen_through(home):
     environ = native_environment(HDF5_VOL_CONNECTOR="async under_vol=0")
-    assert diagnose(home=home, environ=environ).is_healthy
+    diagnosis = diagnose(home=home, environ=environ)
+    assert all(host.loads for host in diagnosis.hosts)
+    (problem,) = diagnosis.problems  # for `sds run` starts programs without SDS
+    assert "'async under_vol=0' names another connector" in problem.what
 
 
 def test_forbidden_plugins_are_told(home):
