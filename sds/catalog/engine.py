@@ -12,6 +12,7 @@ import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import make_url
@@ -24,7 +25,7 @@ from sds.errors import CatalogError, ConfigurationError, InsufficientSpaceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
     from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -47,6 +48,62 @@ def open_engine(url: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Eng
     CatalogError
         If it is SQLite on a network file system.
     """
+    parsed = _parsed(url)
+    if parsed.database:
+        path = Path(parsed.database)
+        _refuse_network(path, mountinfo)
+        _create_private(path)
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin)
+    event.listen(engine, "handle_error", _name_full_disk)
+    return engine
+
+
+def open_engine_to_read(url: str) -> Engine | None:
+    """Return an engine for reading an SQLite file, also where nothing may be written.
+
+    Returns
+    -------
+    None where there is no such file, or an empty one.
+
+    Raises
+    ------
+    ConfigurationError
+        If the URL cannot be read.
+    CatalogError
+        If the file may not be.
+    """
+    path = Path(_parsed(url).database or "")
+    try:
+        if path.is_dir() or not path.exists() or not path.stat().st_size:
+            return None
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        message = f"cannot read catalog {path}: {error.strerror}; ask its owner, or set SDS_HOME"
+        raise CatalogError(message) from error
+    if all(os.access(place, os.W_OK, effective_ids=True) for place in (path, path.parent)):
+        return open_engine(url)
+    # SQLite makes files of its own beside the one that it reads, unless it is told that nobody
+    # writes. Who does keeps them there.
+    wal = path.with_name(f"{path.name}-wal")
+    is_written = wal.exists() and wal.stat().st_size > 0
+    options = "mode=ro" if is_written else "mode=ro&immutable=1"
+    return create_engine(
+        f"sqlite:///file:{quote(str(path.absolute()))}?{options}&uri=true",
+        connect_args={"timeout": BUSY_TIMEOUT_S},
+    )
+
+
+def _parsed(url: str) -> URL:
+    """Return a URL in parts.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be read, or names a database that SDS does not support.
+    """
     try:
         parsed = make_url(url)
         supported = parsed.get_backend_name() == "sqlite"
@@ -59,15 +116,7 @@ def open_engine(url: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Eng
             "this version of SDS does not support; write sqlite:////absolute/path.db"
         )
         raise ConfigurationError(message)
-    if parsed.database:
-        path = Path(parsed.database)
-        _refuse_network(path, mountinfo)
-        _create_private(path)
-    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
-    event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin)
-    event.listen(engine, "handle_error", _name_full_disk)
-    return engine
+    return parsed
 
 
 def _refuse_network(path: Path, mountinfo: Path) -> None:

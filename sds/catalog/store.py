@@ -7,7 +7,7 @@ at all. (:mod:`sds.catalog.queue` has those of jobs.)
 from __future__ import annotations
 
 from sds.catalog.datasets import Datasets
-from sds.catalog.engine import open_engine
+from sds.catalog.engine import open_engine, open_engine_to_read
 from sds.catalog.events import Events
 from sds.catalog.migrate import check_revision, upgrade
 from sds.catalog.predictions import Predictions
@@ -36,4 +36,28 @@ class Store(Datasets, Reads, Predictions, Replicas, Events):
         except BaseException:
             engine.dispose()
             raise
+        return cls(engine)
+
+    @classmethod
+    def open_to_read(cls, url: str) -> Store | None:
+        """Open a catalog for its queries alone; nothing is written. None where there is none.
+
+        Raises
+        ------
+        CatalogError
+            If it may not be read, or is of another revision.
+        ConfigurationError
+            If the URL cannot be used.
+        """
+        engine = open_engine_to_read(url)
+        if engine is None:
+            return None
+        try:
+            is_ready = check_revision(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        if not is_ready:
+            engine.dispose()
+            return None
         return cls(engine)

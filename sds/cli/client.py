@@ -143,6 +143,33 @@ def connect(home: Home) -> Iterator[Operations]:
         yield service
 
 
+def known_calibrations(home: Home) -> tuple[CalibrationRecord, ...]:
+    """Return the newest calibration of each file system, from the server or the catalog.
+
+    Creates and writes nothing: a home may be another's, or on a file system that is read-only.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If a server runs and its token may not be read.
+    CatalogError
+        If the catalog may not be read, or is of another revision.
+    """
+    remote = _find_server(home)
+    if remote is not None:
+        with closing(remote):
+            return RemoteService(remote).calibrations()
+    from sds.catalog.engine import sqlite_url
+    from sds.catalog.store import Store
+    from sds.server.settings import load_settings
+
+    store = Store.open_to_read(load_settings(home).database_url or sqlite_url(home.database))
+    if store is None:
+        return ()
+    with closing(store):
+        return store.calibrations()
+
+
 def server_url(home: Home) -> str | None:
     """Return the address of the server that answers for a home, or None."""
     remote = _find_server(home)

@@ -222,16 +222,15 @@ def _label(layout: "Supposed") -> str:
 
 def _models_of(file: Path) -> "Callable[[Supposed], ReadModel | None]":
     """Return a function that tells the model of a layout; None where nothing was calibrated."""
-    from sds.cli.client import connect
+    from sds.cli.client import known_calibrations
+    from sds.dataset import file_exists
     from sds.home import default_home
     from sds.recommender import models_for_advice
 
-    home = default_home()
-    if not (home.database.exists() or home.server_address.exists()) or not file.exists():
-        return lambda _: None
+    if not file_exists(file):
+        return lambda _: None  # what is wrong with it, opening it tells
     device = file.stat().st_dev
-    with connect(home) as service:
-        found = [record for record in service.calibrations() if record.device == device]
+    found = [record for record in known_calibrations(default_home()) if record.device == device]
     if not found:
         return lambda _: None
     original, replica = models_for_advice(found[0].calibration)

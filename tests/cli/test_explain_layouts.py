@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -14,7 +16,12 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from sds.catalog.filesystems import filesystem_of
+from sds.home import Home
+from sds.recommender.model import Via
+from sds.server.service import Service
 from tests.geometry.lustre_layouts import EOF, INIT, MIB, composite, plain_v1, plain_v3
+from tests.plots.evidence import calibration
 
 SHIM = Path(__file__).parents[1] / "geometry" / "lustre_attribute.c"
 
@@ -270,3 +277,55 @@ lmm_pattern:       raid0"
     assert dataset["candidates"][0]["layout"]["stripe_size_bytes"] == 4 * MIB
     advised = sds("advise", f"{array}:/d", "--select", "[:, :, 5]", "--json")
     assert advised.code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account for a while")
+def test_a_home_that_may_only_be_read_is_not_written(sds, home, array):
+    """With its calibrations; one that may not be read either is named."""
+    made = calibration()
+    (by_hdf5,) = made.measurements
+    both = (by_hdf5, replace(by_hdf5, via=Via.ENGINE))
+    with Service.open(Home(home)) as service:
+        service._store.add_calibration(
+            mount_point=str(filesystem_of(array).mount_point),
+            device=array.stat().st_dev,
+            calibration=replace(made, measurements=both),
+        )
+    words = ("explain", f"{array}:/d", "[:, :, 3]", "--json")
+    known = sds(*words).json
+    assert known["calibrated"]
+    before = sorted(home.rglob("*"))
+    with made_searchable(home, array):
+        home.chmod(0o555)
+        (home / "sds.db").chmod(0o444)
+        as_nobody = as_another(sds, *words)
+        (home / "sds.db").chmod(0)
+        refused = as_another(sds, *words)
+    assert as_nobody.json == known
+    assert sorted(home.rglob("*")) == before
+    assert refused.code == 1
+    assert "cannot read catalog" in refused.err
+    assert "Permission denied" in refused.err
+
+
+def as_another(sds, *words):
+    """Run a command as an account that owns nothing."""
+    os.seteuid(65534)
+    try:
+        return sds(*words)
+    finally:
+        os.seteuid(0)
+
+
+@contextmanager
+def made_searchable(*paths):
+    """Let every account reach these paths; pytest keeps them to one."""
+    folders = {folder for path in paths for folder in path.parents if folder != Path("/")}
+    modes = {folder: folder.stat().st_mode for folder in folders if not folder.stat().st_mode & 1}
+    for folder, mode in modes.items():
+        folder.chmod(mode | 0o055)
+    try:
+        yield
+    finally:
+        for folder, mode in modes.items():
+            folder.chmod(mode)
