@@ -38,6 +38,9 @@ def runs(
     count: Sequence[int],
     block: Sequence[int],
 ) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
+def elements_at(
+    points: NDArray[np.int64], extent: Sequence[int]
+) -> tuple[NDArray[np.int64], int]: ...
 def extents(
     extent: Sequence[int],
     element_bytes: int,

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sds import _native
 from sds.errors import SelectionError
 from sds.geometry import Hyperslab, is_basic_index, selection_from_index
+
+_GREATEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +90,14 @@ def select_points(points: object, extent: tuple[int, ...]) -> ScatteredSelection
     if array.dtype.kind not in "iu":
         message = f"points are of type {array.dtype}; coordinates are integers"
         raise SelectionError(message)
-    limits = np.array(extent, np.int64)
-    lowest = array.min() if array.size else 0
-    if (array >= limits).any() or (lowest < 0 and (array < -limits).any()):
-        outside = int(((array >= limits) | (array < -limits)).any(axis=1).argmax())
-        message = f"point {outside}, {tuple(array[outside].tolist())}, lies outside of {extent}"
-        raise SelectionError(message)
-    rows = array.astype(np.int64, copy=False)
-    if lowest < 0:
-        rows = np.where(rows < 0, rows + limits, rows)
-    return ScatteredSelection(offsets=rows @ _strides(extent), run_elements=1, shape=(len(rows),))
+    rows = array
+    if array.dtype == np.uint64:  # beyond what int64 holds, they would become others
+        rows = np.minimum(array, np.uint64(_GREATEST))
+    offsets, n_inside = _native.elements_at(np.ascontiguousarray(rows, np.int64), extent)
+    if n_inside < len(rows):
+        point = tuple(array[n_inside].tolist())
+        raise SelectionError(f"point {n_inside}, {point}, lies outside of {extent}")
+    return ScatteredSelection(offsets=offsets, run_elements=1, shape=(len(rows),))
 
 
 def select_scattered(

@@ -193,6 +193,12 @@ def test_points_of_other_datasets(store):
         ("types/<i4", [0, 0, 0], r"points of shape \(3,\)"),
         ("types/<i4", [[0, 0, 0], [0, 7, 0]], r"point 1, \(0, 7, 0\), lies outside"),
         ("types/<i4", [[0, -8, 0]], r"point 0, \(0, -8, 0\), lies outside"),
+        ("types/<i4", [[0, -5, 0], [4, 6, 5], [0, 0, 6], [9, 9, 9]], r"point 2, \(0, 0, 6\)"),
+        (
+            "types/<i4",
+            np.array([[0, 2**63 + 1, 0]], np.uint64),
+            r"point 0, \(0, 9223372036854775809, 0\), lies outside",
+        ),
         ("types/<i4", [[0.0, 1.0, 2.0]], "points are of type float64"),
         ("scalar", [[0]], "points of shape"),
         ("empty", [[0, 0, 0]], "lies outside"),

@@ -14,6 +14,7 @@ namespace
 
 using Axes = std::vector<int64_t>;
 using Int64Array = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Points = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // Expanding more runs than this is a mistake: 1 GiB of offsets and lengths.
 constexpr int64_t max_expanded_runs = int64_t{1} << 26;
@@ -97,6 +98,36 @@ nb::tuple extents(const Axes &extent, int64_t element_bytes, int64_t offset_byte
     return nb::make_tuple(array_of(std::move(offsets)), array_of(std::move(lengths)));
 }
 
+// The index of the element at some coordinates, -1: there is none. Negative ones count from the
+// end.
+int64_t element_at(const int64_t point[], const Axes &extent)
+{
+    int64_t element = 0;
+    for (size_t axis = 0; axis < extent.size(); axis++) {
+        const int64_t at = point[axis] < 0 ? point[axis] + extent[axis] : point[axis];
+        if (at < 0 || at >= extent[axis]) return -1;
+        element = element * extent[axis] + at;
+    }
+    return element;
+}
+
+// Indices of elements, and which point is the first outside; the number of points: none is.
+nb::tuple elements_at(const Points &points, const Axes &extent)
+{
+    if (points.shape(1) != extent.size()) check(SDS_EINVAL, "rank of the points");
+    const size_t n = points.shape(0);
+    std::vector<int64_t> elements(n);
+    size_t done = 0;
+    {
+        nb::gil_scoped_release released;
+        for (; done < n; done++) {
+            elements[done] = element_at(points.data() + done * extent.size(), extent);
+            if (elements[done] < 0) break;
+        }
+    }
+    return nb::make_tuple(array_of(std::move(elements)), done);
+}
+
 nb::tuple bounds_tuple(const sds_bounds &bounds)
 {
     return nb::make_tuple(bounds.low, bounds.high);
@@ -175,6 +206,8 @@ void bind_geometry(nb::module_ &module)
     module.def("extents", &extents, nb::arg("extent"), nb::arg("element_bytes"),
                nb::arg("offset_bytes"), nb::arg("start"), nb::arg("stride"), nb::arg("count"),
                nb::arg("block"));
+    // noconvert: who passes other numbers knows whether they fit.
+    module.def("elements_at", &elements_at, nb::arg("points").noconvert(), nb::arg("extent"));
     module.def("features", &features, nb::arg("extent"), nb::arg("element_bytes"),
                nb::arg("offset_bytes"), nb::arg("start"), nb::arg("stride"), nb::arg("count"),
                nb::arg("block"), nb::arg("stripe_bytes"), nb::arg("stripe_count"),

@@ -24,9 +24,9 @@ void sds__census_take(sds__hole_census *census, const sds__access *access)
     memset(census->bytes, 0, sizeof census->bytes);
     for (size_t i = 0; i < access->n; i++) {
         const int64_t hole = sds__greatest(pieces[i].offset - end, 0);
-        int class = 0;
-        for (int k = 0; k < census->n_bounds; k++)
-            class += hole > census->bound[k];
+        int class = census->n_bounds; /* most holes of a scattered read are beyond all bounds */
+        while (class > 0 && hole <= census->bound[class - 1])
+            class--;
         census->holes[class]++;
         census->bytes[class] += hole;
         end = sds__greatest(end, pieces[i].offset + pieces[i].length);

@@ -164,19 +164,20 @@ struct ListedRead {
 // What the engine is predicted to take, by plan(given, out). It is slower the first time: then it
 // maps the file.
 struct EngineRead {
-    double hot_s; // from a mapping that is there
+    double hot_s; // from a mapping that is there; 0 where that is not asked
     double warm_s;
     double cold_s;
 };
 
-template <typename Read> bool predict_engine(OriginalFile &file, const Read &read, EngineRead &out)
+template <typename Read>
+bool predict_engine(OriginalFile &file, const Read &read, bool may_be_hot, EngineRead &out)
 {
     sds_plan_given given = given_of(file);
-    sds_read_plan hot, warm, cold;
+    sds_read_plan hot = {}, warm, cold;
     given.cache = SDS_CACHE_WARM;
     if (read.plan(given, warm) != SDS_OK) return false;
     given.is_mapped = given.may_map;
-    if (read.plan(given, hot) != SDS_OK) return false;
+    if (may_be_hot && read.plan(given, hot) != SDS_OK) return false;
     given.is_mapped = 0;
     given.cache = SDS_CACHE_COLD;
     if (read.plan(given, cold) != SDS_OK) return false;
@@ -228,14 +229,14 @@ template <typename Read> bool is_cached(OriginalFile &file, const Read &read)
 template <typename Read>
 Verdict judge(OriginalFile &file, const SievedRead &by_hdf5_alone, const Read &read, double factor)
 {
+    const bool may_be_hot = by_hdf5_alone.bytes <= max_hot_bytes;
     EngineRead engine;
-    if (!predict_engine(file, read, engine)) return {false, false};
+    if (!predict_engine(file, read, may_be_hot, engine)) return {false, false};
     const sds_io_parameters costs = costs_of(file);
     const double hot = (hot_serving_s + engine.hot_s * factor) /
                        hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
     const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
     const double cold = (serving_s + engine.cold_s * factor) / cold_seconds(by_hdf5_alone, costs);
-    const bool may_be_hot = by_hdf5_alone.bytes <= max_hot_bytes;
     if ((hot > 1 && may_be_hot) || warm > 1) return {false, false};
     if (cold <= 1) return {warm < clear_gain || cold < clear_gain, false};
     // HDF5 reads it as fast from the device, and slower from the cache: where does it lie?
