@@ -18,7 +18,7 @@ from sds.dataset import Filter
 from sds.errors import LayoutError, SdsValueError
 from sds.geometry import Box
 from sds.identity import FileIdentity
-from sds.organizer.layout import ReplicaLayout
+from sds.organizer.layout import ReplicaLayout, SortOrder
 from sds.organizer.replica import Replica
 from sds.recommender import Recommendation
 from sds.recommender.calibration import Calibration, CalibrationSettings
@@ -147,7 +147,7 @@ class RecommendationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRecord:
-    """A reorganized copy of one dataset.
+    """A reorganized copy of one dataset, or a sorted one of a table.
 
     Attributes
     ----------
@@ -175,6 +175,9 @@ class ReplicaRecord:
         Time that planning, writing and verifying took; None until built.
     replica
         What the organizer built; None until then.
+    sort
+        Of a table whose rows are sorted, else None. Such a replica answers queries; no read is
+        redirected to it.
     """
 
     id: int
@@ -195,6 +198,7 @@ class ReplicaRecord:
     source_identity: FileIdentity
     build_s: float | None
     replica: Replica | None
+    sort: SortOrder | None = None
 
     @property
     def layout(self) -> ReplicaLayout:
@@ -204,6 +208,7 @@ class ReplicaRecord:
             chunk_shape=self.chunk_shape,
             filters=self.filters,
             region=self.region,
+            sort=self.sort,
         )
 
 
@@ -274,9 +279,42 @@ class ReorganizeRequest:
                 "for example 64,64,64"
             )
             raise LayoutError(message)
-        if self.memory_bytes < MIN_MEMORY_BYTES:
-            message = f"memory of {self.memory_bytes} bytes is too small; give at least 1M"
-            raise SdsValueError(message)
+        _check_memory(self.memory_bytes)
+
+
+def _check_memory(memory_bytes: int) -> None:
+    if memory_bytes < MIN_MEMORY_BYTES:
+        message = f"memory of {memory_bytes} bytes is too small; give at least 1M"
+        raise SdsValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortRequest:
+    """Build, verify and publish a replica of a table with its rows sorted.
+
+    Attributes
+    ----------
+    dataset
+        HDF5 path of the table: a one-dimensional dataset of compound type, or a group of equally
+        long one-dimensional datasets.
+    key
+        The column to sort by.
+    columns
+        What to copy besides; None: all columns that can be copied.
+    output
+        Where to write it; None: in the home.
+    """
+
+    file: str
+    dataset: str
+    key: str
+    columns: tuple[str, ...] | None = None
+    memory_bytes: int = 512 << 20
+    output: str | None = None
+    kind: Literal["sort"] = "sort"
+
+    def __post_init__(self) -> None:
+        _check_memory(self.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +353,12 @@ class RefitRequest:
 
 
 JobRequest: TypeAlias = Annotated[
-    ReorganizeRequest | IngestRequest | VerifyRequest | CalibrateRequest | RefitRequest,
+    ReorganizeRequest
+    | SortRequest
+    | IngestRequest
+    | VerifyRequest
+    | CalibrateRequest
+    | RefitRequest,
     Field(discriminator="kind"),
 ]
 

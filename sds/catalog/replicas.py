@@ -154,4 +154,5 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         source_identity=row.source_identity,
         build_s=row.build_s,
         replica=row.replica,
+        sort=row.layout.sort,
     )

@@ -19,6 +19,7 @@ from sds.cli import (
     ingest,
     machine,
     plot,
+    query,
     reorganize,
     replicas,
     run,
@@ -59,6 +60,7 @@ _COMMANDS: tuple[tuple[Callable[..., object], str, str], ...] = (
     (calibrate.calibrate, "calibrate", _CHOOSE),
     (plot.plot, "plot", _CHOOSE),
     (reorganize.reorganize, "reorganize", _BUILD),
+    (query.query, "query", _BUILD),
     (demo.demo, "demo", _LOOK),
 )
 _PASS_ON = {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         RecommendationRecord,
         ReorganizeRequest,
         ReplicaRecord,
+        SortRequest,
     )
     from sds.home import Home
     from sds.recommender import WhatIf
@@ -94,7 +95,7 @@ class Operations(Protocol):
         """Return what reads would take with other replicas."""
 
     def reorganize(
-        self, request: ReorganizeRequest, progress: Progress | None = None
+        self, request: ReorganizeRequest | SortRequest, progress: Progress | None = None
     ) -> ReplicaRecord:
         """Build, verify and publish a replica."""
 
@@ -295,7 +296,7 @@ class RemoteService:
         return _parse(WhatIf, self._send("POST", "what-if", as_json(request)))
 
     def reorganize(
-        self, request: ReorganizeRequest, progress: Progress | None = None
+        self, request: ReorganizeRequest | SortRequest, progress: Progress | None = None
     ) -> ReplicaRecord:
         """Build, verify and publish a replica."""
         from sds.catalog.records import ReplicaRecord

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from typing import TYPE_CHECKING, Literal
 
@@ -101,11 +102,29 @@ def parse_chunks(text: str) -> tuple[int, ...] | Literal["auto", "contiguous"]:
     return tuple(map(int, parts))
 
 
+def parse_columns(text: str) -> tuple[str, ...]:
+    """Return the columns that ``energy,x,y`` names; names that hold commas go into backticks.
+
+    Raises
+    ------
+    SdsValueError
+        If a name is empty.
+    """
+    (words,) = csv.reader([text], quotechar="`", skipinitialspace=True)
+    names = tuple(word.strip() for word in words)
+    if not names or not all(names):
+        message = f"columns {text!r}: write names with commas between them, such as energy,x,y"
+        raise SdsValueError(message)
+    return names
+
+
 def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
     """Return names and values of how a replica is stored, as far as it is not as usual."""
     from sds.organizer.filters import format_filters
 
     fields: list[tuple[str, str]] = [("storage", replica.storage)]
+    if replica.sort is not None:
+        return (*fields, ("columns", ", ".join(replica.sort.columns)))
     if replica.chunk_shape is not None:
         fields.append(("chunks", ",".join(map(str, replica.chunk_shape))))
         fields.append(("filters", format_filters(replica.filters)))
@@ -113,6 +132,13 @@ def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
             fields.append(("stored", format_size(replica.stored_bytes)))
     fields.append(("region", describe_region(replica)))
     return tuple(fields)
+
+
+def describe_order(replica: ReplicaRecord) -> str:
+    """Return the axis order of a replica, or by which column it is sorted."""
+    if replica.sort is None:
+        return format_order(replica.order)
+    return f"sorted by {replica.sort.key}"
 
 
 def describe_storage(replica: ReplicaRecord) -> str:

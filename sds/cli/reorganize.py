@@ -6,19 +6,35 @@ from typing import Annotated
 import typer
 
 from sds.cli.options import AsJson, DatasetName, canonical
+from sds.errors import SdsValueError
 
 
 def reorganize(
     name: DatasetName,
     *,
     order: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="AXES",
             help="Axis order of the replica: its axis i is source axis AXES[i], "
             "as in numpy.transpose; for example 2,0,1.",
         ),
-    ],
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Instead of an axis order: sort the rows of a table (a group of equally long "
+            "datasets, or a compound dataset) by this column, for sds query.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of the sorted replica, for example energy,x,y; all if not given.",
+        ),
+    ] = None,
     chunks: Annotated[
         str | None,
         typer.Option(
@@ -49,22 +65,24 @@ def reorganize(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build a replica of a dataset in another axis order, verify every byte, and publish it.
+    """Build a replica of a dataset in another axis order, or of a table with its rows sorted.
 
-    From then on programs under SDS read it wherever that is predicted faster. The original is
-    only read. A second order, other chunks, filters or region add a replica and leave the first.
+    Every byte is verified before it is published. From then on programs under SDS read it wherever
+    that is predicted faster, and sds query a sorted one. The original is only read. A second
+    order, other chunks, filters or region, another column add a replica and leave the first.
 
-    Example: sds reorganize cube.h5:/cube --order 2,0,1
+    Example: sds reorganize cube.h5:/cube --order 2,0,1, or run.h5:/particles --sort energy
     """
-    from sds.catalog.records import ReorganizeRequest
+    from sds.catalog.records import ReorganizeRequest, SortRequest
     from sds.cli.client import connect
     from sds.cli.output import print_fields, print_json, progress_bar
     from sds.cli.quantities import (
+        describe_order,
         format_layout,
-        format_order,
         format_seconds,
         format_size,
         parse_chunks,
+        parse_columns,
         parse_order,
         parse_size,
     )
@@ -72,16 +90,33 @@ def reorganize(
     from sds.home import default_home
 
     file, dataset = parse_dataset_name(name)
-    request = ReorganizeRequest(
-        file=canonical(file),
-        dataset=dataset,
-        order=parse_order(order),
-        chunks=None if chunks is None else parse_chunks(chunks),
-        compress=compress,
-        region=region,
-        memory_bytes=parse_size(memory, name="--memory"),
-        output=None if output is None else canonical(output),
-    )
+    memory_bytes = parse_size(memory, name="--memory")
+    written = None if output is None else canonical(output)
+    request: ReorganizeRequest | SortRequest
+    if sort is not None:
+        _refuse_with_sort(order, chunks, None if compress == "none" else compress, region)
+        request = SortRequest(
+            file=canonical(file),
+            dataset=dataset,
+            key=sort,
+            columns=None if columns is None else parse_columns(columns),
+            memory_bytes=memory_bytes,
+            output=written,
+        )
+    elif order is None or columns is not None:
+        message = "name --order AXES for a dataset, or --sort COLUMN for a table (with --columns)"
+        raise SdsValueError(message)
+    else:
+        request = ReorganizeRequest(
+            file=canonical(file),
+            dataset=dataset,
+            order=parse_order(order),
+            chunks=None if chunks is None else parse_chunks(chunks),
+            compress=compress,
+            region=region,
+            memory_bytes=memory_bytes,
+            output=written,
+        )
     with connect(default_home()) as service, progress_bar("Reorganizing") as advance:
         replica = service.reorganize(request, progress=advance)
     if as_json:
@@ -91,10 +126,24 @@ def reorganize(
         (
             ("replica", f"{replica.id}, {replica.state}"),
             ("of", f"{replica.file}:{replica.dataset}"),
-            ("order", format_order(replica.order)),
+            ("order", describe_order(replica)),
             *format_layout(replica),
             ("file", replica.path),
             ("size", format_size(replica.size_bytes)),
             ("took", format_seconds(replica.build_s)),
         )
     )
+
+
+def _refuse_with_sort(
+    order: str | None, chunks: str | None, compress: str | None, region: str | None
+) -> None:
+    """Raise SdsValueError for an option that a sorted replica has no use for."""
+    given = {"--order": order, "--chunks": chunks, "--compress": compress, "--region": region}
+    named = [name for name, value in given.items() if value is not None]
+    if named:
+        message = (
+            f"{', '.join(named)} and --sort exclude each other: a sorted replica holds whole "
+            "columns, one behind the other"
+        )
+        raise SdsValueError(message)

@@ -55,7 +55,7 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
 
     from sds.cli.client import connect
     from sds.cli.output import print_fields, print_json, print_lines
-    from sds.cli.quantities import format_layout, format_order, format_seconds, format_size
+    from sds.cli.quantities import describe_order, format_layout, format_seconds, format_size
     from sds.home import default_home
 
     with connect(default_home()) as service:
@@ -72,7 +72,7 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
             ("replica", f"{replica.id}, {replica.state}"),
             ("reason", replica.reason),
             ("of", f"{replica.file}:{replica.dataset}"),
-            ("order", format_order(replica.order)),
+            ("order", describe_order(replica)),
             *format_layout(replica),
             ("file", replica.path),
             ("size", format_size(replica.size_bytes)),
@@ -186,7 +186,7 @@ def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
     from itertools import groupby
 
     from sds.cli.output import print_lines, print_table
-    from sds.cli.quantities import describe_region, describe_storage, format_order, format_size
+    from sds.cli.quantities import describe_order, describe_region, describe_storage, format_size
 
     def source(replica: "ReplicaRecord") -> str:
         return f"{replica.file}:{replica.dataset}"
@@ -200,7 +200,7 @@ def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
                 (
                     str(replica.id),
                     replica.state,
-                    format_order(replica.order),
+                    describe_order(replica),
                     describe_storage(replica),
                     describe_region(replica),
                     format_size(

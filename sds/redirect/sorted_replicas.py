@@ -81,7 +81,7 @@ def publish_sorted(home: Home, found: SortedReplicas) -> None:
     path = sorted_path(home, found.source_path)
     try:
         if not found.replicas:
-            path.unlink(missing_ok=True)
+            withdraw_sorted(home, found.source_path)
             return
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fields = {"format": _FORMAT, **asdict(found), "source_path": _hex(found.source_path)}
@@ -91,6 +91,11 @@ def publish_sorted(home: Home, found: SortedReplicas) -> None:
     except PermissionError as error:
         message = f"cannot write {path}: permission denied; set SDS_HOME to a directory of yours"
         raise PermissionDeniedError(message) from error
+
+
+def withdraw_sorted(home: Home, source: str | os.PathLike[str]) -> None:
+    """Remove the list of a source, where there is one."""
+    sorted_path(home, source).unlink(missing_ok=True)
 
 
 def find_sorted(home: Home, source: Path, found: os.stat_result) -> tuple[SortedReplica, ...]:

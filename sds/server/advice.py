@@ -163,6 +163,11 @@ class Adviser:
                 f"replica {number} is of {record.file}:{record.dataset}, not of "
                 f"{known.reads.target}"
             )
+        if record.sort is not None:
+            raise SdsValueError(
+                f"replica {number} is sorted by {record.sort.key}: it answers queries, and takes "
+                "part in no read; name others"
+            )
         if record.state is not ReplicaState.ACTIVE:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
         return shape_of(record)

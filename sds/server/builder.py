@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
 from sds.errors import BusyError, PermissionDeniedError, SdsError
-from sds.organizer import describe_replica
+from sds.organizer import SortPlan, describe_replica
 from sds.server import stages
 from sds.server.publisher import current_identity, outdated
 from sds.server.reports import ReplicaCheck, VerifyReport
 
 if TYPE_CHECKING:
-    from sds.catalog.records import ReorganizeRequest, ReplicaRecord
+    from sds.catalog.records import ReorganizeRequest, ReplicaRecord, SortRequest
     from sds.catalog.store import Store
     from sds.home import Home
-    from sds.organizer import ReorganizationPlan
+    from sds.organizer.protocol import AnyPlan
     from sds.organizer.verify import VerificationReport
     from sds.server.publisher import Publisher
     from sds.server.stages import Progress, Runner
@@ -32,7 +32,7 @@ class Builder:
         self._publisher = publisher
 
     def reorganize(
-        self, request: ReorganizeRequest, run: Runner, progress: Progress
+        self, request: ReorganizeRequest | SortRequest, run: Runner, progress: Progress
     ) -> ReplicaRecord:
         """Build a replica, compare it with its source, and let it serve.
 
@@ -41,7 +41,7 @@ class Builder:
         """
         begun: list[ReplicaRecord] = []
 
-        def announce(plan: ReorganizationPlan) -> None:
+        def announce(plan: AnyPlan) -> None:
             begun.append(
                 self._store.begin_replica(
                     facts_of_plan(plan),
@@ -177,15 +177,18 @@ def _holds(path: Path, record: ReplicaRecord) -> bool:
     )
 
 
-def facts_of_plan(plan: ReorganizationPlan) -> DatasetFacts:
+def facts_of_plan(plan: AnyPlan) -> DatasetFacts:
     """Return what the catalog keeps of the dataset that a plan reorganizes."""
+    storage = "contiguous" if plan.source_chunk_shape is None else "chunked"
+    if isinstance(plan, SortPlan) and not plan.is_compound:
+        storage = "group"
     return DatasetFacts(
         file=str(plan.source_path.resolve()),
         identity=plan.source_identity,
         path=plan.dataset_path,
         extent=plan.extent,
         element_size_bytes=plan.element_size_bytes,
-        storage="contiguous" if plan.source_chunk_shape is None else "chunked",
+        storage=storage,
         data_offset_bytes=plan.data_offset_bytes,
         chunk_shape=plan.source_chunk_shape,
     )

@@ -152,7 +152,8 @@ class KnownReads:
     def _known(
         self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
     ) -> KnownDataset:
-        active = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
+        found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
+        active = [record for record in found if record.sort is None]  # others serve no reads
         shapes = {shape_of(record) for record in active if record.replica is not None}
         reads = DatasetReads(
             target=f"{file}:{described.path}",

@@ -1,4 +1,7 @@
-"""Keeps the redirect tables equal to the catalog: what is active is served, nothing else is."""
+"""Keeps redirect tables and lists of sorted replicas equal to the catalog.
+
+What is active is served, nothing else is.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,13 @@ from sds.chunks import decode_seconds_per_byte
 from sds.engine import MeasuredFileSystem, publish_measured
 from sds.errors import FormatError, NotFoundError, PermissionDeniedError, UnsupportedError
 from sds.identity import identity_of
+from sds.redirect.sorted_replicas import (
+    SortedReplica,
+    SortedReplicas,
+    publish_sorted,
+    sorted_path,
+    withdraw_sorted,
+)
 from sds.redirect.tables import (
     RedirectTable,
     TableCandidate,
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from sds.home import Home
     from sds.identity import FileIdentity
     from sds.organizer import Replica
+    from sds.organizer.layout import SortOrder
     from sds.recommender import CostModel
     from sds.server.models import Models
 
@@ -63,13 +74,25 @@ class Publisher:
         """
         with self._one_at_a_time:
             by_dataset = defaultdict(list)
+            of_tables = []
             identity = current_identity(file)
             for record in self._store.replicas(file, states=_ACTIVE):
                 state, reason = _obstacle(record, identity)
                 if state is not None:
                     self._store.set_replica(record.id, state, reason)
-                elif record.replica is not None and record.source_identity == identity:
+                elif record.replica is None or record.source_identity != identity:
+                    continue
+                elif record.replica.sort is not None:
+                    of_tables.append(_sorted_replica(record.replica, record.replica.sort))
+                else:
                     by_dataset[record.dataset].append((record.id, record.replica))
+            if identity is None:
+                withdraw_sorted(self._home, file)
+            else:
+                listed = SortedReplicas(
+                    source_path=Path(file), source_identity=identity, replicas=tuple(of_tables)
+                )
+                publish_sorted(self._home, listed)
             if not by_dataset or identity is None:
                 withdraw_table(self._home, file)
                 return False
@@ -96,6 +119,9 @@ class Publisher:
         files = sorted({record.file for record in self._store.replicas(states=_ACTIVE)})
         published = tuple(file for file in files if self.publish(file))
         expected = {table_path(self._home, file).name for file in published}
+        lists = {sorted_path(self._home, file) for file in files}
+        for path in set(self._home.sorted.glob("*")) - lists:
+            path.unlink(missing_ok=True)
         withdrawn = []
         for path in sorted(self._home.tables.iterdir()):
             if path.name not in expected:
@@ -182,7 +208,7 @@ def _obstacle(
         state, reason = ReplicaState.RETIRED, f"its file {record.path} is gone"
     elif changed := record.replica.identity.difference(now):
         state, reason = ReplicaState.DAMAGED, f"its file {record.path} was changed ({changed})"
-    else:
+    elif record.sort is None:
         try:
             _stored_type(record.replica)
         except UnsupportedError as error:
@@ -190,6 +216,16 @@ def _obstacle(
         except FormatError as error:
             state, reason = ReplicaState.DAMAGED, str(error)
     return state, reason
+
+
+def _sorted_replica(replica: Replica, sort: SortOrder) -> SortedReplica:
+    return SortedReplica(
+        path=replica.path,
+        identity=replica.identity,
+        table=replica.dataset_path,
+        key=sort.key,
+        columns=sort.columns,
+    )
 
 
 def _stored_type(replica: Replica) -> tuple[int, int]:

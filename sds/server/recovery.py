@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState
+from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
 from sds.server import stages
@@ -55,7 +55,8 @@ class Recovery:
         finished, dropped = [], []
         again = {_wanted(job.request) for job in interrupted if job.state is JobState.QUEUED}
         for record in self._store.replicas(states=OPEN_STATES):
-            if (record.file, record.dataset, record.order) in again:
+            key = None if record.sort is None else record.sort.key
+            if (record.file, record.dataset, record.order, key) in again:
                 continue  # its job runs again, and goes on from what is on disk
             replica = _whole_replica(record)
             if replica is None:
@@ -144,11 +145,13 @@ class Recovery:
         return tuple(removed)
 
 
-def _wanted(request: JobRequest) -> tuple[str, str, tuple[int, ...]] | None:
-    """Return source, dataset and order that a job builds; None where it builds nothing."""
-    if not isinstance(request, ReorganizeRequest):
-        return None
-    return str(Path(request.file).resolve()), request.dataset, request.order
+def _wanted(request: JobRequest) -> tuple[str, str, tuple[int, ...], str | None] | None:
+    """Return source, dataset, order and key that a job builds; None where it builds nothing."""
+    if isinstance(request, SortRequest):
+        return str(Path(request.file).resolve()), request.dataset, (0,), request.key
+    if isinstance(request, ReorganizeRequest):
+        return str(Path(request.file).resolve()), request.dataset, request.order, None
+    return None
 
 
 def _whole_replica(record: ReplicaRecord) -> Replica | None:

@@ -25,6 +25,7 @@ from sds.catalog.records import (
     RefitRequest,
     ReorganizeRequest,
     ReplicaState,
+    SortRequest,
     VerifyRequest,
 )
 from sds.catalog.replicas import GONE_STATES
@@ -201,7 +202,7 @@ class Service:
         return self._store.recommendations(_canonical(file), dataset)
 
     def reorganize(
-        self, request: ReorganizeRequest, progress: Progress | None = None
+        self, request: ReorganizeRequest | SortRequest, progress: Progress | None = None
     ) -> records.ReplicaRecord:
         """Build a replica, compare every byte with its source, and let it serve."""
         with self._in_order():
@@ -420,7 +421,7 @@ class Service:
     ):
         """Do what a job asks for."""
         match request:
-            case ReorganizeRequest():
+            case ReorganizeRequest() | SortRequest():
                 return self.reorganize(request, progress)
             case VerifyRequest():
                 return self.verify(request.replica_id, progress)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from sds.home import Home
 
 if TYPE_CHECKING:
-    from sds.catalog.records import CalibrateRequest, ReorganizeRequest
+    from sds.catalog.records import CalibrateRequest, ReorganizeRequest, SortRequest
     from sds.identity import FileIdentity
-    from sds.organizer import ReorganizationPlan, Replica
+    from sds.organizer import Replica
+    from sds.organizer.protocol import AnyPlan
     from sds.organizer.verify import VerificationReport
     from sds.recommender.calibration import Calibration
     from sds.recommender.traced import LeftOut, TracedRead
@@ -27,17 +28,41 @@ Progress: TypeAlias = Callable[[float, str], None]
 
 
 def build(
-    request: ReorganizeRequest,
+    request: ReorganizeRequest | SortRequest,
     home_root: Path,
     *,
-    announce: Callable[[ReorganizationPlan], None],
+    announce: Callable[[AnyPlan], None],
     progress: Progress,
 ) -> Replica:
     """Plan a replica, announce the plan, then build and verify it."""
-    from sds.organizer.build import plan_reorganization, reorganize  # noqa: PLC0415  (h5py)
+    from sds.organizer.build import reorganize  # noqa: PLC0415  (h5py)
 
     home = Home(home_root)
-    plan = plan_reorganization(
+    plan = _plan(request, home)
+    announce(plan)
+
+    def report(phase: str, done_bytes: int, total_bytes: int) -> None:
+        share = done_bytes / total_bytes if total_bytes else 1.0
+        progress(share / 2 if phase == "copy" else 0.5 + share / 2, phase)
+
+    return reorganize(plan, home=home, progress=report)
+
+
+def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
+    from sds.organizer.build import plan_reorganization, plan_sorting  # noqa: PLC0415  (h5py)
+
+    output = None if request.output is None else Path(request.output)
+    if request.kind == "sort":
+        return plan_sorting(
+            request.file,
+            request.dataset,
+            key=request.key,
+            columns=request.columns,
+            home=home,
+            memory_bytes=request.memory_bytes,
+            output=output,
+        )
+    return plan_reorganization(
         request.file,
         request.dataset,
         order=request.order,
@@ -46,15 +71,8 @@ def build(
         region=request.region,
         home=home,
         memory_bytes=request.memory_bytes,
-        output=None if request.output is None else Path(request.output),
+        output=output,
     )
-    announce(plan)
-
-    def report(phase: str, done_bytes: int, total_bytes: int) -> None:
-        share = done_bytes / total_bytes if total_bytes else 1.0
-        progress(share / 2 if phase == "copy" else 0.5 + share / 2, phase)
-
-    return reorganize(plan, home=home, progress=report)
 
 
 def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationReport, ...]:
@@ -78,9 +96,24 @@ def compare(
     replica: Replica, home_root: Path, *, progress: Progress
 ) -> tuple[FileIdentity, VerificationReport]:
     """Compare every byte of a replica with its source; return which file that is now."""
-    from sds.organizer.build import plan_reorganization  # noqa: PLC0415  (h5py)
+    from sds.organizer.build import plan_reorganization, plan_sorting  # noqa: PLC0415  (h5py)
+    from sds.organizer.sort_verify import compare_with_table  # noqa: PLC0415
     from sds.organizer.verify import compare_with_source  # noqa: PLC0415
 
+    def report(_: str, done_bytes: int, total_bytes: int) -> None:
+        progress(done_bytes / total_bytes if total_bytes else 1.0, f"compare {replica.path.name}")
+
+    if replica.sort is not None:
+        sorting = plan_sorting(
+            replica.source_path,
+            replica.dataset_path,
+            key=replica.sort.key,
+            columns=replica.sort.columns,
+            home=Home(home_root),
+            output=replica.path,
+        )
+        now = replace(replica, source_identity=sorting.source_identity)
+        return sorting.source_identity, compare_with_table(now, sorting, progress=report)
     plan = plan_reorganization(
         replica.source_path,
         replica.dataset_path,
@@ -92,10 +125,6 @@ def compare(
         output=replica.path,
     )
     now = replace(replica, source_identity=plan.source_identity)
-
-    def report(_: str, done_bytes: int, total_bytes: int) -> None:
-        progress(done_bytes / total_bytes if total_bytes else 1.0, f"compare {replica.path.name}")
-
     return plan.source_identity, compare_with_source(now, plan, progress=report)
 
 

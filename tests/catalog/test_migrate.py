@@ -9,13 +9,13 @@ from alembic.script import ScriptDirectory
 from sds.catalog.engine import open_engine, sqlite_url
 from sds.catalog.migrate import HEAD, alembic_config, check_revision, upgrade
 from sds.catalog.queue import JobQueue
-from sds.catalog.records import DatasetFacts
+from sds.catalog.records import DatasetFacts, SortRequest
 from sds.catalog.rows import Base
 from sds.catalog.store import Store
 from sds.errors import CatalogError
 from sds.geometry import Box
 from sds.identity import FileIdentity
-from sds.organizer.layout import ReplicaLayout
+from sds.organizer.layout import ReplicaLayout, SortOrder
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def test_a_newer_revision_is_refused_with_the_command_that_helps(engine, url, tm
 
 def test_an_older_revision_is_refused_with_the_command_that_helps(engine, url, monkeypatch):
     upgrade(engine)
-    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0004")
-    with pytest.raises(CatalogError, match=r"revision 0003.*needs 0004.*sds-server upgrade"):
+    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0005")
+    with pytest.raises(CatalogError, match=r"revision 0004.*needs 0005.*sds-server upgrade"):
         Store.open(url)
 
 
@@ -227,3 +227,43 @@ def test_a_file_that_is_no_database_is_refused(url, tmp_path):
     (tmp_path / "sds.db").write_bytes(b"this is not a database, but long enough to be one" * 100)
     with pytest.raises(CatalogError, match=r"sds\.db.*not a database.*move it away"):
         Store.open(url)
+
+
+def test_a_downgrade_forgets_sorted_replicas_and_nothing_else(of_the_first_release, url, tmp_path):
+    """A release that does not know them would redirect reads to them."""
+    from alembic import command
+
+    upgrade(of_the_first_release)
+    store = Store.open(url)
+    facts = DatasetFacts(
+        file="/data/run.h5",
+        identity=FileIdentity(**json.loads(IDENTITY)),
+        path="/particles",
+        extent=(100,),
+        element_size_bytes=12,
+        storage="group",
+        data_offset_bytes=None,
+        chunk_shape=None,
+    )
+    layout = ReplicaLayout(
+        order=(0,),
+        chunk_shape=None,
+        filters=(),
+        region=Box.whole((100,)),
+        sort=SortOrder(key="energy", columns=("energy", "x")),
+    )
+    made = store.begin_replica(facts, layout=layout, path="/sorted.h5", size_bytes=1600)
+    assert store.replica(made.id).layout == layout
+    JobQueue(store).submit(SortRequest(file="/data/run.h5", dataset="/particles", key="energy"))
+    store.close()
+    config = alembic_config(url)
+    with of_the_first_release.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0003")
+    connection = sqlite3.connect(tmp_path / "sds.db")
+    layouts = connection.execute("SELECT id, layout, replica FROM replica ORDER BY id").fetchall()
+    kinds = [json.loads(text)["kind"] for (text,) in connection.execute("SELECT request FROM job")]
+    connection.close()
+    assert [row[0] for row in layouts] == [1, 2]
+    assert not any("sort" in json.loads(text) for row in layouts for text in row[1:] if text)
+    assert kinds == ["reorganize"]

@@ -1,0 +1,115 @@
+"""``sds reorganize --sort`` and ``sds query``."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.organizer.sources import settle
+
+
+@pytest.fixture
+def particles(tmp_path):
+    path = tmp_path / "run.h5"
+    rng = np.random.default_rng(6)
+    with h5py.File(path, "w") as file:
+        file["p/energy"] = np.array([0.5, 2.0, np.nan, 1.5, 3.0], "<f4")
+        file["p/x"] = rng.random(5)
+        file["p/tag"] = np.array([b"a", b"b", b"c", b"d", b"e"])
+        file["p/hits"] = np.arange(5)
+    settle(path)
+    return path
+
+
+def test_sort_list_and_query(sds, particles):
+    made = sds("reorganize", f"{particles}:/p", "--sort", "energy", "--columns", "energy,hits")
+    assert made.code == 0, made.err
+    assert "sorted by energy" in made.out
+    assert "energy, hits" in made.out
+    listed = sds("replicas", "list")
+    assert "sorted by energy" in listed.out
+    (shown,) = sds("replicas", "list", "--json").json["replicas"]
+    assert shown["sort"] == {"key": "energy", "columns": ["energy", "hits"]}
+    for strategy in ("scan", "sorted", "auto"):
+        found = sds(
+            "query", f"{particles}:/p", "energy > 1", "--columns", "hits,energy",
+            "--strategy", strategy,
+        )  # fmt: skip
+        assert found.out.splitlines() == ["hits\tenergy", "1\t2.0", "3\t1.5", "4\t3.0"]
+    verified = sds("replicas", "verify")
+    assert "1 replica verified, 0 damaged" in verified.out
+    # What programs read of the file is not redirected, and that is what the doctor says.
+    assert "none of its datasets has an active replica" in sds("doctor", particles).out
+    removed = sds("replicas", "remove", shown["id"])
+    assert removed.code == 0
+    assert sds("query", f"{particles}:/p", "energy > 1", "--strategy", "sorted").code == 8
+
+
+def test_order_and_limit(sds, particles):
+    found = sds("query", f"{particles}:/p", "energy != 0", "--order", "key", "--columns", "energy")
+    assert found.out.split() == ["energy", "0.5", "1.5", "2.0", "3.0", "nan"]
+    found = sds("query", f"{particles}:/p", "hits >= 0", "--limit", "2", "--columns", "hits")
+    assert found.out.split() == ["hits", "0", "1"]
+    assert "2 of 5 rows shown" in found.err
+
+
+def test_json_has_no_numbers_that_json_lacks(sds, particles):
+    found = sds("query", f"{particles}:/p", "hits > 0", "--columns", "energy,tag", "--json").json
+    assert found["n_rows"] == 4
+    assert found["columns"] == ["energy", "tag"]
+    assert found["rows"] == [[2.0, "b"], [None, "c"], [1.5, "d"], [3.0, "e"]]
+
+
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+def test_rows_are_written_whole_to_a_new_file(sds, particles, tmp_path, suffix):
+    output = tmp_path / f"hot.{suffix}"
+    found = sds("query", f"{particles}:/p", "energy > 1", "--output", output)
+    assert found.out == f"3 rows written to {output}\n"
+    if suffix == "npy":
+        rows = np.load(output)
+    else:
+        with h5py.File(output) as file:
+            rows = file["rows"][...]
+    assert rows["hits"].tolist() == [1, 3, 4]
+    assert rows.dtype.names == ("energy", "hits", "tag", "x")
+    again = sds("query", f"{particles}:/p", "energy > 1", "--output", output)
+    assert again.code == 2
+    assert "exists" in again.err
+
+
+def test_an_output_that_cannot_hold_the_rows_is_left_out(sds, particles, tmp_path):
+    with h5py.File(particles, "r+") as file:
+        file["p/note"] = np.array(list("abcde"), dtype=h5py.string_dtype())
+    output = tmp_path / "hot.npy"
+    found = sds("query", f"{particles}:/p", "energy > 1", "--output", output)
+    assert found.code == 8
+    assert "leave columns out" in found.err
+    assert not output.exists()
+    assert sds("query", f"{particles}:/p", "energy > 1", "--output", tmp_path / "a.csv").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--sort", "tag"), 8, "'tag' of /p .* is text"),
+        (("--sort", "energy", "--order", "0"), 2, "--order and --sort exclude each other"),
+        (("--sort", "energy", "--chunks", "auto", "--compress", "gzip"), 2, "--chunks, --compress"),
+        ((), 2, "name --order AXES for a dataset, or --sort COLUMN"),
+        (("--order", "0", "--columns", "x"), 2, "name --order AXES"),
+        (("--sort", "energy", "--columns", "x,,y"), 2, "write names with commas"),
+        (("--sort", "mass"), 3, "no dataset '/p/mass'"),
+    ],
+)
+def test_what_cannot_be_sorted_says_why(sds, particles, words, code, said):
+    import re
+
+    found = sds("reorganize", f"{particles}:/p", *words)
+    assert found.code == code
+    assert re.search(said, found.err)
+
+
+def test_a_condition_that_is_none_is_a_usage_error(sds, particles):
+    found = sds("query", f"{particles}:/p", "energy >", "--json")
+    assert found.code == 2
+    assert json.loads(found.out)["error"]["kind"] == "SdsValueError"

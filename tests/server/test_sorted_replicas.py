@@ -1,0 +1,165 @@
+"""Sorted replicas in the service: listed, checked, removed as others; no read is redirected."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import sds
+from sds.catalog.records import ReorganizeRequest, ReplicaState, SortRequest
+from sds.errors import SdsValueError, UnsupportedError
+from sds.redirect.sorted_replicas import sorted_path
+from sds.redirect.tables import table_path
+from sds.server.reports import WhatIfRequest
+from sds.server.service import Service
+from tests.organizer.sources import settle
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "particles.h5"
+    rng = np.random.default_rng(4)
+    with h5py.File(path, "w") as handle:
+        handle["p/energy"] = rng.exponential(size=2000).astype("<f4")
+        handle["p/x"] = rng.random(2000)
+        rows = np.zeros(1000, [("energy", "<f4"), ("id", "<i8")])
+        rows["energy"] = rng.random(1000)
+        handle["events"] = rows
+    settle(path)
+    return path
+
+
+@pytest.fixture
+def service(home, monkeypatch):
+    monkeypatch.setenv("SDS_HOME", str(home.root))
+    with Service.open(home) as opened:
+        yield opened
+
+
+def sort(service, source, table="/p", **options):
+    return service.reorganize(SortRequest(file=str(source), dataset=table, key="energy", **options))
+
+
+def answers(source, table="/p", condition="energy > 3"):
+    """Whether a sorted replica answers; what it says is what a scan says."""
+    scanned = sds.query(source, condition, table=table, strategy="scan")
+    try:
+        found = sds.query(source, condition, table=table, strategy="sorted")
+    except UnsupportedError:
+        return False
+    assert found.tobytes() == scanned.tobytes()
+    return True
+
+
+@pytest.mark.parametrize("table", ["/p", "/events"])
+def test_a_sorted_replica_is_listed_and_answers(service, source, home, table):
+    record = sort(service, source, table)
+    assert (record.state, record.sort.key, record.order) == (ReplicaState.ACTIVE, "energy", (0,))
+    assert service.replicas(str(source)) == (record,)
+    assert record.replica.sort == record.sort == record.layout.sort
+    assert answers(source, table, "energy > 0.9")
+    # No program's read is redirected to it.
+    assert not table_path(home, source).exists()
+    assert sort(service, source, table).id == record.id
+
+
+def test_sorted_and_other_replicas_of_a_file_serve_side_by_side(service, source, home):
+    sort(service, source, "/events", columns=("id",))
+    other = service.reorganize(
+        ReorganizeRequest(file=str(source), dataset="/events", order=(0,), chunks="auto")
+    )
+    assert other.state is ReplicaState.ACTIVE
+    assert table_path(home, source).exists()
+    assert answers(source, "/events", "energy > 0.9")
+    service.remove(other.id)
+    assert not table_path(home, source).exists()
+    assert answers(source, "/events", "energy > 0.9")
+
+
+def test_a_replica_that_is_removed_does_not_answer(service, source, home):
+    record = sort(service, source)
+    service.remove(record.id)
+    assert not Path(record.path).exists()
+    assert not sorted_path(home, source).exists()
+    assert not answers(source)
+
+
+def test_a_damaged_replica_is_found_and_answers_no_more(service, source):
+    record = sort(service, source)
+    with h5py.File(record.path) as copy:
+        at = copy["p/x"].id.get_offset()
+    with Path(record.path).open("r+b") as stream:
+        stream.seek(at)
+        stream.write(b"damage")
+    report = service.verify(record.id)
+    assert not report.ok
+    assert service.replica(record.id).state is ReplicaState.DAMAGED
+    assert not answers(source)
+
+
+def test_a_changed_source_retires_it(service, source):
+    record = sort(service, source)
+    with h5py.File(source, "r+") as handle:
+        handle["p/energy"][0] = 50
+    settle(source)
+    assert not answers(source)
+    service.collect_garbage()
+    assert service.replica(record.id).state is ReplicaState.RETIRED
+    assert not Path(record.path).exists()
+
+
+def test_a_source_whose_mode_changed_is_compared_again(service, source):
+    record = sort(service, source)
+    source.chmod(0o640)
+    assert not answers(source)
+    service.collect_garbage()
+    assert service.replica(record.id).state is ReplicaState.ACTIVE
+    assert answers(source)
+
+
+def test_a_crash_leaves_a_list_that_recovery_repairs(service, source, home, tmp_path):
+    record = sort(service, source)
+    stray = home.sorted / "0123456789abcdef.json"
+    stray.write_text("{}")
+    sorted_path(home, source).unlink()
+    service.recover()
+    assert not stray.exists()
+    assert answers(source)
+    # Begun, and cut off before its file was whole.
+    half = tmp_path / "half.h5"
+    half.write_bytes(b"half")
+    service._store.begin_replica(
+        _facts(service, record), layout=record.layout, path=str(half), size_bytes=1
+    )
+    assert len(service.recover().replicas_dropped) == 1
+
+
+def _facts(service, record):
+    from sds.organizer import plan_sorting
+    from sds.server.builder import facts_of_plan
+
+    return facts_of_plan(plan_sorting(record.file, record.dataset, key="energy", home=service.home))
+
+
+def test_a_replica_in_place_of_the_users_choice(service, source, tmp_path):
+    record = sort(service, source, output=str(tmp_path / "mine.h5"))
+    assert record.path == str(tmp_path / "mine.h5")
+    assert answers(source)
+
+
+def test_advice_on_reads_leaves_sorted_replicas_out(service, source):
+    """A compound table is a dataset, too, that programs read by rows."""
+    record = sort(service, source, "/events")
+    found = service.advise(str(source), "/events", selection="[0:10]", n_reads=5)
+    assert found.recommendations
+    question = WhatIfRequest(
+        file=str(source), dataset="/events", selection="[0:10]", without=(record.id,)
+    )
+    with pytest.raises(SdsValueError, match="sorted by energy"):
+        service.what_if(question)
+
+
+def test_a_request_with_too_little_memory_is_refused():
+    with pytest.raises(SdsValueError, match="at least 1M"):
+        SortRequest(file="/a", dataset="/t", key="e", memory_bytes=5)
