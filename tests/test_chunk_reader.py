@@ -360,40 +360,62 @@ def test_reads_from_several_threads_at_once(large):
         assert all(one.result().tobytes() == expected.tobytes() for one in reads)
 
 
+def read_whole(handle, n_threads, window_bytes):
+    """Read a dataset without HDF5: its bytes, the report, and the sizes of its chunks."""
+    dataset = handle["shuffle+gzip+fletcher32"]
+    index = read_chunk_index(dataset)
+    described = describe_open_dataset(dataset, handle.filename)
+    order = np.argsort(index.offset_bytes)
+    found = np.zeros(dataset.shape)
+    report = _native.read_chunks(
+        _native.ReadFile(handle.id.get_vfd_handle()),
+        dataset.shape,
+        dataset.chunks,
+        8,
+        [native_filter(step) for step in described.filters],
+        False,
+        [(0, n, 1, n) for n in dataset.shape],
+        dataset.shape,
+        None,
+        np.stack(np.unravel_index(order, index.grid), axis=1).astype("i8", order="C"),
+        index.offset_bytes[order],
+        index.size_bytes[order],
+        index.skipped[order],
+        found.reshape(-1).view("u1").data,
+        n_threads,
+        window_bytes,
+    )
+    return found.tobytes(), report, index.size_bytes
+
+
+def memory_with(n_threads, sizes, window_bytes):
+    """Return what decoding takes at most, two windows included."""
+    scratch = 2 * n_threads * (32 * 32 * 64 * 8 + 128)
+    return scratch + 2 * max(window_bytes, int(sizes.max())) + 2 * 24 * len(sizes)
+
+
 def test_windows_of_any_size(large):
     with h5py.File(large) as handle:
-        dataset = handle["shuffle+gzip+fletcher32"]
-        index = read_chunk_index(dataset)
-        described = describe_open_dataset(dataset, large)
-        order = np.argsort(index.offset_bytes)
-        expected = dataset[...]
+        expected = handle["shuffle+gzip+fletcher32"][...].tobytes()
         for window_bytes in (1, 200_000, 1 << 20):
             for n_threads in (1, 2, 5):
-                found = np.zeros_like(expected)
-                report = _native.read_chunks(
-                    _native.ReadFile(handle.id.get_vfd_handle()),
-                    dataset.shape,
-                    dataset.chunks,
-                    8,
-                    [native_filter(step) for step in described.filters],
-                    False,
-                    [(0, n, 1, n) for n in dataset.shape],
-                    dataset.shape,
-                    None,
-                    np.stack(np.unravel_index(order, index.grid), axis=1).astype("i8", order="C"),
-                    index.offset_bytes[order],
-                    index.size_bytes[order],
-                    index.skipped[order],
-                    found.reshape(-1).view("u1").data,
-                    n_threads,
-                    window_bytes,
-                )
-                assert found.tobytes() == expected.tobytes()
+                found, report, sizes = read_whole(handle, n_threads, window_bytes)
+                assert found == expected
                 assert report["threads"] == n_threads
-                assert report["chunks"] == len(order)
-                scratch = 2 * n_threads * (32 * 32 * 64 * 8 + 128)
-                largest = max(window_bytes, int(index.size_bytes.max()))
-                assert report["memory_bytes"] <= scratch + 2 * largest + 2 * 24 * len(order)
+                assert report["chunks"] == len(sizes)
+                assert report["memory_bytes"] <= memory_with(n_threads, sizes, window_bytes)
+
+
+def test_windows_are_short_where_the_device_has_to_be_waited_for(large):
+    with h5py.File(large) as handle:
+        expected = handle["shuffle+gzip+fletcher32"][...].tobytes()
+        _, warm, sizes = read_whole(handle, 2, 0)
+        assert 2 * int(sizes.sum()) > warm["memory_bytes"] > int(sizes.sum()) > 4 << 20
+        os.fsync(handle.id.get_vfd_handle())
+        os.posix_fadvise(handle.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
+        found, cold, _ = read_whole(handle, 2, 0)
+        assert found == expected
+        assert cold["memory_bytes"] <= memory_with(2, sizes, 2 << 20)
 
 
 def test_chunks_are_decoded_once_for_small_reads(large, caplog):

@@ -1,5 +1,6 @@
 /* Chunks are read in windows, in file order. While helpers undo the filters of one window's chunks,
- * the calling thread reads the next one, and then helps. */
+ * the calling thread reads the next one, and then helps; where reading waits for the device, it
+ * reads on instead. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,7 +11,11 @@
 #include "chunk_copy.h"
 #include "sds/read_engine.h"
 
-#define WINDOW_BYTES (16 << 20)
+/* What is read at a time. The filters of one window are undone while the next one is read: where
+ * that waits for the device, short ones overlap from earlier on. But every thread has a chunk. */
+#define WINDOW_BYTES (INT64_C(16) << 20)
+#define COLD_WINDOW_BYTES (INT64_C(2) << 20)
+#define PROBED_CHUNKS 16
 #define WINDOW_CHUNKS 4096
 #define WINDOW_PIECES (1 << 16)
 #define MAX_THREADS 64
@@ -39,6 +44,7 @@ typedef struct {
     uint8_t *out;
     int64_t window_bytes;
     size_t scratch_bytes; /* of one of the two buffers of a thread */
+    int only_reads;       /* the calling thread: helpers undo all filters */
     window window[2];
     sds_chunked_report report;
 
@@ -202,7 +208,7 @@ static sds_status read_window(reading *self, window *into, size_t first)
 static sds_status finish_open(reading *self, scratch *own)
 {
     pthread_mutex_lock(&self->lock);
-    decode_open(self, own);
+    if (!self->only_reads) decode_open(self, own);
     while (self->unfinished > 0)
         pthread_cond_wait(&self->finished, &self->lock);
     self->open = NULL;
@@ -253,14 +259,16 @@ static int32_t start_helpers(reading *self, pthread_t helper[], int32_t n)
     return started;
 }
 
-static sds_status read_with_helpers(reading *self, int32_t n_helpers)
+static sds_status read_with_helpers(reading *self, int32_t n_threads)
 {
     pthread_t helper[MAX_THREADS];
     if (pthread_mutex_init(&self->lock, NULL) != 0) return SDS_ENOMEM;
     if (pthread_cond_init(&self->opened, NULL) != 0) goto without_opened;
     if (pthread_cond_init(&self->finished, NULL) != 0) goto without_finished;
-    const int32_t started = start_helpers(self, helper, n_helpers);
-    self->report.threads = 1 + started;
+    const int32_t started =
+        start_helpers(self, helper, self->only_reads ? n_threads : n_threads - 1);
+    self->only_reads = self->only_reads && started > 1;
+    self->report.threads = self->only_reads ? started : 1 + started;
     const sds_status status = read_and_decode(self);
     pthread_mutex_lock(&self->lock);
     self->closing = 1;
@@ -278,6 +286,32 @@ without_finished:
 without_opened:
     pthread_mutex_destroy(&self->lock);
     return SDS_ENOMEM;
+}
+
+static int is_cached(const reading *self)
+{
+    const sds_chunk_list *chunks = self->selection->chunks;
+    sds_piece some[PROBED_CHUNKS];
+    const size_t n = chunks->n < PROBED_CHUNKS ? chunks->n : PROBED_CHUNKS;
+    for (size_t i = 0; i < n; i++) {
+        const size_t chunk = chunks->n / n * i;
+        some[i] = (sds_piece){chunks->offset[chunk], chunks->size[chunk], 0};
+    }
+    return sds_probe_pieces(self->file, n, some) == SDS_CACHE_WARM;
+}
+
+/* Short windows and a thread that only reads, where the device has to be waited for. */
+static void choose_window(reading *self, int64_t n_threads)
+{
+    const sds_chunk_list *chunks = self->selection->chunks;
+    int64_t all = 0, longest = COLD_WINDOW_BYTES / n_threads;
+    for (size_t i = 0; i < chunks->n && all <= WINDOW_BYTES; i++) {
+        all += chunks->size[i];
+        longest = sds__greatest(longest, chunks->size[i]);
+    }
+    self->only_reads = n_threads > 1 && all > COLD_WINDOW_BYTES && !is_cached(self);
+    self->window_bytes =
+        self->only_reads ? sds__least(longest, WINDOW_BYTES / n_threads) * n_threads : WINDOW_BYTES;
 }
 
 static sds_status read_whole_chunks(reading *self, int32_t n_threads)
@@ -302,12 +336,13 @@ static sds_status read_whole_chunks(reading *self, int32_t n_threads)
     if (threads > affordable) threads = affordable;
     if (threads > enough) threads = enough;
     if (threads > (int64_t)n) threads = (int64_t)n;
+    if (self->window_bytes <= 0) choose_window(self, sds__greatest(threads, 1));
     const size_t most = n < WINDOW_CHUNKS ? n : WINDOW_CHUNKS;
     sds_status status = SDS_ENOMEM;
     self->window[0].piece = malloc(most * sizeof(sds_piece));
     self->window[1].piece = malloc(most * sizeof(sds_piece));
     if (self->window[0].piece != NULL && self->window[1].piece != NULL)
-        status = read_with_helpers(self, (int32_t)threads - 1);
+        status = read_with_helpers(self, (int32_t)threads);
     self->report.memory_bytes =
         (int64_t)(self->window[0].capacity + self->window[1].capacity +
                   2 * most * sizeof(sds_piece)) +
@@ -391,7 +426,7 @@ sds_status sds_read_chunks(sds_file *file, const sds_chunked_dataset *dataset,
         .selection = &selection,
         .file = file,
         .out = out,
-        .window_bytes = options->window_bytes > 0 ? options->window_bytes : WINDOW_BYTES,
+        .window_bytes = options->window_bytes,
         .status = SDS_OK,
     };
     sds_status status = sds__chunk_selection_init(&selection, dataset, axis, points, chunks);

@@ -65,7 +65,8 @@ typedef struct sds_chunked_dataset {
 /* Zeroes: the defaults. */
 typedef struct sds_chunked_options {
     int32_t n_threads;    /* that undo filters, the caller's among them; 1 */
-    int64_t window_bytes; /* of chunks as they are stored, read at a time; 16 MiB */
+    int64_t window_bytes; /* of chunks as they are stored, read at a time; 16 MiB, what is not
+                           * cached about 2 */
 } sds_chunked_options;
 
 typedef struct sds_chunked_report {
