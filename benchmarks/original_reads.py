@@ -1,10 +1,11 @@
 """Reads of a contiguous original without any replica: h5py, h5py under the connector, `sds.read`.
 
 ``python -m benchmarks.original_reads [PART ...] [--read NAME ...] [--state STATE ...] [--quick]
-[--mib N] [--pairs N] [--file PATH]``. float64, (256, 256, 4096) where it is 2 GiB, otherwise with
-another first axis. The readers are processes that take turns in a random order, each with the same
-reads at random places, and must give the same bytes. A ratio is the median over the pairs, with its
-95 % bootstrap bounds; a target is met where the bound on its side meets it.
+[--mib N] [--pairs N] [--file PATH] [--calibrate]``. float64, (256, 256, 4096) where it is 2 GiB,
+otherwise with another first axis. The readers are processes that take turns in a random order, each
+with the same reads at random places, and must give the same bytes. A ratio is the median over the
+pairs, with its 95 % bootstrap bounds; a target is met where the bound on its side meets it. SDS
+plans by its built-in costs, or by what it measures in a minute, with ``--calibrate``.
 
 Parts: ``gains`` reads in which SDS is to be faster; ``losses`` those in which the connector is not
 to be slower; ``one-run`` what a read of one run takes more under the connector; ``files`` one read
@@ -811,6 +812,14 @@ def chosen(patterns: Sequence[Pattern], names: Sequence[str] | None) -> list[Pat
     return [each for each in patterns if names is None or any(n in each.name for n in names)]
 
 
+def calibrate(directory: str | None, env: Mapping[str, str]) -> None:
+    """Have a directory's file system measured, where one is given, as users do."""
+    if directory is not None:
+        subprocess.run(
+            [sys.executable, "-m", "sds.cli", "calibrate", directory], env=env, check=True
+        )
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
@@ -823,6 +832,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=20, help="of each read; long ones a quarter")
     parser.add_argument("--quick", action="store_true", help="5 pairs, states with targets alone")
     parser.add_argument("--file", type=Path, help="the original, kept; written where it is not")
+    parser.add_argument("--calibrate", action="store_true", help="plan by measured costs")
     options = parser.parse_args()
     parts = options.part or PARTS
     if unknown := set(parts) - set(PARTS):
@@ -842,6 +852,7 @@ def main() -> None:
             "connector": connector_environment(home.root),
             "sds.read": native_environment(SDS_HOME=home.root),
         }
+        calibrate(directory if options.calibrate else None, ways["sds.read"])
         pairs = 5 if options.quick else options.pairs
         print(
             f"float64 {shape}, {path.stat().st_size / (1 << 30):.2f} GiB, {pairs} pairs, load "
