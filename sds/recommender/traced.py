@@ -72,7 +72,9 @@ class TracedRead:
     start_ns
         When, nanoseconds since 1970.
     seconds
-        How long it took.
+        How long it took; of a loop, each of its reads in the mean.
+    n_reads
+        Of the loop.
     via
         Through HDF5, or by the engine.
     features
@@ -87,6 +89,7 @@ class TracedRead:
     via: Via
     features: BlockFeatures
     processes_per_ost: float = 1.0
+    n_reads: int = 1
 
 
 def change_since(calibration: Calibration, reads: Sequence[TracedRead]) -> Change | None:
@@ -134,7 +137,7 @@ def refit_explained(
         own = base[old.via, old.cache].samples
         there = by_state[old.via, old.cache]
         chosen = _chosen(there, _n_shapes(own))
-        counts[LeftOut.ENOUGH] += len(there) - len(chosen)
+        counts[LeftOut.ENOUGH] += _n_reads(there) - _n_reads(chosen)
         samples = _joined(own, chosen)
         if samples == old.samples:
             measurements.append(old)
@@ -165,7 +168,7 @@ def _sorted_out(
     for read in reads:
         states = _predicted(designed, read)
         if not states or not _is_time(read.seconds):
-            counts[LeftOut.NO_MODEL] += 1
+            counts[LeftOut.NO_MODEL] += read.n_reads
             continue
         nearest, model, predicted = min(
             states, key=lambda state: abs(math.log(read.seconds / state[2]))
@@ -173,7 +176,7 @@ def _sorted_out(
         if abs(math.log(read.seconds / predicted)) <= _MOST_DEVIATIONS * model.log_error:
             by_state[read.via, nearest].append(read)
         else:
-            counts[LeftOut.FAR] += 1
+            counts[LeftOut.FAR] += read.n_reads
     return designed, by_state, counts
 
 
@@ -215,6 +218,11 @@ def _predicted(
         )
         > 0
     ]
+
+
+def _n_reads(records: Sequence[TracedRead]) -> int:
+    """Return how many reads records stand for."""
+    return sum(record.n_reads for record in records)
 
 
 def _n_shapes(samples: Samples) -> int:

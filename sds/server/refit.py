@@ -56,7 +56,7 @@ class TracedReads:
         self._orders: dict[int, tuple[int, ...] | None] = {}
         self._mounts: dict[str, str] = {}
         self.left_out: Counter[LeftOut] = Counter()
-        """Records that `on` did not return, by the reason."""
+        """Reads that `on` did not return, by the reason: as many as their records stand for."""
 
     def on(self, record: CalibrationRecord) -> list[TracedRead]:
         """Return the reads of files on a calibrated file system.
@@ -83,7 +83,7 @@ class TracedReads:
         self, record: CalibrationRecord, dataset: TraceDataset, records: ReadRecords
     ) -> Iterator[TracedRead]:
         if dataset.storage != _CONTIGUOUS or dataset.n_filters or dataset.data_offset_bytes < 0:
-            self.left_out[LeftOut.LAYOUT] += len(records)
+            self.left_out[LeftOut.LAYOUT] += int(records.n_calls.sum())
             return
         array = StoredArray(
             extent=dataset.extent,
@@ -92,13 +92,14 @@ class TracedReads:
             stripes=record.calibration.settings.stripes or self._models.stripes_of(dataset.file),
             raid=record.calibration.settings.raid,
         )
-        n_calls = records.n_calls
+        n_calls = records.n_calls.tolist()
         seen: Counter[str] = Counter()
         for i in range(len(records)):
             kind = int(records.selection_kind[i])
             if kind not in {SELECT_ALL, SELECT_HYPERSLAB} or records.collective[i]:
                 collective = bool(records.collective[i])
-                self.left_out[LeftOut.COLLECTIVE if collective else LeftOut.SELECTION] += 1
+                reason = LeftOut.COLLECTIVE if collective else LeftOut.SELECTION
+                self.left_out[reason] += n_calls[i]
                 continue
             slab = (
                 Hyperslab.all(dataset.extent)
@@ -117,25 +118,27 @@ class TracedReads:
             )
             seen[group] += 1
             if seen[group] > _READS_OF_A_KIND:
-                self.left_out[LeftOut.ENOUGH] += 1
+                self.left_out[LeftOut.ENOUGH] += n_calls[i]
                 continue
             if 0 in slab.count or 0 in slab.block:
-                self.left_out[LeftOut.SELECTION] += 1
+                self.left_out[LeftOut.SELECTION] += n_calls[i]
                 continue
             try:
                 features = self._features(record, dataset, array, slab, served_by)
             except SdsError as error:
                 log.info("%s: not used to fit models: %s", group, error)
-                self.left_out[LeftOut.UNCOUNTED] += 1
+                self.left_out[LeftOut.UNCOUNTED] += n_calls[i]
                 continue
             if features is None:
                 of_replica = served_by not in {_BY_HDF5, _BY_ENGINE}
-                self.left_out[LeftOut.REPLICA if of_replica else LeftOut.ELSEWHERE] += 1
+                reason = LeftOut.REPLICA if of_replica else LeftOut.ELSEWHERE
+                self.left_out[reason] += n_calls[i]
                 continue
             yield TracedRead(
                 group=group,
                 start_ns=int(records.start_ns[i]),
-                seconds=float(records.elapsed_ns[i]) * 1e-9 / int(n_calls[i]),
+                seconds=float(records.elapsed_ns[i]) * 1e-9 / n_calls[i],
+                n_reads=n_calls[i],
                 via=Via.HDF5 if served_by == _BY_HDF5 else Via.ENGINE,
                 features=features,
             )

@@ -258,9 +258,10 @@ class Refit:
     mount_point
         Of the file system.
     n_reads
-        Traced reads that could be compared with predictions.
+        Traced reads that could be compared with predictions; a record of the trace counts as all
+        the reads that it stands for.
     n_fitted
-        Of them, those that the models are now fitted to.
+        Of them, those that the models are now fitted to; 0 where the file system has changed.
     changed
         Why the file system has to be calibrated again; empty where it need not.
     refitted

@@ -302,6 +302,8 @@ class Service:
         if not changed:
             change = change_since(before, [read for read in reads if read.start_ns >= since_ns])
             changed = "" if change is None else change.text
+        n_reads = sum(read.n_reads for read in reads)
+        n_fitted = 0
         after = before
         if changed:
             if self._store.calibration_changes().get(record.id) != changed:
@@ -314,12 +316,13 @@ class Service:
                 stages.fit_to_traces, before, reads, callbacks={"progress": progress}
             )
             counts += Counter(not_fitted)
+            n_fitted = n_reads - sum(not_fitted.values())
             if after != before:
                 self._store.replace_calibration(record.id, after)
         return Refit(
             mount_point=record.mount_point,
-            n_reads=len(reads),
-            n_fitted=sum(m.n_traced for m in after.measurements),
+            n_reads=n_reads,
+            n_fitted=n_fitted,
             changed=changed,
             refitted=after != before,
             left_out=tuple(

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from sds.recommender import CacheState, Calibration, CalibrationSettings, Via
 from sds.recommender.calibration import FileSystem
 from sds.recommender.calibration_run import fit_measurement
 from sds.recommender.changed import ReadError, find_change, noise_of
-from sds.recommender.traced import TracedRead, change_since, refit
+from sds.recommender.traced import LeftOut, TracedRead, change_since, refit, refit_explained
 from tests.recommender.measured import features, samples
 
 MODEL_ERROR, NOISE = 0.5, 0.25
@@ -143,6 +144,16 @@ def test_to_refit_twice_is_to_refit_once(calibration):
     assert refit(once, reads) is once
     assert refit(once, list(reversed(reads))) is once
     assert refit(calibration, []) is calibration
+
+
+def test_a_loop_counts_as_its_reads_and_weighs_as_one(calibration):
+    """A program that reads one plane a million times does not fit the model to that plane."""
+    reads = [*traced(200), *traced(20, slower=1e4)]
+    loops = [replace(read, n_reads=1000) for read in reads]
+    (fitted, single), (again, many) = (refit_explained(calibration, r) for r in (reads, loops))
+    assert again == fitted
+    assert set(single) == {LeftOut.ENOUGH, LeftOut.FAR}
+    assert many == {reason: 1000 * n for reason, n in single.items()}
 
 
 def test_disturbed_and_impossible_reads_are_not_fitted(calibration):
