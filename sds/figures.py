@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from sds.errors import PermissionDeniedError, SdsValueError
+from sds.wording import counted, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,12 +152,13 @@ def _write_numbers(axes: Axes, grid: NDArray[np.int64], scale: Normalize) -> Non
 
 
 def _summary(explanation: Explanation) -> str:
+    """Return what the read takes on the busiest disk, and in time."""
     parts = [
-        f"BD {explanation.block_depth:,}",
-        f"BG {explanation.block_gap_count:,}",
-        f"OSTs {explanation.osts_touched:,} of {len(explanation.osts):,}",
+        f"block depth {explanation.block_depth:,}",
+        f"gaps {explanation.block_gap_count:,}",
+        f"{explanation.osts_touched:,} of {counted(len(explanation.osts), 'OST')} hit",
     ]
     if explanation.predicted_s is not None:
-        marked = "" if explanation.calibrated else ", uncalibrated"
-        parts.append(f"predicted {explanation.predicted_s:.3g} s{marked}")
-    return "  ".join(parts)
+        marked = "" if explanation.calibrated else " (uncalibrated)"
+        parts.append(f"cold read predicted: {time_text(explanation.predicted_s)}{marked}")
+    return ", ".join(parts)

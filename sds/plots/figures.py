@@ -370,7 +370,7 @@ def _draw_speedups(data: SpeedupData) -> Figure:
             name += f"  \N{RIGHTWARDS ARROW} {shortened(s.layout, 12)}"
         axes.annotate(
             name,
-            (0.0, place - 0.12),
+            (0.0, place - 0.17),
             xycoords=axes.get_yaxis_transform(),
             va="bottom",
             fontsize=5.8,
