@@ -37,6 +37,16 @@ def counted(n: int, thing: str, things: str | None = None) -> str:
     return f"{n:,} {thing}" if n == 1 else f"{n:,} {things or f'{thing}s'}"
 
 
+def share_text(share: float) -> str:
+    """Return a part of a whole: ``12%``, ``0.043%``; only nothing is 0%, only all is 100%."""
+    percent = 100 * share
+    if 0 < percent < 0.001:
+        return "under 0.001%"
+    if 99.5 <= percent < 100:
+        return "over 99%"
+    return f"{percent:.2g}%" if percent < 10 else f"{percent:.0f}%"
+
+
 def factor_text(factor: float) -> str:
     """Return by how many times something is faster: ``1.25``, ``72.1``, ``6,418``."""
     return f"{factor:,.0f}" if factor >= 1000 else f"{factor:.3g}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sds.wording import counted, factor_text, time_text, times_text
+from sds.wording import counted, factor_text, share_text, time_text, times_text
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,23 @@ from sds.wording import counted, factor_text, time_text, times_text
 )
 def test_a_time_has_the_unit_in_which_it_reads_best(seconds, text):
     assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0%"),
+        (1e-6, "under 0.001%"),
+        (0.00043, "0.043%"),
+        (0.0957, "9.6%"),
+        (0.124, "12%"),
+        (0.994, "99%"),
+        (0.9951, "over 99%"),
+        (1.0, "100%"),
+    ],
+)
+def test_only_nothing_is_no_part_and_only_all_is_the_whole(share, text):
+    assert share_text(share) == text
 
 
 def test_several_times_share_the_first_one_s_unit():

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.catalog.records import RecommendationRecord
-    from sds.recommender import Saving, WhatIf
+    from sds.recommender import ModelNames, Saving, WhatIf
     from sds.server.reports import Advice, PortfolioAdvice
 
 Selection = Annotated[
@@ -258,8 +258,20 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
     )
     original = _model(advice.model_original, advice.interval_original)
     replica = _model(advice.model_replica, advice.interval_replica)
-    models = original if original == replica else f"{original}, replicas by {replica}"
-    print_lines(f"  predicted by {models}", "")
+    print_lines(f"  predicted by {_both(original, replica)}", "")
+
+
+def _models(found: "ModelNames") -> str:
+    """Return which models predicted."""
+    return _both(
+        _model(found.original, found.interval_original),
+        _model(found.replica, found.interval_replica),
+    )
+
+
+def _both(original: str, replica: str) -> str:
+    """Return the models of the original and of replicas, once where they are the same."""
+    return original if original == replica else f"{original}, replicas by {replica}"
 
 
 def _model(name: str, interval: float | None) -> str:
@@ -271,7 +283,7 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
     """Print what to build: the set, what each saves, the commands, and what was left out."""
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_seconds, format_size
-    from sds.wording import factor_text
+    from sds.wording import factor_text, share_text
 
     portfolio = advice.portfolio
     space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
@@ -300,7 +312,7 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
             [
                 (
                     layout.name,
-                    f"{layout.shares.reads:.0%}",
+                    share_text(layout.shares.reads),
                     format_seconds(layout.saving.seconds),
                     f"{format_seconds(layout.saving.low)} to {format_seconds(layout.saving.high)}",
                     f"{factor_text(layout.speedup)}x",
@@ -317,12 +329,15 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
             if layout.layout.region is not None:
                 shares = layout.shares
                 print_lines(
-                    f"    of the dataset {shares.space:.1%}, where {shares.reads:.0%} of its reads "
-                    f"lie and {shares.seconds:.0%} of their time goes"
+                    f"    holds {share_text(shares.space)} of the dataset, where "
+                    f"{share_text(shares.reads)} of its reads lie and "
+                    f"{share_text(shares.seconds)} of their time goes"
                 )
             if layout.alike:
                 others = "; ".join(layout.alike)
                 print_lines(f"    the models cannot tell from it: {others}")
+    for models in portfolio.models:
+        print_lines(f"  predicted by {_models(models)}")
     if portfolio.declined:
         print_lines("Not built:")
         for declined in portfolio.declined:
@@ -350,6 +365,7 @@ def _print_what_if(answer: "WhatIf") -> None:
             ("reads of a day now", format_seconds(answer.seconds_now) + mark),
             ("reads of a day then", format_seconds(answer.seconds_then) + mark),
             ("saves a day", _interval(answer.saving)),
+            ("predicted by", _models(answer.models)),
             ("space", format_size(answer.size_bytes)),
             *((("build", format_seconds(answer.build_s)),) if answer.added else ()),
             *(

@@ -146,7 +146,7 @@ def _print_calibration(found: "Calibration") -> None:
 
 def _print_engine(found: "EngineMeasurement") -> None:
     """Print what requests cost the read engine, and up to which hole it reads on."""
-    from sds.cli.output import print_fields, print_table
+    from sds.cli.output import print_fields, print_lines, print_table
     from sds.cli.quantities import format_seconds, format_size
 
     costs = found.parameters
@@ -168,7 +168,10 @@ def _print_engine(found: "EngineMeasurement") -> None:
     errors = math.exp(found.median_log_error), math.exp(found.p95_log_error)
     print_fields(
         (
-            ("cold request", f"{times[0]} alone, {times[1]} with {costs.queue_depth} in flight"),
+            (
+                "cold start-up",
+                f"{times[0]} a request alone, {times[1]} with {costs.queue_depth} in flight",
+            ),
             ("cold stream", f"{rates[0]}, past the page cache {rates[1]}"),
             ("warm", f"{times[2]} a call, {rates[2]}, {times[3]} to map 64 KiB"),
             ("holes read along", f"up to {holes[0]} alone, {holes[1]} in flight"),
@@ -182,4 +185,8 @@ def _print_engine(found: "EngineMeasurement") -> None:
         print_table(
             ("requests in flight>", "cold 4 KiB request>"),
             [(str(depth), format_seconds(seconds)) for depth, seconds in found.queue],
+        )
+        print_lines(
+            "Start-ups, rates and holes are fitted to reads of all sizes together, the bytes of a",
+            "request apart; the table is measured: 4 KiB requests 256 KiB apart, bytes included.",
         )

@@ -29,6 +29,7 @@ from sds.recommender.model import (
 from sds.recommender.portfolio import (
     DatasetReads,
     DeclinedLayout,
+    ModelNames,
     Portfolio,
     PortfolioLayout,
     PortfolioSettings,
@@ -60,6 +61,7 @@ __all__ = [
     "Measurement",
     "ModelChoice",
     "ModelKind",
+    "ModelNames",
     "NoiseGates",
     "PatternCost",
     "Portfolio",

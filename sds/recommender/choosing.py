@@ -15,6 +15,7 @@ from sds.recommender.portfolio import (
     NOT_BUILT_BY_SDS,
     DatasetReads,
     DeclinedLayout,
+    ModelNames,
     Portfolio,
     PortfolioLayout,
     PortfolioSettings,
@@ -26,7 +27,7 @@ from sds.recommender.portfolio import (
 from sds.recommender.recommendation import NoiseGates
 from sds.recommender.selecting import Block, Key, Selected, select
 from sds.recommender.selection import probability_faster
-from sds.wording import counted, time_text
+from sds.wording import counted, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -326,6 +327,7 @@ class _Choice:
             exact=selected.exact,
             calibrated=all(m.calibrated for reads in self.reads for m in reads.models)
             and bool(self.reads),
+            models=tuple(dict.fromkeys(ModelNames.of(reads.models) for reads in self.reads)),
             n_patterns=sum(len(d.patterns) for d in self.datasets),
             n_groups=self.n_groups,
             notes=(*self._smaller(chosen), *self._notes()),
@@ -346,8 +348,9 @@ class _Choice:
         )
         if shape.region is not None:
             reason += (
-                f"; it holds {shares.space:.2g} of the dataset, where {shares.reads:.0%} of its "
-                f"reads lie and {shares.seconds:.0%} of their time goes"
+                f"; it holds {share_text(shares.space)} of the dataset, where "
+                f"{share_text(shares.reads)} of its reads lie and {share_text(shares.seconds)} of "
+                "their time goes"
             )
         return PortfolioLayout(
             target=dataset.target,

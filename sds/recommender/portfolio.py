@@ -109,6 +109,35 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelNames:
+    """The models that predicted the reads of datasets.
+
+    Attributes
+    ----------
+    original, replica
+        Of the original through HDF5, and of contiguous replicas through the engine.
+    interval_original, interval_replica
+        Within which factor 19 of 20 reads are of what they say.
+    """
+
+    original: str
+    replica: str
+    interval_original: float
+    interval_replica: float
+
+    @classmethod
+    def of(cls, models: tuple[ReadModel, ReadModel]) -> ModelNames:
+        """Return the names of (the original's, the replica's) models."""
+        original, replica = models
+        return cls(
+            original=original.name,
+            replica=replica.name,
+            interval_original=math.exp(original.interval_log),
+            interval_replica=math.exp(replica.interval_log),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioLayout:
     """One replica to build.
 
@@ -194,6 +223,8 @@ class Portfolio:
         Whether the set is known to be the best of those compared.
     calibrated
         Whether all predictions come from models fitted to the file systems.
+    models
+        By which reads were predicted, each once: datasets on several file systems have several.
     n_patterns, n_groups
         Patterns, and groups of those whose predicted cost is alike.
     notes
@@ -210,6 +241,7 @@ class Portfolio:
     bound_s_per_day: float
     exact: bool
     calibrated: bool
+    models: tuple[ModelNames, ...]
     n_patterns: int
     n_groups: int
     notes: tuple[str, ...]

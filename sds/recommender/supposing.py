@@ -24,7 +24,7 @@ from sds.recommender.layouts import (
     copied,
     size_bytes,
 )
-from sds.recommender.portfolio import Saving, saving_interval
+from sds.recommender.portfolio import ModelNames, Saving, saving_interval
 from sds.recommender.tables import models_for_advice
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class WhatIf:
         Those that change most first.
     calibrated
         Whether the models were fitted to the file system.
+    models
+        By which reads were predicted.
     """
 
     target: str
@@ -98,6 +100,7 @@ class WhatIf:
     break_even_days: float | None
     patterns: tuple[WhatIfPattern, ...]
     calibrated: bool
+    models: ModelNames
 
 
 def what_if(
@@ -167,6 +170,7 @@ def what_if(
         break_even_days=build_s / saving.seconds if add and saving.seconds > 0 else None,
         patterns=tuple(rows),
         calibrated=all(model.calibrated for model in models),
+        models=ModelNames.of(models),
     )
 
 

@@ -98,6 +98,8 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
     assert layout["command"] == advice["command"]
     assert layout["saving"]["low"] < layout["saving"]["seconds"] < layout["saving"]["high"]
     assert advice["portfolio"]["exact"] is True
+    assert [models["original"] for models in advice["portfolio"]["models"]] == ["builtin"]
+    assert sds(*asked).out.count("predicted by builtin (19 of 20 reads within x") == 2
     assert any("not build them yet" in note for note in advice["notes"])
     none = sds(*asked, "--budget", "1K")
     assert none.code == 0
@@ -140,6 +142,8 @@ def test_what_if_both_ways(sds, cube):
     reads = ("--select", "[:, :, 5]", "--reads", "100000")
     more = sds("what-if", f"{cube}:/d", "--order", "2,0,1", *reads, "--json").json
     assert more["saving"]["seconds"] > 0
+    assert more["models"]["original"] == more["models"]["replica"] == "builtin"
+    assert more["models"]["interval_original"] > 1
     chunked = sds(
         "what-if", f"{cube}:/d", "--order", "0,1,2", "--chunks", "8,8,8", *reads, "--json"
     ).json

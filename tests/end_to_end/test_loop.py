@@ -139,7 +139,7 @@ def test_a_part_that_is_read_again_and_again_is_advised_and_serves(sds_both, cub
     assert part["size_bytes"] == 19 * 64 * 64 * 4
     text = sds_both("advise", cube, "--budget", "1M").out
     assert "--region '[0:64, 0:64, 300:319]'" in text
-    assert "of the dataset 1.9%, where 92% of its reads lie" in text
+    assert "holds 1.9% of the dataset, where 92% of its reads lie" in text
 
     program_name, *words = shlex.split(part["command"])
     assert program_name == "sds"

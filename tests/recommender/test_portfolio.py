@@ -155,7 +155,7 @@ def test_a_part_is_advised_where_the_budget_has_no_room_for_the_whole():
     assert part.shares.seconds == pytest.approx(0.9)
     assert part.saving.seconds == pytest.approx(0.9 * whole.saving.seconds, rel=0.01)
     assert part.command.endswith("--region '[0:512, 0:512, 512:640]'")
-    assert "0.12 of the dataset, where 90% of its reads lie" in part.reason
+    assert "12% of the dataset, where 90% of its reads lie" in part.reason
     # What-if says the same of it, both ways.
     supposed = what_if(dataset, add=[part.layout])
     assert supposed.seconds_then == pytest.approx(portfolio.seconds_then)
