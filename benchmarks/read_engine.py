@@ -74,6 +74,12 @@ STREAM_JOBS = [
     ("--rw=read", f"--bs={block}", f"--iodepth={depth}")
     for block, depth in (("256k", 16), ("512k", 8), ("1m", 4), ("1m", 8), ("4m", 4))
 ]
+# How contiguous reads are timed cold: what memory they find, the way, whether it was touched.
+STREAMS = (
+    ("memory touched before, as fio's", AUTO, True),
+    ("memory as it is found", AUTO, False),
+    ("memory as it is found, past the page cache", "by direct", False),
+)
 RANDOM_JOBS = [("--rw=randread", "--bs=4k", f"--iodepth={depth}") for depth in (64, 128, 256)]
 
 WAYS = {
@@ -548,18 +554,23 @@ def find_device(path: Path, jobs: Sequence[tuple[str, ...]], amount: str, measur
 
 
 def stream(path: Path, n_bytes: int, pairs: int) -> None:
-    """Contiguous reads: cold against fio, warm against a loop of preads into the same buffer."""
+    """Contiguous reads: cold against fio, warm against a loop of preads into the same buffer.
+
+    fio reads into a small buffer that it keeps. Like for like is therefore a read that finds as
+    much memory as it takes, for its result and for the page cache, touched just before; what
+    programs get is memory as it is found. Past the page cache, none is taken but the result's.
+    """
     for length in sorted({min(n, n_bytes - MIB) for n in (64 * MIB, 256 * MIB, n_bytes)}):
         case = contiguous(length)
         amount = f"--size={length}"
         device = find_device(path, STREAM_JOBS, amount, "bytes")
-        for has_memory in (True, False):
+        for memory, way, has_memory in STREAMS:
             ours, theirs = take_turns(
-                partial(cold_s, path, case, WAYS[AUTO], has_memory=has_memory),
+                partial(cold_s, path, case, WAYS[way], has_memory=has_memory),
                 partial(device.seconds, case, amount, length),
                 pairs,
             )
-            title = f"cold, memory {'there' if has_memory else 'as it is found'} | {case.name}"
+            title = f"cold, {memory} | {case.name}"
             print_rate(title, device.name, theirs, ours, length, target=0.85)
         load(path)
         with path.open("rb", buffering=0) as file:
