@@ -64,20 +64,34 @@ typedef struct sds__walk_read {
     int64_t elapsed_ns;
 } sds__walk_read;
 
+/* A box that waits to be folded. */
+typedef struct sds__box {
+    uint32_t dataset;
+    int8_t rank;
+    int8_t kind;
+    int8_t collective;
+    int8_t counts;
+    uint64_t begin;
+    uint64_t end;
+    int64_t served_by;
+    uintptr_t thread;
+    int64_t start[SDS_TRACE_BOX_RANK];
+    int64_t count[SDS_TRACE_BOX_RANK];
+} sds__box;
+
 /* Its times are left to the caller. 0 where its shape cannot be told in so little. */
-static inline int sds__walk_take_box(const sds_trace_box *box, uint32_t thread,
-                                     sds__walk_read *read)
+static inline int sds__walk_take_box(const sds__box *box, uint32_t thread, sds__walk_read *read)
 {
     static const uint8_t bits_of[SDS_TRACE_BOX_RANK + 1] = {64, 64, 32, 21, 16};
     const int bits = bits_of[box->rank];
     uint64_t excess = 0, is_far = 0;
     read->start = read->count = 0;
     for (int32_t axis = 0; axis < box->rank; axis++) {
-        const uint64_t first = (uint64_t)box->first[axis];
-        const uint64_t count = (uint64_t)box->last[axis] - first + 1;
-        is_far |= first >> (bits - 1);
+        const uint64_t start = (uint64_t)box->start[axis];
+        const uint64_t count = (uint64_t)box->count[axis];
+        is_far |= start >> (bits - 1);
         excess |= count >> (bits - 1);
-        read->start |= first << (axis * bits);
+        read->start |= start << (axis * bits);
         read->count |= count << (axis * bits);
     }
     read->key = (uint64_t)box->dataset << 32 | (uint64_t)(thread & 0xff) << 24 |

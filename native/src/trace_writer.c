@@ -1,4 +1,3 @@
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -57,8 +56,8 @@ struct sds_trace_writer {
     int64_t flushed_ns;       /* 0: not yet */
     stream *recent[N_RECENT]; /* by dataset */
     uint32_t n_threads;
-    pthread_t thread[N_THREADS];
-    sds_trace_box aside[N_ASIDE];
+    uintptr_t thread[N_THREADS];
+    sds__box aside[N_ASIDE];
     sds__walks walks;
     sds_hyperslab slab; /* of the one that is being folded */
 
@@ -434,10 +433,10 @@ static void flush(sds_trace_writer *writer)
     write_dropped(writer);
 }
 
-static uint32_t thread_ordinal(sds_trace_writer *writer, pthread_t thread)
+static uint32_t thread_ordinal(sds_trace_writer *writer, uintptr_t thread)
 {
     for (uint32_t i = 0; i < writer->n_threads; i++)
-        if (pthread_equal(writer->thread[i], thread)) return i;
+        if (writer->thread[i] == thread) return i;
     if (writer->n_threads == N_THREADS) return N_THREADS - 1;
     writer->thread[writer->n_threads] = thread;
     return writer->n_threads++;
@@ -643,40 +642,40 @@ static stream *add_read(sds_trace_writer *writer, const added_read *read)
 }
 
 /* Whether two boxes differ in place and time alone. */
-static int is_like(const sds_trace_box *box, const sds_trace_box *other)
+static int is_like(const sds__box *box, const sds__box *other)
 {
     if (box->dataset != other->dataset || box->rank != other->rank || box->kind != other->kind ||
         box->thread != other->thread || box->served_by != other->served_by ||
         box->collective != other->collective)
         return 0;
     for (int32_t axis = 0; axis < box->rank; axis++)
-        if (box->last[axis] - box->first[axis] != other->last[axis] - other->first[axis]) return 0;
+        if (box->count[axis] != other->count[axis]) return 0;
     return 1;
 }
 
-static sds_tick_span span_of(const sds_trace_box *box)
+static sds_tick_span span_of(const sds__box *box)
 {
     return (sds_tick_span){box->begin, box->end, box->counts};
 }
 
 /* Count a box like the one before it, which went to this stream, where no more is to be done:
  * nearly every one. 0 where it is not so simple. */
-static int step(sds_trace_writer *writer, stream *of, const sds_trace_box *box)
+static int step(sds_trace_writer *writer, stream *of, const sds__box *box)
 {
     const sds_tick_span span = span_of(box);
-    sds__fold_read read = {.start = box->first};
+    sds__fold_read read = {.start = box->start};
     return sds_tick_clock_try(&writer->clock, &span, &read.start_ns, &read.elapsed_ns) &&
            !is_due(writer, read.start_ns) && sds__fold_step(&of->fold, &read);
 }
 
-static void take_slab(const sds_trace_box *box, sds_hyperslab *slab, added_read *read)
+static void take_slab(const sds__box *box, sds_hyperslab *slab, added_read *read)
 {
     slab->rank = box->rank;
     read->n_elements = 1;
     for (int32_t axis = 0; axis < box->rank; axis++) {
-        slab->start[axis] = box->first[axis];
+        slab->start[axis] = box->start[axis];
         slab->stride[axis] = slab->block[axis] = 1;
-        slab->count[axis] = box->last[axis] - box->first[axis] + 1;
+        slab->count[axis] = box->count[axis];
         read->n_elements *= slab->count[axis];
     }
     read->slab = slab;
@@ -723,9 +722,9 @@ static int begin_walk(sds_trace_writer *writer, const sds__walk_read *read)
 
 /* The same for a box that no walk steps to. walk: that of its shape, or NULL; walked: NULL where it
  * cannot have one. */
-__attribute__((noinline)) static stream *fold_box(sds_trace_writer *writer,
-                                                  const sds_trace_box *box, added_read *read,
-                                                  sds__walk *walk, const sds__walk_read *walked)
+__attribute__((noinline)) static stream *fold_box(sds_trace_writer *writer, const sds__box *box,
+                                                  added_read *read, sds__walk *walk,
+                                                  const sds__walk_read *walked)
 {
     stream *of;
     int is_walked = 0;
@@ -743,13 +742,13 @@ __attribute__((noinline)) static stream *fold_box(sds_trace_writer *writer,
 }
 
 /* Return the stream that the box went to; NULL where it is a walk, or was dropped. */
-static stream *add_box(sds_trace_writer *writer, const sds_trace_box *box, int64_t start_ns,
+static stream *add_box(sds_trace_writer *writer, const sds__box *box, int64_t start_ns,
                        int64_t elapsed_ns)
 {
     if (!may_record(writer, box->dataset)) return NULL;
     sds__walk_read walked = {.start_ns = start_ns, .elapsed_ns = elapsed_ns};
     added_read read = {.dataset = box->dataset,
-                       .thread = thread_ordinal(writer, (pthread_t)box->thread),
+                       .thread = thread_ordinal(writer, box->thread),
                        .kind = box->kind,
                        .collective = box->collective,
                        .served_by = box->served_by,
@@ -764,13 +763,13 @@ static stream *add_box(sds_trace_writer *writer, const sds_trace_box *box, int64
     return NULL;
 }
 
-__attribute__((noinline)) static void fold_boxes(sds_trace_writer *writer)
+__attribute__((hot, noinline)) static void fold_boxes(sds_trace_writer *writer)
 {
     stream *of = NULL;
     for (int32_t i = 0; i < writer->n_aside; i++)
         sds__walks_expect(&writer->walks, writer->aside[i].dataset);
     for (int32_t i = 0; i < writer->n_aside; i++) {
-        const sds_trace_box *box = &writer->aside[i];
+        const sds__box *box = &writer->aside[i];
         if (of != NULL && is_like(box, box - 1) && step(writer, of, box)) continue;
         const sds_tick_span span = span_of(box);
         int64_t start_ns, elapsed_ns;
@@ -782,7 +781,7 @@ __attribute__((noinline)) static void fold_boxes(sds_trace_writer *writer)
 }
 
 /* False where it is none: of more axes, or with gaps. */
-static int take_box(const added_read *read, uintptr_t thread, sds_trace_box *box)
+static int take_box(const added_read *read, uintptr_t thread, sds__box *box)
 {
     const sds_hyperslab *slab = read->slab;
     int64_t n_elements = 1;
@@ -796,11 +795,13 @@ static int take_box(const added_read *read, uintptr_t thread, sds_trace_box *box
     box->served_by = read->served_by;
     box->thread = thread;
     for (int32_t axis = 0; axis < slab->rank; axis++) {
+        int64_t last;
         if (slab->stride[axis] != 1 || slab->block[axis] != 1 || slab->count[axis] < 0 ||
-            __builtin_add_overflow(slab->start[axis], slab->count[axis] - 1, &box->last[axis]) ||
+            __builtin_add_overflow(slab->start[axis], slab->count[axis] - 1, &last) ||
             __builtin_mul_overflow(n_elements, slab->count[axis], &n_elements))
             return 0;
-        box->first[axis] = slab->start[axis];
+        box->start[axis] = slab->start[axis];
+        box->count[axis] = slab->count[axis];
     }
     return n_elements == read->n_elements;
 }
@@ -812,9 +813,9 @@ static int is_rank(int32_t rank)
 
 static void add_at_once(sds_trace_writer *writer, added_read *read)
 {
-    const pthread_t self = pthread_self();
-    sds_trace_box box;
-    if (take_box(read, (uintptr_t)self, &box)) {
+    const uintptr_t self = sds_this_thread();
+    sds__box box;
+    if (take_box(read, self, &box)) {
         add_box(writer, &box, read->start_ns, read->elapsed_ns);
     } else if (may_record(writer, read->dataset)) {
         read->thread = thread_ordinal(writer, self);
@@ -864,21 +865,38 @@ int sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_rea
 }
 
 /* Where reads are slow, each is folded at once: what waits may be lost. */
-static int is_enough(const sds_trace_writer *writer, const sds_trace_box *latest)
+static int is_enough(const sds_trace_writer *writer, const sds__box *latest)
 {
     return writer->n_aside == N_ASIDE || latest->end - writer->aside[0].begin > ASIDE_TICKS;
 }
 
-int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box)
+/* Field by field: what axes there are not need not be copied. */
+static inline void copy_box(const sds_trace_box *box, uintptr_t thread, sds__box *out)
+{
+    out->dataset = box->dataset;
+    out->rank = box->rank;
+    out->kind = box->kind;
+    out->collective = box->collective;
+    out->counts = box->counts;
+    out->begin = box->begin;
+    out->end = box->end;
+    out->served_by = box->served_by;
+    out->thread = thread;
+    for (int32_t axis = 0; axis < box->rank; axis++) {
+        out->start[axis] = box->first[axis];
+        out->count[axis] = box->last[axis] - box->first[axis] + 1;
+    }
+}
+
+__attribute__((hot)) int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box)
 {
     if (writer == NULL || (uint8_t)box->rank > SDS_TRACE_BOX_RANK || !lock(writer)) return 1;
     if (__builtin_expect(!is_added(writer, box->dataset), 0)) {
         unlock(writer);
         return 0;
     }
-    sds_trace_box *aside = &writer->aside[writer->n_aside++];
-    *aside = *box;
-    aside->thread = sds_owner_lock_owner(&writer->lock);
+    sds__box *aside = &writer->aside[writer->n_aside++];
+    copy_box(box, sds_owner_lock_owner(&writer->lock), aside);
     if (is_enough(writer, aside)) fold_boxes(writer);
     unlock(writer);
     return 1;

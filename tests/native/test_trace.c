@@ -233,15 +233,18 @@ static void test_a_file_says_what_was_written(void)
 static int add_box(sds_trace_writer *writer, uint32_t dataset, int8_t rank, int64_t j)
 {
     const sds_tick_span span = sds_tick_span_begin(sds_trace_clock(writer));
-    sds_trace_box box = {.dataset = dataset,
-                         .rank = rank,
-                         .kind = SDS_SELECT_HYPERSLAB,
-                         .counts = (int8_t)span.counts,
-                         .begin = span.begin,
-                         .end = span.begin};
+    int64_t first[SDS_TRACE_BOX_RANK], last[SDS_TRACE_BOX_RANK];
+    const sds_trace_box box = {.dataset = dataset,
+                               .rank = rank,
+                               .kind = SDS_SELECT_HYPERSLAB,
+                               .counts = (int8_t)span.counts,
+                               .begin = span.begin,
+                               .end = span.begin,
+                               .first = first,
+                               .last = last};
     for (int axis = 0; axis < rank; axis++) {
-        box.first[axis] = axis == rank - 1 ? j : 0;
-        box.last[axis] = box.first[axis] + (axis == rank - 1 ? 2 : 0);
+        first[axis] = axis == rank - 1 ? j : 0;
+        last[axis] = first[axis] + (axis == rank - 1 ? 2 : 0);
     }
     return sds_trace_add_box(writer, &box);
 }

@@ -174,9 +174,8 @@ typedef struct sds_trace_box {
     uint64_t begin;
     uint64_t end;
     int64_t served_by;
-    uintptr_t thread;                  /* the writer's to fill in */
-    int64_t first[SDS_TRACE_BOX_RANK]; /* indices on each axis of its first element, */
-    int64_t last[SDS_TRACE_BOX_RANK];  /* and of its last */
+    const int64_t *first; /* indices on each axis of its first element, */
+    const int64_t *last;  /* and of its last */
 } sds_trace_box;
 int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box);
 const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer);

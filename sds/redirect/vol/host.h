@@ -5,6 +5,8 @@
 // its own class struct; every object that the connector hands out knows its host.
 #pragma once
 
+#include <stddef.h>
+
 #include "hdf5_abi.h"
 
 namespace sds::vol
@@ -30,10 +32,13 @@ struct WrapContext {
 
 constexpr int n_ieee_floats = 4;
 
-struct Host {
-    Functions hdf5;
-    // What every call looks at, side by side.
-    hid_t native; // the native connector's id between initialize and terminate, else -1
+constexpr size_t line_bytes = 64; // of the processor's caches
+
+struct alignas(line_bytes) Host {
+    // Whatever it takes for what every call looks at to share a line.
+    char before[line_bytes - offsetof(Functions, H5Pget_dxpl_mpio) % line_bytes];
+    Functions hdf5; // what every call looks at comes last
+    hid_t native;   // the native connector's id between initialize and terminate, else -1
     const H5VL_class_t *native_class; // then its callbacks, where they are to be called directly
     WrapContext native_wrap_context;  // one for all objects: spares an allocation per call
     const hid_t *default_dxpl;        // the library's variables, filled when it initialises
@@ -60,6 +65,9 @@ struct Host {
     }
     static const H5VL_class_t no_class;
 };
+static_assert(offsetof(Host, hdf5.H5Pget_dxpl_mpio) / line_bytes ==
+                  (offsetof(Host, native_wrap_context) + sizeof(WrapContext) - 1) / line_bytes,
+              "what every call looks at lies in one line of the cache");
 
 constexpr int max_hosts = 8;
 

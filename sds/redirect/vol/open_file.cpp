@@ -22,13 +22,14 @@
 namespace sds::vol
 {
 
+int n_tables = 0;
+
 namespace
 {
 
 constexpr int64_t freshness_interval_ns = int64_t{2} * 1000000000;
 
 OpenFile *open_files = nullptr;
-int n_tables = 0; // open files with a table; read without the lock
 
 // Files that have been mounted in another one, by HDF5's numbers of them.
 struct MountedFile {
@@ -498,11 +499,6 @@ bool is_fresh(OpenFile &file)
     if (!is_same) __atomic_store_n(&file.is_stale, true, __ATOMIC_RELEASE);
     __atomic_store_n(&file.checked_ns, now_ns, __ATOMIC_RELEASE);
     return is_same && !__atomic_load_n(&file.is_stale, __ATOMIC_ACQUIRE);
-}
-
-bool any_tables()
-{
-    return __atomic_load_n(&n_tables, __ATOMIC_RELAXED) != 0;
 }
 
 void before_write(Object &object, H5I_type_t type)

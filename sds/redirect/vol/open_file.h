@@ -98,7 +98,11 @@ bool may_read_collectively(const Host &host, const char *name);
 bool is_fresh(OpenFile &file);
 
 // False where no open file has a table.
-bool any_tables();
+extern int n_tables; // open files with a table; read without the lock
+inline bool any_tables()
+{
+    return __atomic_load_n(&n_tables, __ATOMIC_RELAXED) != 0;
+}
 
 // To be called before anything that changes the file that holds this object: removes its table.
 // type: the object's.

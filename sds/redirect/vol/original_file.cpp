@@ -15,6 +15,9 @@
 
 namespace sds::vol
 {
+
+int n_originals = 0;
+
 namespace
 {
 
@@ -22,7 +25,6 @@ constexpr int64_t default_sieve_bytes = 65536; // HDF5's own
 constexpr int max_failures = 3;
 
 OriginalFile *originals = nullptr;
-int n_originals = 0; // read without the lock
 
 // Have the native connector write one value behind a pointer that its arguments hold.
 template <typename Arguments>
@@ -250,11 +252,6 @@ void give_up_readers()
 {
     for (OriginalFile *file = originals; file; file = file->next)
         if (file->reader && file->n_reading == 0) sds_file_close(give_up_reader(*file));
-}
-
-bool any_originals()
-{
-    return __atomic_load_n(&n_originals, __ATOMIC_RELAXED) != 0;
 }
 
 } // namespace sds::vol

@@ -67,7 +67,11 @@ class OriginalReader
 void count_failure(OriginalFile &file);
 
 // False where no file is open that the engine may read.
-bool any_originals();
+extern int n_originals; // read without the lock
+inline bool any_originals()
+{
+    return __atomic_load_n(&n_originals, __ATOMIC_RELAXED) != 0;
+}
 
 // In the child of a fork, with the lock.
 void give_up_readers();

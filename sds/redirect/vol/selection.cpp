@@ -79,35 +79,11 @@ bool read_regular(const Functions &hdf5, hid_t space, sds_hyperslab &slab)
     return true;
 }
 
-// A selection of as many elements as lie within its bounds; not of all: that has a kind of its own.
-// Returns their number, else 0. first, last: SDS_MAX_RANK values, for a space may have another
-// rank.
-int64_t read_box(const Functions &hdf5, hid_t space, int32_t rank, const int64_t extent[],
-                 int64_t first[], int64_t last[])
-{
-    const int64_t n = hdf5.H5Sget_select_npoints(space);
-    if (n <= 0) return 0; // nothing has no bounds
-    mark_rank(first, rank);
-    if (hdf5.H5Sget_select_bounds(space, out(first), out(last)) < 0 || !is_of_rank(first, rank))
-        return 0;
-    int64_t n_between = 1;
-    bool may_be_all = true;
-    for (int32_t axis = 0; axis < rank; axis++) {
-        n_between *= last[axis] - first[axis] + 1;
-        may_be_all = may_be_all && first[axis] == 0;
-    }
-    if (n_between != n) return 0;
-    if (mostly(!may_be_all)) return n;
-    for (int32_t axis = 0; axis < rank; axis++)
-        if (last[axis] != extent[axis] - 1) return n;
-    return 0;
-}
-
-bool select_box(const Functions &hdf5, hid_t space, const int64_t extent[], Selection &selection)
+bool select_box(const Host &host, hid_t space, const int64_t extent[], Selection &selection)
 {
     sds_hyperslab &slab = selection.slab;
     int64_t last[SDS_MAX_RANK];
-    selection.n_elements = read_box(hdf5, space, slab.rank, extent, slab.start, last);
+    selection.n_elements = see_box(host, space, slab.rank, extent, slab.start, last);
     if (selection.n_elements == 0) return false;
     selection.kind = SDS_SELECT_HYPERSLAB;
     for (int32_t axis = 0; axis < slab.rank; axis++) {
@@ -202,15 +178,15 @@ void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t
         return;
     }
     // A question costs a twentieth of a small read.
-    if (box && file_space > last_special_space) {
+    if (box) {
         selection.slab.rank = rank;
-        if (select_box(host.hdf5, file_space, extent, selection)) return;
+        if (select_box(host, file_space, extent, selection)) return;
     }
     select(host, file_space, rank, extent, selection);
     box = selection.kind == SDS_SELECT_HYPERSLAB && is_box(selection.slab);
 }
 
-int64_t see_whole(int32_t rank, const int64_t extent[], int64_t first[], int64_t last[])
+SDS_HOT int64_t see_whole(int32_t rank, const int64_t extent[], int64_t first[], int64_t last[])
 {
     int64_t n = 1;
     for (int32_t axis = 0; axis < rank; axis++) {
@@ -221,18 +197,24 @@ int64_t see_whole(int32_t rank, const int64_t extent[], int64_t first[], int64_t
     return n;
 }
 
-int64_t see_box(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
-                int64_t first[], int64_t last[])
+// A box has as many elements as lie within its bounds.
+SDS_HOT int64_t see_box(const Host &host, hid_t space, int32_t rank, const int64_t extent[],
+                        int64_t first[], int64_t last[])
 {
-    int64_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
-    if (file_space <= last_special_space) return 0;
-    const int64_t n = read_box(host.hdf5, file_space, rank, extent, low, high);
-    if (n == 0) return 0;
+    if (seldom(space <= last_special_space)) return 0;
+    const int64_t n = host.hdf5.H5Sget_select_npoints(space);
+    if (seldom(n <= 0)) return 0; // nothing has no bounds
+    mark_rank(first, rank);
+    if (seldom(host.hdf5.H5Sget_select_bounds(space, out(first), out(last)) < 0) ||
+        seldom(!is_of_rank(first, rank)))
+        return 0;
+    int64_t n_between = 1, left_out = 0;
     for (int32_t axis = 0; axis < rank; axis++) {
-        first[axis] = low[axis];
-        last[axis] = high[axis];
+        const int64_t behind = last[axis] + 1;
+        n_between *= behind - first[axis];
+        left_out |= first[axis] | (behind - extent[axis]);
     }
-    return n;
+    return mostly(n_between == n) && mostly(left_out != 0) ? n : 0;
 }
 
 bool is_where_it_says(const Host &host, hid_t space, const Selection &selection)

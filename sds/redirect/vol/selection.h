@@ -37,11 +37,12 @@ void select_done(const Host &host, hid_t file_space, int32_t rank, const int64_t
                  bool &box, Selection &out);
 
 // The indices of the first and of the last element where that is a box, as that of the read before
-// was. Returns the number of elements; 0 for others, of which select_done tells.
+// was, and not all. Returns the number of elements; 0 for others, of which select_done tells.
+// first, last: SDS_MAX_RANK values, for a space may have another rank than the dataset.
 int64_t see_box(const Host &host, hid_t file_space, int32_t rank, const int64_t extent[],
                 int64_t first[], int64_t last[]);
 
-// The same of a read of all.
+// The same of a read of all: rank values.
 int64_t see_whole(int32_t rank, const int64_t extent[], int64_t first[], int64_t last[]);
 
 // False where the space moves the selection by an offset (H5Soffset_simple), of which the

@@ -99,32 +99,16 @@ bool is_short_box(const Selection &selection)
     return true;
 }
 
-// Its kind and its place are the caller's to set.
-sds_trace_box box_of(uint32_t dataset, int32_t rank, const sds_tick_span &span, int64_t served_by,
-                     bool collective)
-{
-    sds_trace_box box;
-    box.dataset = dataset;
-    box.rank = static_cast<int8_t>(rank);
-    box.collective = collective;
-    box.counts = static_cast<int8_t>(span.counts);
-    box.begin = span.begin;
-    box.end = span.end;
-    box.served_by = served_by;
-    return box;
-}
-
 int add_box(uint32_t dataset, const Selection &selection, const sds_tick_span &span,
             int64_t served_by, bool collective)
 {
     const sds_hyperslab &slab = selection.slab;
-    sds_trace_box box = box_of(dataset, slab.rank, span, served_by, collective);
-    box.kind = static_cast<int8_t>(selection.kind);
-    for (int32_t axis = 0; axis < slab.rank; axis++) {
-        box.first[axis] = slab.start[axis];
-        box.last[axis] = slab.start[axis] + slab.count[axis] - 1;
-    }
-    return sds_trace_add_box(tracer.writer, &box);
+    int64_t last[SDS_TRACE_BOX_RANK];
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        last[axis] = slab.start[axis] + slab.count[axis] - 1;
+    return trace_box({dataset, static_cast<int8_t>(slab.rank), selection.kind == SDS_SELECT_ALL,
+                      collective, served_by, slab.start, last},
+                     span);
 }
 
 int add(uint32_t dataset, const Selection &selection, const sds_tick_span &span, int64_t served_by,
@@ -195,23 +179,23 @@ void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick
 bool trace_known(const Host &host, const KnownDataset &known, hid_t file_space, hid_t dxpl,
                  const sds_tick_span &span)
 {
-    int64_t extent[most_known_rank];
+    int64_t extent[most_known_rank], first[SDS_MAX_RANK], last[SDS_MAX_RANK];
     extent_of(known, extent);
     const bool collective = is_collective(host, dxpl);
     const bool is_whole = file_space == H5S_ALL;
     static_assert(most_known_rank <= SDS_TRACE_BOX_RANK, "what is known is traced the short way");
-    sds_trace_box box = box_of(known.trace_id, known.rank, span, 0, collective);
-    box.kind = is_whole ? SDS_SELECT_ALL : SDS_SELECT_HYPERSLAB;
     if (is_whole)
-        see_whole(known.rank, extent, box.first, box.last);
+        see_whole(known.rank, extent, first, last);
     else if (!known.reads_boxes ||
-             see_box(host, file_space, known.rank, extent, box.first, box.last) == 0) {
+             see_box(host, file_space, known.rank, extent, first, last) == 0) {
         Selection selection;
         bool reads_boxes = false;
         select_done(host, file_space, known.rank, extent, reads_boxes, selection);
         return add(known.trace_id, selection, span, 0, collective);
     }
-    return sds_trace_add_box(tracer.writer, &box);
+    return trace_box(
+        {known.trace_id, static_cast<int8_t>(known.rank), is_whole, collective, 0, first, last},
+        span);
 }
 
 void flush_trace()

@@ -20,13 +20,46 @@ struct Tracer {
     const sds_tick_clock *clock;
 };
 extern Tracer tracer;
-const sds_tick_clock *open_trace();
+SDS_COLD const sds_tick_clock *open_trace();
+
+inline bool is_trace_open()
+{
+    return __atomic_load_n(&tracer.opened, __ATOMIC_ACQUIRE);
+}
 
 // By which reads are timed; nullptr where they are not traced: without a home or spool directory,
 // and where the environment says so.
 inline const sds_tick_clock *trace_clock()
 {
-    return mostly(__atomic_load_n(&tracer.opened, __ATOMIC_ACQUIRE)) ? tracer.clock : open_trace();
+    return mostly(is_trace_open()) ? tracer.clock : open_trace();
+}
+
+// A read of all of a dataset, or of a box in it, of few axes.
+struct TracedBox {
+    uint32_t dataset;
+    int8_t rank;
+    bool is_whole;
+    bool collective;
+    int64_t served_by;
+    const int64_t *first;
+    const int64_t *last;
+};
+
+// False where the dataset's id is of the process that this one was forked from.
+inline bool trace_box(const TracedBox &box, const sds_tick_span &span)
+{
+    const auto kind = box.is_whole ? SDS_SELECT_ALL : SDS_SELECT_HYPERSLAB;
+    const sds_trace_box added = {box.dataset,
+                                 box.rank,
+                                 static_cast<int8_t>(kind),
+                                 static_cast<int8_t>(box.collective),
+                                 static_cast<int8_t>(span.counts),
+                                 span.begin,
+                                 span.end,
+                                 box.served_by,
+                                 box.first,
+                                 box.last};
+    return sds_trace_add_box(tracer.writer, &added);
 }
 
 void trace_read(OpenDataset &dataset, const Selection &selection, const sds_tick_span &span,

@@ -79,13 +79,20 @@ __attribute__((noinline)) herr_t read_redirected(Object &object, OpenDataset &da
 
 // Whether nothing but HDF5 could read it, or the engine alone, which would gain nothing. Told
 // without a description of the dataset, which not every program that reads one needs.
-inline bool is_plain(Object &object, hid_t file_space)
+inline bool is_plain_unasked(Object &object)
+{
+    if (seldom(any_tables())) return false;
+    if (!any_originals()) return true;
+    const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
+    return (known && !known->redirection) || mostly(is_passed_over(object.small_reads));
+}
+
+// The same of others, by what HDF5 says of the selection.
+bool is_plain(Object &object, hid_t file_space)
 {
     if (any_tables()) return false;
     if (!any_originals()) return true;
     const OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
-    if (known && !known->redirection) return true;
-    if (mostly(is_passed_over(object.small_reads))) return true;
     if (!may_gain(object, file_space, known ? known->window_elements : 0)) return true;
     return !known && is_first_and_small(object, file_space);
 }
@@ -100,44 +107,21 @@ inline bool is_open(Object &object, const OpenDataset &dataset, hid_t file_space
            may_serve(object, dataset, file_space);
 }
 
-// Read one dataset. Between two small reads of a program that does other things the processor's
-// nearest caches lose the code of the first: what most reads run through is kept short and in one
-// place.
-inline herr_t read_one(Object &object, const OneRead &read, const sds_tick_clock *clock)
+// Read one dataset that is not plain. clock: as above; nullptr for no trace.
+__attribute__((noinline)) herr_t read_one(Object &object, const OneRead &read,
+                                          const sds_tick_clock *clock)
 {
-    if (!clock && mostly(is_plain(object, *read.file_space))) return read_original(object, read);
     OpenDataset *dataset = dataset_of(object, read.dxpl);
-    if (seldom(!dataset)) return read_original(object, read);
-    sds_trace_box box;
-    box.dataset = clock ? __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE) : 0;
-    if (seldom(is_open(object, *dataset, *read.file_space, box.dataset != 0)))
+    if (!dataset) return read_original(object, read);
+    const bool is_in_trace = clock && __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE) != 0;
+    if (is_open(object, *dataset, *read.file_space, is_in_trace))
         return read_redirected(object, *dataset, read, clock);
-    if (seldom(!clock)) return read_original(object, read);
+    if (!clock) return read_original(object, read);
     sds_tick_span span = sds_tick_span_begin(clock);
     const herr_t result = read_original(object, read);
-    if (seldom(result < 0)) return result;
+    if (result < 0) return result;
     sds_tick_span_end(&span);
-    const Host &host = *object.host;
-    box.rank = dataset->box_rank;
-    const int64_t *extent = dataset->description.extent;
-    const bool is_whole = *read.file_space == H5S_ALL;
-    box.kind = is_whole ? SDS_SELECT_ALL : SDS_SELECT_HYPERSLAB;
-    const int64_t n = seldom(box.dataset == 0) || seldom(box.rank < 0) ? 0
-                      : is_whole
-                          ? see_whole(box.rank, extent, box.first, box.last)
-                          : see_box(host, *read.file_space, box.rank, extent, box.first, box.last);
-    if (seldom(n == 0)) {
-        trace_done(object, *dataset, *read.file_space, read.dxpl, span);
-        return result;
-    }
-    if (seldom(n >= min_elements)) look_behind(object, *dataset, n, box.first, box.last);
-    box.begin = span.begin;
-    box.end = span.end;
-    box.counts = static_cast<int8_t>(span.counts);
-    box.collective = is_collective(host, read.dxpl);
-    box.served_by = 0;
-    if (seldom(!sds_trace_add_box(tracer.writer, &box)))
-        trace_done(object, *dataset, *read.file_space, read.dxpl, span);
+    trace_done(object, *dataset, *read.file_space, read.dxpl, span);
     return result;
 }
 
@@ -199,20 +183,86 @@ __attribute__((noinline)) bool read_bare_traced(void *dataset, const OneRead &re
     return true;
 }
 
-herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
-            hid_t file_spaces[], hid_t dxpl, void *buffers[], void **)
+__attribute__((noinline)) herr_t read_one_bare(void *dataset, const OneRead &read,
+                                               const sds_tick_clock *clock)
+{
+    herr_t result = 0;
+    if (clock ? read_bare_traced(dataset, read, clock, result) : read_bare(dataset, read, result))
+        return result;
+    const DatasetHandle described(dataset);
+    if (!clock && (is_plain_unasked(*described) || is_plain(*described, *read.file_space)))
+        return read_original(*described, read);
+    return read_one(*described, read, clock);
+}
+
+// All that the two below leave to it. Their arguments are those of HDF5's callback, so that each
+// goes on in the other by a jump.
+SDS_COLD herr_t read_otherwise(size_t n, void *datasets[], hid_t memory_types[],
+                               hid_t memory_spaces[], hid_t file_spaces[], hid_t dxpl,
+                               void *buffers[], void **)
 {
     const sds_tick_clock *clock = trace_clock();
-    if (seldom(n > 1))
+    if (n > 1)
         return read_many({n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers},
                          clock);
     const OneRead one = {memory_types, memory_spaces, file_spaces, dxpl, buffers};
-    herr_t result = 0;
-    if (seldom(is_bare(datasets[0])) && (clock ? read_bare_traced(datasets[0], one, clock, result)
-                                               : read_bare(datasets[0], one, result)))
-        return result;
-    const DatasetHandle dataset(datasets[0]);
-    return read_one(*dataset, one, clock);
+    if (is_bare(datasets[0])) return read_one_bare(datasets[0], one, clock);
+    auto &object = *static_cast<Object *>(datasets[0]);
+    if (!clock && is_plain(object, *file_spaces)) return read_original(object, one);
+    return read_one(object, one, clock);
+}
+
+// Whether reads of it are left to HDF5 without a look, as those before were.
+inline bool is_left_alone(const Object &object, const OpenDataset &dataset)
+{
+    return !dataset.redirection || mostly(are_many(object.small_reads));
+}
+
+SDS_HOT __attribute__((noinline)) herr_t read_traced(size_t n, void *datasets[],
+                                                     hid_t memory_types[], hid_t memory_spaces[],
+                                                     hid_t file_spaces[], hid_t dxpl,
+                                                     void *buffers[], void **request)
+{
+    Object &object = *static_cast<Object *>(datasets[0]);
+    OpenDataset *dataset = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
+    // Other threads may change them meanwhile: each is looked at once.
+    const uint32_t id = dataset ? __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE) : 0;
+    const int8_t rank = id != 0 ? dataset->box_rank : int8_t{-1};
+    if (seldom(rank < 0) || seldom(!is_left_alone(object, *dataset)))
+        return read_otherwise(n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers,
+                              request);
+    sds_tick_span span = sds_tick_span_begin(tracer.clock);
+    const herr_t result =
+        read_original(object, {memory_types, memory_spaces, file_spaces, dxpl, buffers});
+    if (seldom(result < 0)) return result;
+    sds_tick_span_end(&span);
+    const Host &host = *object.host;
+    const int64_t *extent = dataset->description.extent;
+    const hid_t file_space = *file_spaces;
+    const bool is_whole = file_space == H5S_ALL;
+    int64_t first[SDS_MAX_RANK], last[SDS_MAX_RANK];
+    const int64_t n_elements = is_whole ? see_whole(rank, extent, first, last)
+                                        : see_box(host, file_space, rank, extent, first, last);
+    if (seldom(n_elements >= min_elements)) look_behind(object, *dataset, n_elements, first, last);
+    if (seldom(n_elements == 0) ||
+        seldom(!trace_box({id, rank, is_whole, is_collective(host, dxpl), 0, first, last}, span)))
+        trace_done(object, *dataset, file_space, dxpl, span);
+    return result;
+}
+
+SDS_HOT herr_t read(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],
+                    hid_t file_spaces[], hid_t dxpl, void *buffers[], void **request)
+{
+    if (mostly(n == 1) && mostly(!is_bare(datasets[0])) && mostly(is_trace_open())) {
+        Object &object = *static_cast<Object *>(datasets[0]);
+        if (tracer.clock)
+            return read_traced(n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers,
+                               request);
+        if (mostly(is_plain_unasked(object)))
+            return read_original(object, {memory_types, memory_spaces, file_spaces, dxpl, buffers});
+    }
+    return read_otherwise(n, datasets, memory_types, memory_spaces, file_spaces, dxpl, buffers,
+                          request);
 }
 
 herr_t write(size_t n, void *datasets[], hid_t memory_types[], hid_t memory_spaces[],

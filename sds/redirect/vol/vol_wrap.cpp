@@ -26,7 +26,7 @@ void *get_object(const void *object)
 }
 
 // Of another connector than the native one.
-__attribute__((noinline)) herr_t make_context(const Object &self, void **context)
+SDS_COLD herr_t make_context(const Object &self, void **context)
 {
     auto *made = static_cast<WrapContext *>(malloc(sizeof(WrapContext)));
     if (!made) return -1;
@@ -40,20 +40,18 @@ __attribute__((noinline)) herr_t make_context(const Object &self, void **context
     return 0;
 }
 
-herr_t get_wrap_context(const void *object, void **context)
+SDS_HOT herr_t get_wrap_context(const void *object, void **context)
 {
     // HDF5 asks for a context at nearly every call. The native connector needs none of its own, so
     // one per host serves all: allocating it anew triples the cost of a small call.
-    if (is_bare(object)) {
+    if (seldom(is_bare(object))) {
         *context = &host_of_bare(object).native_wrap_context;
         return 0;
     }
     const auto &self = *static_cast<const Object *>(object);
-    if (is_native(self)) {
-        *context = &self.host->native_wrap_context;
-        return 0;
-    }
-    return make_context(self, context);
+    if (seldom(!is_native(self))) return make_context(self, context);
+    *context = &self.host->native_wrap_context;
+    return 0;
 }
 
 void *wrap_object(void *object, H5I_type_t type, void *context)
@@ -74,7 +72,7 @@ void *unwrap_object(void *object)
     return under;
 }
 
-__attribute__((noinline)) void drop_context(WrapContext *self)
+SDS_COLD void drop_context(WrapContext *self)
 {
     const Host &host = *self->host;
     // HDF5 frees contexts after a failed call, too.
@@ -84,10 +82,10 @@ __attribute__((noinline)) void drop_context(WrapContext *self)
     free(self);
 }
 
-herr_t free_wrap_context(void *context)
+SDS_HOT herr_t free_wrap_context(void *context)
 {
     auto *self = static_cast<WrapContext *>(context);
-    if (self != &self->host->native_wrap_context) drop_context(self);
+    if (seldom(self != &self->host->native_wrap_context)) drop_context(self);
     return 0;
 }
 
