@@ -78,6 +78,9 @@ def test_from_timed_reads_to_predictions(sds, tmp_path, described):
     factor = math.exp(machine.interval_error)
     assert predicted["high_s"] / predicted["seconds"] == pytest.approx(factor)
     assert len(found["time"]["ost_busy_s"]) == 1
+    for other in (("--strategy", "list"), ("--mode", "collective")):
+        (not_fitted,) = sds(*asked, "--machine", fitted, *other, "--json").json["simulated"]
+        assert not_fitted["predicted"] is None
     text = sds(*asked, "--machine", fitted)
     assert "two in three within" in text.out
     assert "none measured" in text.err
