@@ -140,6 +140,23 @@ def compare(values: NDArray[Any], sign: Sign, number: float) -> NDArray[np.bool_
     return found
 
 
+def left_over(condition: Condition, values: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Return in which rows a condition may hold, by what some of its columns say.
+
+    Parameters
+    ----------
+    values
+        At least one column; a comparison of another may hold in any row.
+    """
+    if isinstance(condition, Comparison):
+        if condition.column in values:
+            return condition.holds(values)
+        return np.ones(len(next(iter(values.values()))), bool)
+    join = np.logical_and if condition.word == "and" else np.logical_or
+    found: NDArray[np.bool_] = join.reduce([left_over(part, values) for part in condition.parts])
+    return found
+
+
 def check_comparable(name: str, dtype: np.dtype[Any]) -> None:
     """Raise UnsupportedError for a column that cannot be compared with numbers."""
     if dtype.kind in "iufb" and dtype.subdtype is None:

@@ -23,7 +23,7 @@ from sds.errors import (
 from sds.home import Home
 from sds.identity import identity_of
 from sds.organizer import plan_sorting, reorganize
-from sds.querying import predict_query
+from sds.query_costs import predict_query
 from sds.redirect.sorted_replicas import (
     SortedReplica,
     SortedReplicas,
@@ -166,7 +166,11 @@ def test_many_rows_in_many_windows_and_blocks(tmp_path, home, monkeypatch, form)
 def test_the_replica_answers_where_it_is_predicted_faster_and_only_there(
     tmp_path, home, monkeypatch
 ):
-    columns = particles(2_000_000)
+    n_rows = 8_000_000
+    columns = {
+        "key": np.random.default_rng(3).exponential(size=n_rows),
+        "id": np.zeros(n_rows, "i1"),
+    }
     write_table(tmp_path / "p.h5", columns, "group")
     replica = sort_and_publish(home, tmp_path / "p.h5")
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sds.cli.options import AsJson, DatasetName, canonical, split_name
+from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +51,38 @@ def advise(
     ] = None,
     select: Selection = None,
     reads: Reads = None,
+    query: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Of a table FILE:/TABLE: advise which columns to sort by for sds query with this "
+            "condition, for example 'energy > 1.3'. Several times for several.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="With --query: what the queries return: energy,x; else all."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say which set of layouts would make the observed reads cheapest, and by how much.
 
-    Rests on the traces ingested so far, or on --select. Builds nothing: the commands that would
-    are printed. Times are predictions; `uncalibrated` marks those of the built-in model.
+    Rests on the traces ingested so far, on --select, or on --query. Builds nothing: the commands
+    that would are printed. Times are predictions; `uncalibrated` marks those of the built-in model.
     """
+    if query or columns is not None:
+        from sds.cli.advise_queries import advise_queries
+
+        if select:
+            message = "--select states reads of a dataset, --query those of a table: name one"
+            raise SdsValueError(message)
+        advise_queries(names, query, columns, reads=reads, budget=budget, as_json=as_json)
+        return
     from sds.cli.client import connect
     from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
-    from sds.errors import SdsValueError
     from sds.home import default_home
     from sds.server.reports import NamedDataset, PortfolioRequest
 
@@ -142,7 +164,6 @@ def what_if(
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_chunks, parse_order
     from sds.dataset import parse_dataset_name
-    from sds.errors import SdsValueError
     from sds.home import default_home
     from sds.server.reports import WhatIfRequest
 
@@ -178,8 +199,6 @@ def _stated(
     select: list[str] | None, reads: list[int] | None
 ) -> "tuple[tuple[str, ...] | None, tuple[int, ...] | int | None]":
     """Return the selections stated, and how many reads there are of each."""
-    from sds.errors import SdsValueError
-
     if reads and not select:
         message = "--reads needs --select: traced reads have been counted"
         raise SdsValueError(message)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 NOT_BUILT_BY_SDS = (
-    "not considered, since SDS does not build them yet: tables sorted by a key, and segments that "
-    "gather several parts which are read together"
+    "not considered: tables sorted by a key, whose queries leave no trace (sds advise --query); "
+    "segments that gather several parts which are read together, since SDS does not build them yet"
 )
 
 

@@ -113,3 +113,36 @@ def test_a_condition_that_is_none_is_a_usage_error(sds, particles):
     found = sds("query", f"{particles}:/p", "energy >", "--json")
     assert found.code == 2
     assert json.loads(found.out)["error"]["kind"] == "SdsValueError"
+
+
+def test_advice_for_queries_prints_the_command_that_builds_it(sds, tmp_path):
+    path = tmp_path / "big.h5"
+    with h5py.File(path, "w") as file:
+        file["p/energy"] = np.arange(8_000_000, dtype="f8")
+        file["p/x"] = np.zeros(8_000_000, "i1")
+    settle(path)
+    words = ("advise", f"{path}:/p", "--query", "energy > 7999000", "--reads", "1000")
+    found = sds(*words, "--json")
+    assert found.code == 0, found.err
+    (chosen,) = found.json["chosen"]
+    assert chosen["key"] == "energy"
+    assert chosen["command"] in sds(*words).out
+    small = sds(*words, "--budget", "1M", "--json").json
+    assert small["chosen"] == []
+    assert "more than the budget" in small["declined"][0]["reason"]
+    assert "no sorted replica pays" in sds(*words, "--budget", "1M").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--query", "e > 1", "--select", "[:]"), "name one"),
+        (("--columns", "x"), "--columns needs --query"),
+        (("--query", "e > 1", "--reads", "1", "--reads", "2"), "--reads 2 times and --query 1"),
+        (("--query", "e >"), "condition 'e >'"),
+    ],
+)
+def test_advice_for_queries_that_are_none_says_why(sds, particles, words, said):
+    found = sds("advise", f"{particles}:/p", *words)
+    assert found.code == 2
+    assert said in found.err
