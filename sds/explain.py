@@ -339,6 +339,8 @@ def _explain_layout(
         else _plans(described, slab, layout, parameters),
     )
     unpriced = _unpriced_filters(described, supposed)
+    if not bytes_useful:
+        unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
     if unpriced is not None:
         return replace(explanation, notes=(*explanation.notes, unpriced))
     predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))

@@ -168,6 +168,19 @@ def test_what_a_read_of_nothing_touches_has_no_ratio(sds, cube):
     assert touched.split() == ["bytes", "touched", "0", "B"]
 
 
+@pytest.mark.parametrize("chunks", [None, (2, 5)])
+def test_no_time_is_predicted_where_nothing_is_read(sds, tmp_path, chunks):
+    path = tmp_path / "none.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("empty", (0, 5), "f8", chunks=chunks, maxshape=chunks and (None, 5))
+        file.create_dataset("full", data=np.zeros((4, 5)), chunks=chunks)
+    for name, selection in (("empty", ":"), ("full", "[1:1]")):
+        found = sds("explain", f"{path}:/{name}", selection, "--json")
+        assert found.code == 0, found
+        assert found.json["predicted_s"] is None
+        assert any("nothing is" in note for note in found.json["notes"])
+
+
 def test_large_ratios_are_written_out(sds, tmp_path):
     path = tmp_path / "wide.h5"
     with h5py.File(path, "w") as file:
