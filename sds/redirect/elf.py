@@ -117,9 +117,11 @@ def linked_libraries(path: Path, environ: Mapping[str, str]) -> tuple[Path, ...]
         loader = own.interpreter if own else None
     if loader is None:
         return ()
+    # Without a slash in it, the loader would look for it among libraries.
+    command = [str(loader), "--list", str(path.absolute())]
     try:
         answer = subprocess.run(  # noqa: S603  (the loader of the program that the user runs)
-            [loader, "--list", path], env=dict(environ), check=False, capture_output=True,
+            command, env=dict(environ), check=False, capture_output=True,
             text=True, errors="replace", timeout=LOADER_TIMEOUT_S,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):

@@ -203,6 +203,14 @@ def test_a_linked_library(source, can_bind, build, tmp_path):
     assert ("1.12.2" in found.problem) == (not can_bind)
 
 
+def test_a_program_of_the_directory_that_one_is_in(build, tmp_path, monkeypatch):
+    """As it is mostly typed; a name without a slash the loader looks for among libraries."""
+    build(NEW, "libhdf5.so", "-shared", "-fPIC")
+    build(MAIN, "program", f"-L{tmp_path}", "-lhdf5", f"-Wl,-rpath,{tmp_path}")
+    monkeypatch.chdir(tmp_path)
+    assert probe("./program").can_bind is True
+
+
 @pytest.mark.parametrize(
     ("options", "binding"),
     [
