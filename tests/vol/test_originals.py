@@ -623,6 +623,63 @@ def test_a_child_that_closes_what_it_inherits_keeps_no_lock(cube, home):
     assert both(program, cube, home, SDS_ENGINE="always")[ENGINE] == 6
 
 
+def test_a_fork_while_another_is_being_prepared_leaves_it_whole(cube, home):
+    """As by a signal handler: the outer child closes what it inherits, and keeps no lock."""
+    # Registered before HDF5 loads SDS, it is called behind SDS's own: that holds a lock meanwhile.
+    registered = """
+    import ctypes, os
+    libc = ctypes.PyDLL(None)
+    inner = []
+
+    @ctypes.PYFUNCTYPE(None)
+    def fork_meanwhile():
+        if inner or not armed:
+            return
+        inner.append(None)
+        child = libc.fork()
+        if child == 0:
+            os._exit(7 if np.array_equal(file["f8"][:, :, 3], third) else 8)
+        inner[0] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    armed = False
+    libc.__register_atfork(fork_meanwhile, None, None, None)
+    """
+    program = """
+    armed = True
+    file = h5py.File(path)
+    third = file["f8"][:, :, 3]
+    for k in range(5):
+        across(file["f8"])
+    ready, go = os.pipe(), os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        for descriptor in set(range(3, 100)) - {ready[1], go[0]}:
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    print(inner)
+    across(file["f8"])
+    file.close()
+    with h5py.File(path, "r+") as file:
+        print("writable")
+    os.write(go[1], b"x")
+    print(os.waitpid(child, 0)[1])
+    """
+    source = textwrap.dedent(registered) + HELPERS + textwrap.dedent(program)
+    native = run_python(source, cube, env=native_environment())
+    env = connector_environment(home.root, SDS_ENGINE="always")
+    result = run_python(source, cube, env=env)
+    assert (result.stdout, result.stderr) == (native.stdout, native.stderr)
+    assert "[7]\n" in result.stdout
+    assert reads_by_replica(home)[ENGINE] == 7  # the child that ends by _exit loses its own
+
+
 def test_external_links_lead_to_the_file_that_holds_the_data(cube, tmp_path, home):
     with h5py.File(tmp_path / "links.h5", "w") as file:
         file["there"] = h5py.ExternalLink(str(cube), "/f8")

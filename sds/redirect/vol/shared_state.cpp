@@ -1,5 +1,7 @@
 #include "shared_state.h"
 
+#include <signal.h>
+
 #include "sds/owner_lock.h"
 
 namespace sds::vol
@@ -11,33 +13,36 @@ namespace
 // files at exit. The handler then goes on without, as natively.
 sds_owner_lock state = {0};
 
-bool is_held_for_fork = false; // of the thread that forks, under the lock
+// Forks that the lock is held for, of the thread that holds it: a signal handler, or another
+// library's own preparation, may fork while a fork is being prepared.
+volatile sig_atomic_t n_forks = 0;
 
 } // namespace
 
 void hold_state_for_fork()
 {
-    if (sds_owner_lock_take(&state))
-        is_held_for_fork = true; // else this thread holds it already: a handler forks
+    // Not taken, and no fork: a handler forks that has interrupted the holder.
+    if (sds_owner_lock_take(&state) || n_forks > 0) n_forks = n_forks + 1;
 }
 
 void release_state_after_fork()
 {
-    if (!is_held_for_fork) return;
-    is_held_for_fork = false;
-    sds_owner_lock_release(&state);
+    if (n_forks == 0 || sds_owner_lock_owner(&state) != sds_this_thread()) return;
+    n_forks = n_forks - 1;
+    if (n_forks == 0) sds_owner_lock_release(&state);
 }
 
 bool is_state_whole()
 {
-    return is_held_for_fork;
+    return n_forks > 0;
 }
 
-// The child's thread is another one than its parent's, which alone could unlock it.
+// The lock is the parent's, and so are its forks: where the child was made while another fork was
+// being prepared, that one goes on in the child without the lock, which has one thread.
 void renew_state_lock()
 {
+    n_forks = 0;
     sds_owner_lock_release(&state);
-    is_held_for_fork = false;
 }
 
 SharedStateLock::SharedStateLock() : is_held_(sds_owner_lock_take(&state)) {}
