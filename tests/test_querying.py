@@ -34,6 +34,12 @@ from sds.redirect.sorted_replicas import (
 from sds.sorted_table import SortedTable
 from tests.organizer.sources import settle
 from tests.organizer.test_sorter import tables, write_table
+from tests.under_connector import (
+    connector_environment,
+    decisions,
+    native_environment,
+    run_python,
+)
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -423,3 +429,33 @@ def test_the_same_comparison_decides_in_scan_and_search():
     for number in (float(2**53), 2**53 + 1):
         held = compare(keys, "<=", number).tolist()
         assert held == sorted(held, reverse=True)
+
+
+@pytest.mark.parametrize("form", ["group", "compound"])
+def test_queries_and_reads_under_the_connector_are_as_without(tmp_path, home, form):
+    """The connector opens the replica for sds.query as any file, and redirects no read to it."""
+    write_table(tmp_path / "p.h5", particles(3000), form)
+    sort_and_publish(home, tmp_path / "p.h5")
+    program = """
+        import hashlib, sys, h5py, sds
+
+        file, form = sys.argv[1:]
+        for strategy in ("scan", "sorted", "auto"):
+            found = sds.query(file, "key > 2", table="/table", strategy=strategy)
+            print(len(found), hashlib.sha256(found.tobytes()).hexdigest())
+        with h5py.File(file) as handle:
+            whole = handle["table/key"][...] if form == "group" else handle["table"]["key"]
+            print(hashlib.sha256(whole.tobytes()).hexdigest())
+    """
+    log = tmp_path / "log"
+    with_connector = connector_environment(home.root, SDS_DEBUG=log)
+    without = native_environment(SDS_HOME=home.root)
+    found = [
+        run_python(program, tmp_path / "p.h5", form, env=environment).stdout
+        for environment in (with_connector, without)
+    ]
+    assert found[0] == found[1]
+    assert len(set(found[0].splitlines())) == 2  # all queries, and the column
+    events = {event for event, *_ in decisions(log)}
+    assert "no-table" in events
+    assert not events & {"table", "served"}
