@@ -19,6 +19,10 @@
 /* To ask what is cached takes 60 ns: next to nothing beside what so many bytes take to copy. */
 #define LEAST_BYTES (INT64_C(64) << 10)
 
+/* Pages of memory that was not used before are made at once from so many bytes on: one call instead
+ * of a fault for each, and a look at whether it was used, which is worth more than a short copy. */
+#define LEAST_NEW_BYTES (INT64_C(512) << 10)
+
 /* Linux 5.14; known here where the headers are older. Others refuse it. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -57,12 +61,27 @@ static int64_t read_cached_part(int fd, void *out, int64_t n, int64_t offset)
     return got > 0 ? got : is_missing ? 0 : -1;
 }
 
+/* Whether memory was not used before: a look at one page in the middle. */
+static int is_new(const void *memory, int64_t n)
+{
+    const int saved_errno = errno;
+    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t middle = (uintptr_t)memory + (uintptr_t)n / 2;
+    unsigned char state = 1;
+    const int is_told = mincore((void *)(middle / page_bytes * page_bytes), 1, &state) == 0;
+    errno = saved_errno;
+    return is_told && (state & 1) == 0;
+}
+
 /* Kernels begin to read what they are asked for and do not have, all of it and more as one request,
  * and that takes as long as to make its pages. So the first byte alone is asked for where it may
- * well be missing. */
+ * well be missing, or where pages are to be made: of what is cached at once, of the rest while the
+ * device works. */
 static int64_t read_while_cached(int fd, void *out, int64_t n, int64_t offset, int was_missing)
 {
-    const int64_t first = was_missing ? read_cached_part(fd, out, 1, offset) : 1;
+    const int has_no_pages = n >= LEAST_NEW_BYTES && is_new(out, n);
+    const int64_t first = was_missing || has_no_pages ? read_cached_part(fd, out, 1, offset) : 1;
+    if (first == 1 && has_no_pages) sds__make_pages(out, n);
     return first == 1 ? read_cached_part(fd, out, n, offset) : first;
 }
 

@@ -145,6 +145,26 @@ static void test_pages_are_made_and_left_as_they_are(void)
     CHECK(errno == EDOM && munmap(memory, (size_t)n) == 0);
 }
 
+/* What is cached goes to new memory as to any other, whatever part of that was used before. */
+static void test_new_memory(int fd)
+{
+    const int64_t n = 1 << 20, offset = 4097;
+    int32_t was_missing = 1;
+    sds__announce(fd, offset, n);
+    wait_until_cached(fd, offset, n);
+    for (int i = 0; i < 4; i++) {
+        uint8_t *memory = new_memory((size_t)(n + 2 * PAGE_BYTES));
+        if (i & 1) memset(memory, 0xA5, (size_t)(n / 2));
+        if (i & 2) memset(memory + n - PAGE_BYTES, 0xA5, 3 * PAGE_BYTES);
+        errno = EDOM;
+        CHECK(sds__read_range(fd, memory + 16, n, offset, &was_missing) == SDS_OK);
+        CHECK(errno == EDOM && was_missing == 0);
+        CHECK(memcmp(memory + 16, content + offset, (size_t)n) == 0);
+        CHECK(memory[0] == (i & 1 ? 0xA5 : 0) && memory[n + 16] == (i & 2 ? 0xA5 : 0));
+        CHECK(munmap(memory, (size_t)(n + 2 * PAGE_BYTES)) == 0);
+    }
+}
+
 int main(void)
 {
     const int fd = mkstemp(path);
@@ -158,6 +178,7 @@ int main(void)
     test_the_end_of_the_file_and_errors(fd);
     test_what_is_announced_is_read(fd);
     test_pages_are_made_and_left_as_they_are();
+    test_new_memory(fd);
     CHECK(unlink(path) == 0 && close(fd) == 0);
     return 0;
 }
