@@ -151,7 +151,7 @@ static void test_new_memory(int fd)
     const int64_t n = 1 << 20, offset = 4097;
     int32_t was_missing = 1;
     sds__announce(fd, offset, n);
-    wait_until_cached(fd, offset, n);
+    wait_until_cached(offset, n);
     for (int i = 0; i < 4; i++) {
         uint8_t *memory = new_memory((size_t)(n + 2 * PAGE_BYTES));
         if (i & 1) memset(memory, 0xA5, (size_t)(n / 2));
