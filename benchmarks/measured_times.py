@@ -57,10 +57,16 @@ _SLAB_BYTES = 8 * MIB
 UNSETTLED = 0.1
 MORE_ROUNDS = 4
 # The mounted array's: nothing is cached, fetched ahead or shared.
-UNCACHED_CLIENT = ClientReads(page_bytes=1, gap_bytes=0, window_bytes=1, processes_per_node=1)
+UNCACHED_CLIENT = ClientReads(
+    page_bytes=1, gap_bytes=0, window_bytes=1, processes_per_node=1, message_bytes=1
+)
 # The kernel's page cache: pages of 4 KiB, read ahead by 128 KiB, for all processes.
 PAGE_CACHE_CLIENT = ClientReads(
-    page_bytes=4096, gap_bytes=4096, window_bytes=128 << 10, processes_per_node=8
+    page_bytes=4096,
+    gap_bytes=4096,
+    window_bytes=128 << 10,
+    processes_per_node=8,
+    message_bytes=128 << 10,
 )
 # Patterns of each kind.
 LIBRARY = 60

@@ -601,6 +601,8 @@ def follow_queues(
     window_bytes: int,
     after: int,
     end_bytes: int,
+    message_bytes: int,
+    in_flight: int,
     rates: NDArray[np.float64],
     max_fetches: int,
 ) -> tuple[float, ...]: ...

@@ -29,6 +29,7 @@ constexpr Rate rate_names[] = {
     {"sent_byte_s", &sds_queue_rates::sent_byte_s},
     {"first_s", &sds_queue_rates::first_s},
     {"seek_s", &sds_queue_rates::seek_s},
+    {"reach_s", &sds_queue_rates::reach_s},
     {"read_byte_s", &sds_queue_rates::read_byte_s},
 };
 
@@ -64,7 +65,8 @@ template <typename Named, size_t n> nb::tuple names_of(const Named (&all)[n])
 nb::tuple follow_queues(const PerStream &begin, const PerStream &run_bytes, const PerLevel &counts,
                         const PerLevel &strides, const Sets &nodes, int64_t stripe_bytes,
                         int64_t stripe_count, int64_t page_bytes, int64_t gap_bytes,
-                        int64_t window_bytes, int64_t after, int64_t end_bytes, const Rates &given,
+                        int64_t window_bytes, int64_t after, int64_t end_bytes,
+                        int64_t message_bytes, int64_t in_flight, const Rates &given,
                         int64_t max_fetches)
 {
     const size_t n = begin.shape(0), n_levels = counts.shape(1);
@@ -80,7 +82,8 @@ nb::tuple follow_queues(const PerStream &begin, const PerStream &run_bytes, cons
     for (size_t i = 0; i < std::size(rate_names); i++)
         rates.*rate_names[i].at = given.data()[i];
     const sds_striping striping = {stripe_bytes, stripe_count};
-    const sds_queue_client client = {page_bytes, gap_bytes, window_bytes, after, end_bytes};
+    const sds_queue_client client = {page_bytes, gap_bytes,     window_bytes, after,
+                                     end_bytes,  message_bytes, in_flight};
     sds_queued found;
     sds_status status;
     {
@@ -88,8 +91,8 @@ nb::tuple follow_queues(const PerStream &begin, const PerStream &run_bytes, cons
         status = sds_follow_queues(n, streams.data(), static_cast<int32_t>(n_levels), &striping,
                                    &client, &rates, max_fetches, &found);
     }
-    check(status, status == SDS_ELIMIT ? "time of an operation, or memory of its servers"
-                                       : "streams, striping, client and rates");
+    check(status,
+          status == SDS_ELIMIT ? "time of an operation" : "streams, striping, client and rates");
     nb::list values;
     for (const Found &one : found_names)
         values.append(found.*one.at);
@@ -105,6 +108,7 @@ void bind_queues(nb::module_ &module)
     module.def("follow_queues", &follow_queues, nb::arg("begin"), nb::arg("run_bytes"),
                nb::arg("counts"), nb::arg("strides"), nb::arg("nodes"), nb::arg("stripe_bytes"),
                nb::arg("stripe_count"), nb::arg("page_bytes"), nb::arg("gap_bytes"),
-               nb::arg("window_bytes"), nb::arg("after"), nb::arg("end_bytes"), nb::arg("rates"),
+               nb::arg("window_bytes"), nb::arg("after"), nb::arg("end_bytes"),
+               nb::arg("message_bytes"), nb::arg("in_flight"), nb::arg("rates"),
                nb::arg("max_fetches"));
 }

@@ -52,6 +52,8 @@ class ClientReads:
         So many runs must have followed closely, one after another, before it reads on (steps).
     processes_per_node
         Whose fetches of the same pages at one time are one.
+    message_bytes, in_flight
+        Of one request to a server at most, and how many of them are under way at once.
     """
 
     page_bytes: int = 4096
@@ -59,10 +61,13 @@ class ClientReads:
     window_bytes: int = 1 << 20
     after: int = 2
     processes_per_node: int = 24
+    message_bytes: int = 1 << 20
+    in_flight: int = 8
 
     def __post_init__(self) -> None:
-        if min(self.page_bytes, self.window_bytes, self.processes_per_node) < 1:
-            raise SdsValueError(f"pages, windows and processes must be positive: {self}")
+        positive = self.page_bytes, self.window_bytes, self.processes_per_node
+        if min(*positive, self.message_bytes, self.in_flight) < 1:
+            raise SdsValueError(f"pages, windows, processes and messages must be positive: {self}")
         for name in ("gap_bytes", "after"):
             if getattr(self, name) < 0:
                 raise SdsValueError(f"{name} is {getattr(self, name)}; give 0 or more")
@@ -318,9 +323,5 @@ def _one_fetch(
     window_end = -(-end // window) * window
     ahead = np.where(reads_ahead, window_end - run_end, 0)
     windows = np.where(reads_ahead, window_end // window - run_end // window, 0)
-    trips = 1.0 + windows + of_run / (_IN_FLIGHT * window)
+    trips = 1.0 + windows + of_run / (client.in_flight * client.message_bytes)
     return (of_run + ahead).astype(np.float64), trips, reads_ahead
-
-
-# Requests for one run that a client has under way at once.
-_IN_FLIGHT = 8

@@ -1,15 +1,18 @@
 """A model of waiting: rates of clients, links and disks, fitted to the times of whole operations.
 
 What operations of many processes take is followed in a network of queues
-(`sds.recommender.queues`). Its eight rates are not given: they are found from measured times, as
+(`sds.recommender.queues`). Its nine rates are not given: they are found from measured times, as
 the coefficients of an equation are. Of operations with more fetches than are followed, the rest
 is taken to go on alike, between two ways of reckoning it; one weight is fitted.
 
 1. Half of the patterns are fitted to, half are left to tell the error. The model is the one that
    was judged: it is not fitted again to all.
-2. Rates: least squares of log(predicted / measured), of operations with few enough fetches to be
-   followed to the end. Trajectories of processes change abruptly with rates, so derivatives are
-   taken over wide steps first, over narrower ones later.
+2. Rates: least squares of log(predicted / measured), of operations with few fetches. Trajectories
+   of processes change abruptly with rates, the more so the longer they are: derivatives are taken
+   over wide steps of the shortest operations first, over narrower ones and of longer ones later.
+   What changes times by little is lost among those that change abruptly: so each rate is then
+   tried at some distance, and operations that err by more than most count ever less, for as long
+   as that halves the median error.
 3. The weight: likewise, of the others.
 """
 
@@ -18,34 +21,40 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, fields
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from sds.errors import SdsValueError
 from sds.recommender.heldout import heldout_error
 from sds.recommender.model import HeldoutError
-from sds.recommender.queues import MAX_FETCHES, QueueRates
+from sds.recommender.queues import MAX_FETCHES, QueueRates, Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from sds.recommender.queues import Queued
 
-    from sds.recommender.queues import Queued, Streams
-
-# Fewer patterns do not tell eight rates apart.
+# Fewer patterns do not tell nine rates apart.
 MIN_PATTERNS = 20
 # Rates are fitted to at most so many operations, of at most so many fetches.
 _MOST_FITTED, _FEW_FETCHES = 200, 5000
+# Each keeps what servers have read, in at most 96 MiB.
+_MOST_AT_ONCE = 16
 # Fewer that are not followed to the end tell no weight.
 _LEAST_CUT_OFF = 10
-# Derivatives over such a share of a rate, and evaluations with it.
-_STAGES = ((0.1, 8), (0.03, 8), (0.01, 15), (0.003, 15))
-# In one stage a rate changes at most by exp(1.5); times that err by more than 2 % count less.
-_REACH, _CLOSE = 1.5, 0.02
+# Derivatives over such a share of a rate, and errors beyond which operations count less; of
+# operations with at most so many fetches first, and with so many in all rounds after that.
+_FIRST_FETCHES, _FIRST = 300, ((0.1, 0.1), (0.03, 0.02), (0.01, 0.01))
+_THEN_FETCHES, _THEN = 1000, (0.01, 0.003)
+_MOST_ROUNDS, _EVALUATIONS = 8, 12
+# A round begins by trying each rate so far away, as logarithms. Times are no more exact than that.
+_TRIED = (1.2, 0.6, 0.3, 0.1, 0.03)
+_EXACT = 1e-7
+# By one descent a rate changes at most by exp(1.5).
+_REACH = 1.5
 _RATES = tuple(f.name for f in fields(QueueRates))
 
 
@@ -125,8 +134,11 @@ def _number(array: NDArray[np.float64], name: str) -> float:
 
 
 def follow_all(operations: Sequence[Streams], rates: QueueRates, max_fetches: int) -> list[Queued]:
-    """Return what happens in the queues of each operation, on all processors."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    """Return what happens in the queues of each operation, on all processors, but at most 16.
+
+    Takes at most 96 MiB on each of them.
+    """
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, os.cpu_count() or 1)) as pool:
         return list(
             pool.map(lambda streams: streams.follow(rates, max_fetches=max_fetches), operations)
         )
@@ -182,15 +194,7 @@ def fit_queued(
     chosen = {names[i] for i in random.permutation(len(names))[: len(names) // 2]}
     is_chosen = np.array([name in chosen for name in patterns])
     mine, others = np.flatnonzero(is_chosen).tolist(), np.flatnonzero(~is_chosen).tolist()
-    first = follow_all([operations[i] for i in mine], QueueRates(), _FEW_FETCHES)
-    short = [i for i, found in zip(mine, first, strict=True) if found.followed_share == 1.0]
-    if len(short) < 2 * len(_RATES):
-        raise SdsValueError(
-            f"only {len(short)} operations have at most {_FEW_FETCHES} fetches: measure at least "
-            f"{4 * len(_RATES)} small ones"
-        )
-    few = sorted(random.permutation(short)[:_MOST_FITTED].tolist())
-    rates = _fit_rates([operations[i] for i in few], measured[few])
+    rates = _fit_rates([operations[i] for i in mine], measured[mine], random)
     found = follow_all(operations, rates, max_fetches)
     weight = _fit_weight([found[i] for i in mine], measured[mine])
     heldout = heldout_error(
@@ -202,33 +206,103 @@ def fit_queued(
     return QueuedModel(rates=rates, weight=weight, heldout=heldout)
 
 
-def _fit_rates(operations: Sequence[Streams], measured: NDArray[np.float64]) -> QueueRates:
-    logs = np.log(astuple(QueueRates()))
-    for step, evaluations in _STAGES:
-        found = least_squares(
-            partial(_rests, operations=operations, measured=measured),
-            logs,
-            loss="soft_l1",
-            f_scale=_CLOSE,
-            diff_step=step,
-            max_nfev=evaluations,
-            bounds=(logs - _REACH, logs + _REACH),
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Operations of few fetches, and their times."""
+
+    operations: list[Streams]
+    measured: NDArray[np.float64]
+    few_fetches: int
+
+    def errors(self, logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        # With other rates an operation may take a few more fetches.
+        found = follow_all(self.operations, _rates_of(logs), 4 * self.few_fetches)
+        errors: NDArray[np.float64] = np.log([one.slowest_s for one in found] / self.measured)
+        return errors
+
+    def median_error(self, logs: NDArray[np.float64]) -> float:
+        return max(_EXACT, float(np.median(np.abs(self.errors(logs)))))
+
+
+def _short(
+    operations: Sequence[Streams], measured: NDArray[np.float64], random: np.random.Generator
+) -> Callable[[int], _Timed]:
+    """Return what gives the operations with at most so many fetches, or twice as many as rates."""
+    least = 2 * len(_RATES)
+    found = follow_all(operations, QueueRates(), _FEW_FETCHES)
+    whole = [i for i, one in enumerate(found) if one.followed_share == 1.0]
+    if len(whole) < least:
+        raise SdsValueError(
+            f"only {len(whole)} operations have at most {_FEW_FETCHES} fetches: measure at least "
+            f"{2 * least} small ones"
         )
-        logs = found.x
+    whole = random.permutation(whole).tolist()
+
+    def of(few_fetches: int) -> _Timed:
+        few = [i for i in whole if found[i].fetches <= few_fetches]
+        if len(few) < least:
+            few = sorted(whole, key=lambda i: found[i].fetches)[:least]
+        few = sorted(few[:_MOST_FITTED])
+        most = max(few_fetches, *(int(found[i].fetches) for i in few))
+        return _Timed([operations[i] for i in few], measured[few], most)
+
+    return of
+
+
+def _fit_rates(
+    operations: Sequence[Streams], measured: NDArray[np.float64], random: np.random.Generator
+) -> QueueRates:
+    short = _short(operations, measured, random)
+    logs = np.log(astuple(QueueRates()))
+    few = short(_FIRST_FETCHES)
+    for step, close in _FIRST:
+        logs = _descend(logs, few, step, close)
+    more = short(_THEN_FETCHES)
+    error = more.median_error(logs)
+    for _ in range(_MOST_ROUNDS):
+        found = _step_aside(logs, more, error)
+        for step in _THEN:
+            found = _descend(found, more, step, more.median_error(found))
+        before, error = error, more.median_error(found)
+        if error < before:
+            logs = found
+        if error > before / 2:
+            break
     return _rates_of(logs)
+
+
+def _descend(
+    logs: NDArray[np.float64], timed: _Timed, step: float, close: float
+) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = least_squares(
+        timed.errors,
+        logs,
+        loss="soft_l1",
+        f_scale=close,
+        diff_step=step,
+        max_nfev=_EVALUATIONS,
+        bounds=(logs - _REACH, logs + _REACH),
+    ).x
+    return found
+
+
+def _step_aside(logs: NDArray[np.float64], timed: _Timed, close: float) -> NDArray[np.float64]:
+    """Return where more times agree, one rate after another tried at some distances."""
+
+    def loss(at: NDArray[np.float64]) -> float:
+        return float(np.log1p((timed.errors(at) / close) ** 2).sum())
+
+    best, least = logs, loss(logs)
+    for rate in np.eye(len(logs)):
+        for distance in (*_TRIED, *(-one for one in _TRIED)):
+            at = best + distance * rate
+            if (value := loss(at)) < least:
+                best, least = at, value
+    return best
 
 
 def _rates_of(logs: NDArray[np.float64]) -> QueueRates:
     return QueueRates(**dict(zip(_RATES, np.exp(logs).tolist(), strict=True)))
-
-
-def _rests(
-    logs: NDArray[np.float64], *, operations: Sequence[Streams], measured: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    # With other rates an operation may take a few more fetches.
-    found = follow_all(operations, _rates_of(logs), 4 * _FEW_FETCHES)
-    rests: NDArray[np.float64] = np.log([one.slowest_s for one in found] / measured)
-    return rests
 
 
 def _fit_weight(found: Sequence[Queued], measured: NDArray[np.float64]) -> float:

@@ -9,7 +9,7 @@
 #define PAGE INT64_C(4096)
 #define MIB (INT64_C(1) << 20)
 
-static const sds_queue_client CLIENT = {PAGE, 32768, MIB, 2, INT64_C(1) << 40};
+static const sds_queue_client CLIENT = {PAGE, 32768, MIB, 2, INT64_C(1) << 40, MIB, 8};
 static const sds_striping STRIPING = {MIB, 4};
 static const sds_queue_rates RATES = {.run_s = 1e-3,
                                       .run_byte_s = 1e-9,
@@ -18,6 +18,7 @@ static const sds_queue_rates RATES = {.run_s = 1e-3,
                                       .sent_byte_s = 1e-6,
                                       .first_s = 5.0,
                                       .seek_s = 7.0,
+                                      .reach_s = 2.0,
                                       .read_byte_s = 1e-5};
 
 static sds_queued follow(size_t n, const sds_queue_stream streams[], int64_t max_fetches)
@@ -26,6 +27,12 @@ static sds_queued follow(size_t n, const sds_queue_stream streams[], int64_t max
     CHECK(sds_follow_queues(n, streams, 1, &STRIPING, &CLIENT, &RATES, max_fetches, &found) ==
           SDS_OK);
     return found;
+}
+
+/* From one place of an object to another. */
+static double seek_s(int64_t distance)
+{
+    return 7.0 + 2.0 * sqrt((double)distance / (double)(1 << 30));
 }
 
 static int is_close(double a, double b)
@@ -56,8 +63,9 @@ static void test_a_disk_serves_in_order_of_places(void)
                                          {MIB, 8, ONE, NO_STRIDE, 4}};
     const sds_queued found = follow(3, streams, 100);
     CHECK(found.seeks == 2);
-    CHECK(is_close(found.disk_s, 5.0 + 7.0 + 3 * READ_S));
-    CHECK(is_close(found.slowest_s, PAGE_S + 5.0 + 7.0 + 3 * READ_S));
+    const double far_s = seek_s(100 * MIB - 2 * PAGE);
+    CHECK(is_close(found.disk_s, 5.0 + far_s + 3 * READ_S));
+    CHECK(is_close(found.slowest_s, PAGE_S + 5.0 + far_s + 3 * READ_S));
 }
 
 static void test_a_short_gap_is_read_through(void)
@@ -94,7 +102,38 @@ static void test_a_long_run_is_asked_of_all_servers(void)
     const sds_queue_stream stream = {PAGE / 2, 10 * MIB, ONE, NO_STRIDE, 1};
     const sds_queued found = follow(1, &stream, 100);
     CHECK(found.fetched_bytes == (double)(10 * MIB + PAGE));
-    CHECK(found.read_bytes == found.fetched_bytes && found.reads == 4);
+    CHECK(found.read_bytes == found.fetched_bytes && found.reads == 11);
+    CHECK(found.fetches == 1 && found.followed_share == 1.0);
+}
+
+/* Disks that read in no time: what is waited for is messages, a link and the way there and back. */
+static void test_messages_beyond_those_in_flight_wait_for_replies(void)
+{
+    const sds_striping striping = {4 * MIB, 1};
+    const sds_queue_rates rates = {.trip_s = 100.0, .reply_s = 1.0};
+    const sds_queue_stream stream = {0, 4 * MIB, ONE, NO_STRIDE, 1};
+    sds_queue_client client = CLIENT;
+    const double takes_s[] = {404.0, 203.0, 202.0, 104.0};
+    for (int64_t i = 1; i <= 4; i++) {
+        sds_queued found;
+        client.in_flight = i;
+        CHECK(sds_follow_queues(1, &stream, 1, &striping, &client, &rates, 100, &found) == SDS_OK);
+        CHECK(is_close(found.slowest_s, takes_s[i - 1]));
+        CHECK(is_close(found.link_s, 4.0));
+    }
+}
+
+/* A fetch of which some messages have come is done in part. */
+static void test_what_is_left_of_a_fetch_goes_on_alike(void)
+{
+    const sds_queue_stream stream = {0, 2000 * MIB, ONE, NO_STRIDE, 1};
+    sds_queue_client client = CLIENT;
+    client.in_flight = 1;
+    sds_queued all, part;
+    CHECK(sds_follow_queues(1, &stream, 1, &STRIPING, &client, &RATES, 10000, &all) == SDS_OK);
+    CHECK(sds_follow_queues(1, &stream, 1, &STRIPING, &client, &RATES, 100, &part) == SDS_OK);
+    CHECK(all.followed_share == 1.0);
+    CHECK(part.followed_share > 0.02 && part.followed_share < 0.1);
 }
 
 static void test_what_holds_of_any(void)
@@ -151,6 +190,12 @@ static void test_bad_numbers(void)
     client = CLIENT;
     client.window_bytes = PAGE + 1;
     CHECK(status_of(fine, STRIPING, client, RATES, 1, 1) == SDS_EINVAL);
+    client = CLIENT;
+    client.message_bytes = PAGE + 1;
+    CHECK(status_of(fine, STRIPING, client, RATES, 1, 1) == SDS_EINVAL);
+    client = CLIENT;
+    client.in_flight = 0;
+    CHECK(status_of(fine, STRIPING, client, RATES, 1, 1) == SDS_EINVAL);
     sds_queue_rates rates = RATES;
     rates.trip_s = NAN;
     CHECK(status_of(fine, STRIPING, CLIENT, rates, 1, 1) == SDS_EINVAL);
@@ -176,6 +221,8 @@ int main(void)
     test_a_node_is_sent_a_page_once();
     test_the_rest_goes_on_alike();
     test_a_long_run_is_asked_of_all_servers();
+    test_messages_beyond_those_in_flight_wait_for_replies();
+    test_what_is_left_of_a_fetch_goes_on_alike();
     test_what_holds_of_any();
     test_bad_numbers();
     return 0;

@@ -28,17 +28,20 @@ typedef struct sds_queue_rates {
     double reply_s;     /* of a server, per reply */
     double sent_byte_s; /* of a server, per byte */
     double first_s;     /* of a disk, before its first read */
-    double seek_s;      /* before each that does not go on where the last ended */
+    double seek_s;      /* before each that does not go on where the last ended, */
+    double reach_s;     /* and besides where that is 1 GiB of the object away; as its root */
     double read_byte_s; /* of a server's disks together, per byte read or passed over */
 } sds_queue_rates;
 
 /* How clients make fetches of runs. */
 typedef struct sds_queue_client {
-    int64_t page_bytes;   /* fetched whole */
-    int64_t gap_bytes;    /* runs at most this far apart are near each other */
-    int64_t window_bytes; /* a client reads ahead to the next multiple of this; 0: never */
-    int64_t after;        /* so many near runs in a row begin it */
-    int64_t end_bytes;    /* of the file, a multiple of pages: nothing is read ahead beyond */
+    int64_t page_bytes;    /* fetched whole */
+    int64_t gap_bytes;     /* runs at most this far apart are near each other */
+    int64_t window_bytes;  /* a client reads ahead to the next multiple of this; 0: never */
+    int64_t after;         /* so many near runs in a row begin it */
+    int64_t end_bytes;     /* of the file, a multiple of pages: nothing is read ahead beyond */
+    int64_t message_bytes; /* of an object are asked for at once, at most; a multiple of pages */
+    int64_t in_flight;     /* so many messages of a fetch are under way to a server */
 } sds_queue_client;
 
 /* Processes whose fetches are the same: runs in levels of strides, the innermost last. */
@@ -67,9 +70,10 @@ typedef struct sds_queued {
 } sds_queued;
 
 /* Follow fetches until max_fetches have been made (four for each stream at least), rows of runs
- * that need none counted as one.
- * SDS_EINVAL: a number out of range, or stripes, windows or a file that are no multiple of pages;
- * SDS_ENOMEM; SDS_ELIMIT: more than 36 years, or pages in too many places of servers' memory. */
+ * that need none and further messages of a fetch counted as one, or until what servers have read
+ * lies in so many places that remembering it takes 64 MiB (96 in between).
+ * SDS_EINVAL: a number out of range, or stripes, windows, messages or a file that are no multiple
+ * of pages; SDS_ENOMEM; SDS_ELIMIT: more than 36 years. */
 sds_status sds_follow_queues(size_t n_streams, const sds_queue_stream streams[], int32_t n_levels,
                              const sds_striping *striping, const sds_queue_client *client,
                              const sds_queue_rates *rates, int64_t max_fetches, sds_queued *out);
