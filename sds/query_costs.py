@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sds.engine import IoParameters
 
 # Beyond what moving their bytes takes; measured by benchmarks/query.py.
-_OPEN_S = 4e-3
+_OPEN_S = 2e-3
 _COMPARE_S_PER_ROW = 1e-9
 _ORDER_S_PER_ROW = 1.2e-7
 
