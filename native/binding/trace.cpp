@@ -211,7 +211,8 @@ class SpoolWriter
                 const std::string &user, int64_t max_file_bytes, int64_t flush_interval_ns)
     {
         const std::string directory = bytes_of_path(spool_dir);
-        const sds_trace_options options = {directory.c_str(), max_file_bytes, flush_interval_ns, 0};
+        const sds_trace_options options = {directory.c_str(), max_file_bytes, flush_interval_ns, 0,
+                                           nullptr,           nullptr};
         const sds_trace_process process = {
             pid,         rank, n_ranks, start_ns, host.c_str(), executable.c_str(), job_id.c_str(),
             user.c_str()};

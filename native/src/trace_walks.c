@@ -10,7 +10,8 @@
 #define N_CHOICES 4   /* of places that a walk may have */
 #define REFUSALS 8    /* for each newcomer that displaces one */
 #define MANY_PAGES 16 /* are given back instead of cleared */
-#define N_WORDS (SDS__N_WALKS / SDS__WALKS_PER_PAGE / 64)
+#define N_WORDS (SDS__WALK_PAGES / 64)
+#define PAGE_BYTES (WALKS_BYTES / SDS__WALK_PAGES) /* with what its walks have apart */
 
 /* Datasets have consecutive ids in the order of their first reads: at home, walks of one shape for
  * each lie side by side. Walks of further shapes, or of other threads, lie side by side elsewhere.
@@ -89,6 +90,33 @@ static sds__walk *new_places(void)
     return places == MAP_FAILED ? NULL : places;
 }
 
+static size_t page_of(const sds__walks *walks, const sds__walk *walk)
+{
+    return (size_t)(walk - walks->place) / SDS__WALKS_PER_PAGE;
+}
+
+/* Whether a place may be written to. */
+static int hold_page(sds__walks *walks, const sds__walk *walk)
+{
+    const size_t page = page_of(walks, walk);
+    const uint64_t bit = UINT64_C(1) << page % 64;
+    if ((walks->held[page / 64] & bit) == 0 && walks->take_memory != NULL &&
+        !walks->take_memory(PAGE_BYTES))
+        return 0;
+    walks->held[page / 64] |= bit;
+    return 1;
+}
+
+/* Once their memory is given back. */
+static void forget_pages(sds__walks *walks)
+{
+    size_t n_pages = 0;
+    for (size_t i = 0; i < N_WORDS; i++)
+        n_pages += (size_t)__builtin_popcountll(walks->held[i]);
+    memset(walks->held, 0, sizeof walks->held);
+    if (n_pages > 0 && walks->give_memory != NULL) walks->give_memory(n_pages * PAGE_BYTES);
+}
+
 /* Behind the base. */
 static uint64_t last_ns(const sds__walk *walk)
 {
@@ -103,15 +131,18 @@ sds__walk *sds__walks_make_room(sds__walks *walks, const sds__walk_read *read, i
     if (walks->base_ns == 0) walks->base_ns = sds__wrap_sub(read->start_ns, INT64_C(1) << 47);
     sds__walk *choice[N_CHOICES];
     list_choices(walks, read, choice);
-    sds__walk *found = choice[0];
-    for (int i = 0; i < N_CHOICES && found->key != 0; i++)
-        if (choice[i]->key == 0 || last_ns(choice[i]) < last_ns(found)) found = choice[i];
+    sds__walk *found = NULL;
+    for (int i = 0; i < N_CHOICES && (found == NULL || found->key != 0); i++)
+        if (hold_page(walks, choice[i]) &&
+            (found == NULL || choice[i]->key == 0 || last_ns(choice[i]) < last_ns(found)))
+            found = choice[i];
+    if (found == NULL) return NULL;
     /* Of more shapes in turn than there are places, the one not read for longest is the one that is
      * read next: were it displaced each time, none would go on. */
     if (found->key != 0 && sds__walk_last_ns(walks, found) >= stale_ns &&
         ++walks->n_refused % REFUSALS)
         return NULL;
-    const size_t page = (size_t)(found - walks->place) / SDS__WALKS_PER_PAGE;
+    const size_t page = page_of(walks, found);
     walks->used[page / 64] |= UINT64_C(1) << page % 64;
     return found;
 }
@@ -179,14 +210,17 @@ void sds__walks_drain(sds__walks *walks, sds__record_emit emit, void *context)
             drain_page(walks, &walks->place[page * SDS__WALKS_PER_PAGE], emit, context);
             n_pages++;
         }
-    if (n_pages > MANY_PAGES) (void)madvise(walks->place, WALKS_BYTES, MADV_DONTNEED);
+    if (n_pages > MANY_PAGES && madvise(walks->place, WALKS_BYTES, MADV_DONTNEED) == 0)
+        forget_pages(walks);
     memset(walks->used, 0, sizeof walks->used);
     walks->base_ns = 0;
 }
 
 void sds__walks_forget(sds__walks *walks)
 {
-    sds__walk *places = walks->place;
-    memset(walks, 0, sizeof *walks);
-    if (places != NULL) munmap(places, WALKS_BYTES);
+    if (walks->place != NULL) munmap(walks->place, WALKS_BYTES);
+    forget_pages(walks);
+    walks->place = NULL;
+    walks->base_ns = 0;
+    memset(walks->used, 0, sizeof walks->used);
 }

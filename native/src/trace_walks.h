@@ -46,11 +46,16 @@ typedef struct sds__walk_more {
     uint8_t bucket[SDS__MORE_BUCKETS];
 } sds__walk_more;
 
+#define SDS__WALK_PAGES (SDS__N_WALKS / SDS__WALKS_PER_PAGE)
+
 typedef struct sds__walks {
-    int64_t base_ns;                                        /* 0: not yet */
-    sds__walk *place;                                       /* NULL: none yet */
-    uint64_t used[SDS__N_WALKS / SDS__WALKS_PER_PAGE / 64]; /* pages, a bit each */
+    int64_t base_ns;                     /* 0: not yet */
+    sds__walk *place;                    /* NULL: none yet */
+    uint64_t used[SDS__WALK_PAGES / 64]; /* pages with walks, a bit each */
+    uint64_t held[SDS__WALK_PAGES / 64]; /* pages that are in memory */
     uint32_t n_refused;
+    int (*take_memory)(size_t n_bytes); /* of the writer's options */
+    void (*give_memory)(size_t n_bytes);
 } sds__walks;
 
 #define SDS__FAR UINT64_MAX /* a start that cannot be told in so little: it ends a walk */
@@ -185,8 +190,8 @@ static inline int sds__walk_step(const sds__walks *walks, sds__walk *walk,
 int sds__walk_begin(const sds__walks *walks, sds__walk *walk, const sds__walk_read *read);
 
 /* A place for a shape that no walk has; the walk that is in it, if one is, is to be written first.
- * NULL where memory is exhausted or others have more use for all places that it could have: reads
- * of walks that began later than this are of use. */
+ * NULL where memory is refused or exhausted, or others have more use for all places that it could
+ * have: reads of walks that began later than this are of use. */
 sds__walk *sds__walks_make_room(sds__walks *walks, const sds__walk_read *read, int64_t stale_ns);
 
 /* What a record says of it. Of arrays no more is set than the record's numbers say. */

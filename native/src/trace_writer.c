@@ -161,6 +161,8 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
     sds_trace_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
     sds_tick_clock_init(&writer->clock);
+    writer->walks.take_memory = options->take_memory;
+    writer->walks.give_memory = options->give_memory;
     writer->spool_dir = strdup(options->spool_dir);
     writer->life = new_life();
     /* Whole from the start: a fork while another thread enlarges it would leave the child with

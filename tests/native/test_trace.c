@@ -152,7 +152,7 @@ static char directory[] = "/tmp/sds-test-trace-XXXXXX";
 
 static sds_trace_writer *writer_new(int64_t pid, int64_t max_file_bytes)
 {
-    const sds_trace_options options = {directory, max_file_bytes, INT64_C(1) << 60, 0};
+    const sds_trace_options options = {directory, max_file_bytes, INT64_C(1) << 60, 0, NULL, NULL};
     const sds_trace_process process = {pid, 3, 8, 1000, "node/1", "/bin/prog", "", "user"};
     return sds_trace_writer_new(&options, &process);
 }
@@ -247,6 +247,75 @@ static int add_box(sds_trace_writer *writer, uint32_t dataset, int8_t rank, int6
         last[axis] = first[axis] + (axis == rank - 1 ? 2 : 0);
     }
     return sds_trace_add_box(writer, &box);
+}
+
+#define N_IN_TURN 3000
+static size_t taken_bytes;
+static size_t most_taken_bytes;
+
+static int take_up_to_most(size_t n_bytes)
+{
+    if (taken_bytes + n_bytes > most_taken_bytes) return 0;
+    taken_bytes += n_bytes;
+    return 1;
+}
+
+static void give_taken(size_t n_bytes)
+{
+    CHECK(n_bytes <= taken_bytes);
+    taken_bytes -= n_bytes;
+}
+
+/* Reads of many datasets in turn, traced in so much memory; returns the records that tell of them,
+ * which tell of each read. */
+static int trace_in_turn(size_t n_bytes)
+{
+    static int64_t n_reads[N_IN_TURN + 1];
+    const sds_trace_options options = {directory,       0,         INT64_C(1) << 60, 0,
+                                       take_up_to_most, give_taken};
+    const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
+    most_taken_bytes = n_bytes;
+    sds_trace_writer *writer = sds_trace_writer_new(&options, &process);
+    for (uint32_t i = 0; i < N_IN_TURN; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "/%u", (unsigned)i);
+        const sds_trace_dataset dataset = dataset_of(name);
+        CHECK(sds_trace_add_dataset(writer, &dataset) == i + 1);
+    }
+    for (int turn = 0; turn < 5; turn++)
+        for (uint32_t i = 0; i < N_IN_TURN; i++)
+            CHECK(add_box(writer, i + 1, 2, turn));
+    char *path = strdup(sds_trace_writer_path(writer));
+    sds_trace_writer_close(writer);
+    CHECK(taken_bytes == 0);
+
+    sds_trace_reader *reader;
+    CHECK(sds_trace_reader_open(path, 0, &reader) == SDS_OK);
+    memset(n_reads, 0, sizeof n_reads);
+    int kind, n = 0;
+    uint32_t id;
+    sds_trace_dataset dataset;
+    sds_trace_record record;
+    while ((kind = sds_trace_reader_next(reader, &id, &dataset, &record)) != SDS_TRACE_END) {
+        if (kind != SDS_TRACE_RECORD) continue;
+        n_reads[record.first.dataset] += record.n_reads;
+        n++;
+    }
+    for (int i = 1; i <= N_IN_TURN; i++)
+        CHECK(n_reads[i] == 5);
+    CHECK(sds_trace_reader_dropped_reads(reader) == 0);
+    sds_trace_reader_close(reader);
+    CHECK(unlink(path) == 0);
+    free(path);
+    return n;
+}
+
+static void test_reads_in_turn_that_are_refused_memory_are_records_of_their_own(void)
+{
+    const int all = trace_in_turn(SIZE_MAX), some = trace_in_turn(100000), none = trace_in_turn(0);
+    CHECK(all <= N_IN_TURN + 64);
+    CHECK(all < some && some < none);
+    CHECK(none <= 5 * N_IN_TURN);
 }
 
 /* Boxes wait to be folded together: none is lost or counted twice, and none changes places with a
@@ -393,7 +462,7 @@ static void test_there_may_be_more_datasets_than_are_remembered(void)
 /* Where ids run out, the reads that have none are counted. */
 static void test_reads_that_cannot_be_told_of_are_counted(void)
 {
-    const sds_trace_options options = {directory, 0, INT64_C(1) << 60, 10};
+    const sds_trace_options options = {directory, 0, INT64_C(1) << 60, 10, NULL, NULL};
     const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
     sds_trace_writer *writer = sds_trace_writer_new(&options, &process);
     for (int64_t i = 0; i < 20; i++) {
@@ -477,7 +546,7 @@ static void test_any_damage_is_survived(void)
 
 static void test_without_a_spool_nothing_happens(void)
 {
-    const sds_trace_options options = {"/nonexistent/spool", 0, 1, 0};
+    const sds_trace_options options = {"/nonexistent/spool", 0, 1, 0, NULL, NULL};
     const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
     sds_trace_writer *writer = sds_trace_writer_new(&options, &process);
     const sds_trace_dataset cube = dataset_of("/cube");
@@ -502,7 +571,7 @@ static void flush_as_exit_does(int signal_number)
 /* A handler that calls exit has the trace written inside of the read that it interrupted. */
 static void test_a_signal_in_the_middle_of_a_read_waits_for_nothing(void)
 {
-    const sds_trace_options options = {directory, 0, 1, 0};
+    const sds_trace_options options = {directory, 0, 1, 0, NULL, NULL};
     const sds_trace_process process = {1, -1, 1, 1, "h", "e", "", "u"};
     const sds_trace_dataset cube = dataset_of("/cube");
     interrupted = sds_trace_writer_new(&options, &process);
@@ -529,6 +598,7 @@ int main(void)
     test_a_loop_that_begins_in_the_middle_soon_locks_in();
     test_any_stream_expands_to_itself();
     test_a_file_says_what_was_written();
+    test_reads_in_turn_that_are_refused_memory_are_records_of_their_own();
     test_boxes_are_reads_like_others();
     test_boxes_that_wait_are_not_inherited();
     test_there_may_be_more_datasets_than_are_remembered();

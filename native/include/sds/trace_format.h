@@ -135,6 +135,11 @@ typedef struct sds_trace_options {
                                   0: 5 s */
     uint32_t max_datasets;     /* ids given; reads of further datasets are counted, not recorded;
                                   0: SDS_TRACE_MAX_DATASETS */
+    /* Asked before memory is used for shapes beyond the first 64, and told when it no longer is.
+     * Who returns 0 has reads of further shapes written one by one. NULL: no bound but its own,
+     * of 3 MiB. */
+    int (*take_memory)(size_t n_bytes);
+    void (*give_memory)(size_t n_bytes);
 } sds_trace_options;
 
 /* Writer: safe to call from any thread; no call fails visibly, and none blocks on another
