@@ -89,6 +89,14 @@ def replicas(tmp_path, home, request):
     return path
 
 
+def own_malloc(directory):
+    """Return the variables with which a program has a malloc of its own."""
+    source, library = directory / "malloc.c", directory / "libmalloc.so"
+    source.write_text(OWN_MALLOC)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return {"LD_PRELOAD": library}
+
+
 GZIP = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 
 
@@ -99,10 +107,7 @@ def test_three_libraries_decode_in_little_memory(where, replicas, home, tmp_path
     if where == "under MPI":
         variables = {"PMIX_RANK": "0"}
     elif where == "own malloc":
-        source, library = tmp_path / "malloc.c", tmp_path / "libmalloc.so"
-        source.write_text(OWN_MALLOC)
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-        variables = {"LD_PRELOAD": library}
+        variables = own_malloc(tmp_path)
     more = private_memory(READ, replicas, home=home, **variables)
     assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) > 50
     assert more <= 8 * MIB, more / MIB

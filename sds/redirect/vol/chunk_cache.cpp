@@ -4,6 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "decoding_room.h"
+#include "memory_budget.h"
+
 namespace sds::vol
 {
 namespace
@@ -45,7 +48,10 @@ bool holds(const Block &block, const ReplicaDataset &replica, const sds_hypersla
 
 void empty(Block &block)
 {
-    if (block.bytes) munmap(block.bytes, block.size);
+    if (block.bytes) {
+        munmap(block.bytes, block.size);
+        give_memory(MemoryUse::passing, static_cast<int64_t>(block.size));
+    }
     block.bytes = nullptr;
     __atomic_store_n(&block.size, 0, __ATOMIC_RELAXED);
     block.opening = 0;
@@ -65,17 +71,28 @@ bool make_room(const Block &taken, size_t size)
     return true;
 }
 
-bool allocate(Block &block, int64_t n_bytes)
+// Whether there is memory for it, and, besides, to decode in what is to be put there.
+bool take_memory_of_box(const ReplicaDataset &replica, size_t size)
+{
+    const int64_t decoding = replica.filters.by_core ? max_decoding_bytes : 0;
+    return is_memory_left(static_cast<int64_t>(size) + decoding) &&
+           take_memory(MemoryUse::passing, static_cast<int64_t>(size));
+}
+
+bool allocate(Block &block, const ReplicaDataset &replica, int64_t n_bytes)
 {
     constexpr size_t unit = 64 << 10;
     const size_t size = (static_cast<size_t>(n_bytes) + unit - 1) / unit * unit;
     if (block.size >= size) return true;
     empty(block);
-    if (!make_room(block, size)) return false;
+    if (!make_room(block, size) || !take_memory_of_box(replica, size)) return false;
     const int saved_errno = errno;
     void *mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved_errno;
-    if (mapped == MAP_FAILED) return false;
+    if (mapped == MAP_FAILED) {
+        give_memory(MemoryUse::passing, static_cast<int64_t>(size));
+        return false;
+    }
     block.bytes = static_cast<char *>(mapped);
     __atomic_store_n(&block.size, size, __ATOMIC_RELAXED);
     return true;
@@ -111,12 +128,14 @@ CachedBox::CachedBox(const ReplicaDataset &replica, const sds_hyperslab &box, in
     block.used = __atomic_add_fetch(&n_used, 1, __ATOMIC_RELAXED);
     is_filled_ = holds(block, replica, box);
     if (!is_filled_) block.opening = 0;
-    if (is_filled_ || allocate(block, n_bytes)) bytes_ = block.bytes;
+    if (is_filled_ || allocate(block, replica, n_bytes)) bytes_ = block.bytes;
 }
 
 CachedBox::~CachedBox()
 {
-    if (block_ >= 0) give(blocks[block_]);
+    if (block_ < 0) return;
+    if (!may_keep_memory()) empty(blocks[block_]);
+    give(blocks[block_]);
 }
 
 void CachedBox::set_filled()

@@ -174,6 +174,7 @@ const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
         out.by_core = out.by_core && find_filter(number, n_values, values, out.filter[out.n++]);
     }
     if (n_sizing > 1) out.by_core = false;
+    out.most_places = (n < 3 ? n : 3) + (n_sizing > 0);
     return number == fletcher32 ? nullptr : "the replica's chunks have no checksums";
 }
 

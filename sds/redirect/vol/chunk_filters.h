@@ -12,6 +12,9 @@ constexpr int max_core_filters = 3;
 
 struct ChunkFilters {
     bool by_core; // else HDF5 undoes them
+    // A chunk has so many places in memory at most while HDF5 does: as it is stored, and without
+    // each of two filters, of which the checksum is none; one more while it is inflated.
+    int32_t most_places;
     int32_t n;
     sds_filter filter[max_core_filters]; // in the order of writing; the last one is Fletcher32
 };

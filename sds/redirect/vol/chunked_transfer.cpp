@@ -181,7 +181,8 @@ bool read_slab(ChunkedTransfer &self, const sds_hyperslab &slab, const int64_t s
         int64_t chunk_bytes = self.array.element_bytes;
         for (int32_t axis = 0; axis < slab.rank; axis++)
             chunk_bytes *= self.chunk[axis];
-        if (may_decode_by_hdf5(chunk_bytes)) return read_by_hdf5(self, slab, shape, out);
+        if (may_decode_by_hdf5(self.replica.filters.most_places * chunk_bytes))
+            return read_by_hdf5(self, slab, shape, out);
         outcome = Fetched::no_room;
     }
     self.has_no_room = outcome == Fetched::no_room;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory_budget.h"
 #include "shared_state.h"
 
 namespace sds::vol
@@ -38,7 +39,10 @@ void drop_decompressor(Block &block)
 
 void empty(Block &block)
 {
-    if (block.size > 0) munmap(block.bytes, block.size);
+    if (block.size > 0) {
+        munmap(block.bytes, block.size);
+        give_memory(MemoryUse::passing, static_cast<int64_t>(block.size));
+    }
     drop_decompressor(block);
     block = {};
 }
@@ -81,11 +85,15 @@ bool make_room(size_t size, pid_t process)
 bool allocate(Block &block, size_t size, pid_t process)
 {
     empty(block);
-    if (!make_room(size, process)) return false;
+    if (!make_room(size, process) || !take_memory(MemoryUse::passing, static_cast<int64_t>(size)))
+        return false;
     const int saved_errno = errno;
     void *mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved_errno;
-    if (mapped == MAP_FAILED) return false;
+    if (mapped == MAP_FAILED) {
+        give_memory(MemoryUse::passing, static_cast<int64_t>(size));
+        return false;
+    }
     block.bytes = static_cast<char *>(mapped);
     block.size = size;
     return true;
@@ -127,7 +135,7 @@ DecodingBuffer::~DecodingBuffer()
     if (slot_ < 0) return;
     SharedStateLock lock;
     blocks[slot_].user = 0;
-    if (size_of_all() > most_kept) empty(blocks[slot_]);
+    if (size_of_all() > most_kept || !may_keep_memory()) empty(blocks[slot_]);
 }
 
 void drop_decoding_buffers()

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "memory_budget.h"
 #include "shared_state.h"
 
 namespace sds::vol
@@ -26,18 +27,40 @@ struct Share {
 constexpr int max_shares = 16;
 Share shares[max_shares]; // touched with the lock held
 
-constexpr int64_t max_bytes = 2 << 20; // of all shares, for a purpose; one alone may be larger
+// Of all shares, for a purpose; one alone may be larger. memory_budget.h bounds both purposes.
+constexpr int64_t max_bytes = 2 << 20;
 constexpr int64_t bytes_per_file = 512 << 10;
-// A chunk is in memory so often at most while HDF5 decodes it: as it is stored, grown while it is
-// inflated, shuffled.
-constexpr int64_t copies_of_chunk = 4;
+
+bool is_of_libc(const void *function)
+{
+    Dl_info found, libc;
+    return dladdr(function, &found) &&
+           dladdr(reinterpret_cast<const void *>(&gnu_get_libc_version), &libc) &&
+           found.dli_fbase == libc.dli_fbase;
+}
+
+// Whether a program's own malloc takes what it gives from glibc's, as such that count or check do.
+// Other threads may make the answer a wrong one: then threads count in place of arenas, or
+// addresses in place of threads.
+bool takes_from_glibc()
+{
+    constexpr size_t n_bytes = 64 << 10; // of an arena, and not from a thread's cache
+    struct Usage {
+        size_t field[10]; // mallinfo2, which glibc has since 2.33
+    };
+    constexpr int in_use = 7;
+    auto *ask = reinterpret_cast<Usage (*)()>(dlsym(RTLD_DEFAULT, "mallinfo2"));
+    if (!ask || !is_of_libc(reinterpret_cast<const void *>(ask))) return false;
+    const size_t before = ask().field[in_use];
+    void *volatile probe = malloc(n_bytes);
+    const size_t with = ask().field[in_use];
+    free(probe);
+    return probe && with >= before + n_bytes && with - before < 2 * n_bytes;
+}
 
 bool is_glibc_malloc()
 {
-    Dl_info allocator, libc;
-    return dladdr(reinterpret_cast<const void *>(&malloc), &allocator) &&
-           dladdr(reinterpret_cast<const void *>(&gnu_get_libc_version), &libc) &&
-           allocator.dli_fbase == libc.dli_fbase;
+    return is_of_libc(reinterpret_cast<const void *>(&malloc)) || takes_from_glibc();
 }
 
 constexpr uint64_t of_thread = uint64_t{1} << 63; // beside its number
@@ -55,6 +78,13 @@ bool has_ended(const Share &share, pid_t process)
     return is_gone;
 }
 
+void give_share(Share &share)
+{
+    for (const int64_t n_bytes : share.bytes)
+        if (n_bytes > 0) give_memory(MemoryUse::lasting, n_bytes);
+    share = {};
+}
+
 // Whether the share of a part may be as large; then it is.
 bool may_take(uint64_t part, Purpose purpose, int64_t bytes)
 {
@@ -63,7 +93,7 @@ bool may_take(uint64_t part, Purpose purpose, int64_t bytes)
     int64_t others_bytes = 0;
     for (Share &share : shares) {
         if (has_ended(share, process)) {
-            share = {};
+            give_share(share);
             free_one = &share;
         } else if (share.part == part) {
             own = &share;
@@ -73,7 +103,9 @@ bool may_take(uint64_t part, Purpose purpose, int64_t bytes)
     }
     if (own && own->bytes[purpose] >= bytes) return true;
     Share *place = own ? own : free_one;
-    if (!place || (others_bytes > 0 && others_bytes + bytes > max_bytes)) return false;
+    if (!place || (others_bytes > 0 && others_bytes + bytes > max_bytes) ||
+        !take_memory(MemoryUse::lasting, bytes - place->bytes[purpose]))
+        return false;
     place->part = part;
     place->process = process;
     place->bytes[purpose] = bytes;
@@ -100,10 +132,10 @@ bool may_hold_files(uint64_t part, int n_files)
     return may_take(part, for_files, n_files * bytes_per_file);
 }
 
-bool may_decode_by_hdf5(int64_t chunk_bytes)
+bool may_decode_by_hdf5(int64_t n_bytes)
 {
     SharedStateLock lock;
-    return may_take(part_of_malloc(), for_decoding, copies_of_chunk * chunk_bytes);
+    return may_take(part_of_malloc(), for_decoding, n_bytes);
 }
 
 } // namespace sds::vol

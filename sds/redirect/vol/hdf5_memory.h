@@ -15,7 +15,7 @@ namespace sds::vol
 uint64_t part_of_malloc();
 // Whether so many files may be open at a time that were opened in a part. Once true, it stays so.
 bool may_hold_files(uint64_t part, int n_files);
-// Whether this thread may have HDF5 decode such chunks. Once true, it stays so.
-bool may_decode_by_hdf5(int64_t chunk_bytes);
+// Whether this thread may have HDF5 decode chunks, in so much memory. Once true, it stays so.
+bool may_decode_by_hdf5(int64_t n_bytes);
 
 } // namespace sds::vol

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "memory_budget.h"
 #include "open_dataset.h"
 #include "redirect.h"
 #include "shared_state.h"
@@ -19,7 +20,7 @@ struct Table {
     KnownDataset place[];
 };
 constexpr uint32_t least_places = 1024;
-constexpr uint32_t most_places = 98304; // 2.25 MiB
+constexpr uint32_t most_places = most_known_bytes / sizeof(KnownDataset);
 
 Table *table = nullptr;
 uint32_t n_table_places = 0; // for those who look without the lock
@@ -61,14 +62,24 @@ uint32_t find(const Table &in, const void *bare)
     return at;
 }
 
+int64_t entry_bytes(uint32_t n_places)
+{
+    return static_cast<int64_t>(sizeof(KnownDataset)) * n_places;
+}
+
 // Move all into a table of this size. Where there is no memory, the old one stays.
 void resize(uint32_t n_places)
 {
+    const int64_t more_bytes = entry_bytes(n_places) - (table ? entry_bytes(table->n_places) : 0);
+    if (more_bytes > 0 && !take_memory(MemoryUse::known, more_bytes)) return;
     const int saved_errno = errno;
     void *room = mmap(nullptr, bytes_of(n_places), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved_errno;
-    if (room == MAP_FAILED) return;
+    if (room == MAP_FAILED) {
+        if (more_bytes > 0) give_memory(MemoryUse::known, more_bytes);
+        return;
+    }
     auto *made = static_cast<Table *>(room);
     made->n_places = n_places;
     Table *old = table;
@@ -80,6 +91,7 @@ void resize(uint32_t n_places)
     __atomic_store_n(&n_table_places, n_places, __ATOMIC_RELAXED);
     __atomic_store_n(&table, made, __ATOMIC_RELEASE);
     if (old) munmap(old, bytes_of(old->n_places));
+    if (more_bytes < 0) give_memory(MemoryUse::known, -more_bytes);
 }
 
 // Leave no gap before one that belongs further to the front.
@@ -151,6 +163,7 @@ void take_known(const void *bare)
     if (table->n == 0) {
         Table *old = table;
         __atomic_store_n(&table, static_cast<Table *>(nullptr), __ATOMIC_RELEASE);
+        give_memory(MemoryUse::known, entry_bytes(old->n_places));
         munmap(old, bytes_of(old->n_places));
     } else if (table->n_places / 2 >= least_places && table->n < table->n_places / 8) {
         resize(table->n_places / 2);

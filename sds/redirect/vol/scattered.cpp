@@ -136,7 +136,8 @@ int64_t elements_of_batch(const ScatteredRead &read, const Conversion &conversio
     int64_t bytes =
         conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes : conversion.to_bytes;
     if (conversion.needs_background) bytes += conversion.to_bytes;
-    const int64_t n = bytes < most_piece_bytes() ? most_piece_bytes() / bytes : 1;
+    const int64_t most = most_piece_bytes();
+    const int64_t n = bytes < most ? most / bytes : 1;
     return n < read.n_elements ? n : read.n_elements;
 }
 

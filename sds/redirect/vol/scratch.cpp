@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "memory_budget.h"
+
 namespace sds::vol
 {
 namespace
@@ -22,21 +24,29 @@ bool is_worth_keeping(size_t n_bytes)
     return static_cast<int64_t>(n_bytes) <= most_piece_bytes();
 }
 
+void unmap(size_t *block)
+{
+    const size_t size = *block;
+    munmap(block, size);
+    give_memory(MemoryUse::passing, static_cast<int64_t>(size));
+}
+
 // Keep the block for the next read, or give it back.
 void settle(size_t *block)
 {
     size_t *none = nullptr;
-    if (!is_worth_keeping(*block) ||
+    if (!is_worth_keeping(*block) || !may_keep_memory() ||
         !__atomic_compare_exchange_n(&kept, &none, block, false, __ATOMIC_RELEASE,
                                      __ATOMIC_RELAXED))
-        munmap(block, *block);
+        unmap(block);
 }
 
 } // namespace
 
 int64_t most_piece_bytes()
 {
-    return __atomic_load_n(&pieces, __ATOMIC_RELAXED);
+    const int64_t most = __atomic_load_n(&pieces, __ATOMIC_RELAXED);
+    return is_memory_left(most) ? most : small_pieces;
 }
 
 void use_small_pieces(bool small)
@@ -44,6 +54,12 @@ void use_small_pieces(bool small)
     __atomic_store_n(&pieces, small ? small_pieces : large_pieces, __ATOMIC_RELAXED);
     size_t *block = __atomic_exchange_n(&kept, nullptr, __ATOMIC_ACQUIRE);
     if (block) settle(block);
+}
+
+void drop_kept_scratch()
+{
+    size_t *block = __atomic_exchange_n(&kept, nullptr, __ATOMIC_ACQUIRE);
+    if (block) unmap(block);
 }
 
 bool Scratch::allocate(int64_t n_bytes)
@@ -55,7 +71,7 @@ bool Scratch::allocate(int64_t n_bytes)
     const size_t needed = (static_cast<size_t>(n_bytes) + unit - 1) / unit * unit;
     size_t *found = __atomic_exchange_n(&kept, nullptr, __ATOMIC_ACQUIRE);
     if (found && *found < needed) {
-        munmap(found, *found);
+        unmap(found);
         found = nullptr;
     }
     size_ = found ? *found : needed;
@@ -68,6 +84,7 @@ bool Scratch::allocate(int64_t n_bytes)
             errno = saved_errno;
             return false;
         }
+        count_passing_memory(static_cast<int64_t>(needed));
         found = static_cast<size_t *>(mapped);
     }
     bytes_ = reinterpret_cast<char *>(found);

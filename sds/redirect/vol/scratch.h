@@ -11,6 +11,8 @@ namespace sds::vol
 int64_t most_piece_bytes();
 // From now on less than at first, or as much. Replicas that HDF5 has open take memory as well.
 void use_small_pieces(bool small);
+// Give back what no read uses.
+void drop_kept_scratch();
 
 // Not from malloc, where it is large: glibc keeps what is freed there, in each of a dozen arenas
 // that threads share, and leaves more to them once it has met such sizes. One such block is kept
