@@ -136,13 +136,19 @@ static sds_status arrive(sds__engine *engine, int32_t client, int32_t part, int3
     return SDS_OK;
 }
 
+/* Where a message of a part that begins there ends. */
+static int64_t message_end(const sds__engine *engine, const sds__part *part, int64_t low)
+{
+    const int64_t rpc = engine->machine->given.rpc_bytes;
+    return sds__least(part->high, (low / rpc + 1) * rpc);
+}
+
 /* The next message of a part reaches its OST. */
 static sds_status go_on(sds__engine *engine, int32_t of)
 {
     sds__part *part = &engine->part[of];
-    const int64_t rpc = engine->machine->given.rpc_bytes;
     const int64_t low = part->sent;
-    part->sent = sds__least(part->high, (low / rpc + 1) * rpc);
+    part->sent = message_end(engine, part, low);
     return arrive(engine, part->client, of, part->ost, low, part->sent);
 }
 
@@ -161,6 +167,7 @@ static sds_status ask(sds__engine *engine, int32_t client, int32_t ost, int64_t 
         const sds_status status = go_on(engine, of);
         if (status != SDS_OK) return status;
     }
+    engine->part[of].promised = engine->part[of].sent;
     return SDS_OK;
 }
 
@@ -357,8 +364,10 @@ static sds_status reply(sds__engine *engine, int32_t of, int64_t sent_ns)
     client->done_ns = sds__greatest(client->done_ns, sds__plus_ns(sent_ns, latency));
     if (part_index != NONE) {
         sds__part *part = &engine->part[part_index];
-        if (part->sent < part->high) /* there and back */
+        if (part->promised < part->high) { /* there and back */
+            part->promised = message_end(engine, part, part->promised);
             return push(engine, sds__plus_ns(sent_ns, 2 * latency), GOES_ON, part_index);
+        }
         if (--part->n_in_flight > 0) return SDS_OK;
         part->next = engine->free_part;
         engine->free_part = part_index;

@@ -27,7 +27,8 @@ typedef struct sds__part {
     int32_t client;
     int32_t ost;
     int32_t n_in_flight;
-    int64_t sent; /* bytes of the object, up to there */
+    int64_t sent;     /* bytes of the object, up to there */
+    int64_t promised; /* likewise, with the messages that replies have yet to set off */
     int64_t high;
     int32_t next; /* in the list of free ones */
 } sds__part;

@@ -137,10 +137,14 @@ class System:
                     if part["sent"] < part["end"]:
                         part["flying"] += 1
                         self.next_message(part, arrived)
+                part["promised"] = part["sent"]
+
+    def message_end(self, part, low):
+        return min(part["end"], (low // self.p.rpc_bytes + 1) * self.p.rpc_bytes)
 
     def next_message(self, part, arrived):
         low = part["sent"]
-        part["sent"] = min(part["end"], (low // self.p.rpc_bytes + 1) * self.p.rpc_bytes)
+        part["sent"] = self.message_end(part, low)
         arrived.append({"part": part, "low": low, "high": part["sent"], "waits": 0})
 
     def wanted(self, message):
@@ -255,7 +259,8 @@ class System:
         part = message["part"]
         request = part["request"]
         request["done"] = max(request["done"], sent + self.latency)
-        if part["sent"] < part["end"]:
+        if part["promised"] < part["end"]:
+            part["promised"] = self.message_end(part, part["promised"])
             self.at(sent + 2 * self.latency, "message", part)
             return
         part["flying"] -= 1

@@ -314,6 +314,16 @@ def test_a_range_fetched_in_parts_waits_for_each():
     )
 
 
+@pytest.mark.parametrize("n_bytes", [9 * MIB, 9 * MIB + 4096, 12 * MIB])
+def test_replies_that_come_together_set_off_no_empty_messages(n_bytes):
+    # Longer than all replies take: each of the first eight finds that something is still to send.
+    far = replace(striped(HOPPER, 1, 64 * MIB), network_latency_s=1.0, read_ahead_bytes=0)
+    found = simulate(line(n_bytes), far)
+    assert found.messages == -(-n_bytes // HOPPER.rpc_bytes)
+    assert found.bytes_sent == n_bytes
+    assert found.seconds > 4.0  # what did not fit into flight takes a trip of its own
+
+
 def test_late_processes_count_from_when_they_begin():
     """Alone on the machine each takes what it takes, however late it is."""
     slab = Hyperslab(start=(0,), stride=(MIB,), count=(50,), block=(4096,))
