@@ -6,7 +6,9 @@ equally long one-dimensional datasets, as simulations write particles. A row is 
 
 from __future__ import annotations
 
+import os
 import posixpath
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +27,7 @@ from sds.dataset import (
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import h5py
     from numpy.typing import NDArray
@@ -119,6 +120,23 @@ def describe_table(file: str | os.PathLike[str], path: str, *, like: str) -> Tab
     """Return what a table is and how it is stored; errors as :func:`describe_open_table`."""
     with open_hdf5(file) as handle:
         return describe_open_table(handle, path, like=like)
+
+
+@contextmanager
+def open_table(
+    file: str | os.PathLike[str], path: str, *, like: str
+) -> Iterator[tuple[h5py.File, Table]]:
+    """Open the file that holds a table, and describe it; errors as :func:`describe_open_table`.
+
+    Where an external link leads to another file, that file, and the path there.
+    """
+    with open_hdf5(file) as handle:
+        table = describe_open_table(handle, path, like=like)
+        if os.path.realpath(table.file) == os.path.realpath(handle.filename):
+            yield handle, table
+            return
+    with open_hdf5(table.file) as handle:
+        yield handle, describe_open_table(handle, table.path, like=like)
 
 
 def describe_open_table(handle: h5py.File, path: str, *, like: str) -> Table:

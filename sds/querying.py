@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.columns import Table, TableReader, check_names, describe_open_table
+from sds.columns import Table, TableReader, check_names, open_table
 from sds.conditions import Condition, check_comparable, parse_condition
-from sds.dataset import open_hdf5
 from sds.engine import builtin_parameters
 from sds.engine.measured import measured_parameters
 from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedError
@@ -100,8 +99,7 @@ def query(
     if strategy not in _STRATEGIES:
         message = f"no strategy is called {strategy!r}; there are {', '.join(_STRATEGIES)}"
         raise SdsValueError(message)
-    with open_hdf5(file) as handle:
-        described = describe_open_table(handle, table, like=parsed.columns[0])
+    with open_table(file, table, like=parsed.columns[0]) as (handle, described):
         wanted = _Wanted(
             condition=parsed,
             table=described,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.columns import TableReader, check_key, check_names, describe_open_table
+from sds.columns import TableReader, check_key, check_names, open_table
 from sds.conditions import check_comparable, left_over, parse_condition
-from sds.dataset import open_hdf5
 from sds.engine import builtin_parameters
 from sds.engine.measured import measured_parameters
 from sds.errors import SdsError, SdsValueError, UnsupportedError
@@ -61,8 +60,7 @@ def advise_queries(
         message = "no query is stated: conditions leave no trace, write them, as --query 'e > 1.3'"
         raise SdsValueError(message)
     parsed = [(text, parse_condition(text), per_day) for text, per_day in queries]
-    with open_hdf5(file) as handle:
-        described = describe_open_table(handle, table, like=parsed[0][1].columns[0])
+    with open_table(file, table, like=parsed[0][1].columns[0]) as (handle, described):
         returned = _returned(described, columns)
         compared = tuple(dict.fromkeys(name for _, found, _ in parsed for name in found.columns))
         for name in compared:
@@ -84,7 +82,7 @@ def advise_queries(
     return advise_sorting(
         described,
         stated,
-        target=f"{file}:{described.path}",
+        target=f"{described.file}:{described.path}",
         budget_bytes=budget_bytes,
         parameters=measured_parameters(home, described.file) or builtin_parameters(),
         existing=_existing(home, described),

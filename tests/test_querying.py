@@ -408,6 +408,25 @@ def test_columns_of_variable_length_are_scanned(tmp_path, home):
     assert found["e"].tolist() == [3.0, 2.0]
 
 
+@pytest.mark.parametrize("namesake", [True, False])
+@pytest.mark.parametrize("form", ["group", "compound"])
+def test_a_table_behind_an_external_link_is_the_one_that_h5py_reads(tmp_path, home, form, namesake):
+    linking, linked = tmp_path / "a.h5", tmp_path / "b.h5"
+    columns = particles(1000)
+    write_table(linked, columns, form)
+    with h5py.File(linking, "w") as handle:
+        handle["l"] = h5py.ExternalLink("b.h5", "/table")
+        if namesake:
+            handle["table/key"] = np.full(1000, 9.0, "<f4")
+            handle["table/x"] = handle["table/id"] = np.zeros(1000)
+    settle(linking)
+    expected = selected(columns, "key > 1")
+    check_equal(sds.query(linking, "key > 1", table="/l", strategy="scan"), expected)
+    sort_and_publish(home, linking, table="/l")
+    for strategy in ("sorted", "auto"):
+        check_equal(sds.query(linking, "key > 1", table="/l", strategy=strategy), expected)
+
+
 def test_a_scan_keeps_to_its_memory(tmp_path):
     """Of 80 MB of rows, a scan that finds few holds little beside the result."""
     import tracemalloc

@@ -186,6 +186,21 @@ def test_columns_that_no_replica_can_hold_are_refused(tmp_path):
         advise_queries(str(path), "p", [("e > 1", 1.0)], home=Home(tmp_path), columns=["note"])
 
 
+def test_a_table_behind_an_external_link_is_sampled_where_it_is(tmp_path):
+    linking, linked = tmp_path / "a.h5", tmp_path / "b.h5"
+    n_rows = 8_000_000
+    with h5py.File(linked, "w") as file:
+        file["d/energy"] = np.arange(n_rows, dtype="f8")
+    with h5py.File(linking, "w") as file:
+        file["l"] = h5py.ExternalLink("b.h5", "/d")
+        file["d/energy"] = np.full(n_rows, n_rows, "f8")  # of which everything matches
+    question = f"energy >= {n_rows * 0.999}"
+    found = advise_queries(str(linking), "/l", [(question, 1000.0)], home=Home(tmp_path / "home"))
+    assert found.target == f"{linked}:/d"
+    (chosen,) = found.chosen
+    assert f"{linked}:/d" in chosen.command
+
+
 def test_an_empty_table_is_not_sorted(tmp_path):
     path = tmp_path / "run.h5"
     with h5py.File(path, "w") as file:
