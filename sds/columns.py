@@ -191,7 +191,7 @@ def _describe_compound(dataset: h5py.Dataset) -> Table:
                 name=name,
                 dtype=members[name],
                 size_bytes=int(member.get_size()),
-                obstacle=outside or _variable(member),
+                obstacle=outside or _variable(member) or _unnameable(name),
             )
         )
     return Table(
@@ -262,6 +262,13 @@ def _outside(storage: Storage) -> str:
 def _variable(file_type: h5py.h5t.TypeID) -> str:
     fixed = is_type_of_fixed_size(file_type)
     return "" if fixed else "holds elements of variable length or references"
+
+
+def _unnameable(name: str) -> str:
+    """Return why no dataset can be called as a member is; empty where one can."""
+    if name and name != "." and "/" not in name:
+        return ""
+    return f"has a name that no dataset can have ({name!r})"
 
 
 def check_key(column: Column, where: str) -> None:

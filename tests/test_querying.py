@@ -427,6 +427,23 @@ def test_a_table_behind_an_external_link_is_the_one_that_h5py_reads(tmp_path, ho
         check_equal(sds.query(linking, "key > 1", table="/l", strategy=strategy), expected)
 
 
+@pytest.mark.parametrize("name", ["a/b", "."])
+def test_members_that_no_dataset_can_be_called_as_are_scanned(tmp_path, home, name):
+    path = tmp_path / "p.h5"
+    rows = np.zeros(3, [("e", "f8"), (name, "i4")])
+    rows["e"], rows[name] = [3.0, 1.0, 2.0], [7, 8, 9]
+    with h5py.File(path, "w") as handle:
+        handle["t"] = rows
+    settle(path)
+    for options in ({"key": name}, {"key": "e", "columns": ["e", name]}):
+        with pytest.raises(UnsupportedError, match="a name that no dataset can have"):
+            plan_sorting(path, "t", home=home, **options)
+    sort_and_publish(home, path, table="t", key="e")
+    assert sds.query(path, "e > 1.5", table="t")[name].tolist() == [7, 9]
+    found = sds.query(path, "e > 1.5", table="t", columns=["e"], strategy="sorted")
+    assert found["e"].tolist() == [3.0, 2.0]
+
+
 def test_a_scan_keeps_to_its_memory(tmp_path):
     """Of 80 MB of rows, a scan that finds few holds little beside the result."""
     import tracemalloc
