@@ -92,7 +92,14 @@ def advise_queries(
 def _returned(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns of the results; UnsupportedError where no replica can hold one."""
     if columns is None:
-        return tuple(column.name for column in table.columns if not column.obstacle)
+        left_out = [column.name for column in table.columns if column.obstacle]
+        if left_out:
+            message = (
+                f"queries that return all columns of {table.path} read {', '.join(left_out)}, "
+                "which no sorted replica can hold: name the columns that they return, as --columns"
+            )
+            raise UnsupportedError(message)
+        return tuple(column.name for column in table.columns)
     names = check_names(columns, "columns")
     for name in names:
         obstacle = table.column(name).obstacle

@@ -184,6 +184,9 @@ def test_columns_that_no_replica_can_hold_are_refused(tmp_path):
         file["p/note"] = np.array(["a", "b", "c"], dtype=h5py.string_dtype())
     with pytest.raises(UnsupportedError, match="no sorted replica can hold it"):
         advise_queries(str(path), "p", [("e > 1", 1.0)], home=Home(tmp_path), columns=["note"])
+    # All columns are what the queries would return, and so read from the original for ever.
+    with pytest.raises(UnsupportedError, match=r"read note, .* name the columns"):
+        advise_queries(str(path), "p", [("e > 1", 1.0)], home=Home(tmp_path))
 
 
 def test_a_table_behind_an_external_link_is_sampled_where_it_is(tmp_path):
