@@ -1,5 +1,6 @@
 """``sds query``: the rows of a table for which a condition holds."""
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -12,6 +13,8 @@ from sds.cli.options import AsJson
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from sds.errors import SdsValueError
 
 _TERMINAL_ROWS = 50
 
@@ -108,33 +111,46 @@ def _check_output(output: Path) -> None:
     if output.suffix not in {".npy", ".h5"}:
         message = f"rows are written to files that end in .npy or .h5, not to {output}"
         raise SdsValueError(message)
-    if output.exists():
-        message = f"{output} exists: name another file, or remove it first"
-        raise SdsValueError(message)
+    if os.path.lexists(output):
+        raise _exists(output)
+
+
+def _exists(output: Path) -> "SdsValueError":
+    from sds.errors import SdsValueError
+
+    return SdsValueError(f"{output} exists: name another file, or remove it first")
 
 
 def _write(output: Path, found: "NDArray[np.void]") -> None:
-    """Write rows; a file that cannot be finished is removed."""
-    import h5py
-    import numpy as np
-
+    """Write rows to a new file; one that cannot be finished is removed, what was there is not."""
     from sds.errors import UnsupportedError
 
     try:
-        if output.suffix == ".h5":
-            with h5py.File(output, "x") as file:
-                file["rows"] = found
-        else:
-            # h5py's notes on types (encodings, enumerations) have no place in .npy: the values do.
-            with output.open("xb") as stream, warnings.catch_warnings(action="ignore"):
-                np.save(stream, found, allow_pickle=False)
+        output.open("xb").close()
+    except FileExistsError as error:
+        raise _exists(output) from error
+    try:
+        _fill(output, found)
     except (ValueError, TypeError) as error:
         output.unlink(missing_ok=True)
         message = f"rows of type {found.dtype} cannot be written to {output} ({error})"
         raise UnsupportedError(f"{message}: leave columns out, or write .h5") from error
-    except OSError:
+    except BaseException:  # a full disk, Ctrl-C
         output.unlink(missing_ok=True)
         raise
+
+
+def _fill(output: Path, found: "NDArray[np.void]") -> None:
+    import h5py
+    import numpy as np
+
+    if output.suffix == ".h5":
+        with h5py.File(output, "w") as file:
+            file["rows"] = found
+    else:
+        # h5py's notes on types (encodings, enumerations) have no place in .npy: the values do.
+        with output.open("wb") as stream, warnings.catch_warnings(action="ignore"):
+            np.save(stream, found, allow_pickle=False)
 
 
 def _print(found: "NDArray[np.void]", n_shown: int) -> None:
@@ -152,8 +168,32 @@ def _print(found: "NDArray[np.void]", n_shown: int) -> None:
 
 
 def _as_json(found: "NDArray[np.void]") -> list[list[Any]]:
-    """Return rows as values that JSON knows; numbers that are not finite are null."""
+    """Return rows as values that JSON knows; numbers that are not finite are null.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column holds references, which mean nothing outside of the file.
+    """
+    from sds.errors import UnsupportedError
+
+    names = found.dtype.names or ()
+    without = [name for name in names if _holds_references(found.dtype[name])]
+    if without:
+        message = f"{', '.join(without)} cannot be written as JSON (references)"
+        raise UnsupportedError(f"{message}: leave out such columns, by --columns")
     return [[_finite(_plain(value)) for value in row] for row in found]
+
+
+def _holds_references(dtype: "np.dtype[Any]") -> bool:
+    import h5py
+
+    if dtype.names:
+        return any(_holds_references(dtype[name]) for name in dtype.names)
+    inner = dtype.base if dtype.subdtype else h5py.check_vlen_dtype(dtype)
+    if inner is not None:
+        return _holds_references(inner)
+    return h5py.check_ref_dtype(dtype) is not None
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  (an element of any type)
@@ -164,7 +204,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (an element of any type)
         names = value.dtype.names
         return [_plain(value[name]) for name in names] if names else value.tobytes().hex()
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        if value.dtype.kind in "biufc":
+            return value.tolist()
+        return [_plain(part) for part in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biu" else value

@@ -6,6 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.cli.query import _write
+from sds.errors import SdsValueError
 from tests.organizer.sources import settle
 
 
@@ -87,6 +89,60 @@ def test_an_output_that_cannot_hold_the_rows_is_left_out(sds, particles, tmp_pat
     assert "leave columns out" in found.err
     assert not output.exists()
     assert sds("query", f"{particles}:/p", "energy > 1", "--output", tmp_path / "a.csv").code == 2
+
+
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+@pytest.mark.parametrize("form", ["file", "link"])
+def test_what_another_program_put_there_meanwhile_stays(tmp_path, suffix, form):
+    output = tmp_path / f"hot.{suffix}"
+    if form == "file":
+        output.write_text("of another")
+    else:
+        output.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SdsValueError, match="exists: name another file"):
+        _write(output, np.zeros(3, [("e", "f8")]))
+    assert output.is_symlink() or output.read_text() == "of another"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_link_that_leads_nowhere_is_no_place_for_rows(sds, particles, tmp_path):
+    output = tmp_path / "hot.npy"
+    output.symlink_to(tmp_path / "nowhere")
+    found = sds("query", f"{particles}:/p", "energy > 1", "--output", output)
+    assert found.code == 2
+    assert "exists" in found.err
+
+
+def test_an_interrupted_write_leaves_no_file(tmp_path, monkeypatch):
+    def interrupted(stream, *_, **__):
+        stream.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _write(tmp_path / "hot.npy", np.zeros(3, [("e", "f8")]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_references_are_no_json(sds, particles):
+    with h5py.File(particles, "r+") as file:
+        file["p/what"] = np.array([file["p"].ref] * 5, dtype=h5py.ref_dtype)
+    asked = ("query", f"{particles}:/p", "hits > 3", "--json")
+    found = sds(*asked)
+    assert found.code == 8
+    assert "what cannot be written as JSON (references): leave out such columns" in found.err
+    assert sds(*asked, "--columns", "hits").json["rows"] == [[4]]
+
+
+def test_text_in_columns_of_arrays_is_json_whatever_its_bytes(sds, tmp_path):
+    path = tmp_path / "text.h5"
+    rows = np.zeros(1, [("e", "f8"), ("names", "S2", (2,))])
+    rows["names"] = [b"ab", b"\xff"]
+    with h5py.File(path, "w") as file:
+        file["t"] = rows
+    found = sds("query", f"{path}:/t", "e == 0", "--json")
+    assert found.code == 0, found.err
+    assert found.json["rows"] == [[0.0, ["ab", "\ufffd"]]]
 
 
 @pytest.mark.parametrize(
