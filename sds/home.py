@@ -5,10 +5,24 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
 from sds.errors import ConfigurationError, PermissionDeniedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def is_switched_off(environ: Mapping[str, str]) -> bool:
+    """Return whether an environment switches SDS off: what the connector asks, no more."""
+    return environ.get("SDS_DISABLE") == "1"
+
+
+def is_redirection_off(environ: Mapping[str, str]) -> bool:
+    """Return whether an environment says that no replica may serve."""
+    return is_switched_off(environ) or environ.get("SDS_REDIRECT") == "0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sds.conditions import Condition, check_comparable, parse_condition
 from sds.engine import builtin_parameters
 from sds.engine.measured import measured_parameters
 from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedError
-from sds.home import default_home
+from sds.home import default_home, is_redirection_off
 from sds.identity import identity_from, identity_of
 from sds.opened import is_written_through_h5py, version_of
 from sds.query_costs import predict_query
@@ -230,7 +230,7 @@ def _windows(first: int, end: int, wanted: _Wanted) -> Iterator[tuple[int, int]]
 
 def _from_replica(wanted: _Wanted, home: Home, *, always: bool) -> _Found | None:
     """Return the matching rows from a sorted replica; None where the original is to be scanned."""
-    if os.environ.get("SDS_DISABLE") or home.disabled.exists():
+    if is_redirection_off(os.environ) or home.disabled.exists():
         return None
     source = Path(os.path.realpath(wanted.table.file))
     try:

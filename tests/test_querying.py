@@ -332,14 +332,20 @@ class TestAnythingUnexpectedIsScanned:
         link.symlink_to(path)
         self.check(link, served=True)
 
-    @pytest.mark.parametrize("how", ["environment", "file"])
+    @pytest.mark.parametrize("how", ["SDS_DISABLE=1", "SDS_REDIRECT=0", "file"])
     def test_switched_off(self, path, home, monkeypatch, how):
         sort_and_publish(home, path)
         if how == "file":
             home.disabled.touch()
         else:
-            monkeypatch.setenv("SDS_DISABLE", "1")
+            monkeypatch.setenv(*how.split("="))
         self.check(path, served=False)
+
+    @pytest.mark.parametrize("how", ["SDS_DISABLE=0", "SDS_DISABLE=", "SDS_REDIRECT=1"])
+    def test_what_does_not_switch_the_connector_off(self, path, home, monkeypatch, how):
+        sort_and_publish(home, path)
+        monkeypatch.setenv(*how.split("="))
+        self.check(path, served=True)
 
     def test_a_list_without_replicas_is_removed(self, path, home):
         replica = sort_and_publish(home, path)

@@ -31,6 +31,7 @@ from sds.errors import (
     VerificationError,
 )
 from sds.geometry import Box
+from sds.home import is_switched_off
 from sds.identity import identity_of, settled_identity
 from sds.organizer.filters import compresses, filter_name, format_filters, parse_filters
 from sds.organizer.journal import (
@@ -262,7 +263,7 @@ def plan_sorting(
 def _refuse_connector() -> None:
     """Raise ConfigurationError where what is read here could come from a replica."""
     words = os.environ.get("HDF5_VOL_CONNECTOR", "").split()
-    if "sds" in words and not os.environ.get("SDS_DISABLE"):
+    if "sds" in words and not is_switched_off(os.environ):
         message = (
             "this process runs under the SDS connector (HDF5_VOL_CONNECTOR), which could answer "
             "from a replica where the original must be read: run it without, or set SDS_DISABLE=1"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.errors import ConfigurationError
-from sds.home import default_home
+from sds.home import default_home, is_switched_off
 from sds.redirect import connector
 from sds.redirect.activate import environment
 from sds.redirect.dataset_checks import DatasetReport, check_file, datasets_of_run
@@ -211,7 +211,7 @@ def _run_command(
 
 
 def _is_disabled(home: Home, environ: Mapping[str, str]) -> bool:
-    return environ.get("SDS_DISABLE") == "1" or home.disabled.exists()
+    return is_switched_off(environ) or home.disabled.exists()
 
 
 def _environment_problems(environ: Mapping[str, str]) -> list[Problem]:
@@ -242,7 +242,7 @@ def _environment_problems(environ: Mapping[str, str]) -> list[Problem]:
 
 def _home_problems(home: Home, environ: Mapping[str, str]) -> list[Problem]:
     problems = []
-    if environ.get("SDS_DISABLE") == "1":
+    if is_switched_off(environ):
         problems.append(Problem(what="SDS_DISABLE=1 switches SDS off", remedy="unset SDS_DISABLE"))
     if home.disabled.exists():
         problems.append(

@@ -37,7 +37,7 @@ from sds.geometry import (
     chunks_touched,
     extent_features,
 )
-from sds.home import default_home
+from sds.home import default_home, is_redirection_off
 from sds.identity import SETTLED_S, FileIdentity, identity_of
 from sds.redirect.tables import (
     RedirectTable,
@@ -263,8 +263,7 @@ class Redirection:
         engine_serves_original
             Whether the original would be read by the same engine as a replica.
         """
-        environment = os.environ
-        if environment.get("SDS_DISABLE") == "1" or environment.get("SDS_REDIRECT") == "0":
+        if is_redirection_off(os.environ):
             return Outcome.ORIGINAL
         try:
             table, disabled = self._paths(home)
