@@ -1,6 +1,7 @@
 """``sds machine``: time reads by several processes, and fit a described machine to them."""
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,19 +99,17 @@ def fit(
     milliseconds to seconds for each read.
     """
     from sds.cli.output import note, print_json, progress_bar
-    from sds.errors import SdsValueError
     from sds.machines.fitting import fit_to_reads
     from sds.machines.machine_file import format_machine, parse_machine
     from sds.machines.timed_reads import parse_timed_reads
 
-    if output is not None and output.exists() and not force:
-        raise SdsValueError(f"{output} exists: name another file, or replace it with --force")
+    if output is not None:
+        _check_output(output, force=force)
     start = parse_machine(text_of(described), name=str(described)).parameters
     reads = parse_timed_reads(text_of(times).splitlines(), name=str(times))
     with progress_bar("Fitting"):
         found = fit_to_reads(reads, start)
-    if output is not None:
-        output.write_text(format_machine(found.machine), encoding="utf-8")
+    # What minutes were spent on is printed first: the file may find no room.
     if as_json:
         print_json(
             {
@@ -127,10 +126,39 @@ def fit(
                 ],
             }
         )
-        return
-    _print_fit(found)
-    if output is None:
+    else:
+        _print_fit(found)
+    if output is not None:
+        _keep(output, format_machine(found.machine), force=force)
+    elif not as_json:
         note("nothing is kept: name a file with --output, for `sds simulate --machine`")
+
+
+def _check_output(output: Path, *, force: bool) -> None:
+    """Refuse what cannot be written before anything is fitted."""
+    from sds.errors import FileMissingError, PermissionDeniedError, SdsValueError
+
+    if not output.parent.is_dir():
+        message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
+        raise FileMissingError(message)
+    if os.path.lexists(output) and not force:
+        raise SdsValueError(f"{output} exists: name another file, or replace it with --force")
+    if output.exists() and not output.is_file():
+        raise SdsValueError(f"{output} is no regular file: name another")
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise PermissionDeniedError(f"may not write into {output.parent}: name another directory")
+
+
+def _keep(output: Path, content: str, *, force: bool) -> None:
+    """Write a machine whole or not at all; the mode is that of any file that a program makes."""
+    from sds.whole_file import replace_whole
+
+    _check_output(output, force=force)  # minutes have passed
+    output = output.resolve()  # a link stays one
+    replace_whole(output, content.encode())
+    umask = os.umask(0)
+    os.umask(umask)
+    output.chmod(0o666 & ~umask)
 
 
 def _print_fit(found: "MachineFit") -> None:

@@ -7,6 +7,7 @@ their own; what is left out is as in `sds.simulator.hopper`. A table `fit` holds
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -61,9 +62,10 @@ def parse_machine(text: str, *, name: str) -> Machine:
     """
     try:
         found = tomllib.loads(text)
-        return _machine(found)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of integers of thousands of digits
         raise FormatError(f"{name} is no TOML: {error}") from error
+    try:
+        return _machine(found)
     except SdsValueError as error:
         raise FormatError(f"{name}: {error}") from error
 
@@ -145,4 +147,6 @@ def _numbers(
             kinds, wanted = (int,), "a whole number"
         if not isinstance(value, kinds) or (isinstance(value, bool) and key not in _FLAGS):
             raise SdsValueError(f"{where}{key} is {value!r}; give {wanted}")
+        if isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise SdsValueError(f"{where}{key} has {len(str(abs(value)))} digits; give fewer")
     return {key: value if key in whole | _FLAGS else float(value) for key, value in found.items()}  # type: ignore[arg-type]

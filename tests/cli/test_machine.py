@@ -1,7 +1,9 @@
 """``sds machine``: reads are timed, a described machine is fitted to them, and predicts."""
 
+import errno
 import json
 import math
+import os
 import re
 
 import pytest
@@ -117,6 +119,48 @@ def test_a_fitted_machine_is_not_overwritten(sds, described, times):
     assert refused.code != 0
     assert "exists: name another file, or replace it with --force" in refused.err
     assert described.read_text() == DISK
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_fitted(
+    sds, described, times, tmp_path, monkeypatch
+):
+    def fits(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("sds.machines.fitting.fit_to_reads", fits)
+    (tmp_path / "link.toml").symlink_to(tmp_path / "nowhere")
+    for place, said in (
+        (tmp_path / "nowhere" / "m.toml", "no such directory"),
+        (tmp_path / "link.toml", "exists: name another file"),
+    ):
+        refused = sds("machine", "fit", described, times, "-o", place)
+        assert refused.code != 0
+        assert said in refused.err
+    for place in (tmp_path, "/dev/null"):
+        refused = sds("machine", "fit", described, times, "-o", place, "--force")
+        assert "is no regular file" in refused.err
+
+
+def test_a_full_disk_keeps_the_old_machine_and_what_was_found_is_printed(
+    sds, described, times, monkeypatch
+):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sds.whole_file.os.fsync", full)
+    failed = sds("machine", "fit", described, times, "-o", described, "--force")
+    assert failed.code != 0
+    assert "No space left" in failed.err
+    assert "error on reads left out" in failed.out
+    assert described.read_text() == DISK
+
+
+def test_a_fitted_machine_may_be_read_by_whom_files_may_be(sds, described, times, tmp_path):
+    assert sds("machine", "fit", described, times, "-o", described, "--force").code == 0
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert described.stat().st_mode == plain.stat().st_mode
+    assert parse_machine(described.read_text(), name="fitted").fitted
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ def test_a_fitted_machine_is_read_as_it_was_written():
         ("[raid]\nunit_bytes = 0", "unit_bytes is 0; give 1 to"),
         ("[stripes]\nstripe_count = 500", "striped over 500 OSTs does not fit 156"),
         ("[fit]\nlog_error = 0.1", r"\[fit\] has no ratio_error: leave the table out"),
+        (f"disk_settle_s = {'9' * 400}", "disk_settle_s has 400 digits; give fewer"),
+        (f"n_osts = -{'9' * 400}", "n_osts has 400 digits; give fewer"),
+        (f"n_osts = {'9' * 5000}", "m.toml is no TOML: "),
         ("fit = 0.1", r"fit is 0.1; write a table, \[fit\]"),
     ],
 )
