@@ -151,10 +151,13 @@ def _ends_fit(copy: h5py.File, plan: SortPlan, n_nan: int) -> bool:
     keys = copy[column_path(plan.dataset_path, plan.sort.key)]
     minima, maxima = copy[names.MINIMA_PATH][...], copy[names.MAXIMA_PATH][...]
     n_numbers = plan.n_rows - n_nan
-    firsts = range(0, n_numbers, plan.block_rows)
+    block_rows = int(copy.attrs[names.SORT_BLOCK_ROWS])  # another SDS may have chosen otherwise
+    if block_rows < 1:
+        return False
+    firsts = range(0, n_numbers, block_rows)
     if not len(minima) == len(maxima) == len(firsts):
         return False
-    ends = [(first, min(first + plan.block_rows, n_numbers) - 1) for first in firsts]
+    ends = [(first, min(first + block_rows, n_numbers) - 1) for first in firsts]
     return all(
         keys[first] == least and keys[last] == most
         for (first, last), least, most in zip(ends, minima, maxima, strict=True)

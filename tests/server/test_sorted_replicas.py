@@ -118,6 +118,20 @@ def test_a_source_whose_mode_changed_is_compared_again(service, source):
     assert answers(source)
 
 
+def test_blocks_of_another_size_are_compared_as_they_are(service, source, monkeypatch):
+    """What another SDS has built, with other blocks than this one would choose."""
+    monkeypatch.setattr("sds.organizer.sort_plan._BLOCK_ROWS", 128)
+    record = sort(service, source)
+    monkeypatch.undo()
+    monkeypatch.setenv("SDS_HOME", str(service.home.root))
+    with h5py.File(record.path) as copy:
+        assert copy.attrs["sds_sort_block_rows"] == 128
+    source.chmod(0o640)
+    service.collect_garbage()
+    assert service.replica(record.id).state is ReplicaState.ACTIVE
+    assert answers(source)
+
+
 def test_a_crash_leaves_a_list_that_recovery_repairs(service, source, home, tmp_path):
     record = sort(service, source)
     stray = home.sorted / "0123456789abcdef.json"
