@@ -35,7 +35,7 @@ from sds.redirect.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sds.catalog.records import ReplicaRecord
     from sds.catalog.store import Store
@@ -86,27 +86,50 @@ class Publisher:
                     of_tables.append(_sorted_replica(record.replica, record.replica.sort))
                 else:
                     by_dataset[record.dataset].append((record.id, record.replica))
-            if identity is None:
-                withdraw_sorted(self._home, file)
-            else:
-                listed = SortedReplicas(
-                    source_path=Path(file), source_identity=identity, replicas=tuple(of_tables)
-                )
-                publish_sorted(self._home, listed)
-            if not by_dataset or identity is None:
-                withdraw_table(self._home, file)
-                return False
-            offsets = {d.path: d.data_offset_bytes for d in self._store.datasets(file)}
-            table = RedirectTable(
-                source_path=Path(file),
-                source_identity=identity,
-                datasets=tuple(
-                    self._dataset(file, offsets[path], replicas)
-                    for path, replicas in sorted(by_dataset.items())
-                ),
-            )
-            publish_table(self._home, table)
-            return True
+            try:
+                self._publish_list(file, identity, of_tables)
+            finally:  # a list that finds no room keeps no table from being right
+                has_table = self._publish_table(file, identity, by_dataset)
+            return has_table
+
+    def _publish_list(
+        self, file: str, identity: FileIdentity | None, of_tables: Sequence[SortedReplica]
+    ) -> None:
+        """Put the list of sorted replicas of one source in place, or remove it."""
+        if identity is None:
+            withdraw_sorted(self._home, file)
+            return
+        listed = SortedReplicas(
+            source_path=Path(file), source_identity=identity, replicas=tuple(of_tables)
+        )
+        try:
+            publish_sorted(self._home, listed)
+        except (OSError, PermissionDeniedError):
+            # The old list may name what must not answer any more.
+            withdraw_sorted(self._home, file)
+            raise
+
+    def _publish_table(
+        self,
+        file: str,
+        identity: FileIdentity | None,
+        by_dataset: Mapping[str, list[tuple[int, Replica]]],
+    ) -> bool:
+        """Put the table of one source in place, or remove it; return whether there is one now."""
+        if not by_dataset or identity is None:
+            withdraw_table(self._home, file)
+            return False
+        offsets = {d.path: d.data_offset_bytes for d in self._store.datasets(file)}
+        table = RedirectTable(
+            source_path=Path(file),
+            source_identity=identity,
+            datasets=tuple(
+                self._dataset(file, offsets[path], replicas)
+                for path, replicas in sorted(by_dataset.items())
+            ),
+        )
+        publish_table(self._home, table)
+        return True
 
     def publish_all(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Make every table say what the catalog says.

@@ -1,5 +1,7 @@
 """Sorted replicas in the service: listed, checked, removed as others; no read is redirected."""
 
+import errno
+import os
 from pathlib import Path
 
 import h5py
@@ -130,6 +132,36 @@ def test_blocks_of_another_size_are_compared_as_they_are(service, source, monkey
     service.collect_garbage()
     assert service.replica(record.id).state is ReplicaState.ACTIVE
     assert answers(source)
+
+
+def test_a_list_that_cannot_be_written_is_withdrawn_and_tables_are_as_they_should_be(
+    service, source, home, monkeypatch
+):
+    damaged = sort(service, source)
+    sort(service, source, "/events")
+    Path(damaged.path).unlink()
+    other = service.reorganize(
+        ReorganizeRequest(file=str(source), dataset="/events", order=(0,), chunks="auto")
+    )
+    table_path(home, source).unlink()
+    replaced = Path.replace
+
+    def full(self, target):
+        if Path(target).parent == home.sorted:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replaced(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        with pytest.raises(OSError, match="No space left"):
+            service._publisher.publish(str(source))
+    assert not sorted_path(home, source).exists()
+    assert table_path(home, source).exists()
+    assert service.replica(other.id).state is ReplicaState.ACTIVE
+    # The next time there is room, what is left answers again.
+    service._publisher.publish(str(source))
+    assert answers(source, "/events", "energy > 0.9")
+    assert not answers(source)
 
 
 def test_a_crash_leaves_a_list_that_recovery_repairs(service, source, home, tmp_path):
