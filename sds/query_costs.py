@@ -35,7 +35,7 @@ class QueryCosts:
 
     @property
     def is_sorted_faster(self) -> bool:
-        """Whether the replica is predicted faster in either case."""
+        """Whether the replica is predicted faster in both cases: files cached, and not."""
         pairs = zip(self.sorted_s, self.scan_s, strict=True)
         return all(of_replica < of_scan for of_replica, of_scan in pairs)
 

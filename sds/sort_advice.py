@@ -45,7 +45,7 @@ def advise_queries(
     queries
         Conditions, and how often each is asked a day.
     columns
-        What the queries return; None: all columns.
+        What the queries return; None: all columns, where a replica can hold all.
     budget_bytes
         Space for new replicas; None: what is free in the home.
 
@@ -54,7 +54,7 @@ def advise_queries(
     SdsValueError
         If a condition is none, or there is no query.
     DatasetNotFoundError, UnsupportedError, ...
-        As :func:`sds.query`.
+        As :func:`sds.query`; and if no sorted replica can hold a column that is returned.
     """
     if not queries:
         message = "no query is stated: conditions leave no trace, write them, as --query 'e > 1.3'"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +60,11 @@ def advise_queries(
         _print(found)
 
 
+def _days(days: float | None) -> str:
+    """Return whole days of queries; a replica that saves nothing never pays."""
+    return "no time" if days is None else counted(math.ceil(days), "day")
+
+
 def _print(found: SortAdvice) -> None:
     from sds.cli.output import print_lines, print_table
     from sds.cli.quantities import format_seconds, format_size
@@ -76,7 +83,7 @@ def _print(found: SortAdvice) -> None:
             f"    saves {format_seconds(saving.seconds)} a day "
             f"({format_seconds(saving.low)} to {format_seconds(saving.high)}), takes "
             f"{format_size(candidate.size_bytes)} and {format_seconds(candidate.build_s)} to "
-            f"build; {candidate.reason}",
+            f"build, has paid after {_days(candidate.break_even_days)}; {candidate.reason}",
         )
     if found.declined:
         print_table(

@@ -1,6 +1,7 @@
 """``sds reorganize --sort`` and ``sds query``."""
 
 import json
+import math
 
 import h5py
 import numpy as np
@@ -182,7 +183,10 @@ def test_advice_for_queries_prints_the_command_that_builds_it(sds, tmp_path):
     assert found.code == 0, found.err
     (chosen,) = found.json["chosen"]
     assert chosen["key"] == "energy"
-    assert chosen["command"] in sds(*words).out
+    said = sds(*words).out
+    assert chosen["command"] in said
+    days = math.ceil(chosen["break_even_days"])
+    assert f"has paid after {days} day" in said
     small = sds(*words, "--budget", "1M", "--json").json
     assert small["chosen"] == []
     assert "more than the budget" in small["declined"][0]["reason"]
