@@ -138,14 +138,17 @@ def _parsed(lines: Iterable[str], name: str) -> Iterator[TimedRead]:
                 )
             read = adapter.validate_python(found)
             read.operation()
-        except json.JSONDecodeError as error:
-            raise FormatError(f"{name}, line {number} is no JSON: {error}") from error
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise FormatError(f"{name}, line {number}: {where}: {first['msg']}") from error
         except SdsValueError as error:
             raise FormatError(f"{name}, line {number}: {error}") from error
+        except OverflowError as error:
+            message = f"{name}, line {number}: a number is too large ({error})"
+            raise FormatError(message) from error
+        except ValueError as error:  # also of integers of thousands of digits
+            raise FormatError(f"{name}, line {number} is no JSON: {error}") from error
         yield read
 
 

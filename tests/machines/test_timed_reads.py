@@ -89,6 +89,12 @@ def test_a_wrong_line_is_named(change, words):
         ("{", "line 1 is no JSON: "),
         ("[1, 2]", r"line 1 is no JSON object: \[1, 2\]"),
         ("{}", "line 1: extent: Field required"),
+        (f'{{"seconds": {"9" * 5000}}}', "line 1 is no JSON: "),
+        (
+            '{"extent": [%s], "element_size_bytes": 1, "selection": "[:]", "seconds": 1}'
+            % ("9" * 400),
+            "line 1: a number is too large",
+        ),
     ],
 )
 def test_what_is_no_timed_read_is_refused(line, words):
