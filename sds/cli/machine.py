@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson, text_of
+from sds.cli.options import AsJson, check_directory_of, text_of
 
 if TYPE_CHECKING:
     from sds.machines.fitting import MachineFit, PredictedRead
@@ -136,11 +136,9 @@ def fit(
 
 def _check_output(output: Path, *, force: bool) -> None:
     """Refuse what cannot be written before anything is fitted."""
-    from sds.errors import FileMissingError, PermissionDeniedError, SdsValueError
+    from sds.errors import PermissionDeniedError, SdsValueError
 
-    if not output.parent.is_dir():
-        message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
-        raise FileMissingError(message)
+    check_directory_of(output)
     if os.path.lexists(output) and not force:
         raise SdsValueError(f"{output} exists: name another file, or replace it with --force")
     if output.exists() and not output.is_file():

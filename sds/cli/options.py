@@ -32,6 +32,15 @@ def canonical(file: str | Path) -> str:
     return str(Path(file).resolve())
 
 
+def check_directory_of(output: Path) -> None:
+    """Raise FileMissingError unless the directory is there in which a file is to be written."""
+    from sds.errors import FileMissingError
+
+    if not output.parent.is_dir():
+        message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
+        raise FileMissingError(message)
+
+
 def text_of(file: Path) -> str:
     """Return what a file of text holds."""
     from sds.errors import FileMissingError, FormatError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson
+from sds.cli.options import AsJson, check_directory_of
 from sds.plots.kinds import Kind
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def plot(
 
 def _check_output(output: Path, *, force: bool) -> None:
     """Refuse what cannot be written before anything is fitted."""
-    from sds.errors import FileMissingError, SdsValueError
+    from sds.errors import SdsValueError
 
     if output.suffix.lower() not in _FORMS:
         message = (
@@ -102,9 +102,7 @@ def _check_output(output: Path, *, force: bool) -> None:
             f"{' or '.join(_FORMS)}"
         )
         raise SdsValueError(message)
-    if not output.parent.is_dir():
-        message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
-        raise FileMissingError(message)
+    check_directory_of(output)
     if output.exists() and not force:
         raise _exists(output)
 

@@ -114,6 +114,12 @@ def test_a_link_that_leads_nowhere_is_no_place_for_rows(sds, particles, tmp_path
     assert "exists" in found.err
 
 
+def test_a_directory_that_is_not_there_is_named_before_anything_is_read(sds, tmp_path):
+    output = tmp_path / "nowhere" / "hot.npy"
+    found = sds("query", f"{tmp_path / 'no.h5'}:/p", "energy > 1", "--output", output)
+    assert f"no such directory: {output.parent}" in found.err
+
+
 def test_an_interrupted_write_leaves_no_file(tmp_path, monkeypatch):
     def interrupted(stream, *_, **__):
         stream.write(b"half")
