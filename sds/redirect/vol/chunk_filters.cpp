@@ -1,10 +1,14 @@
 #include "chunk_filters.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "shared_state.h"
+#include "config.h"
 
 namespace sds::vol
 {
@@ -21,13 +25,13 @@ constexpr const char *names_of_functions[SDS_N_CODECS] = {
 #undef XX
 };
 
-// Looked for once in a process, and never let go.
+// Never let go.
 struct Codec {
     sds_filter filter;
-    bool is_known;
     bool is_found;
 };
 Codec known_libdeflate = {}, known_zlib = {};
+pthread_once_t looked_for = PTHREAD_ONCE_INIT;
 
 bool find_functions(void *library, const char *names, sds_filter_function function[])
 {
@@ -60,50 +64,61 @@ bool decodes_right(const sds_filter &codec)
            n == sizeof text - 1 && memcmp(decoded, text, n) == 0;
 }
 
-bool load(const char *library, sds_codec which, sds_filter &out)
+void load(Codec &codec, sds_codec which, const char *library)
 {
     const int saved_errno = errno;
-    out = {};
-    out.codec = which;
+    codec.filter.codec = which;
     void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    const bool is_found = loaded && find_functions(loaded, names_of_functions[which], out.function);
-    if (!is_found) dlerror(); // the program would be told of it, when it asks for errors of its own
-    const bool is_right = is_found && decodes_right(out);
+    const bool has_functions =
+        loaded && find_functions(loaded, names_of_functions[which], codec.filter.function);
+    if (!has_functions)
+        dlerror(); // the program would be told of it, when it asks for errors of its own
+    codec.is_found = has_functions && decodes_right(codec.filter);
     errno = saved_errno;
-    return is_right;
 }
 
-bool find_codec(Codec &codec, sds_codec which, const char *library, sds_filter &out)
+bool use(const Codec &codec, sds_filter &out)
 {
-    {
-        SharedStateLock lock;
-        if (codec.is_known) {
-            out = codec.filter;
-            return codec.is_found;
-        }
+    out = codec.filter;
+    return codec.is_found;
+}
+
+// libdeflate takes half the time of zlib, where it is installed.
+bool find_inflating(sds_filter &out)
+{
+    return use(known_libdeflate, out) || use(known_zlib, out);
+}
+
+// Whether a replica may have to be decoded: there are tables.
+bool has_tables()
+{
+    char *path = nullptr;
+    if (!config().redirect || asprintf(&path, "%s/tables", config().home) < 0) return false;
+    DIR *folder = opendir(path);
+    free(path);
+    if (!folder) return false;
+    bool is_any = false;
+    while (const dirent *entry = is_any ? nullptr : readdir(folder))
+        is_any = entry->d_name[0] != '.';
+    closedir(folder);
+    return is_any;
+}
+
+void look_for_codecs()
+{
+    const int saved_errno = errno;
+    if (has_tables()) {
+        load(known_libdeflate, SDS_CODEC_LIBDEFLATE, "libdeflate.so.0");
+        load(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1");
     }
-    const bool is_found = load(library, which, out);
-    SharedStateLock lock;
-    codec = {out, true, is_found};
-    return is_found;
-}
-
-// It takes half the time of zlib, where it is installed.
-bool find_libdeflate(sds_filter &out)
-{
-    return find_codec(known_libdeflate, SDS_CODEC_LIBDEFLATE, "libdeflate.so.0", out);
-}
-
-bool find_zlib(sds_filter &out)
-{
-    return find_codec(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1", out);
+    errno = saved_errno;
 }
 
 // Whether the core undoes a filter; then it is filled in.
 bool find_filter(int number, size_t n_values, const unsigned values[], sds_filter &out)
 {
     out = {};
-    if (number == deflate) return find_libdeflate(out) || find_zlib(out);
+    if (number == deflate) return find_inflating(out);
     if (number == shuffle) {
         out.codec = SDS_CODEC_SHUFFLE;
         if (n_values == 1) out.option[0] = values[0];
@@ -146,13 +161,31 @@ bool undo(const sds_filter &filter, const DecodingBuffer &buffer, const char *fr
     if (filter.codec == SDS_CODEC_LIBDEFLATE) {
         if (is_for_libdeflate(from, n))
             return inflate(filter, buffer, from, n, to, capacity, produced);
-        if (!find_zlib(other)) return false;
+        if (!use(known_zlib, other)) return false;
         chosen = &other;
     }
     return sds_filter_undo(chosen, from, n, to, capacity, &produced) == SDS_OK;
 }
 
+// HDF5 looks among its plugins for a filter that it does not have, and so loads libraries.
+bool has_filters(const Functions &hdf5, hid_t dcpl, int n)
+{
+    for (int i = 0; i < n; i++) {
+        unsigned flags = 0, configuration = 0;
+        size_t n_values = 0;
+        const int number = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values,
+                                               nullptr, 0, nullptr, &configuration);
+        if (number < 0 || hdf5.H5Zfilter_avail(number) <= 0) return false;
+    }
+    return true;
+}
+
 } // namespace
+
+void find_codecs()
+{
+    pthread_once(&looked_for, look_for_codecs);
+}
 
 const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
 {
@@ -166,14 +199,15 @@ const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
         size_t n_values = max_values;
         number = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values, values, 0,
                                      nullptr, &configuration);
-        if (number < 0 || hdf5.H5Zfilter_avail(number) <= 0)
-            return "the program's HDF5 lacks a filter of the replica";
+        if (number < 0) return "the program's HDF5 cannot tell the filters of the replica";
         // Of checksums that others than the last filter make, HDF5 knows what to do.
         if (number == fletcher32 && i != n - 1) out.by_core = false;
         n_sizing += number == deflate;
         out.by_core = out.by_core && find_filter(number, n_values, values, out.filter[out.n++]);
     }
     if (n_sizing > 1) out.by_core = false;
+    if (!out.by_core && !has_filters(hdf5, dcpl, n))
+        return "the program's HDF5 lacks a filter of the replica";
     out.most_places = (n < 3 ? n : 3) + (n_sizing > 0);
     return number == fletcher32 ? nullptr : "the replica's chunks have no checksums";
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <gnu/libc-version.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -63,6 +64,14 @@ bool is_glibc_malloc()
     return is_of_libc(reinterpret_cast<const void *>(&malloc)) || takes_from_glibc();
 }
 
+bool has_arenas = false; // malloc is glibc's, or takes from it
+pthread_once_t looked_at = PTHREAD_ONCE_INIT;
+
+void look_at_malloc()
+{
+    has_arenas = is_glibc_malloc();
+}
+
 constexpr uint64_t of_thread = uint64_t{1} << 63; // beside its number
 
 // Others than glibc give back what was freed: what threads that have ended left is none then.
@@ -114,12 +123,16 @@ bool may_take(uint64_t part, Purpose purpose, int64_t bytes)
 
 } // namespace
 
+void find_malloc()
+{
+    pthread_once(&looked_at, look_at_malloc);
+}
+
 uint64_t part_of_malloc()
 {
     constexpr size_t uncached = 4096;          // smaller ones, a thread may have freed for another
     constexpr uint64_t arena_bytes = 64 << 20; // they begin at multiples of it
     constexpr uint64_t heap_of_program = 1;
-    static const bool has_arenas = is_glibc_malloc();
     if (!has_arenas) return of_thread | static_cast<uint64_t>(syscall(SYS_gettid));
     void *probe = malloc(uncached);
     const auto at = reinterpret_cast<uintptr_t>(probe);
@@ -135,7 +148,9 @@ bool may_hold_files(uint64_t part, int n_files)
 bool may_decode_by_hdf5(int64_t n_bytes)
 {
     SharedStateLock lock;
-    return may_take(part_of_malloc(), for_decoding, n_bytes);
+    // Of three filters and more, chunks of 1 MiB take nearly a MiB that is not counted.
+    constexpr int64_t most = most_lasting_bytes - bytes_per_file;
+    return may_take(part_of_malloc(), for_decoding, n_bytes < most ? n_bytes : most);
 }
 
 } // namespace sds::vol

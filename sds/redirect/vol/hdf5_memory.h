@@ -10,6 +10,8 @@
 namespace sds::vol
 {
 
+// Look whose malloc it is; while HDF5 loads the connector, as find_codecs of chunk_filters.h.
+void find_malloc();
 // The part of malloc's memory that this thread takes its own from: one of glibc's arenas, and with
 // another malloc the thread's. To be called with the lock of shared_state.h held, as the next one.
 uint64_t part_of_malloc();

@@ -1,4 +1,6 @@
 // Entry points by which an HDF5 library loads the connector.
+#include "chunk_filters.h"
+#include "hdf5_memory.h"
 #include "native_alias.h"
 #include "vol_class.h"
 
@@ -20,5 +22,8 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
     if (const void *alias = sds::vol::known_native_alias(caller)) return alias;
     sds::vol::Problem problem = {};
     const sds::vol::Host *host = sds::vol::host_of_caller(caller, problem);
-    return host ? &host->connector_class : sds::vol::make_native_alias(caller, problem.text);
+    if (!host) return sds::vol::make_native_alias(caller, problem.text);
+    sds::vol::find_codecs();
+    sds::vol::find_malloc();
+    return &host->connector_class;
 }
