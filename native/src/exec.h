@@ -32,8 +32,9 @@ sds__run sds__run_mapped;       /* MAPPED */
 sds__run sds__run_list;         /* LIST */
 sds__run sds__run_direct;       /* DIRECT */
 
-/* Whether a part of what is read, or of what lies right before it, is in the page cache, as reading
- * past it leaves behind. Costs a request to the device for each of a few places where not. */
+/* Whether a part of what is read, or, of more than a few pieces, of what lies right before them, is
+ * in the page cache, as reading past it leaves behind. Costs a request to the device for each of a
+ * few places where not. */
 int sds__was_read_directly(const sds_file *file, const sds__access *access);
 
 /* Whether an executor looks out for a cache in another state. The strategies that are there to

@@ -81,7 +81,9 @@ static int64_t read_while_cached(int fd, void *out, int64_t n, int64_t offset, i
 {
     const int has_no_pages = n >= LEAST_NEW_BYTES && is_new(out, n);
     const int64_t first = was_missing || has_no_pages ? read_cached_part(fd, out, 1, offset) : 1;
-    if (first == 1 && has_no_pages) sds__make_pages(out, n);
+    if (first == 1 && has_no_pages &&
+        read_cached_part(fd, (uint8_t *)out + n - 1, 1, offset + n - 1) == 1)
+        sds__make_pages(out, n);
     return first == 1 ? read_cached_part(fd, out, n, offset) : first;
 }
 

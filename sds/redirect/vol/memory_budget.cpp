@@ -54,8 +54,14 @@ bool take_memory(MemoryUse use, int64_t n_bytes)
     case MemoryUse::lasting:
         if (!add_up_to(most_lasting_bytes, n_bytes, lasting_bytes)) return false;
         if (take_of_all(most_memory_bytes, n_bytes)) return true;
-        __atomic_sub_fetch(&lasting_bytes, n_bytes, __ATOMIC_RELAXED);
+        break;
+    case MemoryUse::traced:
+        // The trace's lock is held: who holds the one of shared_state.h may wait for that.
+        if (!add_up_to(most_lasting_bytes, n_bytes, lasting_bytes)) return false;
+        if (add_up_to(most_memory_bytes, n_bytes, all_bytes)) return true;
+        break;
     }
+    __atomic_sub_fetch(&lasting_bytes, n_bytes, __ATOMIC_RELAXED);
     return false;
 }
 
@@ -66,13 +72,19 @@ void count_passing_memory(int64_t n_bytes)
 
 void give_memory(MemoryUse use, int64_t n_bytes)
 {
-    if (use == MemoryUse::lasting) __atomic_sub_fetch(&lasting_bytes, n_bytes, __ATOMIC_RELAXED);
+    if (use == MemoryUse::lasting || use == MemoryUse::traced)
+        __atomic_sub_fetch(&lasting_bytes, n_bytes, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&all_bytes, n_bytes, __ATOMIC_RELAXED);
 }
 
 bool is_memory_left(int64_t n_bytes)
 {
-    return __atomic_load_n(&all_bytes, __ATOMIC_RELAXED) + n_bytes <= most_in_reads;
+    const auto is_left = [=] {
+        return __atomic_load_n(&all_bytes, __ATOMIC_RELAXED) + n_bytes <= most_in_reads;
+    };
+    if (is_left()) return true;
+    drop_what_is_kept();
+    return is_left();
 }
 
 bool may_keep_memory()

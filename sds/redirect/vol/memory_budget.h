@@ -12,7 +12,8 @@ namespace sds::vol
 {
 
 enum class MemoryUse {
-    lasting, // not given back soon: what HDF5 keeps in malloc's memory, what is traced in turn
+    lasting, // not given back soon: what HDF5 keeps in malloc's memory
+    traced,  // likewise, what is traced in turn: takes what nothing else keeps, and never waits
     known,   // known_datasets.h: for all of them there is always room, but while reads use it
     passing, // for a read, and kept for the next ones while nothing else needs it
 };
@@ -29,7 +30,7 @@ bool take_memory(MemoryUse use, int64_t n_bytes);
 void give_memory(MemoryUse use, int64_t n_bytes);
 // Count what a read cannot do without.
 void count_passing_memory(int64_t n_bytes);
-// Whether a read may take so many bytes more, now.
+// Whether a read may take so many bytes more, now; likewise.
 bool is_memory_left(int64_t n_bytes);
 // Whether what a read has taken may be kept for later ones.
 bool may_keep_memory();

@@ -21,8 +21,12 @@ volatile sig_atomic_t n_forks = 0;
 
 void hold_state_for_fork()
 {
-    // Not taken, and no fork: a handler forks that has interrupted the holder.
-    if (sds_owner_lock_take(&state) || n_forks > 0) n_forks = n_forks + 1;
+    // Not taken, and no fork: a handler forks that has interrupted the holder. What one did between
+    // the two lines of an outer fork's preparation, its own handlers have undone.
+    if (sds_owner_lock_take(&state))
+        n_forks = 1;
+    else if (n_forks > 0)
+        n_forks = n_forks + 1;
 }
 
 void release_state_after_fork()

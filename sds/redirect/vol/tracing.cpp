@@ -45,14 +45,14 @@ template <size_t N> void read_user(char (&out)[N])
         snprintf(out, N, "%lu", static_cast<unsigned long>(getuid()));
 }
 
-int take_lasting(size_t n_bytes)
+int take_traced(size_t n_bytes)
 {
-    return take_memory(MemoryUse::lasting, static_cast<int64_t>(n_bytes));
+    return take_memory(MemoryUse::traced, static_cast<int64_t>(n_bytes));
 }
 
-void give_lasting(size_t n_bytes)
+void give_traced(size_t n_bytes)
 {
-    give_memory(MemoryUse::lasting, static_cast<int64_t>(n_bytes));
+    give_memory(MemoryUse::traced, static_cast<int64_t>(n_bytes));
 }
 
 void open_writer()
@@ -80,8 +80,8 @@ void open_writer()
     process.user = user;
     sds_trace_options options = {};
     options.spool_dir = spool;
-    options.take_memory = take_lasting;
-    options.give_memory = give_lasting;
+    options.take_memory = take_traced;
+    options.give_memory = give_traced;
     tracer.writer = sds_trace_writer_new(&options, &process);
     if (!tracer.writer) return;
     tracer.clock = sds_trace_clock(tracer.writer);
