@@ -16,9 +16,7 @@ def command(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loading")
     build = hdf5_build("1.14.6", "threadsafe")
     linked = [f"-I{build.include}", "-rdynamic", "-pthread", "-ldl", f"-L{build.lib}", "-lhdf5"]
-    program = compile_c(
-        HERE / "loading.c", folder / "loading", *linked, f"-Wl,-rpath,{build.lib}"
-    )
+    program = compile_c(HERE / "loading.c", folder / "loading", *linked, f"-Wl,-rpath,{build.lib}")
     library = compile_c(
         HERE / "loading.c", folder / "constructor.so", "-DCONSTRUCTOR", "-shared", "-fPIC"
     )

@@ -45,7 +45,10 @@ def program(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["contiguous", "filtered"], indirect=True)
 def test_threads_read_while_others_open_and_close(of, program, cube_of_kind, home):
     run_threads(program, cube_of_kind, env=connector_environment(home.root), rounds=300, of=of)
-    assert reads_by_replica(home) == {1: 2 * 8 * 300}
+    served, n_reads = reads_by_replica(home), 2 * 8 * 300
+    assert sum(served.values()) == n_reads
+    # Of two libraries, threads of more arenas may come than replicas may be opened in.
+    assert served[1] == n_reads if len(of) == 1 else served[1] > n_reads / 2
 
 
 @pytest.mark.parametrize("variables", [{}, {"SDS_REDIRECT": "0"}, {"SDS_TRACE": "0"}])
