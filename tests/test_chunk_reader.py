@@ -411,6 +411,7 @@ def test_windows_are_short_where_the_device_has_to_be_waited_for(large):
         expected = handle["shuffle+gzip+fletcher32"][...].tobytes()
         _, warm, sizes = read_whole(handle, 2, 0)
         assert 2 * int(sizes.sum()) > warm["memory_bytes"] > int(sizes.sum()) > 4 << 20
+        sds.forget()  # pages in a mapping stay
         os.fsync(handle.id.get_vfd_handle())
         os.posix_fadvise(handle.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
         found, cold, _ = read_whole(handle, 2, 0)
