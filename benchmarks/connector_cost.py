@@ -6,10 +6,9 @@ Programs that do the same work natively, under the connector and under pass_thro
 that a machine that slows down slows down for all. Everything read is in the page cache and nothing
 waits for a device; ratios are of processor time, which other programs on the machine disturb less,
 and those of elapsed time stand beside them. A ratio is the median of its pairs, with the 95 %
-bootstrap bound that a target has to meet; of fewer than 20 pairs, none is said to be met. Their
-number is rounded up to a multiple of that of the generations of processes. Of one library and kind
-of work (``--hdf5 1.14.6 --only turn2000``, or ``--only h5py``) the ratios take some seconds; of
-all, many minutes.
+bootstrap bound that a target has to meet; of fewer than 20 pairs, none is said to be met. Each
+pair is of processes of its own. Of one library and kind of work (``--hdf5 1.14.6 --only turn2000``,
+or ``--only h5py``) the ratios take a minute or a few; of all, half an hour.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 LEAST_PAIRS = 20  # below which nothing is said of a target
-GENERATIONS = 8  # of processes: where one lies in memory makes a percent of difference
 N_READS = 100_000
 N_DATASETS = 1000
 
@@ -182,17 +180,20 @@ class Timings:
 def take_turns(
     command: list[str | Path], ways: Iterable[Way], work: Work, rounds: int
 ) -> dict[str, Timings]:
-    """Return timings of the ways, of rounds that they ran in turn."""
+    """Return timings of the ways, of rounds that they ran in turn.
+
+    Each round is of processes of its own: where one lies in memory makes a percent of difference,
+    which rounds of the same processes would share.
+    """
     ways = list(ways)
     times: dict[str, list[tuple[int, int]]] = {way.name: [] for way in ways}
-    for _ in range(GENERATIONS):
+    for turn in range(rounds):
         workers = [Worker(command, way.variables) for way in ways]
         for worker in workers:
             worker.run(work.command, work.n)
-        for turn in range(-(-rounds // GENERATIONS)):
-            for place in range(len(ways)):
-                one = (turn + place) % len(ways)
-                times[ways[one].name].append(workers[one].run(work.command, work.n))
+        for place in range(len(ways)):
+            one = (turn + place) % len(ways)
+            times[ways[one].name].append(workers[one].run(work.command, work.n))
         for worker in workers:
             worker.close()
     return {
@@ -393,7 +394,7 @@ def main() -> None:
         prog="python -m benchmarks.connector_cost",
         description="Measure what the connector costs a program.",
     )
-    parser.add_argument("pairs", nargs="?", type=number_of_pairs, default=40, metavar="PAIRS")
+    parser.add_argument("pairs", nargs="?", type=number_of_pairs, default=100, metavar="PAIRS")
     parser.add_argument("--hdf5", choices=CRATES, help="programs in C with this version alone")
     works = [*(work.command for work in WORKS), ONLY_H5PY]
     parser.add_argument(
