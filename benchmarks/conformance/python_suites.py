@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,16 @@ def versions_of(*packages: str) -> str:
     return ", ".join(told)
 
 
+def without_configuration(directory: Path) -> dict[str, str]:
+    """Return what has pytest heed no project's configuration, nor that which tests start.
+
+    Where the packages are installed in a folder of this repository, theirs would be ours.
+    """
+    empty = directory / "pytest.ini"
+    empty.write_text("[pytest]\n")
+    return {"PYTEST_ADDOPTS": f"-c {shlex.quote(str(empty))}"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PytestSuite:
     """Tests that pytest finds in an installed package.
@@ -69,7 +80,7 @@ class PytestSuite:
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.selection,
              f"--rootdir={directory}", f"--basetemp={directory / 'files'}",
              f"--junitxml={directory / 'junit.xml'}"],
-            cwd=directory, env=env,
+            cwd=directory, env={**env, **without_configuration(directory)},
         )  # fmt: skip
         return done.run(junit_outcomes(directory / "junit.xml"))
 

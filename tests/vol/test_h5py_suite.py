@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+from benchmarks.conformance.python_suites import without_configuration
 from tests.under_connector import connector_environment, native_environment
 
 
@@ -11,7 +12,8 @@ def start_suite(env, directory):
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "--pyargs", "h5py", "-q", "-rfE", "-p", "no:cacheprovider",
          "-W", "default", f"--basetemp={directory / 'files'}"],
-        env=env, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**env, **without_configuration(directory)}, cwd=directory,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
 
