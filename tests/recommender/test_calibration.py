@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,7 +28,12 @@ from sds.recommender import (
     models_for_table,
 )
 from sds.recommender.calibration_design import MIN_SPACE_BYTES, array_extent, designed_reads
-from sds.recommender.calibration_files import file_system_of, keeps_pages
+from sds.recommender.calibration_files import (
+    eviction_works,
+    file_system_of,
+    keeps_pages,
+    write_array,
+)
 from sds.recommender.readers import Readers
 
 TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=60.0, max_rounds=1)
@@ -177,6 +183,21 @@ def test_whether_a_file_system_keeps_pages_is_seen(tmp_path):
     file.write_bytes(bytes(1 << 20))
     with file.open("rb") as opened:
         assert keeps_pages(opened.fileno(), 1 << 20)
+
+
+@pytest.mark.parametrize("space_bytes", [MIN_SPACE_BYTES, 1 << 20, 1 << 22])
+def test_holes_in_a_small_file_do_not_count_as_memory(tmp_path, space_bytes):
+    def answer(file):
+        with file.open("rb") as opened:
+            return eviction_works(opened.fileno(), file.stat().st_size)
+
+    dense, sparse = tmp_path / "dense", tmp_path / "array.h5"
+    dense.write_bytes(bytes(1 << 20))
+    with dense.open("rb") as written:
+        os.fsync(written.fileno())
+    write_array(sparse, array_extent(space_bytes), seed=1, progress=lambda _share, _what: None)
+    assert sparse.stat().st_blocks * 512 < sparse.stat().st_size
+    assert answer(sparse) is answer(dense)
 
 
 def test_a_budget_that_ends_at_once_says_so(tmp_path):
