@@ -16,16 +16,15 @@ import numpy as np
 
 from sds.errors import SdsValueError, UnsupportedError
 from sds.machines.timed_reads import TimedRead
-from sds.recommender.calibration import ReadRequest
 from sds.recommender.calibration_design import ELEMENT_SIZE_BYTES, STORED_ORDERS, array_extent
 from sds.recommender.calibration_files import (
     evict,
     eviction_works,
     file_system_of,
     keeps_pages,
-    work_directory,
-    write_array,
+    written_array,
 )
+from sds.recommender.model import Via
 from sds.recommender.protocol import Experiment, Pattern, draw_pattern, runs_in
 from sds.recommender.readers import Readers
 
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from sds.recommender.calibration_files import StoredCopy
+    from sds.recommender.calibration import ReadRequest
+    from sds.recommender.calibration_files import StoredCopy, WrittenArray
 
 # Each run is a request, and on disks a request takes milliseconds: longer reads are not drawn.
 MAX_RUNS = 1024
@@ -143,24 +143,21 @@ def time_reads(
     UnsupportedError
         If its files stay in memory, so that no read is a cold one.
     """
-    extent = array_extent(settings.space_bytes)
-    patterns = draw_patterns(extent, settings)
-    with work_directory(directory, settings.space_bytes) as made:
-        file = made / "array.h5"
-        copies = write_array(
-            file,
-            extent,
-            seed=settings.seed,
-            progress=lambda share, what: progress(share * _WRITTEN, what),
-        )
-        descriptor = os.open(file, os.O_RDONLY)
+    patterns = draw_patterns(array_extent(settings.space_bytes), settings)
+    with written_array(
+        directory,
+        settings.space_bytes,
+        seed=settings.seed,
+        progress=lambda share, what: progress(share * _WRITTEN, what),
+    ) as array:
+        descriptor = os.open(array.file, os.O_RDONLY)
         try:
-            _check_cold(descriptor, file)
-            with Readers(max(settings.processes), directory=made) as readers:
-                for pattern, copy in _until(settings, patterns, copies, progress):
-                    requests = _requests(pattern, copy, file)
+            _check_cold(descriptor, array.file)
+            with Readers(max(settings.processes), directory=array.directory) as readers:
+                for pattern, copy in _until(settings, patterns, array.copies, progress):
+                    requests = _requests(pattern, copy, array)
                     seconds = readers.read(requests, before=lambda: evict(descriptor))
-                    yield _timed(pattern, copy, extent, seconds)
+                    yield _timed(pattern, copy, array.extent, seconds)
         finally:
             os.close(descriptor)
 
@@ -197,23 +194,12 @@ def _until(
             yield reads[i]
 
 
-def _requests(pattern: Pattern, copy: StoredCopy, file: Path) -> list[ReadRequest]:
+def _requests(pattern: Pattern, copy: StoredCopy, array: WrittenArray) -> list[ReadRequest]:
     """Return what each process reads, those without anything to read left out."""
     reads = pattern.reads().permuted(copy.order)
     slabs = [reads[i] for i in range(len(reads))]
     return [
-        ReadRequest(
-            via="engine",
-            file=str(file),
-            dataset="",
-            data_offset_bytes=copy.data_offset_bytes,
-            element_size_bytes=ELEMENT_SIZE_BYTES,
-            strategy="multiple",
-            extent=copy.extent,
-            start=slab.start,
-            stride=slab.stride,
-            count=slab.count,
-        )
+        array.request(copy, slab, via=Via.ENGINE, strategy="multiple")
         for slab in slabs
         if 0 not in slab.count
     ]

@@ -18,11 +18,14 @@ import h5py
 import numpy as np
 
 from sds.errors import FileMissingError, InsufficientSpaceError, PermissionDeniedError
-from sds.recommender.calibration import FileSystem
-from sds.recommender.calibration_design import ELEMENT_SIZE_BYTES, STORED_ORDERS
+from sds.recommender.calibration import FileSystem, ReadRequest
+from sds.recommender.calibration_design import ELEMENT_SIZE_BYTES, STORED_ORDERS, array_extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from sds.geometry import Hyperslab
+    from sds.recommender.model import Via
 
 _PREFIX = ".sds-calibrate-"
 # HDF5's own blocks, and what a file system keeps back.
@@ -43,6 +46,65 @@ class StoredCopy:
     order: tuple[int, ...]
     extent: tuple[int, ...]
     data_offset_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenArray:
+    """The file of a calibration.
+
+    Attributes
+    ----------
+    file
+        Alone in its directory.
+    extent
+        Of the array in its logical order.
+    copies
+        One per stored order.
+    """
+
+    file: Path
+    extent: tuple[int, int, int]
+    copies: tuple[StoredCopy, ...]
+
+    @property
+    def directory(self) -> Path:
+        """Removed at the end, with all that is in it."""
+        return self.file.parent
+
+    def request(
+        self, copy: StoredCopy, slab: Hyperslab, *, via: Via, strategy: str = "auto"
+    ) -> ReadRequest:
+        """Return what a process is told that reads a selection of a copy, in its stored order.
+
+        strategy: of the engine; through HDF5 it has no meaning.
+        """
+        return ReadRequest(
+            via=via,
+            file=str(self.file),
+            dataset=copy.dataset,
+            data_offset_bytes=copy.data_offset_bytes,
+            element_size_bytes=ELEMENT_SIZE_BYTES,
+            strategy=strategy,
+            extent=copy.extent,
+            start=slab.start,
+            stride=slab.stride,
+            count=slab.count,
+        )
+
+
+@contextmanager
+def written_array(
+    path: Path, space_bytes: int, *, seed: int, progress: Callable[[float, str], None]
+) -> Iterator[WrittenArray]:
+    """Return the file of a calibration, on disk; it is removed at the end, whatever happens.
+
+    Errors as of `work_directory` and `sds.recommender.calibration_design.array_extent`.
+    """
+    extent = array_extent(space_bytes)
+    with work_directory(path, space_bytes) as directory:
+        file = directory / "array.h5"
+        copies = write_array(file, extent, seed=seed, progress=progress)
+        yield WrittenArray(file=file, extent=extent, copies=copies)
 
 
 def file_system_of(path: Path) -> FileSystem:

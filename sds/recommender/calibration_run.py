@@ -19,12 +19,10 @@ from sds.recommender.calibration import (
     Calibration,
     CalibrationSettings,
     Measurement,
-    ReadRequest,
 )
 from sds.recommender.calibration_design import (
     ELEMENT_SIZE_BYTES,
     DesignedRead,
-    array_extent,
     designed_reads,
 )
 from sds.recommender.calibration_files import (
@@ -33,8 +31,7 @@ from sds.recommender.calibration_files import (
     eviction_works,
     file_system_of,
     keeps_pages,
-    work_directory,
-    write_array,
+    written_array,
 )
 from sds.recommender.choose import choose_model, learn_model
 from sds.recommender.cost import (
@@ -52,6 +49,8 @@ from sds.recommender.samples import Lesson, ModelChoice, Samples
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from sds.recommender.calibration_files import WrittenArray
 
 # Share of the progress that writing and reading take, and by when the engine is measured; the rest
 # is fitting.
@@ -110,27 +109,24 @@ def run_calibration(
             "several process counts (1, 2, 4), or for models without P"
         )
     begin = time.monotonic()
-    extent = array_extent(settings.space_bytes)
-    with work_directory(path, settings.space_bytes) as directory:
-        file = directory / "array.h5"
-        copies = write_array(
-            file,
-            extent,
-            seed=settings.seed,
-            progress=lambda share, what: progress(share * _WRITTEN, what),
-        )
-        run = _Run(settings=settings, file=file, extent=extent, copies=copies)
-        with Readers(max(settings.processes), directory=directory) as readers:
+    with written_array(
+        path,
+        settings.space_bytes,
+        seed=settings.seed,
+        progress=lambda share, what: progress(share * _WRITTEN, what),
+    ) as array:
+        run = _Run(settings, array)
+        with Readers(max(settings.processes), directory=array.directory) as readers:
             complete, cold_method = run.measure(readers, progress)
         engine = measure_engine(
-            file,
+            array.file,
             can_evict=cold_method != _COLD_METHODS[False],
             is_cached=run.is_cached,
             budget_s=settings.budget_s * _ENGINE_SHARE,
             seed=settings.seed,
             progress=lambda share, what: progress(_READ + (_ENGINE - _READ) * share, what),
         )
-        file_system = file_system_of(directory)
+        file_system = file_system_of(array.directory)
     if not run.measured:
         raise SdsValueError(
             f"the budget of {settings.budget_s} s ended before anything was read: give more"
@@ -216,22 +212,18 @@ def _stripes_of(file: Path) -> StripeLayout:
 class _Run:
     """The reads of one calibration."""
 
-    def __init__(
-        self,
-        *,
-        settings: CalibrationSettings,
-        file: Path,
-        extent: tuple[int, int, int],
-        copies: tuple[StoredCopy, ...],
-    ) -> None:
+    def __init__(self, settings: CalibrationSettings, array: WrittenArray) -> None:
         self.settings = settings
-        self.file = file
-        self.stripes = settings.stripes or _stripes_of(file)
-        self.extent = extent
+        self.array = array
+        self.stripes = settings.stripes or _stripes_of(array.file)
         self.random = np.random.default_rng(settings.seed)
         self.is_cached = True
         self.measured: dict[tuple[Via, CacheState], _Measured] = defaultdict(_Measured)
-        shapes = [self._shape(read, copy) for read in designed_reads(extent) for copy in copies]
+        shapes = [
+            self._shape(read, copy)
+            for read in designed_reads(array.extent)
+            for copy in array.copies
+        ]
         # The quick first: what the budget cuts off is what would have used it up.
         self.shapes = sorted(shapes, key=lambda shape: shape.predicted_s)
 
@@ -245,24 +237,25 @@ class _Run:
         )
 
     def _features(self, copy: StoredCopy, slab: Hyperslab) -> BlockFeatures:
-        array = StoredArray(
+        stored = StoredArray(
             extent=copy.extent,
             element_size_bytes=ELEMENT_SIZE_BYTES,
             data_offset_bytes=copy.data_offset_bytes,
             stripes=self.stripes,
             raid=self.settings.raid,
         )
-        return features_as_stored(array, slab)
+        return features_as_stored(stored, slab)
 
     def measure(self, readers: Readers, progress: Callable[[float, str], None]) -> tuple[bool, str]:
         """Read every shape, again until the budget ends; return completeness and cold method."""
         settings = self.settings
-        fd = os.open(self.file, os.O_RDONLY)
+        file = self.array.file
+        fd = os.open(file, os.O_RDONLY)
         try:
-            works = eviction_works(fd, self.file.stat().st_size)
+            works = eviction_works(fd, file.stat().st_size)
             # Eviction that cannot be seen may be of a file system that caches nothing: every read
             # of it is a cold one.
-            self.is_cached = works is not None or keeps_pages(fd, self.file.stat().st_size)
+            self.is_cached = works is not None or keeps_pages(fd, file.stat().st_size)
             begin = time.monotonic()
             complete = True
             # What reads were predicted to take, and took: how far to trust the next prediction.
@@ -326,9 +319,11 @@ class _Run:
         """Let n processes read a shape, each elsewhere, cold and warm; return the longer time."""
         slabs = []
         for _ in range(n):
-            start = tuple(int(self.random.integers(room)) for room in shape.read.room(self.extent))
+            start = tuple(
+                int(self.random.integers(room)) for room in shape.read.room(self.array.extent)
+            )
             slabs.append(shape.read.at(start).permuted(shape.copy.order))
-        requests = [self._request(shape.copy, slab, via) for slab in slabs]
+        requests = [self.array.request(shape.copy, slab, via=via) for slab in slabs]
         features = greatest_features([self._features(shape.copy, slab) for slab in slabs])
         p = processes_per_ost(features, n_concurrent=n, stripe_count=self.stripes.stripe_count)
         first_s = readers.read(
@@ -345,20 +340,6 @@ class _Run:
             measured.processes_per_ost.append(p)
             measured.seconds.append(seconds)
         return max(first_s, *times.values())
-
-    def _request(self, copy: StoredCopy, slab: Hyperslab, via: Via) -> ReadRequest:
-        return ReadRequest(
-            via=via,
-            file=str(self.file),
-            dataset=copy.dataset,
-            data_offset_bytes=copy.data_offset_bytes,
-            element_size_bytes=ELEMENT_SIZE_BYTES,
-            strategy="auto",
-            extent=copy.extent,
-            start=slab.start,
-            stride=slab.stride,
-            count=slab.count,
-        )
 
 
 _NOT_CACHED = "none needed: this file system keeps nothing of what is read in memory"
