@@ -1,6 +1,6 @@
 # The native core, as Python sees it. Sizes and offsets are bytes, times nanoseconds.
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
@@ -209,6 +209,8 @@ class RepeatedReads:
         variables: Sequence[str],
         extent: Sequence[int],
         dtype: np.dtype[Any],
+        entry: TableEntry | None,
+        uses_per_decision: int,
     ) -> None: ...
     def holds(self, count: Sequence[int], stride: Sequence[int]) -> bool: ...
     def add(
@@ -225,7 +227,13 @@ class RepeatedReads:
         file_stamp: tuple[int, int, int, int, int],
     ) -> None: ...
     # None: all has to be found out anew; out may then be partly filled.
-    def read(self, index: object, out: NDArray[Any] | None) -> NDArray[Any] | None: ...
+    # open_replica: of a candidate, by its index; None where it is not good.
+    def read(
+        self,
+        index: object,
+        out: NDArray[Any] | None,
+        open_replica: Callable[[int], tuple[ReadFile, tuple[int, int, int, int, int]] | None],
+    ) -> NDArray[Any] | None: ...
 
 # lists.cpp
 
@@ -453,6 +461,35 @@ class Table(TypedDict):
 def encode_table(table: Table) -> bytes: ...
 def decode_table(table: Buffer) -> Table: ...
 def table_name(canonical_path: str | bytes | PathLike[str]) -> str: ...
+
+# table_entry.cpp
+
+class TableEntry:
+    # encoded: a table of one dataset.
+    def __init__(self, encoded: Buffer, budget_ns: int) -> None: ...
+    @property
+    def is_plain(self) -> bool: ...
+    # Of candidates, by index; None: the original. Seconds of what is stored in chunks alone.
+    def cheapest(
+        self,
+        start: Sequence[int],
+        stride: Sequence[int],
+        count: Sequence[int],
+        block: Sequence[int],
+        original_s: float | None,
+        candidate_s: Sequence[float | None],
+        engine_serves_original: bool,
+    ) -> int | None: ...
+    # Offset of a read that starts at index 0 of every axis, and what one index further along each
+    # adds; bytes of a run, counts and strides as of runs(); whether elements keep their order.
+    def stored_read(
+        self,
+        candidate: int,
+        start: Sequence[int],
+        stride: Sequence[int],
+        count: Sequence[int],
+        block: Sequence[int],
+    ) -> tuple[int, tuple[int, ...], int, tuple[int, ...], tuple[int, ...], bool]: ...
 
 # trace.cpp
 

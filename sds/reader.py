@@ -124,15 +124,15 @@ def read(
 def _repeat(
     file: str | os.PathLike[str], dataset: str, index: object, out: NDArray[Any] | None
 ) -> NDArray[Any] | None:
-    """Return a selection as a replica served one of its shape before; None where it cannot be."""
+    """Return a selection that a replica serves by what is known; None where it is not enough."""
     opened = find_local(file)
     described = None if opened is None else opened.datasets.get(dataset)
     if opened is None or described is None:
         return None
-    reads = opened.redirection.repeated(described.path)
-    if reads is None or is_written_through_h5py(opened.version):
+    path, redirection = described.path, opened.redirection
+    if not redirection.may_repeat(path) or is_written_through_h5py(opened.version):
         return None
-    return reads.read(index, out)
+    return redirection.repeat(path, index, out)
 
 
 def _read_known(

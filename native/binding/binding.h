@@ -15,6 +15,7 @@ void bind_read_file(nanobind::module_ &module);
 void bind_repeated_reads(nanobind::module_ &module);
 void bind_lists(nanobind::module_ &module);
 void bind_table(nanobind::module_ &module);
+void bind_table_entry(nanobind::module_ &module);
 void bind_trace(nanobind::module_ &module);
 void bind_engine(nanobind::module_ &module);
 void bind_measured(nanobind::module_ &module);

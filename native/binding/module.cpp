@@ -14,6 +14,7 @@ NB_MODULE(_native, module)
     bind_repeated_reads(module);
     bind_lists(module);
     bind_table(module);
+    bind_table_entry(module);
     bind_trace(module);
     bind_engine(module);
     bind_measured(module);

@@ -1,5 +1,6 @@
-// Reads of one dataset that are served as reads of the same shape were before, without a step in
-// Python between the index and the values.
+// Reads of one dataset that are served from replicas without a step in Python between the index and
+// the values: as reads of the same shape were before, or, where the redirect table alone tells, as
+// is decided here.
 //
 // After each of them it is looked whether all still holds of what they rest on: that shows in the
 // times of change of a file whenever it happened, before the read or during it.
@@ -27,6 +28,7 @@
 #include "plan.h"
 #include "read_file.h"
 #include "sds/geometry.h"
+#include "table_entry.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -70,11 +72,9 @@ struct Shape {
     Axes count, stride;
     nb::object uses_holder;
     Uses *uses;
-    int64_t base_offset; // of a read that starts at index 0 of every axis
-    Axes index_bytes;    // what one index further along an axis adds to it
-    sds_runs runs;
+    StoredRead stored; // runs.first_offset does not count
     nb::object file_holder;
-    const ReadFile *file;
+    const ReadFile *file = nullptr; // nullptr: Python knows how to read
     Stamp file_stamp;
 };
 
@@ -110,14 +110,21 @@ class RepeatedReads
   public:
     RepeatedReads(nb::handle source, const Stamp &source_stamp, nb::handle table,
                   const Stamp &table_stamp, nb::handle absent,
-                  const std::vector<std::string> &variables, Axes extent, nb::object dtype)
+                  const std::vector<std::string> &variables, Axes extent, nb::object dtype,
+                  nb::object entry, int64_t uses_per_decision)
         : source_(bytes_of_path(source)), source_stamp_(source_stamp), table_(bytes_of_path(table)),
           table_stamp_(table_stamp), absent_(bytes_of_path(absent)), extent_(std::move(extent)),
           dtype_(std::move(dtype)), empty_(nb::module_::import_("numpy").attr("empty")),
-          user_(geteuid())
+          entry_holder_(std::move(entry)),
+          entry_(entry_holder_.is_none() ? nullptr : nb::cast<const TableEntry *>(entry_holder_)),
+          uses_per_decision_(uses_per_decision), user_(geteuid())
     {
         if (extent_.size() > SDS_MAX_RANK)
             refuse("a dataset has at most " + std::to_string(SDS_MAX_RANK) + " axes");
+        if (entry_ != nullptr && entry_->rank() != static_cast<int32_t>(extent_.size()))
+            refuse("the table's dataset has " + std::to_string(entry_->rank()) +
+                   " axes, this one " + std::to_string(extent_.size()));
+        if (entry_ != nullptr && !entry_->is_plain()) entry_ = nullptr;
         for (const std::string &name : variables)
             environment_.emplace_back(name, value_of(name));
     }
@@ -136,28 +143,35 @@ class RepeatedReads
         if (count.size() != extent_.size() || stride.size() != extent_.size() ||
             index_bytes.size() != extent_.size())
             refuse("a shape has as many axes as the dataset: " + std::to_string(extent_.size()));
-        if (shapes_.size() >= max_shapes) shapes_.pop_back();
         auto shape = std::make_shared<Shape>();
         shape->count = std::move(count);
         shape->stride = std::move(stride);
         shape->uses = nb::cast<Uses *>(uses);
         shape->uses_holder = std::move(uses);
-        shape->base_offset = base_offset;
-        shape->index_bytes = std::move(index_bytes);
-        shape->runs = runs_of(0, run_bytes, run_counts, run_strides_bytes);
+        shape->stored.base_offset = base_offset;
+        shape->stored.index_bytes = std::move(index_bytes);
+        shape->stored.runs = runs_of(0, run_bytes, run_counts, run_strides_bytes);
         shape->file = nb::cast<const ReadFile *>(file);
         shape->file_holder = std::move(file);
         shape->file_stamp = file_stamp;
-        shapes_.insert(shapes_.begin(), std::move(shape));
+        keep(std::move(shape));
     }
 
-    nb::object read(nb::handle index, nb::object out)
+    // open_replica(i): the file of the table's candidate i and its stamp, None where it is not
+    // good.
+    nb::object read(nb::handle index, nb::object out, nb::handle open_replica)
     {
         Selection selected;
-        if (shapes_.empty() || !select(index, &selected) || !is_environment_same())
+        if ((shapes_.empty() && entry_ == nullptr) || !select(index, &selected) ||
+            !is_environment_same())
             return nb::none();
-        const std::shared_ptr<Shape> shape = find(selected);
+        std::shared_ptr<Shape> shape = find(selected);
+        if (shape == nullptr) shape = decide(selected, open_replica);
         if (shape == nullptr) return nb::none();
+        if (shape->file == nullptr) {
+            shape->uses->n_left--;
+            return nb::none();
+        }
         if (out.is_none()) out = make(selected);
         const View into(out.ptr());
         if (!into.has_shape(selected) || !nb::getattr(out, "dtype", nb::none()).equal(dtype_))
@@ -246,6 +260,52 @@ class RepeatedReads
         return nullptr;
     }
 
+    void keep(std::shared_ptr<Shape> shape)
+    {
+        if (shapes_.size() >= max_shapes) shapes_.pop_back();
+        shapes_.insert(shapes_.begin(), std::move(shape));
+    }
+
+    // How reads of a shape that is not known are done; nullptr where Python has to find that out.
+    std::shared_ptr<Shape> decide(const Selection &selected, nb::handle open_replica)
+    {
+        if (entry_ == nullptr) return nullptr;
+        try {
+            return decide_by(*entry_, selected, open_replica);
+        } catch (nb::python_error &) { // who reads without this says what is wrong
+            return nullptr;
+        }
+    }
+
+    std::shared_ptr<Shape> decide_by(const TableEntry &entry, const Selection &selected,
+                                     nb::handle open_replica)
+    {
+        const size_t rank = extent_.size();
+        sds_hyperslab slab = {};
+        slab.rank = static_cast<int32_t>(rank);
+        std::copy_n(selected.start.begin(), rank, slab.start);
+        std::copy_n(selected.stride.begin(), rank, slab.stride);
+        std::copy_n(selected.count.begin(), rank, slab.count);
+        std::fill_n(slab.block, rank, 1);
+        auto shape = std::make_shared<Shape>();
+        shape->count.assign(slab.count, slab.count + rank);
+        shape->stride.assign(slab.stride, slab.stride + rank);
+        shape->uses_holder = nb::cast(Uses{uses_per_decision_});
+        shape->uses = nb::cast<Uses *>(shape->uses_holder);
+        const int32_t best = entry.cheapest(slab, std::nullopt, {}, true);
+        if (best != TableEntry::original) shape->stored = entry.stored_read(best, slab);
+        if (shape->stored.keeps_order) {
+            const nb::object opened = open_replica(best);
+            if (opened.is_none()) return nullptr;
+            const auto file = nb::cast<nb::tuple>(opened);
+            shape->file_holder = file[0];
+            shape->file = nb::cast<const ReadFile *>(shape->file_holder);
+            shape->file_stamp = nb::cast<Stamp>(file[1]);
+        }
+        keep(shape);
+        return shape;
+    }
+
     nb::object make(const Selection &selected) const
     {
         const nb::object shape = nb::steal(PyTuple_New(selected.n_shape));
@@ -261,10 +321,10 @@ class RepeatedReads
     bool read_into(const Shape &shape, const Selection &selected, void *bytes) const
     {
         struct stat found;
-        sds_runs runs = shape.runs;
-        runs.first_offset = shape.base_offset;
+        sds_runs runs = shape.stored.runs;
+        runs.first_offset = shape.stored.base_offset;
         for (size_t axis = 0; axis < extent_.size(); axis++)
-            runs.first_offset += selected.start[axis] * shape.index_bytes[axis];
+            runs.first_offset += selected.start[axis] * shape.stored.index_bytes[axis];
         return sds_read_runs(shape.file->file(), &runs, nullptr, bytes, nullptr) == SDS_OK &&
                fstat(shape.file->fileno(), &found) == 0 && has_stamp(found, shape.file_stamp) &&
                stat(table_.c_str(), &found) == 0 && has_stamp(found, table_stamp_) &&
@@ -281,6 +341,9 @@ class RepeatedReads
     Axes extent_;
     nb::object dtype_;
     nb::object empty_;
+    nb::object entry_holder_;
+    const TableEntry *entry_; // nullptr: only shapes that were added are known
+    int64_t uses_per_decision_;
     uid_t user_;
     std::vector<std::shared_ptr<Shape>> shapes_;
 };
@@ -294,13 +357,15 @@ void bind_repeated_reads(nb::module_ &module)
         .def_rw("n_left", &Uses::n_left);
     nb::class_<RepeatedReads>(module, "RepeatedReads")
         .def(nb::init<nb::handle, const Stamp &, nb::handle, const Stamp &, nb::handle,
-                      const std::vector<std::string> &, Axes, nb::object>(),
+                      const std::vector<std::string> &, Axes, nb::object, nb::object, int64_t>(),
              nb::arg("source"), nb::arg("source_stamp"), nb::arg("table"), nb::arg("table_stamp"),
-             nb::arg("absent"), nb::arg("variables"), nb::arg("extent"), nb::arg("dtype"))
+             nb::arg("absent"), nb::arg("variables"), nb::arg("extent"), nb::arg("dtype"),
+             nb::arg("entry").none(), nb::arg("uses_per_decision"))
         .def("holds", &RepeatedReads::holds, nb::arg("count"), nb::arg("stride"))
         .def("add", &RepeatedReads::add, nb::arg("count"), nb::arg("stride"), nb::arg("uses"),
              nb::arg("base_offset"), nb::arg("index_bytes"), nb::arg("run_bytes"),
              nb::arg("run_counts"), nb::arg("run_strides_bytes"), nb::arg("file"),
              nb::arg("file_stamp"))
-        .def("read", &RepeatedReads::read, nb::arg("index"), nb::arg("out").none());
+        .def("read", &RepeatedReads::read, nb::arg("index"), nb::arg("out").none(),
+             nb::arg("open_replica"));
 }

@@ -6,8 +6,9 @@ original, and is told in the log.
 What finding that out costs is kept for the next read of the same file: the table, what was decided
 for reads of a shape, and the replicas, open; of those in chunks, where these lie. Every read looks
 whether all that still holds: at the table, at its source and at the replica, in any case after its
-bytes were read. Boxes from contiguous replicas of a shape that was read before are read without a
-step in Python (`native/binding/repeated_reads.cpp`).
+bytes were read. Boxes from contiguous replicas are read without a step in Python, of shapes that
+were read before and, once the dataset was looked up in the table, also of others
+(`native/binding/repeated_reads.cpp`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import operator
 import os
 import stat
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,8 +32,6 @@ from sds.dataset import Storage, describe_open_dataset
 from sds.engine import load_measured
 from sds.errors import NotFoundError, SdsError
 from sds.geometry import (
-    ContiguousLayout,
-    block_features,
     chunk_features,
     chunks_touched,
     extent_features,
@@ -63,6 +62,8 @@ log = logging.getLogger(__name__)
 
 FEATURES_BUDGET_S = 0.001
 """For deciding about one read; past it, bounds decide."""
+
+_FEATURES_BUDGET_NS = 1_000_000
 
 USES_PER_DECISION = 64
 """Reads of one shape that are decided alike; where they start hardly matters to the prediction."""
@@ -120,6 +121,14 @@ class _ContiguousRead:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class _Entry:
+    """What a table says of one dataset, and the same as the core takes it."""
+
+    dataset: TableDataset
+    native: _native.TableEntry
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Decision:
     """What reads of one shape are served from; None: the original."""
 
@@ -163,14 +172,15 @@ class _Known:
     table: RedirectTable
     stamp: _Stamp
     is_of_source: bool
-    datasets: dict[str, TableDataset | None] = field(default_factory=dict)
+    datasets: dict[str, _Entry | None] = field(default_factory=dict)
     decisions: dict[tuple[object, ...], _Decision] = field(default_factory=dict)
     replicas: dict[int, _OpenReplica] = field(default_factory=dict)
     repeated: dict[str, _native.RepeatedReads] = field(default_factory=dict)
 
     def keep_replicas(self, replicas: dict[int, _OpenReplica]) -> None:
         """Keep these replicas open, and no others for repeated reads either."""
-        self.repeated = {}
+        if any(replicas.get(number) is not one for number, one in self.replicas.items()):
+            self.repeated = {}
         self.replicas = replicas
 
 
@@ -212,11 +222,16 @@ class Redirection:
         return self._home[1:]
 
     def learn(self, home: Home, described: DatasetDescription, dataset: h5py.Dataset) -> None:
-        """Look an open dataset up in the table, so that :meth:`serve` can do without it."""
+        """Look an open dataset up in the table, so that :meth:`repeat` can do without it."""
         try:
-            known = self._find_table(home, self._paths(home)[0])
-            if described.path not in known.datasets:
-                known.datasets[described.path] = _find_dataset(known.table, dataset, described)
+            table, disabled = self._paths(home)
+            known = self._find_table(home, table)
+            entry = _find_entry(known, dataset, described)
+            if entry is None or is_redirection_off(os.environ) or os.access(disabled, os.F_OK):
+                return
+            source_stamp = _stamp_of(os.stat(self._source))  # noqa: PTH116
+            if known.is_of_source and source_stamp[1:] == self._stamp:
+                self._repeats_of(known, described, entry, source_stamp)
         except (SdsError, OSError) as error:  # the read that would be served tells the user
             log.debug("%s is not looked up: %s", described.path, error)
 
@@ -230,13 +245,38 @@ class Redirection:
             if len(linked) < len(known.replicas):
                 known.keep_replicas(linked)
 
-    def repeated(self, path: str) -> _native.RepeatedReads | None:
-        """Return what reads a dataset again as it was served before; it looks at all that counts.
+    def may_repeat(self, path: str) -> bool:
+        """Return whether :meth:`repeat` may serve reads of a dataset."""
+        return self._known is not None and path in self._known.repeated
 
-        Except what only clients of a file's host know, and HDF5.
+    def repeat(self, path: str, index: object, out: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Return a selection that a replica serves by what is known; None where it is not enough.
+
+        All that counts is looked at, except what only clients of a file's host know, and HDF5.
+        `out` may be partly filled where None is returned.
         """
         known = self._known
-        return None if known is None else known.repeated.get(path)
+        reads = None if known is None else known.repeated.get(path)
+        if known is None or reads is None:
+            return None
+        return reads.read(index, out, lambda number: self._open_to_repeat(known, path, number))
+
+    def _open_to_repeat(
+        self, known: _Known, path: str, number: int
+    ) -> tuple[_native.ReadFile, _Stamp] | None:
+        """Return the open replica of a candidate, None where it is not good, or not kept open."""
+        entry = known.datasets.get(path)
+        if entry is None or self._home is None:
+            return None
+        candidate = entry.dataset.candidates[number]
+        try:
+            replica = self._find_replica(self._home[0], known, candidate, entry.dataset)
+        except (SdsError, OSError) as error:  # the read that follows tells the user
+            log.debug("replica %s is not opened: %s", candidate.path, error)
+            return None
+        if known.replicas.get(candidate.replica_id) is not replica:
+            return None
+        return replica.engine, replica.stamp
 
     def serve(
         self,
@@ -299,12 +339,9 @@ class Redirection:
         known = self._find_table(home, table)
         if not known.is_of_source:
             return Outcome.ORIGINAL
-        path = described.path
-        if path not in known.datasets:
-            if dataset is None:
-                return Outcome.UNKNOWN
-            known.datasets[path] = _find_dataset(known.table, dataset, described)
-        entry = known.datasets[path]
+        if dataset is None and described.path not in known.datasets:
+            return Outcome.UNKNOWN
+        entry = _find_entry(known, dataset, described)
         if entry is None:
             return Outcome.ORIGINAL
         decision = _find_decision(
@@ -316,17 +353,17 @@ class Redirection:
         candidate, plan = decision.candidate, decision.plan
         if candidate is None:
             return Outcome.ORIGINAL
-        replica = self._find_replica(home, known, candidate, entry)
+        replica = self._find_replica(home, known, candidate, entry.dataset)
         if plan is None:
-            _read_from_chunks(replica, candidate, entry, slab, result)
+            _read_from_chunks(replica, candidate, entry.dataset, slab, result)
         else:
             _read_contiguous(replica, candidate, plan, slab, result)
         # A source that changed meanwhile: its replica is no longer what it says.
         after = _stamp_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
         is_same = after[1:] == self._stamp
         may_repeat = is_same and plan is not None and plan.stored_shape is None
-        if may_repeat and all(one.region is None for one in entry.candidates):
-            self._repeat(known, described, slab, decision, after)
+        if may_repeat and all(one.region is None for one in entry.dataset.candidates):
+            self._add_repeats(known, described, slab, decision, after)
         return Outcome.SERVED if is_same else Outcome.UNKNOWN
 
     def _find_table(self, home: Home, path: str) -> _Known:
@@ -364,21 +401,16 @@ class Redirection:
             known.keep_replicas(latest | {number: replica})
         return replica
 
-    def _repeat(
+    def _repeats_of(
         self,
         known: _Known,
         described: DatasetDescription,
-        slab: Hyperslab,
-        decision: _Decision,
+        entry: _Entry,
         source_stamp: _Stamp,
-    ) -> None:
-        """Have reads of a shape repeated in one step, which do not depend on where they start."""
-        plan, candidate = decision.plan, decision.candidate
-        if plan is None or candidate is None or self._known is not known or self._home is None:
-            return
-        replica = known.replicas.get(candidate.replica_id)
-        if replica is None:  # it is not kept open
-            return
+    ) -> _native.RepeatedReads | None:
+        """Return what reads a dataset in one step; None where nothing is kept of the table."""
+        if self._known is not known or self._home is None:
+            return None
         reads = known.repeated.get(described.path)
         if reads is None:
             _, table, disabled = self._home
@@ -391,8 +423,28 @@ class Redirection:
                 _VARIABLES,
                 described.extent,
                 described.dtype,
+                entry.native,
+                USES_PER_DECISION,
             )
             known.repeated[described.path] = reads
+        return reads
+
+    def _add_repeats(
+        self,
+        known: _Known,
+        described: DatasetDescription,
+        slab: Hyperslab,
+        decision: _Decision,
+        source_stamp: _Stamp,
+    ) -> None:
+        """Have reads of a shape repeated in one step, which do not depend on where they start."""
+        plan, candidate, entry = decision.plan, decision.candidate, known.datasets[described.path]
+        if plan is None or candidate is None or entry is None:
+            return
+        replica = known.replicas.get(candidate.replica_id)
+        reads = self._repeats_of(known, described, entry, source_stamp)
+        if reads is None or replica is None:  # it is not kept open
+            return
         if not reads.holds(slab.count, slab.stride):
             reads.add(
                 slab.count,
@@ -475,24 +527,33 @@ def check_trusted(path: str | Path, found: os.stat_result, source_owner: int) ->
         raise PermissionError(message)
 
 
-def _find_dataset(
-    table: RedirectTable, dataset: h5py.Dataset, described: DatasetDescription
-) -> TableDataset | None:
-    """Return the table's entry if it describes this very dataset."""
-    for known in table.datasets:
-        if (
-            known.path == described.path
-            and known.extent == described.extent
-            and known.element_size_bytes == described.element_size_bytes
-            and known.type_crc32c == type_crc32c(dataset.id.get_type())
-        ):
-            return known
-    return None
+def _find_entry(
+    known: _Known, dataset: h5py.Dataset | None, described: DatasetDescription
+) -> _Entry | None:
+    """Return the table's entry if it describes this very dataset, which is looked up once."""
+    if described.path not in known.datasets and dataset is not None:
+        found = next((one for one in known.table.datasets if _is_of(one, dataset, described)), None)
+        known.datasets[described.path] = None if found is None else _entry_of(known.table, found)
+    return known.datasets.get(described.path)
+
+
+def _entry_of(table: RedirectTable, dataset: TableDataset) -> _Entry:
+    alone = replace(table, datasets=(dataset,)).to_bytes()
+    return _Entry(dataset=dataset, native=_native.TableEntry(alone, _FEATURES_BUDGET_NS))
+
+
+def _is_of(entry: TableDataset, dataset: h5py.Dataset, described: DatasetDescription) -> bool:
+    return (
+        entry.path == described.path
+        and entry.extent == described.extent
+        and entry.element_size_bytes == described.element_size_bytes
+        and entry.type_crc32c == type_crc32c(dataset.id.get_type())
+    )
 
 
 def _find_decision(
     known: _Known,
-    entry: TableDataset,
+    entry: _Entry,
     dataset: h5py.Dataset | None,
     described: DatasetDescription,
     slab: Hyperslab,
@@ -501,7 +562,8 @@ def _find_decision(
 ) -> _Decision | None:
     """Return the decision for reads of a shape, made anew where it is due; None: only with HDF5."""
     holders = tuple(
-        candidate.region is None or candidate.region.holds(slab) for candidate in entry.candidates
+        candidate.region is None or candidate.region.holds(slab)
+        for candidate in entry.dataset.candidates
     )
     key = (described.path, slab.count, slab.stride, slab.block, holders)
     decision = known.decisions.get(key)
@@ -519,7 +581,7 @@ def _find_decision(
 
 
 def _decide(
-    known: TableDataset,
+    entry: _Entry,
     dataset: h5py.Dataset | None,
     described: DatasetDescription,
     slab: Hyperslab,
@@ -527,92 +589,42 @@ def _decide(
     engine_serves_original: bool,
 ) -> _Decision:
     """Return what reads of the shape of `slab` are to be served from."""
-    candidate = _cheapest(
-        known, dataset, described, slab, engine_serves_original=engine_serves_original
+    known, axes = entry.dataset, (slab.start, slab.stride, slab.count, slab.block)
+    is_contiguous = described.storage is Storage.CONTIGUOUS
+    number = entry.native.cheapest(
+        *axes,
+        None if is_contiguous else _original_seconds(known, dataset, described, slab),
+        [_chunked_seconds(candidate, known, slab) for candidate in known.candidates],
+        engine_serves_original,
     )
-    plan = None
-    if candidate is not None and candidate.chunk_shape is None:
-        plan = _plan_contiguous(candidate, known, slab)
-    return _Decision(candidate=candidate, plan=plan)
-
-
-def _plan_contiguous(
-    candidate: TableCandidate, known: TableDataset, slab: Hyperslab
-) -> _ContiguousRead:
-    region = candidate.region_in(known.extent)
-    extent = tuple(region.extent[axis] for axis in candidate.order)
-    stored = region.relative(slab).permuted(candidate.order)
-    first, run_bytes, counts, strides_bytes = _native.runs(
-        extent,
-        known.element_size_bytes,
-        candidate.data_offset_bytes,
-        stored.start,
-        stored.stride,
-        stored.count,
-        stored.block,
+    if number is None:
+        return _Decision(candidate=None, plan=None)
+    candidate = known.candidates[number]
+    if candidate.chunk_shape is not None:
+        return _Decision(candidate=candidate, plan=None)
+    base_offset, index_bytes, run_bytes, counts, strides_bytes, keeps_order = (
+        entry.native.stored_read(number, *axes)
     )
-    index_bytes = [0] * len(extent)
-    bytes_of_one = known.element_size_bytes
-    for axis, length in zip(reversed(candidate.order), reversed(extent), strict=True):
-        index_bytes[axis] = bytes_of_one
-        bytes_of_one *= length
-    moved = [axis for axis in candidate.order if slab.shape[axis] > 1]
-    return _ContiguousRead(
-        base_offset=first - sum(map(operator.mul, slab.start, index_bytes)),
-        index_bytes=tuple(index_bytes),
+    plan = _ContiguousRead(
+        base_offset=base_offset,
+        index_bytes=index_bytes,
         run_bytes=run_bytes,
         counts=counts,
         strides_bytes=strides_bytes,
-        stored_shape=None if moved == sorted(moved) else stored.shape,
+        stored_shape=None if keeps_order else slab.permuted(candidate.order).shape,
     )
+    return _Decision(candidate=candidate, plan=plan)
 
 
-def _cheapest(
-    known: TableDataset,
-    dataset: h5py.Dataset | None,
-    described: DatasetDescription,
-    slab: Hyperslab,
-    *,
-    engine_serves_original: bool,
-) -> TableCandidate | None:
-    """Return the candidate predicted cheapest, None where that is the original."""
-    original = _original_features(known, dataset, described, slab)
-    if described.storage is Storage.CONTIGUOUS and original.runs <= 1:
+def _chunked_seconds(
+    candidate: TableCandidate, known: TableDataset, slab: Hyperslab
+) -> float | None:
+    """Return the predicted time of reading a selection of a replica in chunks, None of others."""
+    region = candidate.region_in(known.extent)
+    if candidate.chunk_shape is None or not region.holds(slab):
         return None
-    best: TableCandidate | None = None
-    best_s = _seconds(known.model, original)
-    if known.chunk_shape is not None:
-        best_s += _decode_seconds(known, known, original.runs)
-    for candidate in known.candidates:
-        if candidate.shadow_permille < _ACTIVE_PERMILLE:
-            continue
-        region = candidate.region_in(known.extent)
-        if not region.holds(slab):
-            continue
-        seconds = _candidate_seconds(candidate, known, region.extent, region.relative(slab))
-        # The table's model of the original is that of HDF5; the engine may do better than that.
-        by_engine = _seconds(candidate.model, original) if engine_serves_original else best_s
-        if seconds < min(best_s, by_engine):
-            best, best_s = candidate, seconds
-    return best
-
-
-def _candidate_seconds(
-    candidate: TableCandidate, known: TableDataset, extent: tuple[int, ...], slab: Hyperslab
-) -> float:
-    """Return the predicted time of reading a selection of what a candidate holds."""
-    if candidate.chunk_shape is None:
-        layout = ContiguousLayout(
-            element_size_bytes=known.element_size_bytes,
-            data_offset_bytes=candidate.data_offset_bytes,
-            order=candidate.order,
-        )
-        features = block_features(
-            extent, slab, layout, candidate.stripes, candidate.raid, budget_s=FEATURES_BUDGET_S
-        )
-        return _seconds(candidate.model, features)
-    stored = slab.permuted(candidate.order)
-    stored_extent = tuple(extent[axis] for axis in candidate.order)
+    stored = region.relative(slab).permuted(candidate.order)
+    stored_extent = tuple(region.extent[axis] for axis in candidate.order)
     n_stored = math.prod(
         -(-n // c) for n, c in zip(stored_extent, candidate.chunk_shape, strict=True)
     )
@@ -637,27 +649,21 @@ def _decode_seconds(
     return stored.decode_s_per_byte * chunk_bytes * n_chunks
 
 
-def _original_features(
+def _original_seconds(
     known: TableDataset,
     dataset: h5py.Dataset | None,
     described: DatasetDescription,
     slab: Hyperslab,
-) -> BlockFeatures:
-    if described.storage is Storage.CHUNKED and dataset is not None:
-        offsets, lengths = chunk_extents(dataset, slab)
-        return extent_features(
-            offsets, lengths, known.stripes, known.raid, budget_s=FEATURES_BUDGET_S
-        )
-    if described.data_offset_bytes is None:
+) -> float:
+    """Return the predicted time of reading a selection of an original in chunks."""
+    if described.storage is not Storage.CHUNKED or dataset is None:
         message = f"{described.path} is stored {described.storage}: nothing to compare a replica to"
         raise NotFoundError(message)
-    layout = ContiguousLayout(
-        element_size_bytes=described.element_size_bytes,
-        data_offset_bytes=described.data_offset_bytes,
+    offsets, lengths = chunk_extents(dataset, slab)
+    features = extent_features(
+        offsets, lengths, known.stripes, known.raid, budget_s=FEATURES_BUDGET_S
     )
-    return block_features(
-        described.extent, slab, layout, known.stripes, known.raid, budget_s=FEATURES_BUDGET_S
-    )
+    return _seconds(known.model, features) + _decode_seconds(known, known, features.runs)
 
 
 def _seconds(model: TableModel, features: BlockFeatures) -> float:

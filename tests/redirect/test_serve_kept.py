@@ -456,17 +456,42 @@ def test_arrays_that_do_not_fit(source, out):
 
 
 def test_decisions_are_made_anew_after_their_uses(source, monkeypatch):
-    n, decide = 0, serve._decide
-
-    def counted(*arguments, **options):
-        nonlocal n
-        n += 1
-        return decide(*arguments, **options)
-
-    monkeypatch.setattr(serve, "_decide", counted)
+    n = count_calls(monkeypatch, (serve, "_decide"), (serve.Redirection, "_open_to_repeat"))
     for k in range(3 * serve.USES_PER_DECISION):
         read(source, np.s_[:, :, k % SHAPE[2]])
-    assert n == 3
+    assert sum(n.values()) == 3
+
+
+def test_the_core_decides_about_shapes_that_were_not_read_before(source, request, monkeypatch):
+    is_by_core = "repeated" in request.node.name
+    expected = values(0)
+    assert read(source, (0, 0, 0)) == expected[0, 0, 0]  # describes the dataset
+    n = count_calls(monkeypatch, (serve, "_decide"), (serve.Redirection, "_open_to_repeat"))
+    for index in (ACROSS, np.s_[:, ::3, 5], np.s_[2:9, :, 39]):
+        assert np.array_equal(read(source, index), expected[index])
+    from_replica = {"_decide": 0, "_open_to_repeat": 3} if is_by_core else {"_decide": 3}
+    assert n == {"_open_to_repeat": 0} | from_replica
+    for _ in range(3):  # one run of the original
+        assert np.array_equal(read(source, np.s_[3, 4]), expected[3, 4])
+    assert n["_decide"] == from_replica["_decide"] + 1
+    assert n["_open_to_repeat"] == from_replica.get("_open_to_repeat", 0)
+
+
+def count_calls(monkeypatch, *functions):
+    """Count the calls of functions that modules or classes hold, by their names."""
+    n = {}
+
+    def counted(name, function):
+        def call(*arguments, **options):
+            n[name] += 1
+            return function(*arguments, **options)
+
+        return call
+
+    for holder, name in functions:
+        n[name] = 0
+        monkeypatch.setattr(holder, name, counted(name, getattr(holder, name)))
+    return n
 
 
 def test_a_replica_built_anew_serves_again(source, home, reads):

@@ -333,7 +333,7 @@ bool move(ChunkedTransfer &self, const sds_candidate &candidate, const MemoryLay
     const Cached outcome = move_from_cache(self, candidate, shape, destination);
     if (outcome != Cached::not_meant) return outcome == Cached::moved;
     if (self.conversion.from == 0 && memory.is_packed && is_box(self.slab) &&
-        keeps_order(candidate, shape))
+        sds_candidate_keeps_order(&candidate, shape))
         return read_slab(self, self.slab, shape, destination);
 
     const int64_t element_bytes = element_bytes_of(self.conversion);
@@ -360,7 +360,7 @@ Transferred transfer_chunked(const ReplicaDataset &replica, hid_t type,
     ChunkedTransfer self = {
         replica, array, candidate.chunks.shape, type, {}, {}, {}, {}, conversion, {},
         nullptr, false};
-    if (!slab_in_replica(candidate, slab, self.slab)) return Transferred::failed;
+    if (sds_candidate_slab(&candidate, &slab, &self.slab) != SDS_OK) return Transferred::failed;
     normalize(self.slab);
     for (int32_t axis = 0; axis < array.rank; axis++)
         self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];

@@ -81,7 +81,7 @@ double predict_replica(const sds_table_dataset &dataset, const sds_candidate &ca
                        const sds_hyperslab &slab)
 {
     sds_hyperslab stored;
-    if (!slab_in_replica(candidate, slab, stored)) return unpredictable;
+    if (sds_candidate_slab(&candidate, &slab, &stored) != SDS_OK) return unpredictable;
     if (candidate.storage == SDS_TABLE_CONTIGUOUS)
         return predict_contiguous(array_of(dataset, candidate), stored, candidate.layout,
                                   candidate.model);

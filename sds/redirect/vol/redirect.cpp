@@ -192,7 +192,8 @@ uint64_t holders_of(const OpenDataset &dataset, const sds_hyperslab &slab)
     uint64_t holders = 0;
     for (uint64_t left = dataset.redirection->partial; left != 0; left &= left - 1) {
         const int i = __builtin_ctzll(left);
-        if (holds(candidate_of(dataset, i), slab)) holders |= uint64_t{1} << i;
+        const sds_candidate candidate = candidate_of(dataset, i);
+        if (sds_candidate_holds(&candidate, &slab)) holders |= uint64_t{1} << i;
     }
     return holders;
 }
@@ -220,7 +221,9 @@ Choice predict_best(const OpenDataset &open, uint64_t holders, const sds_hypersl
     }
     for (int32_t i = 0; i < dataset.n_candidates; i++) {
         const sds_candidate candidate = layouts.candidate(i);
-        if (is_partial(dataset, candidate) && (i >= max_partial || !(holders >> i & 1))) continue;
+        if (sds_candidate_is_partial(&candidate, &dataset) &&
+            (i >= max_partial || !(holders >> i & 1)))
+            continue;
         if (has_large_chunks(dataset, candidate)) continue;
         const double predicted_s = predict_replica(dataset, candidate, slab);
         if (predicted_s < 0 || !(predicted_s < best_s)) continue;
@@ -299,7 +302,7 @@ Reason why_none(const OpenDataset &dataset, const sds_hyperslab &slab)
     Reason reason = not_held;
     for (int32_t i = 0; i < entry.n_candidates; i++) {
         const sds_candidate candidate = candidate_of(dataset, i);
-        if (!holds(candidate, slab)) continue;
+        if (!sds_candidate_holds(&candidate, &slab)) continue;
         if (!has_large_chunks(entry, candidate)) return original_cheaper;
         reason = large_chunks;
     }
@@ -497,7 +500,7 @@ void look_up(const Host &host, const OpenDataset &dataset, hid_t type, Redirecti
     sds_candidate candidate;
     for (int32_t i = 0; i < expected.n_candidates && i < max_partial; i++)
         if (sds_table_candidate_at(table, index, i, &candidate) == SDS_OK &&
-            is_partial(expected, candidate))
+            sds_candidate_is_partial(&candidate, &expected))
             out.partial |= uint64_t{1} << i;
 }
 

@@ -117,10 +117,11 @@ bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset
 {
     Transfer self = {
         host, file, array_of(dataset, candidate), {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
-    if (!slab_in_replica(candidate, slab, self.slab)) return false;
+    if (sds_candidate_slab(&candidate, &slab, &self.slab) != SDS_OK) return false;
     sds_hyperslab_shape(&self.slab, self.shape);
     self.memory = static_cast<char *>(buffer) + memory.offset_bytes;
-    if (conversion.from == 0 && memory.is_packed && keeps_order(candidate, self.shape))
+    if (conversion.from == 0 && memory.is_packed &&
+        sds_candidate_keeps_order(&candidate, self.shape))
         return read_slab(self, self.slab, self.memory);
 
     for (int32_t axis = 0; axis < self.array.rank; axis++)

@@ -1,0 +1,57 @@
+// A dataset of a redirect table: what reads of it are predicted to cost, and how they are done.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sds/candidate.h"
+#include "sds/geometry.h"
+#include "sds/table_format.h"
+
+// How reads of one shape are done from a contiguous replica, wherever they start.
+struct StoredRead {
+    int64_t base_offset = 0; // of a read that starts at index 0 of every axis of the source
+    std::vector<int64_t> index_bytes; // what one index further along an axis of it adds
+    sds_runs runs = {};
+    bool keeps_order = false; // elements lie in the replica in the order of the source
+};
+
+class TableEntry
+{
+  public:
+    static constexpr int32_t original = -1;
+
+    // encoded: a table of this dataset alone. budget_ns: for the features of one layout.
+    TableEntry(nanobind::handle encoded, int64_t budget_ns);
+
+    int32_t rank() const { return dataset_.rank; }
+
+    // Whether reads of one shape can be decided about alike wherever they start, from the table
+    // alone: source and replicas are contiguous, and every replica holds all of the source.
+    bool is_plain() const;
+
+    // The index of the candidate that is predicted to be read from fastest, or `original`.
+    // original_s, candidate_s: predictions of what is stored in chunks, which take knowing them.
+    // engine_serves_original: the engine that reads replicas would read the original as well.
+    int32_t cheapest(const sds_hyperslab &slab, std::optional<double> original_s,
+                     const std::vector<std::optional<double>> &candidate_s,
+                     bool engine_serves_original) const;
+
+    // Throws where a contiguous candidate does not hold the selection.
+    StoredRead stored_read(int32_t candidate, const sds_hyperslab &slab) const;
+
+  private:
+    struct Release {
+        void operator()(sds_table *table) const { sds_table_close(table); }
+    };
+
+    sds_candidate candidate_at(int32_t i) const;
+
+    std::unique_ptr<sds_table, Release> table_;
+    sds_table_dataset dataset_ = {};
+    int64_t budget_ns_;
+};

@@ -1,0 +1,35 @@
+/* What a candidate of a redirect table holds of its dataset, and where. */
+#ifndef SDS_CANDIDATE_H
+#define SDS_CANDIDATE_H
+
+#include <stdint.h>
+
+#include "sds/geometry.h"
+#include "sds/status.h"
+#include "sds/table_format.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether all that is selected of the source lies in the box that the candidate holds. */
+int sds_candidate_holds(const sds_candidate *candidate, const sds_hyperslab *slab);
+
+/* Whether it holds less than the source. */
+int sds_candidate_is_partial(const sds_candidate *candidate, const sds_table_dataset *dataset);
+
+/* A selection of the source that the candidate holds, in the replica's own axes. */
+sds_status sds_candidate_slab(const sds_candidate *candidate, const sds_hyperslab *slab,
+                              sds_hyperslab *out);
+
+/* The array that the candidate stores: the box's axes in its order. */
+void sds_candidate_array(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                         sds_array *out);
+
+/* Whether it has elements selected by so many indices per replica axis in the source's order. */
+int sds_candidate_keeps_order(const sds_candidate *candidate, const int64_t shape[]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
