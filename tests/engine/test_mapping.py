@@ -195,15 +195,18 @@ os.execlp("grep", "grep", "SigIgn", "/proc/self/status")
 def test_children_of_fork_read_on(tmp_path):
     text = """
 check_maps()
+wait_for, tell = os.pipe()
 child = os.fork()
 check_maps()
 if child == 0:
+    os.read(wait_for, 1)   # the parent's reads are of the whole file
     os.truncate(path, 0)
     try:
         read()
     except TruncatedFileError:
         os._exit(0)
     os._exit(1)
+os.write(tell, b"x")
 assert os.waitpid(child, 0)[1] == 0
 """
     done = run_program(text, tmp_path / "a.bin")
