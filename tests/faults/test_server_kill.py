@@ -13,8 +13,9 @@ from sds import _native
 from sds.home import Home
 from sds.organizer import verify_replica
 from sds.redirect.tables import RedirectTable
+from tests.redirected import settle
 from tests.server.conftest import add_planes
-from tests.server.running import Server
+from tests.server.running import PATIENCE_S, Server
 
 KILLS = 20
 EARLY = 0.4  # share of kills that hit a server which has just been started
@@ -29,7 +30,7 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
     sources = [tmp_path / f"run{i}.h5" for i in range(3)]
     for path in sources:
         make_cube(path, (32, 48, 64))
-    time.sleep(2.1)  # settled
+        settle(path)
     originals = [digest(path) for path in sources]
     orders = itertools.cycle(itertools.product(sources, [(2, 0, 1), (1, 2, 0), (2, 1, 0)]))
 
@@ -60,7 +61,7 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
         assert job["request"]["order"] == list(order)
     assert len(last.client.get("/api/v1/jobs").json()["jobs"]) == len(submitted)
 
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + PATIENCE_S
     while last.client.get("/api/v1/status").json()["spool_pending_bytes"]:
         assert time.monotonic() < give_up
         time.sleep(0.05)

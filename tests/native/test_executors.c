@@ -578,7 +578,7 @@ static void test_fork_while_others_read(sds_file *file)
         const pid_t child = fork();
         if (child == 0) {
             reader own = {.file = file, .first = 77, .n_reads = 17};
-            alarm(30); /* a lock that a fork has left locked would never come free */
+            alarm(120); /* a lock that a fork has left locked would never come free */
             (void)read_rows(&own);
             _exit(0);
         }

@@ -284,9 +284,7 @@ def test_the_owner_can_open_the_source_for_writing_during_a_build(cube, home):
 def test_a_fresh_source_is_waited_for_until_its_clock_can_be_trusted(cube, home):
     with h5py.File(cube, "r+") as handle:
         handle["cube"][0, 0, 0] = 5
-    began = time.monotonic()
     plan = plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home)
-    assert 1 < time.monotonic() - began < 4
     assert plan.source_identity.mtime_ns / 1e9 < time.time() - 1.9
 
 

@@ -20,8 +20,8 @@ N = 50
 PRELUDE = """
     import ctypes, faulthandler, os, signal, subprocess, sys, threading, time
     import h5py, numpy as np
-    signal.alarm(40)   # a deadlock ends
-    os.register_at_fork(after_in_child=lambda: signal.alarm(40))
+    signal.alarm(120)   # a deadlock ends
+    os.register_at_fork(after_in_child=lambda: signal.alarm(120))
     path = sys.argv[1]
     expected = np.arange(9 * 14 * 11, dtype="f8").reshape(9, 14, 11)
 
@@ -93,13 +93,14 @@ def test_a_child_with_an_inherited_file_that_it_never_closes(way, cube, home):
     data = h5py.File(path)["cube"]
     check(data, 3)
     if (child := os.fork()) == 0:
-        begun, n = time.monotonic(), 0
-        while time.monotonic() - begun < 1:
+        begun, ages = time.monotonic(), [0]
+        while ages[-1] < 1:
             check(data, 1)
+            ages.append(time.monotonic() - begun)
             time.sleep(0.002)
-            n += 1
+        n_young = sum(age <= 0.75 * ages[-1] for age in ages[1:])
         with open(sys.argv[2], "w") as file:
-            file.write(str(n))
+            file.write(f"{{n_young}} {{len(ages) - 1}}")
         {ENDS[way]}
     end(child)
     """
@@ -107,8 +108,8 @@ def test_a_child_with_an_inherited_file_that_it_never_closes(way, cube, home):
     run(text, cube, count, env=connector_environment(home.root))
     parents, childs = sorted(reads_by_process(home))
     assert parents == 3
-    n = int(count.read_text())
-    assert 0.6 * n < childs <= n
+    n_young, n = map(int, count.read_text().split())
+    assert 0 < n_young <= childs <= n
 
 
 def test_children_of_children(cube, home):
@@ -149,7 +150,7 @@ def test_forks_while_threads_read_and_write_the_trace(cube, home):
                 with h5py.File(path) as own:
                     check(own["cube"], 2)
                 os._exit(0)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
                 assert time.monotonic() < deadline, "the child waits for ever"
                 time.sleep(0.001)
@@ -158,7 +159,7 @@ def test_forks_while_threads_read_and_write_the_trace(cube, home):
         stop = True
         [thread.join() for thread in threads]
     """
-    run(text, cube, env=connector_environment(home.root), timeout=100)
+    run(text, cube, env=connector_environment(home.root))
     *children, _ = reads_by_process(home)
     assert children == [4] * 120
 
@@ -211,7 +212,7 @@ int main(int argc, char **argv)
         usleep(1000);
     const pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(120);
         _exit(open_file(argv[3], argv[1]));
     }
     waitpid(child, &status, 0);
@@ -286,7 +287,7 @@ int main(int argc, char **argv)
         usleep(200 + 37 * (i % 10));
         const pid_t child = fork();
         if (child == 0) {
-            alarm(10);
+            alarm(120);
             _exit(second.close(second.open(path, 0, 0)) < 0);
         }
         waitpid(child, &status, 0);
@@ -406,7 +407,7 @@ def test_a_daemon(cube, home, tmp_path):
     """
     done = tmp_path / "done"
     run(text, cube, done, env=connector_environment(home.root))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120  # for what hangs: a busy machine is not it
     while sorted(reads_by_process(home)) != [4, 11]:
         assert time.monotonic() < deadline, reads_by_process(home)
         time.sleep(0.05)
@@ -443,12 +444,15 @@ def test_a_signal_in_the_middle_of_reading(how, cube, home):
         text=True,
     ) as running:  # fmt: skip
         assert running.stdout.readline() == "begun\n"
+        begun_s = time.monotonic()
         time.sleep(0.5)
         running.send_signal(signal.SIGTERM)
-        output, errors = running.communicate(timeout=30)
+        output, errors = running.communicate()
+        lived_s = time.monotonic() - begun_s
     if how == "default":
         assert (running.returncode, errors) == (-signal.SIGTERM, "")
-        assert reads_by_process(home) == []  # nothing was closed, and no five seconds had passed
+        # Nothing was closed, and only after five seconds is something written all the same.
+        assert reads_by_process(home) == [] or lived_s > 4
     else:
         assert running.returncode == {"exit": 5, "raise": -signal.SIGINT}[how]
         (traced,) = reads_by_process(home)
@@ -518,7 +522,7 @@ def test_handlers_that_interrupt_the_connector_itself(how, cube, home, tmp_path)
     program = build.compile(source, tmp_path / "interrupted")
     for left in range(1, 60, 4):
         done = subprocess.run(
-            [program, cube, how, str(left)], env=connector_environment(home.root), timeout=30,
+            [program, cube, how, str(left)], env=connector_environment(home.root), timeout=120,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         # HDF5 that is left by exit in the middle of a call may complain or crash natively, too:

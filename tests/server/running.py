@@ -10,6 +10,8 @@ import time
 
 import httpx
 
+PATIENCE_S = 120  # with what hangs: a busy machine is not it
+
 
 class Server:
     """A server process on a home, and a client of it."""
@@ -25,7 +27,7 @@ class Server:
             env=os.environ | environment,
         )
 
-    def wait_until_it_listens(self, timeout_s=30):
+    def wait_until_it_listens(self, timeout_s=PATIENCE_S):
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
             if self.process.poll() is not None:
@@ -47,7 +49,7 @@ class Server:
             transport=httpx.HTTPTransport(uds=socket) if socket else None,
             headers={"Authorization": f"Bearer {lines['operate']}"},
             trust_env=False,
-            timeout=10,
+            timeout=PATIENCE_S,
         )
 
     def kill(self):
@@ -59,13 +61,13 @@ class Server:
     def _end(self, number):
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE_S)
         self.log.close()
         if hasattr(self, "client"):
             self.client.close()
         return self.process.returncode
 
-    def wait_for(self, job_id, timeout_s=60):
+    def wait_for(self, job_id, timeout_s=PATIENCE_S):
         give_up = time.monotonic() + timeout_s
         while True:
             job = self.client.get(f"/api/v1/jobs/{job_id}").json()

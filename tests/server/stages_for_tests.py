@@ -6,6 +6,8 @@ import time
 
 from sds.errors import NotHdf5Error
 
+HANGS_S = 600  # longer than any test waits
+
 
 def double(number, *, progress):
     for i in range(3):
@@ -41,4 +43,4 @@ def work_until_stopped(path, *, progress):
 def hang(path, *, progress):
     progress(0.0, "begun")
     path.write_text(str(os.getpid()))
-    time.sleep(600)
+    time.sleep(HANGS_S)

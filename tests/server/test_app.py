@@ -13,6 +13,7 @@ from sds.server.jobs import Background, child_runner
 from sds.server.service import Service
 from sds.server.settings import Settings
 from tests.server.asgi import Client
+from tests.server.running import PATIENCE_S
 
 READ_PATHS = [
     "datasets",
@@ -239,7 +240,7 @@ def living(home):
 def wait(client, job_id, *, states=("done", "failed", "cancelled")):
     import time
 
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + PATIENCE_S
     while (job := client.get(f"/api/v1/jobs/{job_id}").json())["state"] not in states:
         assert time.monotonic() < give_up, job
         time.sleep(0.02)
@@ -275,7 +276,7 @@ def test_the_background_counts_traces_by_itself(living, write_spool):
     import time
 
     write_spool(16)
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + PATIENCE_S
     while living.get("/api/v1/status").json()["reads"] != 16:
         assert time.monotonic() < give_up
         time.sleep(0.02)

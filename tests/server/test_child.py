@@ -63,7 +63,7 @@ def test_a_poll_that_raises_kills_the_child_at_once(tmp_path):
     begun = time.monotonic()
     with pytest.raises(EndError):
         run(stages.hang, tmp_path / "pid", poll=end)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < stages.HANGS_S / 2
     assert multiprocessing.active_children() == []
 
 
@@ -88,7 +88,7 @@ def test_the_child_dies_with_its_parent(tmp_path):
     child = int((tmp_path / "pid").read_text())
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + stages.HANGS_S / 2
     while _is_running(child):
         assert time.monotonic() < give_up
         time.sleep(0.02)

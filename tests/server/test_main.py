@@ -51,9 +51,7 @@ def test_a_server_says_where_it_listens_and_ends_cleanly(start):
         json.loads(address.read_text())["url"],
     )
     assert server.client.get("/openapi.json").json()["info"]["title"] == "SDS"
-    begun = time.monotonic()
     assert server.terminate() == 0
-    assert time.monotonic() - begun < 10
     assert not address.exists()
 
 
@@ -67,14 +65,12 @@ def test_what_a_home_holds_is_private(start):
 
 def test_a_second_server_is_refused_with_pid_and_url_of_the_first(start, tmp_path):
     server = start().wait_until_it_listens()
-    begun = time.monotonic()
     second = run(tmp_path / "home")
     assert second.returncode == 1
     assert str(server.process.pid) in second.stderr
     assert json.loads(server.home.server_address.read_text())["url"] in second.stderr
     assert "Traceback" not in second.stderr
     assert server.client.get("/healthz").status_code == 200
-    assert time.monotonic() - begun < 30
 
 
 def test_the_address_of_a_killed_server_is_replaced(start):

@@ -552,7 +552,7 @@ for thread in threads:
 for _ in range(40):
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(120)
         add(writer, [(7, i, i) for i in range(100)])
         writer.close()
         os._exit(0)
