@@ -19,6 +19,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check $(if $(MAKE_TERMOUT),,-q)
 NATIVE := $(shell find native sds/redirect/vol -type f 2>/dev/null)
 PATHS := sds tests benchmarks
+# A worker for each processor, four at most; tests of one file share what they set up.
+WORKERS := -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test check bench conformance build clean
 .DELETE_ON_ERROR:
@@ -27,7 +29,7 @@ demo: $(VENV)/built
 	$(VENV)/bin/sds demo
 
 test: $(VENV)/built $(VENV)/test-tools
-	$(PY) -m pytest
+	$(PY) -m pytest $(WORKERS)
 
 check: $(VENV)/built $(VENV)/test-tools $(VENV)/check-tools
 	$(VENV)/bin/ruff format --check $(PATHS)

@@ -1,11 +1,14 @@
 """What tests need of Debian packages: programs, and headers of libraries."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.hdf5_builds import cache_directory
 
 PACKAGES = {
     "csh": "tcsh",
@@ -28,10 +31,7 @@ def find_program(name):
     """
     found = _find(name)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        install = ["apt-get", "install", "-y", "-q", PACKAGES[name]]
-        if subprocess.run(install, capture_output=True, check=False).returncode:
-            subprocess.run(["apt-get", "update", "-q"], capture_output=True, check=False)
-            subprocess.run(install, capture_output=True, check=False)
+        _install(PACKAGES[name])
         found = _find(name)
     if found is None:
         left_out = f"left out: {name} is missing; apt-get install {PACKAGES[name]}"
@@ -39,6 +39,17 @@ def find_program(name):
             pytest.fail(left_out)
         pytest.skip(left_out)
     return found
+
+
+def _install(package):
+    """Install a Debian package; one process at a time, since apt-get does not wait for others."""
+    install = ["apt-get", "install", "-y", "-q", package]
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with (cache_directory() / "apt-get.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if subprocess.run(install, capture_output=True, check=False).returncode:
+            subprocess.run(["apt-get", "update", "-q"], capture_output=True, check=False)
+            subprocess.run(install, capture_output=True, check=False)
 
 
 def _find(name):

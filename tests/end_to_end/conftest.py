@@ -17,8 +17,10 @@ import pytest
 
 from sds.cli.client import server_url
 from sds.home import Home
+from tests.server.running import PATIENCE_S
 
 ENERGIES = 1024
+LIBC = ctypes.CDLL(None)
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 PROGRAM = """
@@ -66,9 +68,8 @@ def program(tmp_path):
 
 def as_anyone():
     """Give up the right to write where the mode forbids it, where this is root."""
-    libc = ctypes.CDLL(None)
     for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+        LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 class Sds:
@@ -119,10 +120,10 @@ def sds_both(request, sds, tmp_path):
         server = subprocess.Popen(
             [sys.executable, "-m", "sds.server.main", "--port", "0"],
             env=sds.environment, stdout=log, stderr=log,
-            preexec_fn=as_anyone,  # noqa: PLW1509  (these tests start no threads)
+            preexec_fn=as_anyone,  # noqa: PLW1509  (it takes no locks)
         )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while server_url(sds.home) is None:
             assert server.poll() is None, (tmp_path / "server.log").read_text()
             assert time.monotonic() < deadline
@@ -130,7 +131,7 @@ def sds_both(request, sds, tmp_path):
         yield sds
     finally:
         server.terminate()
-        assert server.wait(30) == 0, (tmp_path / "server.log").read_text()
+        assert server.wait(PATIENCE_S) == 0, (tmp_path / "server.log").read_text()
 
 
 def native(program, *arguments):
