@@ -278,6 +278,24 @@ def test_a_user_block_moves_the_data(tmp_path, home):
     assert both('across(h5py.File(path)["f8"])', path, home) == {ENGINE: 1}
 
 
+def test_what_lies_nowhere_behind_a_user_block_is_not_read(tmp_path, home):
+    path, other = tmp_path / "user.h5", tmp_path / "outside.raw"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("unwritten", EXTENT, "f8", fillvalue=3.5)
+        outside = [(str(other), 0, h5py.h5f.UNLIMITED)]
+        file.create_dataset("external", data=np.ones(EXTENT), external=outside)
+        file["f8"] = np.random.default_rng(6).random(EXTENT)
+    program = """
+    with h5py.File(path) as file:
+        for name in ("unwritten", "external", "f8"):
+            across(file[name], name)
+    """
+    assert both(program, path, home, SDS_ENGINE="always")[ENGINE] == 1
+    (spool,) = map(read_spool, home.spool.iterdir())
+    offset = {dataset.path: dataset.data_offset_bytes for dataset in spool.datasets}
+    assert offset["/unwritten"] == offset["/external"] == -1 < offset["/f8"]
+
+
 def test_many_layouts(tmp_path, home):
     path, other = tmp_path / "layouts.h5", tmp_path / "outside.raw"
     values = np.random.default_rng(7).random(EXTENT)

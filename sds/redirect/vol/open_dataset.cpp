@@ -142,11 +142,13 @@ bool get_native(const Object &object, hid_t dxpl, int operation, Value *value)
                    &args, dxpl, nullptr) >= 0;
 }
 
-// Of a contiguous dataset whose space is allocated.
+// Of a contiguous dataset whose values lie in the file, else -1. Behind a user block, whose size is
+// a power of two, HDF5 gives one less than that size of those that lie nowhere in the file.
 int64_t data_offset(const Object &object, hid_t dxpl)
 {
     haddr_t offset = UINT64_MAX;
-    if (!get_native(object, dxpl, H5VL_NATIVE_DATASET_GET_OFFSET, &offset) || offset > INT64_MAX)
+    if (!get_native(object, dxpl, H5VL_NATIVE_DATASET_GET_OFFSET, &offset) || offset > INT64_MAX ||
+        (offset & (offset + 1)) == 0)
         return -1;
     return static_cast<int64_t>(offset);
 }
