@@ -1,6 +1,8 @@
 """Programs that hold very many handles open: all is read and traced, in memory that has a bound."""
 
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -11,7 +13,7 @@ from tests.redirected import reads_by_replica, settle, write_many_replicas
 from tests.under_connector import connector_environment, native_environment, run_python
 from tests.vol.test_cost import MIB, private_memory
 
-N_HANDLES = 100_000
+N_HANDLES = 150_000
 MOST_WRAPPED = 512  # object.h
 
 
@@ -26,7 +28,7 @@ def sources(tmp_path, home):
     return path
 
 
-def test_a_hundred_thousand_handles_take_little_memory(sources, home):
+def test_very_many_handles_take_little_memory(sources, home):
     program = """
     from h5py import h5d, h5f, h5s
     file = h5f.open(sys.argv[1].encode(), h5f.ACC_RDONLY)
@@ -80,6 +82,41 @@ def test_many_handles_take_little_memory_beside_replicas_in_chunks(sources, home
     # As many as are open at a time. How many follow depends on how long each took to open.
     assert reads.keys() >= {1, 2, 3, 4}
     assert more <= 8 * MIB, more / MIB
+
+
+def test_reading_what_is_open_has_hdf5_read_no_metadata(tmp_path, home):
+    """HDF5 enlarges its cache of metadata for who looks into headers that it has dropped."""
+    path = tmp_path / "contiguous.h5"
+    with h5py.File(path, "w") as file:
+        for i in range(2 * MOST_WRAPPED):
+            file[f"small/{i:04d}"] = np.arange(10.0) + i
+        file["small/linked"] = h5py.ExternalLink(tmp_path / "other.h5", "/small/0000")
+    shutil.copy(path, tmp_path / "other.h5")
+    settle(path)
+    program = """
+    import os, sys, h5py
+    os.chdir(sys.argv[2])
+    file = h5py.File(sys.argv[1])
+    kept = list(file["small"].values())[:-1]
+    kept = [item for _ in range(2) for item in kept]
+    before = file.id.get_mdc_size()
+    file.id.reset_mdc_hit_rate_stats()
+    for _ in range(2):
+        for i, item in enumerate(kept):
+            assert item[9] == 9 + i % (len(kept) // 2)
+    print(before == file.id.get_mdc_size(), file.id.get_mdc_hit_rate())
+    assert file["small/linked"][9] == 9
+    """
+    found = [
+        run_python(program, name, tmp_path, env=environment).stdout
+        for environment in (native_environment(), connector_environment(home.root))
+        for name in (path, path.name)
+    ]
+    assert set(found) == {"True 0.0\n"}
+    for spool in map(read_spool, home.spool.iterdir()):
+        assert Counter(Path(dataset.file).name for dataset in spool.datasets) == {
+            "contiguous.h5": 2 * MOST_WRAPPED, "other.h5": 1,
+        }  # fmt: skip
 
 
 EVERYTHING = """

@@ -64,6 +64,27 @@ bool find_path(const Object &object, OpenFile *file, hid_t dxpl, char *path)
     return file && search_path(object, *file, dxpl, path);
 }
 
+// Whether it lies in the file through which it was reached, as far as HDF5 knows that without a
+// look into the dataset's header, which it may have to read again. Who asks HDF5 for the file makes
+// it believe that the program has that open: it is asked only of what bears the name of one that
+// is.
+bool lies_in(const Object &object, const OpenFile &file, const char *name, hid_t dxpl)
+{
+    const void *open_file = __atomic_load_n(&file.under, __ATOMIC_RELAXED);
+    if (!open_file || object.connector != object.host->native || strcmp(file.name, name) != 0)
+        return false;
+    void *found = nullptr;
+    H5VL_loc_params_t self;
+    memset(static_cast<void *>(&self), 0, sizeof self);
+    self.obj_type = H5I_DATASET;
+    self.type = H5VL_OBJECT_BY_SELF;
+    Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_FILE);
+    request.args.args.get_file.file = &found;
+    return pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
+                      &request.args, dxpl, nullptr) >= 0 &&
+           found == open_file;
+}
+
 // HDF5's number of the file that holds the dataset.
 bool read_fileno(const Object &object, hid_t dxpl, unsigned long &fileno)
 {
@@ -87,8 +108,9 @@ bool read_fileno(const Object &object, hid_t dxpl, unsigned long &fileno)
 }
 
 // The open file that holds the dataset, counted: not always the one through which it was reached.
-OpenFile *file_of(const Object &object, hid_t dxpl)
+OpenFile *file_of(const Object &object, const char *name, hid_t dxpl)
 {
+    if (object.file && lies_in(object, *object.file, name, dxpl)) return hold_file(object.file);
     unsigned long fileno = 0;
     if (!read_fileno(object, dxpl, fileno)) return nullptr;
     if (object.file && object.file->fileno == fileno) return hold_file(object.file);
@@ -153,8 +175,16 @@ int64_t data_offset(const Object &object, hid_t dxpl)
     return static_cast<int64_t>(offset);
 }
 
+// For the creation properties HDF5 looks into the dataset's header, which it may have to read
+// again: a program that reads more datasets in turn than it keeps headers of has its cache of them
+// grow. Most datasets have none that matters.
 void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 {
+    out.data_offset_bytes = data_offset(object, dxpl);
+    if (out.data_offset_bytes >= 0) {
+        out.storage = SDS_STORAGE_CONTIGUOUS;
+        return;
+    }
     const Functions &hdf5 = object.hdf5();
     Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_DCPL);
     if (!get(object, dxpl, request)) return;
@@ -165,12 +195,8 @@ void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
         out.storage = SDS_STORAGE_COMPACT;
         break;
     case layout_contiguous:
-        if (hdf5.H5Pget_external_count(dcpl) > 0) {
-            out.storage = SDS_STORAGE_EXTERNAL;
-        } else {
-            out.storage = SDS_STORAGE_CONTIGUOUS;
-            out.data_offset_bytes = data_offset(object, dxpl);
-        }
+        out.storage =
+            hdf5.H5Pget_external_count(dcpl) > 0 ? SDS_STORAGE_EXTERNAL : SDS_STORAGE_CONTIGUOUS;
         break;
     case layout_chunked:
         out.storage = SDS_STORAGE_CHUNKED;
@@ -297,7 +323,8 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     if (!name.text() || !path.text()) return nullptr;
     if (!read_file_name(object, H5I_DATASET, dxpl, name.text())) name.text()[0] = '\0';
     const bool from_memory = may_read_collectively(host, name.text());
-    OpenFile *file = from_memory ? find_named(host, name.text()) : file_of(object, dxpl);
+    OpenFile *file =
+        from_memory ? find_named(host, name.text()) : file_of(object, name.text(), dxpl);
     // HDF5 may have lost a path where objects are renamed.
     const bool has_path = !(file && was_mounted(*file)) &&
                           (!from_memory || (!object.may_lack_path && !(file && file->writable)));
@@ -325,7 +352,6 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
 hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 {
     out.storage = SDS_STORAGE_UNKNOWN;
-    out.data_offset_bytes = -1;
     read_storage(object, dxpl, out);
     // The extent of a virtual dataset may be that of its sources, which HDF5 then opens: through
     // MPI-IO together with the other processes.

@@ -360,6 +360,7 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
         file->mpio = mpio_;
         file->collective_metadata = collective_metadata_;
         file->fileno = fileno;
+        file->under = opened.under;
         file->writable = writable;
         file->checked_ns = coarse_monotonic_ns();
         const unsigned intent = writable ? H5F_ACC_RDWR : intent_of(opened);
@@ -418,6 +419,12 @@ bool may_read_collectively(const Host &host, const char *name)
         is_known = true;
     }
     return !is_known;
+}
+
+void remember_close(const Object &file)
+{
+    if (file.file && file.file->under == file.under)
+        __atomic_store_n(&file.file->under, static_cast<const void *>(nullptr), __ATOMIC_RELAXED);
 }
 
 bool was_mounted(const OpenFile &file)

@@ -22,6 +22,7 @@ struct OpenFile {
     int references;
     int number;           // of its objects that have no wrapper; 0: none is left
     unsigned long fileno; // HDF5's number of it, never given twice; 0: HDF5 opened it by itself
+    const void *under;    // HDF5's own of it while the program has it open, then nullptr
     char *name;           // by which it was opened
     char *path;           // canonical; the name where it is no path of a file
     bool is_path;
@@ -83,6 +84,8 @@ constexpr int most_numbered_files = 4095;
 OpenFile *numbered_file(int number);
 
 OpenFile *hold_file(OpenFile *file);
+// To be called before HDF5 closes what it has under the file's wrapper.
+void remember_close(const Object &file);
 void release_file(OpenFile *file);
 // False where nothing else holds it: then it stays.
 bool release_unless_last(OpenFile *file);

@@ -30,6 +30,7 @@ herr_t optional(void *file, H5VL_optional_args_t *args, hid_t dxpl, void **)
 herr_t close(void *file, hid_t dxpl, void **)
 {
     Handle self(file);
+    remember_close(*self);
     const herr_t result =
         pass_on(*self, self->below->file_cls.close, self->hdf5().H5VLfile_close, dxpl, nullptr);
     if (result >= 0) {
