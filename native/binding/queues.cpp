@@ -91,8 +91,8 @@ nb::tuple follow_queues(const PerStream &begin, const PerStream &run_bytes, cons
         status = sds_follow_queues(n, streams.data(), static_cast<int32_t>(n_levels), &striping,
                                    &client, &rates, max_fetches, &found);
     }
-    check(status,
-          status == SDS_ELIMIT ? "time of an operation" : "streams, striping, client and rates");
+    check(status, status == SDS_ELIMIT ? "time, messages under way or pages of an operation"
+                                       : "streams, striping, client and rates");
     nb::list values;
     for (const Found &one : found_names)
         values.append(found.*one.at);

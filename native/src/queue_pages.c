@@ -6,8 +6,9 @@
 
 #define PAGES_PER_CELL 64
 #define FIRST_ROOM ((size_t)1024)
-/* Of 2^22 cells, 64 MiB, half may be used; what one instant adds has room as well. Growing to that
- * takes 96 MiB. */
+/* 64 MiB, half of which may be used. Growing to that takes 96. */
+#define MAX_ROOM ((size_t)1 << 22)
+/* What the messages of one instant add has room as well, unless they are of millions of pages. */
 #define FULL ((size_t)7 << 18)
 
 void sds__pages_free(sds__pages *pages)
@@ -38,6 +39,7 @@ static size_t slot_of(const sds__pages *pages, int64_t key)
 static sds_status make_room(sds__pages *pages)
 {
     if (2 * pages->n < pages->room) return SDS_OK;
+    if (pages->room == MAX_ROOM) return SDS_ELIMIT;
     sds__pages more = {.n = pages->n, .room = pages->room == 0 ? FIRST_ROOM : 2 * pages->room};
     more.cell = malloc(more.room * sizeof *more.cell);
     if (more.cell == NULL) return SDS_ENOMEM;

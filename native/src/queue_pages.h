@@ -32,7 +32,8 @@ int sds__pages_are_full(const sds__pages *pages);
 int sds__pages_missing(const sds__pages *pages, int64_t server, int64_t low, int64_t high,
                        int64_t *first, int64_t *end);
 
-/* Pages [first, end) of a server have been read. SDS_ENOMEM. */
+/* Pages [first, end) of a server have been read. SDS_ENOMEM; SDS_ELIMIT: 64 MiB do not hold them.
+ */
 sds_status sds__pages_mark(sds__pages *pages, int64_t server, int64_t first, int64_t end);
 
 #endif

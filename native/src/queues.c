@@ -15,6 +15,8 @@
 /* Of a stream in the mean, or nothing would be known of how it goes on. */
 #define LEAST_FETCHES 4
 #define NONE INT32_C(-1)
+/* Messages under way, and parts of fetches; beyond, an operation is given up. */
+#define MAX_UNDER_WAY ((size_t)1 << 20)
 
 enum { ASKS, ARRIVES, DISK_ENDS };
 
@@ -56,6 +58,10 @@ typedef struct server {
     int64_t disk_ns;
     int64_t link_ns;
 } server;
+
+/* As the header says. */
+_Static_assert(sizeof(reader) + sizeof(sds__event) <= 512, "of a stream");
+_Static_assert(sizeof(server) + sizeof(sds__event) <= 512, "of a server");
 
 typedef struct numbers {
     size_t n;
@@ -106,61 +112,66 @@ static sds_status gather(numbers *some, int32_t number)
     return SDS_OK;
 }
 
-/* Twice as many; NULL: no memory. */
-static void *grown(void *pool, size_t *n, size_t item_bytes)
+/* Twice as many of a pool: *n is then their number. */
+static sds_status grow(void **pool, size_t *n, size_t item_bytes)
 {
     const size_t more = *n == 0 ? 256 : 2 * *n;
-    void *moved = more > INT32_MAX ? NULL : realloc(pool, more * item_bytes);
-    if (moved != NULL) *n = more;
-    return moved;
+    if (more > MAX_UNDER_WAY) return SDS_ELIMIT;
+    void *moved = realloc(*pool, more * item_bytes);
+    if (moved == NULL) return SDS_ENOMEM;
+    *pool = moved;
+    *n = more;
+    return SDS_OK;
 }
 
-static int32_t take_message(network *net)
+static sds_status take_message(network *net, int32_t *taken)
 {
     if (net->free_message == NONE) {
         const size_t old = net->n_messages;
-        message *more = grown(net->message, &net->n_messages, sizeof *more);
-        if (more == NULL) return NONE;
-        net->message = more;
+        void *pool = net->message;
+        const sds_status status = grow(&pool, &net->n_messages, sizeof *net->message);
+        if (status != SDS_OK) return status;
+        message *more = net->message = pool;
         for (size_t i = old; i < net->n_messages; i++) {
             more[i].next = net->free_message;
             net->free_message = (int32_t)i;
         }
     }
-    const int32_t taken = net->free_message;
-    net->free_message = net->message[taken].next;
-    return taken;
+    *taken = net->free_message;
+    net->free_message = net->message[*taken].next;
+    return SDS_OK;
 }
 
-static int32_t take_part(network *net)
+static sds_status take_part(network *net, int32_t *taken)
 {
     if (net->free_part == NONE) {
         const size_t old = net->n_parts;
-        part *more = grown(net->part, &net->n_parts, sizeof *more);
-        if (more == NULL) return NONE;
-        net->part = more;
+        void *pool = net->part;
+        const sds_status status = grow(&pool, &net->n_parts, sizeof *net->part);
+        if (status != SDS_OK) return status;
+        part *more = net->part = pool;
         for (size_t i = old; i < net->n_parts; i++) {
             more[i].next = net->free_part;
             net->free_part = (int32_t)i;
         }
     }
-    const int32_t taken = net->free_part;
-    net->free_part = net->part[taken].next;
-    return taken;
+    *taken = net->free_part;
+    net->free_part = net->part[*taken].next;
+    return SDS_OK;
 }
 
 /* ---- what clients ask for ---- */
 
-/* The next message of a part; NONE: no memory. */
-static int32_t next_message(network *net, int32_t of)
+/* The next message of a part. */
+static sds_status next_message(network *net, int32_t of, int32_t *taken)
 {
-    const int32_t taken = take_message(net);
-    if (taken == NONE) return NONE;
+    const sds_status status = take_message(net, taken);
+    if (status != SDS_OK) return status;
     part *p = &net->part[of];
     const int64_t most = net->client.message_bytes, low = p->sent;
     p->sent = sds__least(p->high, (low / most + 1) * most);
-    net->message[taken] = (message){.part = of, .next = NONE, .low = low, .high = p->sent};
-    return taken;
+    net->message[*taken] = (message){.part = of, .next = NONE, .low = low, .high = p->sent};
+    return SDS_OK;
 }
 
 /* Where a range of the file lies in the object of one of the servers that it touches. */
@@ -183,17 +194,17 @@ static sds_status ask(network *net, int32_t of)
     const int64_t first = walk->low / size, last = (walk->high - 1) / size;
     const int64_t servers = sds__least(n, last - first + 1);
     for (int64_t i = 0; i < servers; i++) {
-        const int32_t taken = take_part(net);
-        if (taken == NONE) return SDS_ENOMEM;
+        int32_t taken, sent;
+        sds_status status = take_part(net, &taken);
+        if (status != SDS_OK) return status;
         part *p = &net->part[taken];
         *p = (part){.stream = of, .server = (int32_t)((first + i) % n)};
         object_range(net, walk->low, walk->high, p->server, &p->sent, &p->high);
         net->reader[of].n_waiting++;
         while (p->in_flight < net->client.in_flight && p->sent < p->high) {
             p->in_flight++;
-            const int32_t sent = next_message(net, taken);
-            if (sent == NONE) return SDS_ENOMEM;
-            const sds_status status = gather(&net->arrived, sent);
+            status = next_message(net, taken, &sent);
+            if (status == SDS_OK) status = gather(&net->arrived, sent);
             if (status != SDS_OK) return status;
         }
         net->steps += p->in_flight - 1;
@@ -365,8 +376,9 @@ static sds_status reply(network *net, int32_t of, int64_t sent_ns)
     net->free_message = of;
     if (p->sent < p->high) {
         const int64_t there_and_back_ns = sent_ns + 2 * net->one_way_ns;
-        const int32_t more = next_message(net, part_of);
-        if (more == NONE) return SDS_ENOMEM;
+        int32_t more;
+        const sds_status status = next_message(net, part_of, &more);
+        if (status != SDS_OK) return status;
         if (there_and_back_ns >= MAX_NS) return SDS_ELIMIT;
         net->steps++;
         return sds__event_push(&net->queue, (sds__event){there_and_back_ns, ARRIVES, more});

@@ -121,7 +121,7 @@ class Streams:
         SdsValueError
             If stripes or windows are no whole numbers of pages.
         LimitError
-            If it takes longer than 36 years.
+            If it takes longer than 36 years, or has more than 2^20 messages under way.
         """
         if len(self) == 0:
             nothing = dict.fromkeys((f.name for f in fields(Queued)), 0.0)

@@ -136,6 +136,25 @@ static void test_what_is_left_of_a_fetch_goes_on_alike(void)
     CHECK(part.followed_share > 0.02 && part.followed_share < 0.1);
 }
 
+/* What would take more memory than is stated is given up. */
+static void test_there_is_room_for_a_million_messages_under_way(void)
+{
+    const sds_striping striping = {INT64_C(1) << 40, 1};
+    sds_queue_client client = CLIENT;
+    client.message_bytes = PAGE;
+    client.in_flight = INT32_MAX;
+    sds_queued found;
+    for (int64_t n = INT64_C(1) << 18; n <= INT64_C(1) << 22; n <<= 4) {
+        const sds_queue_stream stream = {0, n * PAGE, ONE, NO_STRIDE, 1};
+        const sds_status expected = n > 1 << 20 ? SDS_ELIMIT : SDS_OK;
+        CHECK(sds_follow_queues(1, &stream, 1, &striping, &client, &RATES, 100, &found) ==
+              expected);
+    }
+    client.message_bytes = INT64_C(1) << 40; /* one, of pages in 2^22 places */
+    const sds_queue_stream stream = {0, INT64_C(1) << 40, ONE, NO_STRIDE, 1};
+    CHECK(sds_follow_queues(1, &stream, 1, &striping, &client, &RATES, 100, &found) == SDS_ELIMIT);
+}
+
 static void test_what_holds_of_any(void)
 {
     uint64_t state = 5;
@@ -223,6 +242,7 @@ int main(void)
     test_a_long_run_is_asked_of_all_servers();
     test_messages_beyond_those_in_flight_wait_for_replies();
     test_what_is_left_of_a_fetch_goes_on_alike();
+    test_there_is_room_for_a_million_messages_under_way();
     test_what_holds_of_any();
     test_bad_numbers();
     return 0;

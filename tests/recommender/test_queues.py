@@ -250,29 +250,60 @@ def test_two_million_fetches_are_followed_to_the_end():
 
 
 _TAKES_MEMORY = """
-import resource
-from sds.geometry import HOPPER_STRIPES, ContiguousLayout, Hyperslab, ProcessReads
+import resource, sys
+from sds.errors import LimitError
+from sds.geometry import ContiguousLayout, Hyperslab, ProcessReads, StripeLayout
+from sds.recommender.operation import ClientReads
 from sds.recommender.queues import QueueRates, streams_of
 
-# A page of every 64, of 1 TiB: each in a place of its own.
-rows = Hyperslab(start=(0, 0, 0), stride=(1, 64, 1), count=(4096, 1024, 1), block=(1, 1, 1))
-layout = ContiguousLayout(element_size_bytes=4)
-read = streams_of((4096, 65536, 1024), ProcessReads.of([rows]), layout, HOPPER_STRIPES)
+extent, stride, count, stripe_bytes, message_bytes, in_flight = eval(sys.argv[1])
+slab = Hyperslab(start=(0, 0, 0), stride=stride, count=count, block=(1, 1, 1))
+read = streams_of(
+    extent,
+    ProcessReads.of([slab]),
+    ContiguousLayout(element_size_bytes=4),
+    StripeLayout(stripe_size_bytes=stripe_bytes, stripe_count=100),
+    client=ClientReads(message_bytes=message_bytes, in_flight=in_flight),
+)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = read.follow(QueueRates())
+try:
+    share = read.follow(QueueRates()).followed_share
+except LimitError:
+    share = 0
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(found.followed_share, (after - before) / 1024)
+print(share, (after - before) / 1024)
 """
 
 
-def test_what_servers_have_read_takes_no_more_than_a_hundred_mib():
-    """Followed until that is full; then the rest goes on alike."""
+def memory_of(extent, stride, count, *, stripe=MIB, message=MIB, in_flight=8):
+    """Return the share of an operation that was followed, 0: none, and the MiB that it took."""
+    given = repr((extent, stride, count, stripe, message, in_flight))
     done = subprocess.run(
-        [sys.executable, "-c", _TAKES_MEMORY], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _TAKES_MEMORY, given], capture_output=True, text=True, check=True
     )
-    followed_share, mib = map(float, done.stdout.split())
-    assert 0.3 < followed_share < 0.6
+    return map(float, done.stdout.split())
+
+
+def test_what_servers_have_read_takes_no_more_than_a_hundred_mib():
+    """A page of every 64, of 1 TiB, each in a place of its own: followed until that is full."""
+    share, mib = memory_of((4096, 65536, 1024), (1, 64, 1), (4096, 1024, 1))
+    assert 0.3 < share < 0.6
     assert mib < 100
+
+
+@pytest.mark.parametrize("message", [4096, 1 << 40])
+def test_no_operation_takes_more_than_two_hundred_mib(message):
+    """A hundred TiB in one run: too many messages under way, or too many pages in one."""
+    share, mib = memory_of(
+        (100, 1 << 19, 1 << 19),
+        (1, 1, 1),
+        (100, 1 << 19, 1 << 19),
+        stripe=1 << 40,
+        message=message,
+        in_flight=2**31 - 1,
+    )
+    assert share == 0
+    assert mib < 200
 
 
 def test_a_model_is_its_arrays(fitted, simulated):

@@ -71,9 +71,12 @@ typedef struct sds_queued {
 
 /* Follow fetches until max_fetches have been made (four for each stream at least), rows of runs
  * that need none and further messages of a fetch counted as one, or until what servers have read
- * lies in so many places that remembering it takes 64 MiB (96 in between).
+ * lies in so many places that remembering it takes 64 MiB (96 in between). In all at most 200 MiB
+ * are taken, besides half a KiB for each stream and each server.
  * SDS_EINVAL: a number out of range, or stripes, windows, messages or a file that are no multiple
- * of pages; SDS_ENOMEM; SDS_ELIMIT: more than 36 years. */
+ * of pages; SDS_ENOMEM; SDS_ELIMIT: more than 36 years, more than 2^20 messages under way or ranges
+ * of servers asked for, or messages of one instant whose pages lie in more places than have room.
+ */
 sds_status sds_follow_queues(size_t n_streams, const sds_queue_stream streams[], int32_t n_levels,
                              const sds_striping *striping, const sds_queue_client *client,
                              const sds_queue_rates *rates, int64_t max_fetches, sds_queued *out);
