@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GroupKFold
+from threadpoolctl import threadpool_limits
 
 from sds.errors import SdsValueError
 from sds.recommender.heldout import heldout_error
@@ -162,18 +163,21 @@ def _fit(
     logs = _logs_of(steps)
     known = _known(measures, logs)
     rest = np.log(seconds) - logs[:, _STEP_S]
-    boosted = tuple(
-        HistGradientBoostingRegressor(
-            max_iter=500,
-            learning_rate=0.05,
-            max_leaf_nodes=15,
-            min_samples_leaf=8,
-            l2_regularization=1.0,
-            max_features=0.5,
-            random_state=seed + i,
-        ).fit(known, rest)
-        for i in range(_N_BOOSTED)
-    )
+    # Of so few samples threads have little to share out, and wait for each other at every split:
+    # where other programs run, most of the time.
+    with threadpool_limits(1, user_api="openmp"):
+        boosted = tuple(
+            HistGradientBoostingRegressor(
+                max_iter=500,
+                learning_rate=0.05,
+                max_leaf_nodes=15,
+                min_samples_leaf=8,
+                l2_regularization=1.0,
+                max_features=0.5,
+                random_state=seed + i,
+            ).fit(known, rest)
+            for i in range(_N_BOOSTED)
+        )
     return SteppedModel(
         baseline=baseline,
         boosted=boosted,
