@@ -50,12 +50,15 @@ class Column:
         Of an element in the file.
     obstacle
         Why SDS cannot copy its elements; empty where it can.
+    filters
+        What must be undone to read it.
     """
 
     name: str
     dtype: np.dtype[Any]
     size_bytes: int
     obstacle: str
+    filters: tuple[Filter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +83,15 @@ class Table:
         All that must be undone to read it.
     stored_bytes
         What the file spends on it.
+    row_size_bytes
+        Of a row in the file: of a compound dataset with the holes between its members.
     """
 
     file: Path
     path: str
     n_rows: int
     columns: tuple[Column, ...]
+    row_size_bytes: int
     is_compound: bool
     data_offset_bytes: int | None
     chunk_shape: tuple[int, ...] | None
@@ -192,6 +198,7 @@ def _describe_compound(dataset: h5py.Dataset) -> Table:
                 dtype=members[name],
                 size_bytes=int(member.get_size()),
                 obstacle=outside or _variable(member) or _unnameable(name),
+                filters=described.filters,
             )
         )
     return Table(
@@ -199,6 +206,7 @@ def _describe_compound(dataset: h5py.Dataset) -> Table:
         path=described.path,
         n_rows=described.extent[0],
         columns=tuple(columns),
+        row_size_bytes=described.element_size_bytes,
         is_compound=True,
         data_offset_bytes=described.data_offset_bytes,
         chunk_shape=described.chunk_shape,
@@ -237,6 +245,7 @@ def _describe_group(group: h5py.Group, like: str) -> Table:
                 dtype=described.dtype,
                 size_bytes=described.element_size_bytes,
                 obstacle=obstacle,
+                filters=described.filters,
             )
         )
         filters.update({step.code: step for step in described.filters})
@@ -246,6 +255,7 @@ def _describe_group(group: h5py.Group, like: str) -> Table:
         path=str(group.name),
         n_rows=int(first.shape[0]),
         columns=tuple(columns),
+        row_size_bytes=sum(column.size_bytes for column in columns),
         is_compound=False,
         data_offset_bytes=None,
         chunk_shape=None,

@@ -25,7 +25,7 @@ from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedE
 from sds.home import default_home, is_redirection_off
 from sds.identity import identity_from, identity_of
 from sds.opened import is_written_through_h5py, version_of
-from sds.query_costs import predict_query
+from sds.query_costs import WINDOW_BYTES, predict_query
 from sds.redirect.sorted_replicas import find_sorted
 from sds.sorted_table import NotUsableError, SortedTable, row_ranges
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STRATEGIES = ("auto", "scan", "sorted")
-
-# Rows of all columns that are in memory beside the result, at most about so many bytes.
-_WINDOW_BYTES = 8 << 20
 
 
 def query(
@@ -223,7 +220,7 @@ def _scan(handle: h5py.File, wanted: _Wanted) -> _Found:
 def _windows(first: int, end: int, wanted: _Wanted) -> Iterator[tuple[int, int]]:
     """Yield first row and number of rows of parts that fit into the memory."""
     row_bytes = sum(wanted.table.column(name).dtype.itemsize for name in wanted.read)
-    at_once = max(1, _WINDOW_BYTES // row_bytes)
+    at_once = max(1, WINDOW_BYTES // row_bytes)
     for start in range(first, end, at_once):
         yield start, min(at_once, end - start)
 

@@ -1,53 +1,77 @@
-"""Advice on sorted replicas for stated queries: the file is sampled, the rest is arithmetic."""
+"""Stated queries as the recommender takes them: the file is sampled, its replicas looked up."""
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sds.chunks import decode_seconds_per_byte
 from sds.columns import TableReader, check_key, check_names, open_table
 from sds.conditions import check_comparable, left_over, parse_condition
 from sds.engine import builtin_parameters
 from sds.engine.measured import measured_parameters
 from sds.errors import SdsError, SdsValueError, UnsupportedError
-from sds.recommender.sort_keys import KeyShare, SortAdvice, StatedQuery, advise_sorting
+from sds.recommender.sort_keys import KeyShare, StatedQuery, TableQueries
 from sds.redirect.sorted_replicas import find_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import h5py
+
     from sds.columns import Table
     from sds.conditions import Condition
+    from sds.engine import IoParameters
     from sds.home import Home
+    from sds.recommender import SortedShape
+
+log = logging.getLogger(__name__)
 
 # The sample: so many pieces of so many rows, spread evenly.
 _PIECES = 256
 _PIECE_ROWS = 1024
 
 
-def advise_queries(
-    file: str,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedQuery:
+    """A query as a user states it.
+
+    Attributes
+    ----------
+    condition
+        See `sds.conditions`.
+    columns
+        What it returns; None: all columns, where a replica can hold all.
+    per_day
+        How often it is asked.
+    """
+
+    condition: str
+    columns: tuple[str, ...] | None = None
+    per_day: float = 1.0
+
+
+def sample_queries(
+    file: str | os.PathLike[str],
     table: str,
-    queries: Sequence[tuple[str, float]],
+    queries: Sequence[AskedQuery],
     *,
     home: Home,
-    columns: Sequence[str] | None = None,
-    budget_bytes: int | None = None,
-) -> SortAdvice:
-    """Return by which columns to sort replicas of a table for some queries.
+    parameters: IoParameters | None = None,
+) -> TableQueries:
+    """Return queries of a table, with the rows that each key leaves over, and its sorted replicas.
 
     Parameters
     ----------
-    queries
-        Conditions, and how often each is asked a day.
-    columns
-        What the queries return; None: all columns, where a replica can hold all.
-    budget_bytes
-        Space for new replicas; None: what is free in the home.
+    home
+        Whose sorted replicas answer.
+    parameters
+        What reads from the file system cost; None: as measured, where it was, else built in.
 
     Raises
     ------
@@ -57,36 +81,58 @@ def advise_queries(
         As :func:`sds.query`; and if no sorted replica can hold a column that is returned.
     """
     if not queries:
-        message = "no query is stated: conditions leave no trace, write them, as --query 'e > 1.3'"
+        message = (
+            f"no query of {file}:{table} is stated: conditions leave no trace, write them, as "
+            "--query 'e > 1.3'"
+        )
         raise SdsValueError(message)
-    parsed = [(text, parse_condition(text), per_day) for text, per_day in queries]
-    with open_table(file, table, like=parsed[0][1].columns[0]) as (handle, described):
-        returned = _returned(described, columns)
-        compared = tuple(dict.fromkeys(name for _, found, _ in parsed for name in found.columns))
+    parsed = [parse_condition(query.condition) for query in queries]
+    with open_table(file, table, like=parsed[0].columns[0]) as (handle, described):
+        returned = [_returned(described, query.columns) for query in queries]
+        compared = tuple(dict.fromkeys(name for found in parsed for name in found.columns))
         for name in compared:
             check_comparable(name, described.column(name).dtype)
         sample = _sample(TableReader(handle, described, compared), described, compared)
-    stated = [
+        read = tuple(dict.fromkeys((*compared, *(n for names in returned for n in names))))
+        decode_s_per_byte = _decode_rates(handle, described, read)
+    stated = tuple(
         StatedQuery(
-            text=text,
+            text=query.condition,
             compared=found.columns,
-            returned=returned,
-            per_day=per_day,
+            returned=names,
+            per_day=query.per_day,
             shares=_shares(described, found, sample),
         )
-        for text, found, per_day in parsed
-    ]
-    if budget_bytes is None:
-        home.create()
-        budget_bytes = shutil.disk_usage(home.replicas).free
-    return advise_sorting(
-        described,
-        stated,
-        target=f"{described.file}:{described.path}",
-        budget_bytes=budget_bytes,
-        parameters=measured_parameters(home, described.file) or builtin_parameters(),
-        existing=_existing(home, described),
+        for query, found, names in zip(queries, parsed, returned, strict=True)
     )
+    if parameters is None:
+        parameters = measured_parameters(home, described.file) or builtin_parameters()
+    asked = TableQueries(
+        target=f"{described.file}:{described.path}",
+        table=described,
+        queries=stated,
+        parameters=parameters,
+        decode_s_per_byte=decode_s_per_byte,
+    )
+    return replace(asked, existing=_existing(home, asked))
+
+
+def _decode_rates(handle: h5py.File, table: Table, names: Sequence[str]) -> dict[str, float]:
+    """Return what undoing filters takes, measured; of columns whose filters can be undone here."""
+    filtered = [name for name in names if table.column(name).filters]
+    if table.is_compound:
+        rate = _decode_rate(handle[table.path]) if filtered else None
+        return {} if rate is None else dict.fromkeys(names, rate)
+    rates = {name: _decode_rate(handle[table.path][name]) for name in filtered}
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _decode_rate(dataset: h5py.Dataset) -> float | None:
+    try:
+        return decode_seconds_per_byte(dataset)
+    except UnsupportedError as error:
+        log.info("%s", error)
+        return None
 
 
 def _returned(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -139,11 +185,17 @@ def _shares(
     return tuple(shares)
 
 
-def _existing(home: Home, table: Table) -> list[tuple[str, tuple[str, ...]]]:
-    """Return key and columns of the sorted replicas that serve a table now."""
-    source = Path(os.path.realpath(table.file))
+def _existing(home: Home, asked: TableQueries) -> tuple[SortedShape, ...]:
+    """Return the sorted replicas that answer queries of a table now."""
+    source = Path(os.path.realpath(asked.table.file))
     try:
         found = find_sorted(home, source, source.stat())
     except (SdsError, OSError):
-        return []  # what cannot be read answers no query
-    return [(entry.key, entry.columns) for entry in found if entry.table == table.path]
+        return ()  # what cannot be read answers no query
+    there = {column.name for column in asked.table.columns}
+    shapes = (
+        asked.shape(entry.key, entry.columns)
+        for entry in found
+        if entry.table == asked.table.path and set(entry.columns) <= there
+    )
+    return tuple(dict.fromkeys(shapes))

@@ -149,7 +149,7 @@ def particles(n_rows):
 
 @pytest.mark.parametrize("form", ["group", "compound"])
 def test_many_rows_in_many_windows_and_blocks(tmp_path, home, monkeypatch, form):
-    monkeypatch.setattr("sds.querying._WINDOW_BYTES", 50_000)
+    monkeypatch.setattr("sds.querying.WINDOW_BYTES", 50_000)
     columns = particles(200_000)
     columns["key"][::1000] = np.nan
     write_table(tmp_path / "p.h5", columns, form)

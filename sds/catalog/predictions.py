@@ -19,6 +19,7 @@ from sds.catalog.rows import (
     DatasetRow,
     EventRow,
     LearnedModelRow,
+    QueryRecommendationRow,
     RecommendationRow,
 )
 from sds.errors import SdsValueError
@@ -28,7 +29,7 @@ from sds.recommender.samples import Lesson
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sds.recommender import Recommendation
+    from sds.recommender import QueryRecommendation, Recommendation
     from sds.recommender.calibration import Calibration, Measurement
     from sds.recommender.learned import LearnedModel
 
@@ -65,6 +66,33 @@ class Predictions(Database):
         with self.reading() as session:
             rows = session.scalars(query.order_by(RecommendationRow.id.desc()))
             return tuple(_recommendation_record(row) for row in rows)
+
+    def add_query_recommendation(
+        self, facts: records.DatasetFacts, recommendation: QueryRecommendation
+    ) -> records.QueryRecommendationRecord:
+        """Keep advice on sorting a table that was given."""
+        with self.writing() as session:
+            row = QueryRecommendationRow(
+                dataset=dataset_row(session, facts),
+                created_ns=time.time_ns(),
+                recommendation=recommendation,
+            )
+            session.add(row)
+            session.flush()
+            return _query_recommendation_record(row)
+
+    def query_recommendations(
+        self, file: str | None = None, table: str | None = None
+    ) -> tuple[records.QueryRecommendationRecord, ...]:
+        """Return the newest advice on sorting each table."""
+        kind = QueryRecommendationRow
+        newest = select(func.max(kind.id)).group_by(kind.dataset_id)
+        query = of_dataset(
+            select(kind).join(kind.dataset).join(DatasetRow.source), file, table
+        ).where(kind.id.in_(newest))
+        with self.reading() as session:
+            rows = session.scalars(query.order_by(kind.id.desc()))
+            return tuple(_query_recommendation_record(row) for row in rows)
 
     def add_calibration(
         self, *, mount_point: str, device: int, calibration: Calibration
@@ -133,6 +161,16 @@ def _recommendation_record(row: RecommendationRow) -> records.RecommendationReco
         id=row.id,
         file=row.dataset.source.path,
         dataset=row.dataset.path,
+        created_ns=row.created_ns,
+        recommendation=row.recommendation,
+    )
+
+
+def _query_recommendation_record(row: QueryRecommendationRow) -> records.QueryRecommendationRecord:
+    return records.QueryRecommendationRecord(
+        id=row.id,
+        file=row.dataset.source.path,
+        table=row.dataset.path,
         created_ns=row.created_ns,
         recommendation=row.recommendation,
     )

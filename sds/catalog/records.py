@@ -20,7 +20,7 @@ from sds.geometry import Box
 from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout, SortOrder
 from sds.organizer.replica import Replica
-from sds.recommender import Recommendation
+from sds.recommender import QueryRecommendation, Recommendation
 from sds.recommender.calibration import Calibration, CalibrationSettings
 
 MIN_MEMORY_BYTES = 1 << 20
@@ -143,6 +143,17 @@ class RecommendationRecord:
     dataset: str
     created_ns: int
     recommendation: Recommendation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRecommendationRecord:
+    """Advice on sorting one table, as it was given."""
+
+    id: int
+    file: str
+    table: str
+    created_ns: int
+    recommendation: QueryRecommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from sds.catalog.records import JobRequest, JobState, ReplicaState
 from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout
 from sds.organizer.replica import Replica
-from sds.recommender import Recommendation
+from sds.recommender import QueryRecommendation, Recommendation
 from sds.recommender.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -135,6 +135,19 @@ class RecommendationRow(Base):
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
     created_ns: Mapped[int] = mapped_column(BigInteger)
     recommendation: Mapped[Recommendation] = mapped_column(AsJson(Recommendation))
+
+    dataset: Mapped[DatasetRow] = relationship()
+
+
+class QueryRecommendationRow(Base):
+    """Advice on sorting a table, as it was given."""
+
+    __tablename__ = "query_recommendation"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
+    created_ns: Mapped[int] = mapped_column(BigInteger)
+    recommendation: Mapped[QueryRecommendation] = mapped_column(AsJson(QueryRecommendation))
 
     dataset: Mapped[DatasetRow] = relationship()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sds.catalog.records import RecommendationRecord
     from sds.recommender import ModelNames, Saving, WhatIf
-    from sds.server.reports import Advice, PortfolioAdvice
+    from sds.server.reports import Advice, PortfolioAdvice, QueryAdvice
 
 Selection = Annotated[
     list[str] | None,
@@ -27,7 +27,28 @@ Reads = Annotated[
     list[int] | None,
     typer.Option(
         min=1,
-        help="With --select: how many such reads a day; once for all selections, or once for each.",
+        help="With --select or --query: how many such reads or queries a day; once for all, or "
+        "once for each.",
+    ),
+]
+
+
+Queries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--query",
+        metavar="CONDITION",
+        help="Of a table FILE:/TABLE: consider replicas sorted for sds query with this condition, "
+        "for example 'energy > 1.3'; with several names 'FILE:/TABLE: energy > 1.3'. Several times "
+        "for several.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAMES",
+        help="With --query: what the queries return: energy,x; else all. Once for all queries, or "
+        "once for each.",
     ),
 ]
 
@@ -51,67 +72,57 @@ def advise(
     ] = None,
     select: Selection = None,
     reads: Reads = None,
-    query: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Of a table FILE:/TABLE: advise which columns to sort by for sds query with this "
-            "condition, for example 'energy > 1.3'. Several times for several.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES", help="With --query: what the queries return: energy,x; else all."
-        ),
-    ] = None,
+    query: Queries = None,
+    columns: Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Say which set of layouts would make the observed reads cheapest, and by how much.
 
-    Rests on the traces ingested so far, on --select, or on --query. Builds nothing: the commands
+    Rests on the traces ingested so far, on --select, and on --query. Builds nothing: the commands
     that would are printed. Times are predictions; `uncalibrated` marks those of the built-in model.
     """
-    if query or columns is not None:
-        from sds.cli.advise_queries import advise_queries
-
-        if select:
-            message = "--select states reads of a dataset, --query those of a table: name one"
-            raise SdsValueError(message)
-        advise_queries(names, query, columns, reads=reads, budget=budget, as_json=as_json)
-        return
+    from sds.cli.advise_queries import print_query_advice, queried_tables
     from sds.cli.client import connect
     from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
     from sds.server.reports import NamedDataset, PortfolioRequest
 
-    split = [split_name(name) for name in names]
+    if query and select:
+        message = "--select states reads of a dataset, --query those of a table: name one"
+        raise SdsValueError(message)
+    tables = queried_tables(names, query, columns, reads)
+    split = [split_name(name) for name in names if name not in tables]
     if select and (len(split) > 1 or split[0][1] is None):
         message = f"--select needs one dataset: write {names[0]}:/DATASET"
         if split[0][1] is not None:
             message = f"--select states how one dataset is read, not {len(split)}: name one"
         raise SdsValueError(message)
-    selections, numbers = _stated(select, reads)
+    selections, numbers = _stated(select, None if tables else reads)
     request = PortfolioRequest(
         datasets=tuple(NamedDataset(file=file, dataset=dataset) for file, dataset in split),
         budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
         selection=selections,
         n_reads=numbers,
+        tables=tuple(tables.values()),
     )
     with connect(default_home()) as service:
         advice = [
             service.advise(file, dataset, selection=selections, n_reads=numbers)
             for file, dataset in split
         ]
+        of_queries = [service.advise_queries(table) for table in tables.values()]
         portfolio = service.portfolio(request)
     if as_json:
-        print_json(_as_json(advice, portfolio))
+        print_json(_as_json(names[0], advice, of_queries, portfolio))
         return
     for of_file in advice:
         for record in of_file.recommendations:
             _print_recommendation(record)
-    _print_portfolio(portfolio)
+    for of_table in of_queries:
+        print_query_advice(of_table)
+    asked = [what for what, named in (("reads", split), ("queries", tables)) if named]
+    _print_portfolio(portfolio, " and ".join(asked))
     for remark in portfolio.notes:
         note(remark)
 
@@ -152,14 +163,30 @@ def what_if(
     ] = None,
     select: Selection = None,
     reads: Reads = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="With --query: suppose a replica of the table sorted by this."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="With --query: what the queries return; else all. A supposed replica holds what "
+            "they need.",
+        ),
+    ] = None,
+    query: Queries = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict what reads would take with a replica that does not exist, or without one that does.
 
-    Builds and removes nothing.
+    Of a table, with --query, the same of sorted replicas. Builds and removes nothing.
 
     Example: sds what-if cube.h5:/cube --order 2,0,1
     """
+    from sds.cli.advise_queries import queried_tables
     from sds.cli.client import connect
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_chunks, parse_order
@@ -171,7 +198,8 @@ def what_if(
     if compress not in {"none", "source"}:
         message = f"--compress {compress}: how well other filters work is not known; source or none"
         raise SdsValueError(message)
-    selections, numbers = _stated(select, reads)
+    tables = queried_tables([name], query, None if columns is None else [columns], reads)
+    selections, numbers = _stated(select, None if tables else reads)
     shape = None if chunks is None else parse_chunks(chunks)
     if shape == "auto":
         message = "--chunks auto: name the lengths; sds advise fits them to the reads"
@@ -186,13 +214,15 @@ def what_if(
         without=tuple(without or ()),
         selection=selections,
         n_reads=numbers,
+        queries=tables[name].queries if tables else (),
+        sort=sort,
     )
     with connect(default_home()) as service:
         answer = service.what_if(request)
     if as_json:
         print_json(answer)
         return
-    _print_what_if(answer)
+    _print_what_if(answer, "queries" if tables else "reads")
 
 
 def _stated(
@@ -217,7 +247,12 @@ def _stated(
     return tuple(select), tuple(reads)
 
 
-def _as_json(advice: "Sequence[Advice]", portfolio: "PortfolioAdvice") -> dict[str, object]:
+def _as_json(
+    name: str,
+    advice: "Sequence[Advice]",
+    of_queries: "Sequence[QueryAdvice]",
+    portfolio: "PortfolioAdvice",
+) -> dict[str, object]:
     """Return advice as JSON keys, what to do first beside it."""
     records = sorted(
         (record for of_file in advice for record in of_file.recommendations),
@@ -226,7 +261,7 @@ def _as_json(advice: "Sequence[Advice]", portfolio: "PortfolioAdvice") -> dict[s
     first = records[0] if records else None
     best = None if first is None else first.recommendation
     return {
-        "file": advice[0].file if first is None else first.file,
+        "file": split_name(name)[0] if first is None else first.file,
         "dataset": None if first is None else first.dataset,
         "order": None if best is None else best.order,
         "command": None if best is None else best.command,
@@ -235,6 +270,7 @@ def _as_json(advice: "Sequence[Advice]", portfolio: "PortfolioAdvice") -> dict[s
         "predicted_s": None if best is None else best.best.predicted_s,
         "speedup": None if best is None else best.best.speedup,
         "recommendations": records,
+        "queries": [found.recommendation for found in of_queries],
         "portfolio": portfolio.portfolio,
         "stripes": portfolio.stripes,
         "notes": portfolio.notes,
@@ -298,10 +334,10 @@ def _model(name: str, interval: float | None) -> str:
     return name if interval is None else f"{name} (19 of 20 reads within x{interval:.2g})"
 
 
-def _print_portfolio(advice: "PortfolioAdvice") -> None:
+def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
     """Print what to build: the set, what each saves, the commands, and what was left out."""
     from sds.cli.output import print_lines, print_table
-    from sds.cli.quantities import format_seconds, format_size
+    from sds.cli.quantities import format_days, format_seconds, format_size
     from sds.wording import factor_text, share_text
 
     portfolio = advice.portfolio
@@ -312,14 +348,14 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
         mark = "" if portfolio.calibrated else ", uncalibrated"
         print_lines(
             f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
-            f"reads of a day from {format_seconds(portfolio.seconds_now)} to "
+            f"{asked} of a day from {format_seconds(portfolio.seconds_now)} to "
             f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
             f"(predicted{mark})"
         )
         print_table(
             (
                 "replica",
-                "of reads>",
+                f"of {asked}>",
                 "saves a day>",
                 "in 19 of 20 cases>",
                 "faster>",
@@ -338,7 +374,7 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
                     f"{layout.confidence:.0%}",
                     format_size(layout.size_bytes),
                     format_seconds(layout.build_s),
-                    _days(layout.break_even_days),
+                    format_days(layout.break_even_days),
                 )
                 for layout in portfolio.layouts
             ],
@@ -370,10 +406,10 @@ def _print_portfolio(advice: "PortfolioAdvice") -> None:
         print_lines(f"Before that: {advice.stripes.command}", f"  {advice.stripes.reason}")
 
 
-def _print_what_if(answer: "WhatIf") -> None:
+def _print_what_if(answer: "WhatIf", asked: str) -> None:
     """Print what would change."""
     from sds.cli.output import print_fields, print_table
-    from sds.cli.quantities import format_seconds, format_size
+    from sds.cli.quantities import format_days, format_seconds, format_size
 
     mark = "" if answer.calibrated else " (uncalibrated)"
     print_fields(
@@ -381,21 +417,21 @@ def _print_what_if(answer: "WhatIf") -> None:
             ("dataset", answer.target),
             *(("with", name) for name in answer.added),
             *(("without", name) for name in answer.taken_away),
-            ("reads of a day now", format_seconds(answer.seconds_now) + mark),
-            ("reads of a day then", format_seconds(answer.seconds_then) + mark),
+            (f"{asked} of a day now", format_seconds(answer.seconds_now) + mark),
+            (f"{asked} of a day then", format_seconds(answer.seconds_then) + mark),
             ("saves a day", _interval(answer.saving)),
             ("predicted by", _models(answer.models)),
             ("space", format_size(answer.size_bytes)),
             *((("build", format_seconds(answer.build_s)),) if answer.added else ()),
             *(
-                (("pays after", _days(answer.break_even_days)),)
+                (("pays after", format_days(answer.break_even_days)),)
                 if answer.break_even_days is not None
                 else ()
             ),
         )
     )
     print_table(
-        ("pattern", "reads a day>", "now>", "from", "then>", "from"),
+        ("pattern", f"{asked} a day>", "now>", "from", "then>", "from"),
         [
             (
                 row.pattern,
@@ -423,11 +459,6 @@ def _interval(saving: "Saving") -> str:
 def _reads(per_day: float) -> str:
     """Return how many reads a day there are: whole numbers from ten on, three digits below."""
     return f"{per_day:,.0f}" if per_day >= 10 else f"{per_day:.3g}"
-
-
-def _days(days: float) -> str:
-    """Return a number of days for reading."""
-    return "under a day" if days < 1 else f"{days:,.3g} days"
 
 
 def _break_even(n_reads: int | None) -> str:

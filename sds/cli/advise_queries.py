@@ -1,100 +1,140 @@
-"""``sds advise --query``: which columns of a table to sort by."""
+"""Conditions of ``sds advise`` and ``sds what-if``: which table they are of, and how they print."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sds.errors import SdsValueError
-from sds.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.sort_keys import SortAdvice
+    from sds.server.reports import QueriedTable, QueryAdvice
+    from sds.sort_advice import AskedQuery
+
+_Given = TypeVar("_Given")
 
 
-def advise_queries(
+def queried_tables(
     names: Sequence[str],
     queries: Sequence[str] | None,
-    columns: str | None,
-    *,
+    columns: Sequence[str] | None,
     reads: Sequence[int] | None,
-    budget: str | None,
-    as_json: bool,
-) -> None:
-    """Print which sorted replicas of a table would pay."""
-    from sds.cli.output import print_json
-    from sds.cli.quantities import parse_columns, parse_size
-    from sds.dataset import parse_dataset_name
-    from sds.home import default_home
-    from sds.sort_advice import advise_queries as advise
+) -> dict[str, QueriedTable]:
+    """Return the tables that conditions are of, by their names on the command line.
 
-    if len(names) != 1:
-        message = f"--query states how one table is asked, not {len(names)}: name one"
-        raise SdsValueError(message)
+    Of one name, conditions are as they are; of several, ``NAME: CONDITION`` says which is meant.
+
+    Raises
+    ------
+    SdsValueError
+        If a condition names no table, or there are not as many columns or numbers as conditions.
+    """
+    from sds.cli.options import canonical
+    from sds.dataset import parse_dataset_name
+    from sds.server.reports import QueriedTable
+
     if not queries:
-        message = "--columns needs --query: say what is asked"
-        raise SdsValueError(message)
-    counts = list(reads or [1])
-    if len(counts) == 1:
-        counts *= len(queries)
-    if len(counts) != len(queries):
+        if columns:
+            message = "--columns needs --query: say what is asked"
+            raise SdsValueError(message)
+        return {}
+    by_name: dict[str, list[AskedQuery]] = {}
+    for name, query in _of_names(names, queries, columns, reads):
+        by_name.setdefault(name, []).append(query)
+    tables = {}
+    for name, asked in by_name.items():
+        file, table = parse_dataset_name(name)
+        tables[name] = QueriedTable(file=canonical(file), table=table, queries=tuple(asked))
+    return tables
+
+
+def _of_names(
+    names: Sequence[str],
+    queries: Sequence[str],
+    columns: Sequence[str] | None,
+    reads: Sequence[int] | None,
+) -> list[tuple[str, AskedQuery]]:
+    """Return each query with the name of its table."""
+    from sds.cli.quantities import parse_columns
+    from sds.sort_advice import AskedQuery
+
+    returned = _for_each(queries, columns, "--columns")
+    counts = _for_each(queries, reads, "--reads")
+    found = []
+    for text, of_row, count in zip(queries, returned, counts, strict=True):
+        name, condition = _split(names, text)
+        found.append(
+            (
+                name,
+                AskedQuery(
+                    condition=condition,
+                    columns=None if of_row is None else parse_columns(of_row),
+                    per_day=1 if count is None else count,
+                ),
+            )
+        )
+    return found
+
+
+def _for_each(
+    queries: Sequence[str], given: Sequence[_Given] | None, option: str
+) -> Sequence[_Given | None]:
+    """Return what is given for each condition: once for all, or once for each."""
+    if not given:
+        return [None] * len(queries)
+    if len(given) == 1:
+        return list(given) * len(queries)
+    if len(given) != len(queries):
         message = (
-            f"--reads {len(counts)} times and --query {len(queries)} times: give --reads once for "
+            f"{option} {len(given)} times and --query {len(queries)} times: give {option} once for "
             "all conditions, or once for each"
         )
         raise SdsValueError(message)
-    file, table = parse_dataset_name(names[0])
-    found = advise(
-        str(file),
-        table,
-        list(zip(queries, counts, strict=True)),
-        home=default_home(),
-        columns=None if columns is None else parse_columns(columns),
-        budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
+    return list(given)
+
+
+def _split(names: Sequence[str], text: str) -> tuple[str, str]:
+    """Return which table a condition is of, and the condition."""
+    for name in sorted(names, key=len, reverse=True):
+        if text.startswith(f"{name}:"):
+            return name, text[len(name) + 1 :].strip()
+    if len(names) == 1:
+        return names[0], text
+    message = (
+        f"--query {text!r} is of which table? write it as '{names[0]}: {text}', or name one table"
     )
-    if as_json:
-        print_json(found)
-    else:
-        _print(found)
+    raise SdsValueError(message)
 
 
-def _days(days: float | None) -> str:
-    """Return whole days of queries; a replica that saves nothing never pays."""
-    return "no time" if days is None else counted(math.ceil(days), "day")
-
-
-def _print(found: SortAdvice) -> None:
+def print_query_advice(advice: QueryAdvice) -> None:
+    """Print what each sorted replica of a table would save, by itself."""
     from sds.cli.output import print_lines, print_table
-    from sds.cli.quantities import format_seconds, format_size
+    from sds.cli.quantities import format_days, format_seconds, format_size
+    from sds.wording import counted, factor_text
 
-    marked = "" if found.calibrated else " (uncalibrated)"
+    found = advice.recommendation.recommendation
+    mark = "" if found.calibrated else ", uncalibrated"
+    asked = counted(len(found.queries), "query", "queries")
     print_lines(
-        f"{found.target}: queries take {format_seconds(found.seconds_now)} a day now, "
-        f"{format_seconds(found.seconds_then)} with what follows{marked}"
+        f"{advice.file}:{advice.table}",
+        f"  {asked}, {format_seconds(found.seconds_now)} a day now (predicted{mark})",
     )
-    if not found.chosen:
-        print_lines("no sorted replica pays")
-    for candidate in found.chosen:
-        saving = candidate.saving
-        print_lines(
-            f"  {candidate.command}",
-            f"    saves {format_seconds(saving.seconds)} a day "
-            f"({format_seconds(saving.low)} to {format_seconds(saving.high)}), takes "
-            f"{format_size(candidate.size_bytes)} and {format_seconds(candidate.build_s)} to "
-            f"build, has paid after {_days(candidate.break_even_days)}; {candidate.reason}",
-        )
-    if found.declined:
+    if found.alone:
         print_table(
-            ("not advised", "saves a day>", "size>", "why"),
+            ("each by itself", "saves a day>", "faster>", "confidence>", "size>", "pays after>"),
             [
                 (
-                    f"sorted by {candidate.key}",
-                    format_seconds(candidate.saving.seconds),
-                    format_size(candidate.size_bytes),
-                    candidate.reason,
+                    layout.name,
+                    format_seconds(layout.saving.seconds),
+                    f"{factor_text(layout.speedup)}x",
+                    f"{layout.confidence:.0%}",
+                    format_size(layout.size_bytes),
+                    format_days(layout.break_even_days),
                 )
-                for candidate in found.declined
+                for layout in found.alone
             ],
         )
+    else:
+        print_lines("  no sorted replica would pay")
+    print_lines("")

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         IngestReport,
         PortfolioAdvice,
         PortfolioRequest,
+        QueriedTable,
+        QueryAdvice,
         RefitReport,
         Selections,
         Status,
@@ -88,8 +90,11 @@ class Operations(Protocol):
     ) -> Advice:
         """Return the layouts that would pay, for one dataset or all of a file."""
 
+    def advise_queries(self, request: QueriedTable) -> QueryAdvice:
+        """Return what each sorted replica of a table would save of stated queries."""
+
     def portfolio(self, request: PortfolioRequest) -> PortfolioAdvice:
-        """Return the replicas to build, of several datasets, under one budget of space."""
+        """Return the replicas to build, of several datasets and tables, under one budget."""
 
     def what_if(self, request: WhatIfRequest) -> WhatIf:
         """Return what reads would take with other replicas."""
@@ -281,8 +286,15 @@ class RemoteService:
         question = {"file": file, "dataset": dataset, "selection": selection, "n_reads": n_reads}
         return _parse(Advice, self._send("POST", "advise", question))
 
+    def advise_queries(self, request: QueriedTable) -> QueryAdvice:
+        """Return what each sorted replica of a table would save of stated queries."""
+        from sds.catalog.records import as_json
+        from sds.server.reports import QueryAdvice
+
+        return _parse(QueryAdvice, self._send("POST", "advise/queries", as_json(request)))
+
     def portfolio(self, request: PortfolioRequest) -> PortfolioAdvice:
-        """Return the replicas to build, of several datasets, under one budget of space."""
+        """Return the replicas to build, of several datasets and tables, under one budget."""
         from sds.catalog.records import as_json
         from sds.server.reports import PortfolioAdvice
 

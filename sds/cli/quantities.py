@@ -162,3 +162,8 @@ def describe_region(replica: ReplicaRecord) -> str:
 def format_order(order: tuple[int, ...] | None) -> str:
     """Return an axis order as it is written on the command line; ``as it is`` for None."""
     return "as it is" if order is None else ",".join(map(str, order))
+
+
+def format_days(days: float) -> str:
+    """Return a number of days for reading."""
+    return "under a day" if days < 1 else f"{days:,.3g} days"

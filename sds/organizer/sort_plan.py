@@ -57,7 +57,7 @@ class SortPlan:
     extent
         Rows of the source, one number.
     element_size_bytes
-        Of a row of the source, all of its columns.
+        Of a row of the source: all of its columns, and what lies between them.
     layout
         Key and columns.
     columns
@@ -160,8 +160,7 @@ def plan_sort(
     Parameters
     ----------
     columns
-        What the replica is to hold; the key comes first where they lack it. None: all that can be
-        copied.
+        What the replica is to hold besides the key, in any order. None: all that can be copied.
 
     Raises
     ------
@@ -198,7 +197,7 @@ def plan_sort(
         dataset_path=table.path,
         source_identity=identity,
         extent=(table.n_rows,),
-        element_size_bytes=sum(column.size_bytes for column in table.columns),
+        element_size_bytes=table.row_size_bytes,
         layout=ReplicaLayout(
             order=(0,),
             chunk_shape=None,
@@ -240,7 +239,8 @@ def _chosen(table: Table, key: str, columns: Sequence[str] | None) -> tuple[str,
     if table.column(key).obstacle:
         message = f"column {key!r} of {table.path} in {table.file} {table.column(key).obstacle}"
         raise UnsupportedError(message)
-    return names if key in names else (key, *names)
+    # As in the table, so that there is one replica of them whichever way they were named.
+    return (key, *(c.name for c in table.columns if c.name in names and c.name != key))
 
 
 def _choose_runs(table: Table, row_bytes: int, allowed_bytes: int) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from sds.recommender.calibration import (
     Measurement,
     calibrate,
 )
-from sds.recommender.choosing import choose_portfolio
+from sds.recommender.choosing import choose_portfolio, rank_sorting
 from sds.recommender.cost import StoredArray, contiguous_throughput, predict_read
 from sds.recommender.layouts import ReplicaShape
 from sds.recommender.model import (
@@ -34,6 +34,7 @@ from sds.recommender.portfolio import (
     PortfolioLayout,
     PortfolioSettings,
     Saving,
+    SortedShape,
 )
 from sds.recommender.rank import rank_layouts
 from sds.recommender.recommendation import (
@@ -43,8 +44,9 @@ from sds.recommender.recommendation import (
     Recommendation,
 )
 from sds.recommender.samples import ModelChoice, Samples, Trial
+from sds.recommender.sort_keys import KeyShare, QueryRecommendation, StatedQuery, TableQueries
 from sds.recommender.stripes import StripeAdvice, advise_stripes
-from sds.recommender.supposing import WhatIf, WhatIfPattern, what_if
+from sds.recommender.supposing import WhatIf, WhatIfPattern, what_if, what_if_sorted
 from sds.recommender.tables import models_for_advice, models_for_table
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "FitDiagnostics",
     "GapKind",
     "HeldoutError",
+    "KeyShare",
     "Measurement",
     "ModelChoice",
     "ModelKind",
@@ -68,14 +71,18 @@ __all__ = [
     "PortfolioLayout",
     "PortfolioSettings",
     "Prediction",
+    "QueryRecommendation",
     "RankedLayout",
     "ReadModel",
     "Recommendation",
     "ReplicaShape",
     "Samples",
     "Saving",
+    "SortedShape",
+    "StatedQuery",
     "StoredArray",
     "StripeAdvice",
+    "TableQueries",
     "Trial",
     "Via",
     "WhatIf",
@@ -89,5 +96,7 @@ __all__ = [
     "models_for_table",
     "predict_read",
     "rank_layouts",
+    "rank_sorting",
     "what_if",
+    "what_if_sorted",
 ]

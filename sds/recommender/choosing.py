@@ -6,53 +6,64 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sds.errors import SdsValueError
-from sds.recommender.candidates import Predictor, ReadsInLayouts, reads_in_layouts
+from sds.recommender.candidates import Predictor, reads_in_layouts
+from sds.recommender.demand import AS_NOW, Demand, ReadDemand, served_by
 from sds.recommender.grouping import group_by_cost
-from sds.recommender.layouts import build_seconds, copied, ratio_error, size_bytes
 from sds.recommender.portfolio import (
+    NO_QUERY_STATED,
     NOT_BUILT_BY_SDS,
-    DatasetReads,
     DeclinedLayout,
-    ModelNames,
     Portfolio,
     PortfolioLayout,
     PortfolioSettings,
     Saving,
     Shares,
-    saving_interval,
     sum_of_savings,
 )
 from sds.recommender.recommendation import NoiseGates
 from sds.recommender.selecting import Block, Key, Selected, select
 from sds.recommender.selection import probability_faster
+from sds.recommender.sort_keys import (
+    QueryRecommendation,
+    TableQueries,
+    queries_in_replicas,
+)
 from sds.wording import counted, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from sds.recommender.portfolio import DatasetReads
 
 _N_DECLINED = 3
 _N_ALIKE = 3
 _MOST_OF_THE_SAVING = 0.8
 _MIB = 1 << 20
+# One, and several, of what a layout serves besides that which gains most.
+_MORE_OF = {"read": ("more pattern", "more patterns"), "query": ("more query", "more queries")}
+_THINGS = {"read": "reads", "query": "queries"}
 
 
 def choose_portfolio(
     datasets: Sequence[DatasetReads],
     *,
+    tables: Sequence[TableQueries] = (),
     budget_bytes: int | None = None,
     gates: NoiseGates | None = None,
     settings: PortfolioSettings | None = None,
 ) -> Portfolio:
-    """Return the replicas to build, over all datasets, under one budget of space.
+    """Return the replicas to build, over all datasets and tables, under one budget of space.
 
     Parameters
     ----------
     datasets
         Each with all its reads, of every program and user.
+    tables
+        Each with all its queries. A compound dataset may be in both: no replica serves reads and
+        queries alike.
     budget_bytes
         Space for new replicas; None: no limit.
     gates
@@ -63,12 +74,14 @@ def choose_portfolio(
     Raises
     ------
     SdsValueError
-        If the budget is negative, two datasets have one name, or a pattern is of another dataset.
+        If the budget is negative, two datasets or two tables have one name, or a pattern is of
+        another dataset.
 
     Notes
     -----
     Candidates are the axis orders, chunk shapes and filters that the organizer can build, of whole
-    datasets and of parts where much of the time goes, and leaving things as they are. The set is
+    datasets and of parts where much of the time goes, tables sorted by columns that queries
+    compare (`sds.recommender.sort_keys`), and leaving things as they are. The set is
     chosen by `sds.recommender.selecting.select` from groups of reads of like cost
     (`sds.recommender.grouping`). A layout that does not pass every gate beside the others is taken
     out, and the set chosen anew without it.
@@ -77,13 +90,41 @@ def choose_portfolio(
     settings = settings or PortfolioSettings()
     if budget_bytes is not None and not budget_bytes >= 0:  # not a number, too
         raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
-    names = [dataset.target for dataset in datasets]
-    if len(set(names)) != len(names):
-        raise SdsValueError(f"the same dataset twice among {names}: give all its reads at once")
+    for what, asked, named in (("dataset", "reads", datasets), ("table", "queries", tables)):
+        names = [each.target for each in named]
+        if len(set(names)) != len(names):
+            raise SdsValueError(
+                f"the same {what} twice among {names}: give all its {asked} at once"
+            )
     predictor = Predictor()
-    reads = [reads_in_layouts(dataset, settings, predictor) for dataset in datasets]
-    choice = _Choice(datasets, reads, budget_bytes, gates, settings)
-    return choice.portfolio()
+    demands: list[Demand] = [
+        ReadDemand(dataset, reads_in_layouts(dataset, settings, predictor), settings)
+        for dataset in datasets
+    ]
+    demands += [queries_in_replicas(asked, settings) for asked in tables]
+    return _Choice(demands, budget_bytes, gates, settings).portfolio()
+
+
+def rank_sorting(
+    asked: TableQueries,
+    *,
+    gates: NoiseGates | None = None,
+    settings: PortfolioSettings | None = None,
+) -> QueryRecommendation:
+    """Return what each sorted replica of a table would save by itself, whatever space it takes."""
+    gates, settings = gates or NoiseGates(), settings or PortfolioSettings()
+    demand = queries_in_replicas(asked, settings)
+    choice = _Choice([demand], None, gates, settings)
+    alone, declined = choice.each_alone(0)
+    return QueryRecommendation(
+        queries=asked.queries,
+        alone=tuple(alone),
+        declined=tuple(declined),
+        seconds_now=float(demand.now @ demand.per_day),
+        calibrated=demand.calibrated,
+        models=demand.models,
+        notes=tuple(demand.notes()),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +135,10 @@ class _Effect:
     saving_observed_s: float
     without_s: float
     with_s: float
-    reads_per_day: float
+    per_day: float
     serves: tuple[str, ...]
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
 
     @property
     def speedup(self) -> float:
@@ -105,32 +148,28 @@ class _Effect:
 class _Choice:
     def __init__(
         self,
-        datasets: Sequence[DatasetReads],
-        reads: Sequence[ReadsInLayouts],
+        demands: Sequence[Demand],
         budget_bytes: int | None,
         gates: NoiseGates,
         settings: PortfolioSettings,
     ) -> None:
-        self.datasets = datasets
-        self.reads = reads
+        self.demands = demands
         self.budget_bytes = budget_bytes
         self.gates = gates
         self.settings = settings
-        self.sizes = [
-            tuple(size_bytes(shape, d.array) for shape in r.shapes)
-            for d, r in zip(datasets, reads, strict=True)
-        ]
+        self.sizes = [demand.sizes for demand in demands]
+        self.build_s = [demand.build_s for demand in demands]
         self.n_groups = 0
-        self.blocks = [self._block(i) for i in range(len(datasets))]
+        self.blocks = [self._block(i) for i in range(len(demands))]
         self.refused: dict[Key, str] = {}
 
     def _block(self, i: int) -> Block:
-        """Return the reads of a dataset, grouped by cost."""
-        reads = self.reads[i]
+        """Return what is asked of a dataset, grouped by cost."""
+        demand = self.demands[i]
         days = self.settings.pay_within_days
-        costs = tuple(self.build_s((i, c)) / days for c in range(len(reads.shapes)))
-        if not reads.kinds:
-            nothing = np.zeros((0, len(reads.shapes)))
+        costs = tuple(build_s / days for build_s in self.build_s[i])
+        if not demand.now.any():  # nothing is asked, or of an empty table
+            nothing = np.zeros((0, len(demand.shapes)))
             return Block(
                 now=np.zeros(0),
                 seconds=nothing,
@@ -138,8 +177,8 @@ class _Choice:
                 sizes=self.sizes[i],
                 costs=costs,
             )
-        table = np.column_stack([reads.now, reads.seconds])
-        groups = group_by_cost(table, reads.per_day, tolerance=self.settings.tolerance)
+        table = np.column_stack([demand.now, demand.seconds])
+        groups = group_by_cost(table, demand.per_day, tolerance=self.settings.tolerance)
         self.n_groups += len(groups)
         return Block(
             now=groups.seconds[:, 0],
@@ -149,16 +188,10 @@ class _Choice:
             costs=costs,
         )
 
-    def build_s(self, key: Key) -> float:
-        """Return the time to build a replica."""
-        i, c = key
-        array = copied(self.reads[i].shapes[c], self.datasets[i].array)
-        return build_seconds(array, self.settings.build_bytes_per_s)
-
     def portfolio(self) -> Portfolio:
         """Choose, take out what does not pass, and choose again, until all pass."""
-        for i, reads in enumerate(self.reads):
-            for c in range(len(reads.shapes)):
+        for i, demand in enumerate(self.demands):
+            for c in range(len(demand.shapes)):
                 words = self._objection((i, c), self._effect((i, c), frozenset()))
                 if words:
                     # What fails alone fails beside others too: there it saves no more.
@@ -177,6 +210,22 @@ class _Choice:
                 return self._result(replace(selected, chosen=tuple(sorted(chosen))))
             _, key, words = min(failing)
             self.refused[key] = self._beside(key, chosen - {key}) + words
+
+    def each_alone(self, i: int) -> tuple[list[PortfolioLayout], list[DeclinedLayout]]:
+        """Return the layouts of a dataset, each without others: those that pass, and the rest."""
+        passed, failed = [], []
+        demand = self.demands[i]
+        for c in range(len(demand.shapes)):
+            key = (i, c)
+            effect = self._effect(key, frozenset())
+            words = self._objection(key, effect)
+            if words:
+                failed.append(self._declined_layout(key, effect, words))
+            else:
+                passed.append(self._layout(key, frozenset({key})))
+        passed.sort(key=lambda layout: -layout.saving.seconds)
+        failed.sort(key=lambda layout: -layout.saving_s_per_day)
+        return passed, failed
 
     def _with_wholes(self, chosen: frozenset[Key]) -> frozenset[Key]:
         """Put whole replicas in the place of parts where there is room for them.
@@ -213,54 +262,57 @@ class _Choice:
         return chosen
 
     def _is_part(self, key: Key) -> bool:
-        return self.reads[key[0]].shapes[key[1]].region is not None
+        return self.demands[key[0]].shapes[key[1]].region is not None
 
     def _seconds(self, i: int, chosen: Iterable[Key]) -> float:
-        """Return the time that the reads of a dataset take a day with a set of layouts."""
-        return float(self._best(i, chosen) @ self.reads[i].per_day)
+        """Return the time that is spent on a dataset a day with a set of layouts."""
+        return float(self._best(i, chosen)[0] @ self.demands[i].per_day)
 
-    def _best(self, i: int, chosen: Iterable[Key]) -> NDArray[np.float64]:
-        """Return the time of each read of a dataset with a set of layouts."""
-        best = self.reads[i].now
-        for b, c in chosen:
-            if b == i:
-                best = np.minimum(best, self.reads[i].seconds[:, c])
-        return best
+    def _best(self, i: int, chosen: Iterable[Key]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the time of all that is asked of a dataset with a set of layouts, and by which."""
+        return served_by(self.demands[i], tuple(c for b, c in sorted(chosen) if b == i))
 
     def _effect(self, key: Key, others: frozenset[Key]) -> _Effect:
         """Return what a layout does beside others."""
         i, c = key
-        reads = self.reads[i]
-        without = self._best(i, others)
-        there = reads.seconds[:, c]
+        demand = self.demands[i]
+        per_day = demand.per_day
+        without, by = self._best(i, others)
+        there = demand.seconds[:, c]
         served = there < without
-        gains = np.where(served, without - np.where(served, there, 0.0), 0.0) * reads.per_day
+        gains = np.where(served, without - np.where(served, there, 0.0), 0.0) * per_day
         most = [int(k) for k in np.argsort(-gains, kind="stable") if served[k]]
         return _Effect(
             saving_s=float(gains.sum()),
-            saving_observed_s=float(((without - there)[served] * reads.observed[served]).sum()),
-            without_s=float((without * reads.per_day)[served].sum()),
-            with_s=float((there * reads.per_day)[served].sum()),
-            reads_per_day=float(reads.per_day[served].sum()),
-            serves=tuple(dict.fromkeys(reads.kinds[k].description for k in most)),
+            saving_observed_s=float(((without - there)[served] * demand.observed[served]).sum()),
+            without_s=float((without * per_day)[served].sum()),
+            with_s=float((there * per_day)[served].sum()),
+            per_day=float(per_day[served].sum()),
+            serves=tuple(dict.fromkeys(demand.descriptions[k] for k in most)),
+            before=by,
+            after=np.where(served, c, by),
         )
 
     def _objection(self, key: Key, effect: _Effect) -> str:
         """Return the first gate that a layout fails, in words; empty where it passes all."""
-        reads, gates = self.reads[key[0]], self.gates
-        total_s = float(reads.now @ reads.observed)
+        demand, gates = self.demands[key[0]], self.gates
+        things = _THINGS[demand.unit]
+        total_s = float(demand.now @ demand.observed)
         days = self.settings.pay_within_days
-        build_s = self.build_s(key)
+        build_s = self.build_s[key[0]][key[1]]
         confidence = self._confidence(key, effect.speedup)
         checks = (
-            (effect.saving_s > 0, "no read would be faster"),
+            (effect.saving_s > 0, f"no {demand.unit} would be faster"),
             (
-                reads.stated or reads.n_calls >= gates.min_calls,
-                f"only {counted(reads.n_calls, 'read')} seen, fewer than {gates.min_calls}",
+                demand.stated or demand.n_seen >= gates.min_calls,
+                (
+                    f"only {counted(demand.n_seen, demand.unit, things)} seen, fewer than "
+                    f"{gates.min_calls}"
+                ),
             ),
             (
                 total_s >= gates.min_total_s,
-                f"all reads take {time_text(total_s)}, less than {time_text(gates.min_total_s)}",
+                f"all {things} take {time_text(total_s)}, less than {time_text(gates.min_total_s)}",
             ),
             (
                 effect.saving_observed_s >= gates.min_saving_s,
@@ -290,12 +342,12 @@ class _Choice:
 
     def _confidence(self, key: Key, speedup: float) -> float:
         """Return the probability that a layout is faster than what there is without it."""
-        reads = self.reads[key[0]]
-        return probability_faster(speedup, ratio_error(None, reads.shapes[key[1]], reads.models))
+        i, c = key
+        return probability_faster(speedup, self.demands[i].ratio_error(AS_NOW, c))
 
     def _beside(self, key: Key, others: frozenset[Key]) -> str:
         """Return which other layouts of the dataset are chosen, in words."""
-        names = [self.reads[b].shapes[c].name for b, c in sorted(others) if b == key[0]]
+        names = [self.demands[b].shapes[c].name for b, c in sorted(others) if b == key[0]]
         return f"beside {' and '.join(names)}: " if names else ""
 
     def _result(self, selected: Selected) -> Portfolio:
@@ -306,15 +358,12 @@ class _Choice:
         )
         used = sum(layout.size_bytes for layout in layouts)
         now_s, then_s, fixed_s, savings = 0.0, 0.0, 0.0, []
-        for i, reads in enumerate(self.reads):
-            best = self._best(i, chosen)
-            served = best < reads.now
-            now, then = reads.now * reads.per_day, best * reads.per_day
-            now_s, then_s = now_s + float(now.sum()), then_s + float(then.sum())
-            fixed_s += reads.fixed_s_per_day
-            savings.append(
-                saving_interval(float(now[served].sum()), float(then[served].sum()), reads.models)
-            )
+        for i, demand in enumerate(self.demands):
+            best, by = self._best(i, chosen)
+            now_s += float(demand.now @ demand.per_day)
+            then_s += float(best @ demand.per_day)
+            fixed_s += demand.fixed_s_per_day
+            savings.append(demand.saving(np.full_like(by, AS_NOW), by))
         return Portfolio(
             layouts=tuple(layouts),
             declined=tuple(self._declined(chosen, used)),
@@ -325,25 +374,25 @@ class _Choice:
             saving=sum_of_savings(savings),
             bound_s_per_day=max(selected.bound, 0.0),
             exact=selected.exact,
-            calibrated=all(m.calibrated for reads in self.reads for m in reads.models)
-            and bool(self.reads),
-            models=tuple(dict.fromkeys(ModelNames.of(reads.models) for reads in self.reads)),
-            n_patterns=sum(len(d.patterns) for d in self.datasets),
+            calibrated=all(demand.calibrated for demand in self.demands) and bool(self.demands),
+            models=tuple(dict.fromkeys(demand.models for demand in self.demands)),
+            n_patterns=sum(demand.n_patterns for demand in self.demands),
             n_groups=self.n_groups,
             notes=(*self._smaller(chosen), *self._notes()),
         )
 
     def _layout(self, key: Key, chosen: frozenset[Key]) -> PortfolioLayout:
         i, c = key
-        reads, dataset = self.reads[i], self.datasets[i]
-        shape = reads.shapes[c]
+        demand = self.demands[i]
+        shape = demand.shapes[c]
         effect = self._effect(key, chosen - {key})
-        interval = saving_interval(effect.without_s, effect.with_s, reads.models)
+        interval = demand.saving(effect.before, effect.after)
         most = effect.serves[0]
         more = len(effect.serves) - 1
         shares = self._shares(key, effect)
+        others = "" if not more else f" and {counted(more, *_MORE_OF[demand.unit])}"
         reason = (
-            f"{shape.name}: {most}{f' and {more} more patterns' if more else ''} from "
+            f"{shape.name}: {most}{others} from "
             f"{time_text(effect.without_s)} to {time_text(effect.with_s)} a day"
         )
         if shape.region is not None:
@@ -353,79 +402,80 @@ class _Choice:
                 "their time goes"
             )
         return PortfolioLayout(
-            target=dataset.target,
+            target=demand.target,
             layout=shape,
             name=shape.name,
             saving=Saving(seconds=effect.saving_s, low=interval.low, high=interval.high),
             speedup=effect.speedup,
             confidence=self._confidence(key, effect.speedup),
-            reads_per_day=effect.reads_per_day,
+            reads_per_day=effect.per_day,
             serves=effect.serves,
             shares=shares,
             size_bytes=self.sizes[i][c],
-            build_s=self.build_s(key),
-            break_even_days=self.build_s(key) / effect.saving_s,
+            build_s=self.build_s[i][c],
+            break_even_days=self.build_s[i][c] / effect.saving_s,
             alike=self._alike(key, chosen),
-            command=shape.command(dataset.target),
+            command=shape.command(demand.target),
             reason=reason,
         )
 
     def _shares(self, key: Key, effect: _Effect) -> Shares:
         """Return what of its dataset a layout holds and serves."""
         i, c = key
-        reads, array = self.reads[i], self.datasets[i].array
-        served = np.array(
-            [kind.is_served_by(reads.shapes[c]) for kind in reads.kinds]
-        ) & np.isfinite(reads.seconds[:, c])
-        now = reads.now * reads.per_day
+        demand = self.demands[i]
+        served = demand.may_serve(c)
+        now = demand.now * demand.per_day
         return Shares(
-            space=copied(reads.shapes[c], array).size_bytes / array.size_bytes,
-            reads=effect.reads_per_day / float(reads.per_day.sum()),
+            space=demand.space_share(c),
+            reads=effect.per_day / float(demand.per_day.sum()),
             seconds=float(now[served].sum()) / float(now.sum()),
         )
 
     def _alike(self, key: Key, chosen: frozenset[Key]) -> tuple[str, ...]:
         """Return the layouts that would do as well in its place, by prediction."""
         i, c = key
-        reads = self.reads[i]
-        shape = reads.shapes[c]
+        demand = self.demands[i]
         others = chosen - {key}
-        then_s = float(self._best(i, chosen) @ reads.per_day)
+        then_s = self._seconds(i, chosen)
         names = []
-        for other in range(len(reads.shapes)):
+        for other in range(len(demand.shapes)):
             if other == c or (i, other) in chosen:
                 continue
             used = sum(self.sizes[b][d] for b, d in others) + self.sizes[i][other]
             if self.budget_bytes is not None and used > self.budget_bytes:
                 continue
-            instead_s = float(self._best(i, others | {(i, other)}) @ reads.per_day)
+            instead_s = self._seconds(i, others | {(i, other)})
             if instead_s <= 0 or then_s <= 0:
                 continue
             ratio = instead_s / then_s
-            error = ratio_error(shape, reads.shapes[other], reads.models)
+            error = demand.ratio_error(c, other)
             if probability_faster(ratio, error) < self.gates.min_confidence:
-                names.append((ratio, reads.shapes[other].name))
+                names.append((ratio, demand.shapes[other].name))
         return tuple(name for _, name in sorted(names)[:_N_ALIKE])
 
     def _declined(self, chosen: frozenset[Key], used: int) -> list[DeclinedLayout]:
         """Return per dataset the layouts that save most alone and are not chosen, and why."""
         declined = []
-        for i, (dataset, reads) in enumerate(zip(self.datasets, self.reads, strict=True)):
-            alone = [(self._effect((i, c), frozenset()), c) for c in range(len(reads.shapes))]
+        for i, demand in enumerate(self.demands):
+            alone = [(self._effect((i, c), frozenset()), c) for c in range(len(demand.shapes))]
             alone = [(effect, c) for effect, c in alone if (i, c) not in chosen]
             alone.sort(key=lambda item: -item[0].saving_s)
             for effect, c in alone[:_N_DECLINED]:
-                declined.append(
-                    DeclinedLayout(
-                        target=dataset.target,
-                        layout=reads.shapes[c],
-                        name=reads.shapes[c].name,
-                        saving_s_per_day=effect.saving_s,
-                        size_bytes=self.sizes[i][c],
-                        reason=self._why_not((i, c), chosen, used),
-                    )
-                )
+                words = self._why_not((i, c), chosen, used)
+                declined.append(self._declined_layout((i, c), effect, words))
         return declined
+
+    def _declined_layout(self, key: Key, effect: _Effect, reason: str) -> DeclinedLayout:
+        i, c = key
+        demand = self.demands[i]
+        return DeclinedLayout(
+            target=demand.target,
+            layout=demand.shapes[c],
+            name=demand.shapes[c].name,
+            saving_s_per_day=effect.saving_s,
+            size_bytes=self.sizes[i][c],
+            reason=reason,
+        )
 
     def _why_not(self, key: Key, chosen: frozenset[Key], used: int) -> str:
         if key in self.refused:
@@ -453,65 +503,34 @@ class _Choice:
                     f"the budget of {_size(self.budget_bytes)} has no room for any layout that "
                     f"would save time: the smallest takes {_size(smallest)}"
                 )
-        for dataset, reads in zip(self.datasets, self.reads, strict=True):
-            words = _why_nothing(dataset, reads)
-            if words:
-                notes.append(f"{dataset.target}: {words}")
-            if any(p.irregular for p in dataset.patterns):
-                notes.append(
-                    f"{dataset.target}: reads of points and irregular regions count with their "
-                    "measured time in every layout; of them only the bounding box is known"
-                )
-            if any(p.n_collective for p in dataset.patterns):
-                notes.append(
-                    f"{dataset.target}: collective MPI reads stay with the original in every layout"
-                )
-            if reads.kinds and not all(m.calibrated for m in reads.models):
-                notes.append(
-                    f"{dataset.target}: predictions are uncalibrated, taken to be wrong by more "
-                    "than a factor of 3 in one case of three: measure with sds calibrate"
-                )
-        return [*dict.fromkeys(notes), NOT_BUILT_BY_SDS]
+        for demand in self.demands:
+            notes += demand.notes()
+        asked = any(demand.unit == "query" for demand in self.demands)
+        return [*dict.fromkeys(notes), *([] if asked else [NO_QUERY_STATED]), NOT_BUILT_BY_SDS]
 
     def _smaller(self, chosen: frozenset[Key]) -> list[str]:
         """Return, for whole replicas that are chosen, which part would save nearly as much."""
         words = []
         for i, c in sorted(chosen):
-            reads = self.reads[i]
-            if reads.shapes[c].region is not None:
+            shapes = self.demands[i].shapes
+            if shapes[c].region is not None:
                 continue
             others = chosen - {(i, c)}
             saving_s = self._effect((i, c), others).saving_s
             parts = [
                 (self.sizes[i][p], self._effect((i, p), others).saving_s, shape.name)
-                for p, shape in enumerate(reads.shapes)
+                for p, shape in enumerate(shapes)
                 if shape.region is not None and (i, p) not in self.refused
             ]
             parts = [part for part in parts if part[1] >= _MOST_OF_THE_SAVING * saving_s]
             if parts:
                 size, part_s, name = min(parts)
                 words.append(
-                    f"{self.datasets[i].target}: {name}, would take {_size(size)} instead of "
+                    f"{self.demands[i].target}: {name}, would take {_size(size)} instead of "
                     f"{_size(self.sizes[i][c])} and save {part_s / saving_s:.0%} as much as "
-                    f"{reads.shapes[c].name}: it is advised where the budget is smaller"
+                    f"{shapes[c].name}: it is advised where the budget is smaller"
                 )
         return words
-
-
-def _why_nothing(dataset: DatasetReads, reads: ReadsInLayouts) -> str:
-    """Return why a dataset has no candidates; empty where it has."""
-    extent = dataset.array.extent
-    if reads.shapes:
-        return ""
-    if not extent:
-        return "a scalar has one layout"
-    if 0 in extent:
-        return f"it is empty (extent {'x'.join(map(str, extent))}): nothing to lay out"
-    if not dataset.patterns:
-        return "no reads are known: trace some with sds run, or state a selection"
-    if not reads.kinds:
-        return "only points, irregular regions or collective reads, which no layout serves better"
-    return "no layout would make its reads faster"
 
 
 def _size(n_bytes: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -18,10 +19,15 @@ from sds.recommender.model import ReadModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_N_COLUMNS_NAMED = 4
 
 NOT_BUILT_BY_SDS = (
-    "not considered: tables sorted by a key, whose queries leave no trace (sds advise --query); "
-    "segments that gather several parts which are read together, since SDS does not build them yet"
+    "not considered: segments that gather several parts which are read together, since SDS does "
+    "not build them yet"
+)
+NO_QUERY_STATED = (
+    "tables sorted by a key are considered where queries are stated, for those leave no trace: "
+    "sds advise FILE:/TABLE --query CONDITION"
 )
 
 
@@ -98,7 +104,7 @@ class Shares:
     space
         Of the dataset's elements those that it holds.
     reads
-        Of the reads of a day those that it would serve beside the other replicas.
+        Of the reads (or queries) of a day those that it would serve beside the other replicas.
     seconds
         Of their present time that of the reads which it could serve.
     """
@@ -138,6 +144,45 @@ class ModelNames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SortedShape:
+    """A replica of a table with its rows in the order of a column.
+
+    Attributes
+    ----------
+    key
+        That column.
+    columns
+        What it holds: the key first, then as in the table. The order tells no two apart, so that
+        there is one.
+    """
+
+    key: str
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """In words: ``sorted by energy, with x, id``."""
+        others = [name for name in self.columns if name != self.key]
+        text = f"sorted by {self.key}"
+        if len(others) > _N_COLUMNS_NAMED:
+            return f"{text}, with {len(others)} columns"
+        return f"{text}, with {', '.join(others)}" if others else text
+
+    @property
+    def region(self) -> None:
+        """All rows."""
+        return
+
+    def command(self, target: str) -> str:
+        """Return what a user types to build it."""
+        columns = ",".join(f"`{name}`" if "," in name else name for name in self.columns)
+        return shlex.join(("sds", "reorganize", target, "--sort", self.key, "--columns", columns))
+
+
+ReplicaKind: TypeAlias = ReplicaShape | SortedShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioLayout:
     """One replica to build.
 
@@ -146,7 +191,7 @@ class PortfolioLayout:
     target
         ``FILE:/path``.
     layout
-        How it is stored; `name` says the same in words.
+        How it is stored, a table's by its `key`; `name` says the same in words.
     saving
         What it saves beside the others: what would be lost without it.
     speedup
@@ -154,9 +199,9 @@ class PortfolioLayout:
     confidence
         Probability that it is faster at all, given the error of the models.
     reads_per_day
-        HDF5 reads that it would serve.
+        HDF5 reads, or queries, that it would serve.
     serves
-        Their patterns in words, those that gain most first.
+        Their patterns in words, or their conditions, those that gain most first.
     shares
         Of the dataset, its reads and their time.
     size_bytes, build_s
@@ -172,7 +217,7 @@ class PortfolioLayout:
     """
 
     target: str
-    layout: ReplicaShape
+    layout: ReplicaKind
     name: str
     saving: Saving
     speedup: float
@@ -193,7 +238,7 @@ class DeclinedLayout:
     """A layout that would save time alone, and why it is not in the portfolio."""
 
     target: str
-    layout: ReplicaShape
+    layout: ReplicaKind
     name: str
     saving_s_per_day: float
     size_bytes: int
@@ -213,7 +258,7 @@ class Portfolio:
     budget_bytes, used_bytes
         Space for replicas besides those that exist (None: no limit), and what `layouts` take.
     seconds_now, seconds_then
-        Predicted time of all reads of a day, as things are and with the portfolio.
+        Predicted time of all reads and queries of a day, as things are and with the portfolio.
     saving
         The difference.
     bound_s_per_day
@@ -226,7 +271,7 @@ class Portfolio:
     models
         By which reads were predicted, each once: datasets on several file systems have several.
     n_patterns, n_groups
-        Patterns, and groups of those whose predicted cost is alike.
+        Patterns and queries, and groups of those whose predicted cost is alike.
     notes
         What was left out, and why.
     """
@@ -247,8 +292,8 @@ class Portfolio:
     notes: tuple[str, ...]
 
 
-def saving_interval(now_s: float, then_s: float, models: tuple[ReadModel, ReadModel]) -> Saving:
-    """Return now - then with the interval that follows from the errors of both models.
+def saving_interval(now_s: float, then_s: float, log_errors: tuple[float, float]) -> Saving:
+    """Return now - then with the interval that follows from the errors of both predictions.
 
     Both errors are taken to be normal in the logarithm, independent, and the same for all reads
     that are summed: errors of a model do not cancel over reads of one dataset.
@@ -256,8 +301,8 @@ def saving_interval(now_s: float, then_s: float, models: tuple[ReadModel, ReadMo
     if now_s == then_s:
         return Saving(seconds=0.0, low=0.0, high=0.0)
     steps = _NORMAL_QUANTILES
-    now = now_s * np.exp(models[0].log_error * steps)
-    then = then_s * np.exp(models[1].log_error * steps)
+    now = now_s * np.exp(log_errors[0] * steps)
+    then = then_s * np.exp(log_errors[1] * steps)
     low, high = np.quantile(np.subtract.outer(now, then), (0.025, 0.975))
     saving = now_s - then_s
     return Saving(seconds=saving, low=min(saving, float(low)), high=max(saving, float(high)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sds.errors import LayoutError
 from sds.recommender.candidates import (
@@ -17,6 +17,7 @@ from sds.recommender.candidates import (
     seconds_now,
     usable_patterns,
 )
+from sds.recommender.demand import AS_NOW, served_by
 from sds.recommender.layouts import (
     ReplicaShape,
     build_seconds,
@@ -24,15 +25,17 @@ from sds.recommender.layouts import (
     copied,
     size_bytes,
 )
-from sds.recommender.portfolio import ModelNames, Saving, saving_interval
+from sds.recommender.portfolio import ModelNames, PortfolioSettings, Saving, saving_interval
+from sds.recommender.sort_keys import QueryDemand, TableQueries
 from sds.recommender.tables import models_for_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.analyzer import AccessPattern
-    from sds.recommender.portfolio import DatasetReads
+    from sds.recommender.portfolio import DatasetReads, ReplicaKind, SortedShape
 
+_Shape = TypeVar("_Shape", bound="ReplicaKind")
 ORIGINAL = "original"
 
 
@@ -43,9 +46,9 @@ class WhatIfPattern:
     Attributes
     ----------
     pattern
-        In words.
+        In words; of a query its condition.
     reads_per_day
-        HDF5 reads.
+        HDF5 reads, or how often a query is asked.
     seconds_now, seconds_then
         Of all of them a day.
     from_now, from_then
@@ -131,16 +134,9 @@ def what_if(
     SdsValueError
         If a pattern is of another dataset.
     """
-    if not add and not take_away:
-        raise LayoutError("what if what? name a layout to add, or a replica to take away")
+    _check_change(add, take_away, dataset.existing)
     for shape in add:
         check_shape(shape, dataset.array)
-        if shape in dataset.existing:
-            raise LayoutError(f"{shape.name} exists already: take it away, or add another")
-    for shape in take_away:
-        if shape not in dataset.existing:
-            there = ", ".join(s.name for s in dataset.existing) or "none"
-            raise LayoutError(f"no replica of {shape.name}; there are: {there}")
     models = dataset.models or models_for_advice(None)
     left = tuple(s for s in dataset.existing if s not in take_away)
     then = replace(dataset, existing=(*left, *dict.fromkeys(add)))
@@ -154,7 +150,7 @@ def what_if(
     saving = saving_interval(
         math.fsum(row.seconds_now for row in changed),
         math.fsum(row.seconds_then for row in changed),
-        models,
+        (models[0].log_error, models[1].log_error),
     )
     space = sum(size_bytes(s, dataset.array) for s in add)
     space -= sum(size_bytes(s, dataset.array) for s in take_away)
@@ -172,6 +168,77 @@ def what_if(
         calibrated=all(model.calibrated for model in models),
         models=ModelNames.of(models),
     )
+
+
+def what_if_sorted(
+    asked: TableQueries,
+    *,
+    add: Sequence[SortedShape] = (),
+    take_away: Sequence[SortedShape] = (),
+    settings: PortfolioSettings | None = None,
+) -> WhatIf:
+    """Return what the queries of a table would take with other sorted replicas.
+
+    Parameters and errors as of `what_if`.
+    """
+    _check_change(add, take_away, asked.existing)
+    there = asked.existing
+    shapes = (*there, *dict.fromkeys(add))
+    demand = QueryDemand(
+        asked=replace(asked, existing=()), shapes=shapes, settings=settings or PortfolioSettings()
+    )
+    left = tuple(i for i, shape in enumerate(shapes) if shape not in take_away)
+    now_s, by_now = served_by(demand, tuple(range(len(there))))
+    then_s, by_then = served_by(demand, left)
+    saving = demand.saving(by_now, by_then)
+    build_s = math.fsum(demand.build_s[len(there) :])
+    sizes = dict(zip(shapes, demand.sizes, strict=True))
+    rows = [
+        WhatIfPattern(
+            pattern=demand.descriptions[i],
+            reads_per_day=float(per_day),
+            seconds_now=float(now_s[i] * per_day),
+            seconds_then=float(then_s[i] * per_day),
+            from_now=_source_name(demand, int(by_now[i])),
+            from_then=_source_name(demand, int(by_then[i])),
+            predicted=True,
+        )
+        for i, per_day in enumerate(demand.per_day)
+    ]
+    rows.sort(key=lambda row: -abs(row.seconds_now - row.seconds_then))
+    return WhatIf(
+        target=asked.target,
+        added=tuple(shape.name for shape in add),
+        taken_away=tuple(shape.name for shape in take_away),
+        seconds_now=math.fsum(row.seconds_now for row in rows),
+        seconds_then=math.fsum(row.seconds_then for row in rows),
+        saving=saving,
+        size_bytes=sum(sizes[s] for s in dict.fromkeys(add)) - sum(sizes[s] for s in take_away),
+        build_s=build_s,
+        break_even_days=build_s / saving.seconds if add and saving.seconds > 0 else None,
+        patterns=tuple(rows),
+        calibrated=demand.calibrated,
+        models=demand.models,
+    )
+
+
+def _source_name(demand: QueryDemand, by: int) -> str:
+    return ORIGINAL if by == AS_NOW else demand.shapes[by].name
+
+
+def _check_change(
+    add: Sequence[_Shape], take_away: Sequence[_Shape], existing: Sequence[_Shape]
+) -> None:
+    """Raise LayoutError unless something changes, by replicas that can be added or taken away."""
+    if not add and not take_away:
+        raise LayoutError("what if what? name a layout to add, or a replica to take away")
+    for shape in add:
+        if shape in existing:
+            raise LayoutError(f"{shape.name} exists already: take it away, or add another")
+    for shape in take_away:
+        if shape not in existing:
+            there = ", ".join(s.name for s in existing) or "none"
+            raise LayoutError(f"no replica of {shape.name}; there are: {there}")
 
 
 def _pattern(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.columns import check_key, check_names
 from sds.errors import LayoutError, SdsValueError
 from sds.geometry import Box
 from sds.identity import identity_of
@@ -17,17 +18,23 @@ from sds.recommender import (
     advise_stripes,
     choose_portfolio,
     rank_layouts,
+    rank_sorting,
     what_if,
+    what_if_sorted,
 )
 from sds.server.known_reads import KnownReads, shape_of
-from sds.server.reports import Advice, PortfolioAdvice
+from sds.server.reports import Advice, PortfolioAdvice, QueriedTable, QueryAdvice
+from sds.sort_advice import sample_queries
 
 if TYPE_CHECKING:
+    import os
+
     from sds.catalog.records import RecommendationRecord
     from sds.catalog.store import Store
+    from sds.columns import Table
     from sds.dataset import DatasetDescription
     from sds.home import Home
-    from sds.recommender import WhatIf
+    from sds.recommender import SortedShape, TableQueries, WhatIf
     from sds.server.known_reads import KnownDataset
     from sds.server.models import Models
     from sds.server.reports import Counts, PortfolioRequest, Selections, WhatIfRequest
@@ -41,6 +48,7 @@ class Adviser:
     def __init__(self, home: Home, store: Store, models: Models, settings: Settings) -> None:
         self._home = home
         self._store = store
+        self._models = models
         self._settings = settings
         self._known = KnownReads(store, models)
 
@@ -66,38 +74,51 @@ class Adviser:
             file=str(Path(file).resolve()), recommendations=tuple(given), notes=tuple(notes)
         )
 
-    def portfolio(self, request: PortfolioRequest, *, progress: Progress) -> PortfolioAdvice:
-        """Return the replicas to build, of all datasets asked for, under one budget.
+    def advise_queries(self, request: QueriedTable, *, progress: Progress) -> QueryAdvice:
+        """Return what each sorted replica of a table would save of stated queries, and keep it.
 
-        Errors as of `sds.server.known_reads.KnownReads.of`; SdsValueError where no dataset is
-        named, or a selection is stated for several.
+        Errors as of `sds.sort_advice.sample_queries`.
         """
-        if not request.datasets:
+        asked = self._asked(request, progress=progress)
+        recommendation = rank_sorting(asked)
+        record = self._store.add_query_recommendation(facts_of_table(asked.table), recommendation)
+        return QueryAdvice(
+            file=record.file,
+            table=record.table,
+            recommendation=record,
+            notes=recommendation.notes,
+        )
+
+    def _asked(self, request: QueriedTable, *, progress: Progress) -> TableQueries:
+        """Return queries with what a sample of their table says of them."""
+        progress(0.0, f"sample {request.table}")
+        return sample_queries(
+            canonical_source(request.file),
+            request.table,
+            request.queries,
+            home=self._home,
+            parameters=self._models.io_parameters(request.file),
+        )
+
+    def portfolio(self, request: PortfolioRequest, *, progress: Progress) -> PortfolioAdvice:
+        """Return the replicas to build, of all datasets and tables asked for, under one budget.
+
+        Errors as of `sds.server.known_reads.KnownReads.of` and `sds.sort_advice.sample_queries`;
+        SdsValueError where nothing is named, or a selection is stated for several datasets.
+        """
+        if not request.datasets and not request.tables:
             raise SdsValueError("a portfolio of what? name at least one file or dataset")
         if request.selection is not None and len(request.datasets) > 1:
             raise SdsValueError("state a selection for one dataset at a time, or trace the reads")
-        found: dict[str, KnownDataset] = {}
-        notes: list[str] = []
-        for i, name in enumerate(request.datasets):
-
-            def part(share: float, what: str, i: int = i) -> None:
-                progress((i + share) / len(request.datasets), what)
-
-            known, more = self._known.of(
-                name.file,
-                name.dataset,
-                selection=request.selection,
-                n_reads=request.n_reads,
-                progress=part,
-            )
-            found.update((each.reads.target, each) for each in known)
-            notes += more
+        known, tables, notes = self._named(request, progress=progress)
         budget = request.budget_bytes
         if budget is None:
             budget = self._settings.replica_budget_bytes
         free = shutil.disk_usage(self._home.replicas.parent).free
-        reads = [known.reads for known in found.values()]
-        portfolio = choose_portfolio(reads, budget_bytes=free if budget is None else budget)
+        reads = [each.reads for each in known]
+        portfolio = choose_portfolio(
+            reads, tables=tables, budget_bytes=free if budget is None else budget
+        )
         if budget is not None and portfolio.used_bytes > free:
             notes.append(
                 f"{self._home.replicas} has {free} bytes free, fewer than the "
@@ -105,7 +126,8 @@ class Adviser:
             )
         built: dict[str, list[ReplicaShape]] = {}
         for layout in portfolio.layouts:
-            built.setdefault(layout.target, []).append(layout.layout)
+            if isinstance(layout.layout, ReplicaShape):
+                built.setdefault(layout.target, []).append(layout.layout)
         stripes = advise_stripes(
             [
                 replace(each, existing=(*each.existing, *built.get(each.target, ())))
@@ -121,6 +143,34 @@ class Adviser:
             notes=tuple(dict.fromkeys((*notes, *portfolio.notes))),
         )
 
+    def _named(
+        self, request: PortfolioRequest, *, progress: Progress
+    ) -> tuple[list[KnownDataset], list[TableQueries], list[str]]:
+        """Return what is known of the datasets and tables of a request, and notes."""
+        found: dict[str, KnownDataset] = {}
+        tables: list[TableQueries] = []
+        notes: list[str] = []
+        n_names = len(request.datasets) + len(request.tables)
+
+        def part(i: int) -> Progress:
+            return lambda share, what: progress((i + share) / n_names, what)
+
+        for i, name in enumerate(request.datasets):
+            known, more = self._known.of(
+                name.file,
+                name.dataset,
+                selection=request.selection,
+                n_reads=request.n_reads,
+                progress=part(i),
+            )
+            found.update((each.reads.target, each) for each in known)
+            notes += more
+        for i, queried in enumerate(request.tables, start=len(request.datasets)):
+            tables.append(self._asked(queried, progress=part(i)))
+            for each in self._traced_reads(tables[-1].table):
+                found.setdefault(each.reads.target, each)
+        return list(found.values()), tables, notes
+
     def what_if(self, request: WhatIfRequest, *, progress: Progress) -> WhatIf:
         """Return what reads would take with a layout more, or with replicas taken away.
 
@@ -129,8 +179,11 @@ class Adviser:
         LayoutError
             If the layout cannot be, or neither it nor a replica is named.
         SdsValueError
-            If there are no reads to predict, or a replica is of another dataset.
+            If there are no reads to predict, or a replica is of another dataset; if a sorted
+            replica is supposed without queries, or another with them.
         """
+        if request.queries or request.sort is not None or request.columns is not None:
+            return self._what_if_sorted(request, progress=progress)
         found, notes = self._known.of(
             request.file,
             request.dataset,
@@ -154,6 +207,57 @@ class Adviser:
             raise LayoutError("chunks, filters, region of which layout? name its axis order too")
         away = [self._shape_of_replica(number, known) for number in request.without]
         return what_if(known.reads, add=add, take_away=away)
+
+    def _traced_reads(self, table: Table) -> list[KnownDataset]:
+        """Return a compound table as a dataset that is read, where it was; columns have names."""
+        file = canonical_source(table.file)
+        if not table.is_compound or not self._store.patterns(file, table.path):
+            return []
+        known, _ = self._known.of(
+            file, table.path, selection=None, n_reads=None, progress=lambda *_: None
+        )
+        return known
+
+    def _what_if_sorted(self, request: WhatIfRequest, *, progress: Progress) -> WhatIf:
+        """Return what queries would take with a sorted replica more, or with some taken away."""
+        if not request.queries:
+            raise SdsValueError(
+                f"a replica sorted by {request.sort} answers queries: state some (--query 'e > 1')"
+            )
+        others = (request.order, request.chunks, request.region, request.selection, request.n_reads)
+        if request.filtered or any(given is not None for given in others):
+            raise SdsValueError(
+                "queries are answered by sorted replicas: with them name a column to sort by, or "
+                "replicas to take away, and no axis order, chunks, region or selection"
+            )
+        if request.sort is None and request.columns is not None:
+            raise SdsValueError(
+                f"columns {', '.join(request.columns)} of a replica sorted by what? name that too"
+            )
+        queried = QueriedTable(file=request.file, table=request.dataset, queries=request.queries)
+        asked = self._asked(queried, progress=progress)
+        add = []
+        if request.sort is not None:
+            check_key(asked.table.column(request.sort), asked.target)
+            add.append(_supposed(asked, request.sort, request.columns))
+        away = [self._sorted_replica(number, asked) for number in request.without]
+        return what_if_sorted(asked, add=add, take_away=away)
+
+    def _sorted_replica(self, number: int, asked: TableQueries) -> SortedShape:
+        """Return how a sorted replica that answers queries of a table is stored."""
+        record = self._store.replica(number)
+        file = canonical_source(asked.table.file)
+        if (record.file, record.dataset) != (file, asked.table.path):
+            raise SdsValueError(
+                f"replica {number} is of {record.file}:{record.dataset}, not of {asked.target}"
+            )
+        if record.sort is None:
+            raise SdsValueError(
+                f"replica {number} is not sorted: it serves reads, not queries; name others"
+            )
+        if record.state is not ReplicaState.ACTIVE:
+            raise SdsValueError(f"replica {number} is {record.state} and answers no query now")
+        return asked.shape(record.sort.key, record.sort.columns)
 
     def _shape_of_replica(self, number: int, known: KnownDataset) -> ReplicaShape:
         """Return how a replica that serves a dataset is stored."""
@@ -193,6 +297,41 @@ def _part(region: str | None, extent: tuple[int, ...]) -> Box | None:
     """Return the box that a region names; None where it is the whole dataset."""
     box = None if region is None else parse_region(region, extent)
     return None if box == Box.whole(extent) else box
+
+
+def _supposed(asked: TableQueries, key: str, columns: tuple[str, ...] | None) -> SortedShape:
+    """Return a sorted replica that does not exist; its columns are those that queries need."""
+    if columns is None:
+        names = [name for query in asked.queries if key in query.compared for name in query.read]
+        return asked.shape(key, names)
+    for name in check_names(columns, "columns"):
+        asked.table.column(name)
+    return asked.shape(key, columns)
+
+
+def canonical_source(file: str | os.PathLike[str]) -> str:
+    """Return the path by which the catalog knows a file."""
+    try:
+        return str(Path(file).resolve())
+    except ValueError as error:  # a null byte
+        message = f"file {file!r} is no path ({error}); send one that the system can have"
+        raise SdsValueError(message) from error
+
+
+def facts_of_table(table: Table) -> DatasetFacts:
+    """Return what the catalog keeps of a table."""
+    storage = "contiguous" if table.chunk_shape is None else "chunked"
+    file = canonical_source(table.file)
+    return DatasetFacts(
+        file=file,
+        identity=identity_of(file),
+        path=table.path,
+        extent=(table.n_rows,),
+        element_size_bytes=table.row_size_bytes,
+        storage=storage if table.is_compound else "group",
+        data_offset_bytes=table.data_offset_bytes,
+        chunk_shape=table.chunk_shape,
+    )
 
 
 def facts_of_description(file: str, described: DatasetDescription) -> DatasetFacts:

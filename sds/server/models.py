@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.filesystems import filesystem_of
+from sds.engine import builtin_parameters
 from sds.errors import NotFoundError, SdsValueError
 from sds.file_stripes import find_stripes
 from sds.geometry import RaidLayout, StripeLayout
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from sds.catalog.records import CalibrationRecord
     from sds.catalog.store import Store
+    from sds.engine import IoParameters
     from sds.recommender import CostModel, ReadModel
     from sds.recommender.calibration import Calibration
     from sds.server.settings import Settings
@@ -120,6 +122,13 @@ class Models:
         if of_source[0].calibrated != of_replica[1].calibrated:
             return models_for_table(None, chunked=chunked)
         return of_source[0], of_replica[1]
+
+    def io_parameters(self, path: str | os.PathLike[str]) -> IoParameters:
+        """Return what requests and bytes cost: as calibrated, else the built-in figures."""
+        calibration = self.calibration(path)
+        if calibration is None or calibration.engine is None:
+            return builtin_parameters()
+        return calibration.engine.parameters
 
     def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float:
         """Return how fast long reads are: as calibrated, else as the built-in model has it."""

@@ -13,10 +13,12 @@ from sds.catalog.records import (
     EventRecord,
     JobRecord,
     PatternRecord,
+    QueryRecommendationRecord,
     RecommendationRecord,
     ReplicaRecord,
 )
 from sds.recommender import Portfolio, StripeAdvice
+from sds.sort_advice import AskedQuery
 
 Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""
@@ -85,8 +87,24 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAdvice:
+    """What sorting a table would save of stated queries.
+
+    Attributes
+    ----------
+    notes
+        Why there is nothing to build, and what predictions are worth.
+    """
+
+    file: str
+    table: str
+    recommendation: QueryRecommendationRecord
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioAdvice:
-    """The replicas to build, of several datasets.
+    """The replicas to build, of several datasets and tables.
 
     Attributes
     ----------
@@ -204,6 +222,13 @@ class Recommendations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queries:
+    """The newest advice on sorting each table for queries."""
+
+    queries: tuple[QueryRecommendationRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
     """Replicas, oldest first."""
 
@@ -304,23 +329,42 @@ class NamedDataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueriedTable:
+    """A table, and the queries that programs ask of it.
+
+    Attributes
+    ----------
+    table
+        HDF5 path of a group of equally long datasets, or of a compound dataset.
+    """
+
+    file: str
+    table: str
+    queries: tuple[AskedQuery, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioRequest:
     """What a portfolio is asked for.
 
     Attributes
     ----------
     budget_bytes
-        Space for new replicas, of all datasets together; None: the setting
+        Space for new replicas, of all datasets and tables together; None: the setting
         ``replica_budget_bytes``, else what is free in the home.
+    tables
+        With their queries, for which sorted replicas are considered; of a compound dataset the
+        traced reads as well.
     selection, n_reads
         A typical read, stated, of the one dataset named, and how many there are a day; None: what
         was traced.
     """
 
-    datasets: tuple[NamedDataset, ...]
+    datasets: tuple[NamedDataset, ...] = ()
     budget_bytes: Bytes | None = None
     selection: Selections = None
     n_reads: Counts = None
+    tables: tuple[QueriedTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +382,12 @@ class WhatIfRequest:
         Replicas that exist, by their numbers.
     selection, n_reads
         As of `PortfolioRequest`.
+    queries
+        That are asked of the dataset, a table: then sorted replicas are supposed, and no reads are
+        looked at.
+    sort, columns
+        With queries, of a sorted replica that does not exist: its key (None: suppose none), and
+        what it holds besides (None: what the queries need that compare the key).
     """
 
     file: str
@@ -349,3 +399,6 @@ class WhatIfRequest:
     without: tuple[Id, ...] = ()
     selection: Selections = None
     n_reads: Counts = None
+    queries: tuple[AskedQuery, ...] = ()
+    sort: str | None = None
+    columns: tuple[str, ...] | None = None

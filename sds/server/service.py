@@ -179,10 +179,19 @@ class Service:
             file, dataset, selection=selection, n_reads=n_reads, progress=progress or _to_nobody
         )
 
+    def advise_queries(
+        self, request: reports.QueriedTable, progress: Progress | None = None
+    ) -> reports.QueryAdvice:
+        """Return what each sorted replica of a table would save of stated queries, by itself.
+
+        Errors as :meth:`sds.server.advice.Adviser.advise_queries`.
+        """
+        return self._adviser.advise_queries(request, progress=progress or _to_nobody)
+
     def portfolio(
         self, request: reports.PortfolioRequest, progress: Progress | None = None
     ) -> reports.PortfolioAdvice:
-        """Return the replicas to build, of several datasets, under one budget of space.
+        """Return the replicas to build, of several datasets and tables, under one budget of space.
 
         Errors as :meth:`sds.server.advice.Adviser.portfolio`.
         """
@@ -200,6 +209,12 @@ class Service:
     ) -> tuple[records.RecommendationRecord, ...]:
         """Return the newest advice that was given for each dataset."""
         return self._store.recommendations(_canonical(file), dataset)
+
+    def query_recommendations(
+        self, file: str | None = None, table: str | None = None
+    ) -> tuple[records.QueryRecommendationRecord, ...]:
+        """Return the newest advice that was given on sorting each table."""
+        return self._store.query_recommendations(_canonical(file), table)
 
     def reorganize(
         self, request: ReorganizeRequest | SortRequest, progress: Progress | None = None

@@ -1,7 +1,6 @@
 """``sds reorganize --sort`` and ``sds query``."""
 
 import json
-import math
 
 import h5py
 import numpy as np
@@ -178,25 +177,75 @@ def test_a_condition_that_is_none_is_a_usage_error(sds, particles):
     assert json.loads(found.out)["error"]["kind"] == "SdsValueError"
 
 
-def test_advice_for_queries_prints_the_command_that_builds_it(sds, tmp_path):
-    path = tmp_path / "big.h5"
+@pytest.fixture(scope="module")
+def big(tmp_path_factory):
+    """Return a file of a table with so many rows that a scan of it takes 10 ms and more."""
+    path = tmp_path_factory.mktemp("big") / "big.h5"
     with h5py.File(path, "w") as file:
         file["p/energy"] = np.arange(8_000_000, dtype="f8")
         file["p/x"] = np.zeros(8_000_000, "i1")
+        file["cube"] = np.zeros((16, 128, 128), "f4")
     settle(path)
-    words = ("advise", f"{path}:/p", "--query", "energy > 7999000", "--reads", "1000")
+    return path
+
+
+def test_advice_for_queries_prints_the_command_that_builds_it(sds, big):
+    words = ("advise", f"{big}:/p", "--query", "energy > 7999990", "--reads", "1000")
     found = sds(*words, "--json")
     assert found.code == 0, found.err
-    (chosen,) = found.json["chosen"]
-    assert chosen["key"] == "energy"
+    (chosen,) = found.json["portfolio"]["layouts"]
+    assert chosen["layout"] == {"key": "energy", "columns": ["energy", "x"]}
+    (alone,) = found.json["queries"][0]["recommendation"]["alone"]
+    assert alone["saving"] == chosen["saving"]
     said = sds(*words).out
     assert chosen["command"] in said
-    days = math.ceil(chosen["break_even_days"])
-    assert f"has paid after {days} day" in said
-    small = sds(*words, "--budget", "1M", "--json").json
-    assert small["chosen"] == []
-    assert "more than the budget" in small["declined"][0]["reason"]
-    assert "no sorted replica pays" in sds(*words, "--budget", "1M").out
+    assert "1 query" in said
+    assert "queries of a day" in said
+    small = sds(*words, "--budget", "1M", "--json").json["portfolio"]
+    assert small["layouts"] == []
+    assert "more than the whole budget" in small["declined"][0]["reason"]
+    assert "Build nothing" in sds(*words, "--budget", "1M").out
+    # What it says to type builds what it spoke of.
+    assert sds(*chosen["command"].split()[1:]).code == 0
+    again = sds(*words)
+    assert "Build nothing" in again.out
+    assert "answer these queries already" in again.err
+
+
+def test_tables_and_datasets_are_advised_on_together(sds, big):
+    table, cube = f"{big}:/p", f"{big}:/cube"
+    words = ("advise", table, cube, "--query", f"{table}: energy > 7999990", "--reads", "1000")
+    found = sds(*words, "--json")
+    assert found.code == 0, found.err
+    assert [layout["target"] for layout in found.json["portfolio"]["layouts"]] == [table]
+    assert any("/cube: no read was traced" in note for note in found.json["notes"])
+    two = ("--query", f"{table}:x > 0", "--columns", "x", "--columns", "x,energy")
+    found = sds(*words, *two, "--json").json
+    asked = found["queries"][0]["recommendation"]["queries"]
+    assert [query["text"] for query in asked] == ["energy > 7999990", "x > 0"]
+    assert [query["returned"] for query in asked] == [["x"], ["x", "energy"]]
+    refused = sds("advise", table, cube, "--query", "energy > 1")
+    assert refused.code == 2
+    assert f"{table}: energy > 1" in refused.err
+
+
+def test_what_if_supposes_sorted_replicas(sds, big):
+    asked = ("what-if", f"{big}:/p", "--query", "energy > 7999990", "--columns", "x")
+    added = sds(*asked, "--sort", "energy", "--json").json
+    assert added["added"] == ["sorted by energy, with x"]
+    assert added["saving"]["seconds"] > 0
+    assert "queries of a day" in sds(*asked, "--sort", "energy").out
+    replica = sds("reorganize", f"{big}:/p", "--sort", "energy", "--json").json["id"]
+    away = sds(*asked, "--without", str(replica), "--json").json
+    assert away["saving"]["seconds"] == pytest.approx(-added["saving"]["seconds"])
+    for words, said in (
+        (("--sort", "energy", "--order", "0"), "with them name a column"),
+        (("--sort", "x", "--without", "99"), "no replica 99"),
+        (("--sort", "y"), "no column 'y'"),
+    ):
+        refused = sds(*asked, *words)
+        assert refused.code != 0
+        assert said in refused.err
 
 
 @pytest.mark.parametrize(
@@ -205,6 +254,7 @@ def test_advice_for_queries_prints_the_command_that_builds_it(sds, tmp_path):
         (("--query", "e > 1", "--select", "[:]"), "name one"),
         (("--columns", "x"), "--columns needs --query"),
         (("--query", "e > 1", "--reads", "1", "--reads", "2"), "--reads 2 times and --query 1"),
+        (("--query", "e > 1", "--columns", "x", "--columns", "y"), "--columns 2 times"),
         (("--query", "e >"), "condition 'e >'"),
     ],
 )

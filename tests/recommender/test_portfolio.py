@@ -394,12 +394,12 @@ def test_a_second_layout_that_the_models_cannot_tell_from_the_first_is_left_out(
 
 
 def test_intervals_hold_the_prediction_and_widen_with_the_error():
-    narrow, wide = (saving_interval(10.0, 1.0, calibrated(e)) for e in (0.01, 1.0))
+    narrow, wide = (saving_interval(10.0, 1.0, (e, e)) for e in (0.01, 1.0))
     assert narrow.low < 9 < narrow.high
     assert wide.low < narrow.low
     assert wide.high > narrow.high
     assert narrow.high - narrow.low == pytest.approx(2 * 1.96 * 0.01 * math.hypot(10, 1), rel=0.05)
-    same = saving_interval(3.0, 3.0, calibrated(1.0))
+    same = saving_interval(3.0, 3.0, (1.0, 1.0))
     assert (same.seconds, same.low, same.high) == (0.0, 0.0, 0.0)
 
 

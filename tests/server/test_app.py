@@ -1,5 +1,7 @@
 import threading
 
+import h5py
+import numpy as np
 import pytest
 from sqlalchemy.exc import OperationalError
 
@@ -19,6 +21,7 @@ READ_PATHS = [
     "datasets",
     "patterns",
     "recommendations",
+    "queries",
     "replicas",
     "jobs",
     "status",
@@ -71,6 +74,7 @@ def test_a_token_to_read_may_not_operate(visitor, home):
         ("POST", "jobs"),
         ("POST", "jobs/1/cancel"),
         ("POST", "advise"),
+        ("POST", "advise/queries"),
         ("POST", "portfolio"),
         ("POST", "what-if"),
         ("DELETE", "replicas/1"),
@@ -150,6 +154,53 @@ def test_a_bad_question_is_refused_with_the_error_of_sds(client, source):
         "/api/v1/advise", json={"file": str(source), "dataset": "/cube", "selection": "[999]"}
     )
     assert (answer.status_code, answer.json()["error"]) == (422, "SelectionError")
+
+
+def test_advice_on_queries_over_rest_is_that_of_the_service(client, service, tmp_path):
+    path = tmp_path / "run.h5"
+    with h5py.File(path, "w") as file:
+        file["p/e"] = np.arange(8e6)
+        file["p/x"] = np.zeros(8_000_000, "i1")
+    queries = [{"condition": "e > 7999990", "columns": ["x"], "per_day": 1e3}]
+    table = {"file": str(path), "table": "/p", "queries": queries}
+    answer = client.post("/api/v1/advise/queries", json=table)
+    assert answer.status_code == 200, answer.json()
+    given = answer.json()["recommendation"]
+    assert client.get("/api/v1/queries").json() == {"queries": [given]}
+    assert client.get("/api/v1/queries", params={"table": "/q"}).json() == {"queries": []}
+    assert client.get("/api/v1/recommendations").json() == {"recommendations": []}
+    assert service.query_recommendations()[0].recommendation.queries[0].text == "e > 7999990"
+    chosen = client.post("/api/v1/portfolio", json={"tables": [table]}).json()["portfolio"]
+    assert [layout["layout"]["key"] for layout in chosen["layouts"]] == ["e"]
+    question = {"file": str(path), "dataset": "/p", "sort": "e", "queries": queries}
+    supposed = client.post("/api/v1/what-if", json=question).json()
+    assert supposed["saving"] == chosen["saving"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"file": "run.h5"}, 422, "absolute"),
+        ({"file": "/no.h5"}, 404, "/no.h5"),
+        ({"file": "/a\0b"}, 422, "is no path"),
+        ({"table": "/q"}, 404, "/q"),
+        ({"queries": []}, 422, "no query of"),
+        ({"queries": [{"condition": "e >"}]}, 422, "condition 'e >'"),
+        ({"queries": [{"condition": "y > 1"}]}, 404, "no dataset '/p/y'"),
+        ({"queries": [{"condition": "e > 1", "columns": ["y"]}]}, 404, "no column 'y'"),
+        ({"queries": [{"condition": "e > 1", "columns": []}]}, 422, "no columns are named"),
+        ({"queries": [{"condition": "e > 1", "per_day": 0}]}, 422, "0 times a day"),
+    ],
+)
+def test_a_bad_question_about_queries_says_what_is_wrong(client, tmp_path, change, status, said):
+    path = tmp_path / "run.h5"
+    with h5py.File(path, "w") as file:
+        file["p/e"] = np.arange(1000.0)
+    table = {"file": str(path), "table": "/p", "queries": [{"condition": "e > 1"}]} | change
+    for where, body in (("advise/queries", table), ("portfolio", {"tables": [table]})):
+        answer = client.post(f"/api/v1/{where}", json=body)
+        assert answer.status_code == status, answer.json()
+        assert said in answer.json()["message"]
 
 
 def test_advice_over_rest_is_that_of_the_service(client, service, source):

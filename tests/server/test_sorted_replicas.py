@@ -2,6 +2,7 @@
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -10,11 +11,12 @@ import pytest
 
 import sds
 from sds.catalog.records import ReorganizeRequest, ReplicaState, SortRequest
-from sds.errors import SdsValueError, UnsupportedError
+from sds.errors import SdsError, SdsValueError, UnsupportedError
 from sds.redirect.sorted_replicas import sorted_path
 from sds.redirect.tables import table_path
-from sds.server.reports import WhatIfRequest
+from sds.server.reports import NamedDataset, PortfolioRequest, QueriedTable, WhatIfRequest
 from sds.server.service import Service
+from sds.sort_advice import AskedQuery
 from tests.organizer.sources import settle
 
 
@@ -28,6 +30,17 @@ def source(tmp_path):
         rows = np.zeros(1000, [("energy", "<f4"), ("id", "<i8")])
         rows["energy"] = rng.random(1000)
         handle["events"] = rows
+    settle(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Return a file of a table that takes long to scan."""
+    path = tmp_path_factory.mktemp("large") / "large.h5"
+    with h5py.File(path, "w") as file:
+        file["p/energy"] = np.arange(8_000_000, dtype="f8")
+        file["p/x"] = np.zeros(8_000_000, "i1")
     settle(path)
     return path
 
@@ -204,6 +217,97 @@ def test_advice_on_reads_leaves_sorted_replicas_out(service, source):
     )
     with pytest.raises(SdsValueError, match="sorted by energy"):
         service.what_if(question)
+
+
+def queried(source, table="/p", *conditions, **options):
+    queries = tuple(AskedQuery(condition=text, **options) for text in conditions or ("energy > 5",))
+    return QueriedTable(file=str(source), table=table, queries=queries)
+
+
+@pytest.mark.parametrize("table", ["/p", "/events"])
+def test_advice_on_queries_is_kept_in_the_catalog(service, source, table):
+    given = service.advise_queries(queried(source, table, per_day=3))
+    assert service.query_recommendations() == (given.recommendation,)
+    assert (given.file, given.table) == (str(source), table)
+    assert given.recommendation.recommendation.queries[0].per_day == 3
+    newer = service.advise_queries(queried(source, table, "energy > 6"))
+    assert service.query_recommendations(str(source), table) == (newer.recommendation,)
+    assert service.query_recommendations(str(source), "/other") == ()
+    assert service.recommendations() == ()
+
+
+def test_a_portfolio_has_the_sorted_replicas_that_there_are(service, large):
+    request = PortfolioRequest(tables=(queried(large, "/p", "energy > 7999990", per_day=1000),))
+    (chosen,) = service.portfolio(request).portfolio.layouts
+    assert chosen.layout.key == "energy"
+    record = sort(service, large)
+    assert service.portfolio(request).portfolio.layouts == ()
+    # Taken away, what it saves is lost.
+    question = WhatIfRequest(
+        file=str(large), dataset="/p", queries=request.tables[0].queries, without=(record.id,)
+    )
+    lost = service.what_if(question)
+    assert lost.saving.seconds == pytest.approx(-chosen.saving.seconds)
+    service.remove(record.id)
+    with pytest.raises(SdsValueError, match="retired"):
+        service.what_if(question)
+
+
+def test_a_table_that_is_read_as_well_is_in_the_portfolio_once_as_each(service, source, large):
+    request = PortfolioRequest(
+        datasets=(NamedDataset(file=str(source), dataset="/events"),),
+        tables=(
+            queried(source, "/events", "energy > 1"),
+            queried(large, "/p", "energy > 7999990", per_day=1000),
+        ),
+        selection="[0:10]",
+        n_reads=5,
+    )
+    advice = service.portfolio(request)
+    assert [layout.target for layout in advice.portfolio.layouts] == [f"{large}:/p"]
+    assert advice.portfolio.n_patterns == 3
+    with pytest.raises(SdsValueError, match="same table twice"):
+        service.portfolio(replace(request, tables=request.tables * 2))
+    with pytest.raises(SdsValueError, match="portfolio of what"):
+        service.portfolio(PortfolioRequest())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sort": "energy"}, "state some"),
+        ({"sort": "energy", "order": (0,)}, "no axis order"),
+        ({"sort": "energy", "selection": "[0]"}, "no axis order"),
+        ({"columns": ("x",)}, "sorted by what"),
+        ({}, "what if what"),
+    ],
+)
+def test_a_question_about_no_sorted_replica_is_refused(service, source, options, said):
+    queries = () if options == {"sort": "energy"} else queried(source).queries
+    question = WhatIfRequest(file=str(source), dataset="/p", queries=queries, **options)
+    with pytest.raises(SdsError, match=said):
+        service.what_if(question)
+
+
+def test_columns_in_another_order_are_the_same_replica(service, source):
+    first = sort(service, source, columns=("x", "energy"))
+    assert sort(service, source, columns=("energy", "x")).id == first.id
+    assert sort(service, source, columns=("x",)).id == first.id
+    assert len(service.replicas()) == 1
+
+
+def test_rows_with_holes_are_as_large_as_the_file_has_them(service, tmp_path):
+    path = tmp_path / "padded.h5"
+    rows = np.zeros(1000, np.dtype([("e", "i1"), ("x", "f8")], align=True))
+    with h5py.File(path, "w") as file:
+        file["t"] = rows
+    settle(path)
+    service.reorganize(SortRequest(file=str(path), dataset="/t", key="e"))
+    (kept,) = service.datasets()
+    assert kept.element_size_bytes == rows.dtype.itemsize == 16
+    service.advise_queries(queried(path, "/t", "e > 1"))
+    (kept,) = service.datasets()
+    assert kept.element_size_bytes == 16
 
 
 def test_a_request_with_too_little_memory_is_refused():

@@ -9,6 +9,9 @@ from sds.server.reports import (
     AdviceRequest,
     PortfolioAdvice,
     PortfolioRequest,
+    QueriedTable,
+    Queries,
+    QueryAdvice,
     Recommendations,
     WhatIfRequest,
 )
@@ -24,6 +27,12 @@ def recommendations(
     return Recommendations(recommendations=service.recommendations(file, dataset))
 
 
+@router.get("/queries", dependencies=READ)
+def queries(service: ServiceOf, file: str | None = None, table: str | None = None) -> Queries:
+    """Return the newest advice that was given on sorting each table for queries."""
+    return Queries(queries=service.query_recommendations(file, table))
+
+
 @router.post("/advise", dependencies=OPERATE)
 def advise(service: ServiceOf, request: AdviceRequest) -> Advice:
     """Return recommendations for a dataset, or for each dataset of a file that was read."""
@@ -33,10 +42,17 @@ def advise(service: ServiceOf, request: AdviceRequest) -> Advice:
     )
 
 
+@router.post("/advise/queries", dependencies=OPERATE)
+def advise_queries(service: ServiceOf, request: QueriedTable) -> QueryAdvice:
+    """Return what each sorted replica of a table would save of stated queries, by itself."""
+    require_absolute(request)
+    return service.advise_queries(request)
+
+
 @router.post("/portfolio", dependencies=OPERATE)
 def portfolio(service: ServiceOf, request: PortfolioRequest) -> PortfolioAdvice:
-    """Return the replicas to build, of several datasets, under one budget of space."""
-    for name in request.datasets:
+    """Return the replicas to build, of several datasets and tables, under one budget of space."""
+    for name in (*request.datasets, *request.tables):
         require_absolute(name)
     return service.portfolio(request)
 
