@@ -15,7 +15,7 @@ import os
 import shutil
 import statistics
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.disk_array import DiskArray, mounted
+from benchmarks.precedence import noting_stops, precedence, unstopped
 from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, StripeLayout
 from sds.recommender.calibration_files import evict, file_system_of
@@ -195,6 +196,7 @@ class MeasuredTimes:
             with (
                 self.store.open("a", buffering=1) as store,
                 Readers(self.experiment.n_processes, directory=self.store.parent) as readers,
+                noting_stops() as stopped,
             ):
                 for turn in range(1, self.rounds + MORE_ROUNDS + 1):
                     for pattern, layout in self.missing(library, turn):
@@ -202,7 +204,12 @@ class MeasuredTimes:
                             return
                         requests = list(self._requests(pattern, layout, files[layout]))
                         descriptor = descriptors[layout]
-                        took = readers.read(requests, before=lambda fd=descriptor: evict(fd))
+                        took = unstopped(
+                            lambda requests=requests, fd=descriptor: readers.read(
+                                requests, before=lambda: evict(fd)
+                            ),
+                            stopped,
+                        )
                         self._of(pattern.name, layout).append(took)
                         entry = {"pattern": pattern.name, "layout": layout, "seconds": took}
                         store.write(json.dumps(entry) + "\n")
@@ -402,7 +409,7 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
     times.client = client
     limit_s = math.inf if arguments.measure_for is None else arguments.measure_for
     if limit_s > 0 and not times.is_measured(library):  # files may be large, and are written first
-        with files as made:
+        with precedence() if arguments.precedence else nullcontext(), files as made:
             times.measure(made, library, until_s=time.monotonic() + limit_s)
     print(
         f"Measured times {label}.\nArray {experiment.extent} of {experiment.element_size_bytes} "

@@ -462,6 +462,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--extent", type=int, nargs=3, help="disk: of the array")
     parser.add_argument("--rounds", type=int, default=3, help="array, disk: reads of each")
     parser.add_argument("--measure-for", type=float, help="array, disk: seconds; then judge")
+    parser.add_argument(
+        "--precedence",
+        action="store_true",
+        help="array, disk: measure at the highest ordinary priority, where other programs run",
+    )
     parser.add_argument("--keep", action="store_true", help="disk: leave the files there")
     parser.add_argument(
         "--simulated", action="store_true", help="array, disk: also a simulated machine"

@@ -1,0 +1,65 @@
+"""Readings beside other programs: what was stopped meanwhile is read again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks.precedence import noting_stops, unstopped
+
+_STOPS = "import os, time; os.kill({0}, 19); time.sleep(0.2); os.kill({0}, 18)"
+
+
+def test_a_reading_that_was_stopped_is_taken_again():
+    before = signal.getsignal(signal.SIGCONT)
+    readings = []
+
+    def read():
+        begin = time.monotonic()
+        if not readings:
+            stops = [sys.executable, "-c", _STOPS.format(os.getpid())]
+            subprocess.run(stops, check=True)
+        readings.append(time.monotonic() - begin)
+        return readings[-1]
+
+    with noting_stops() as stopped:
+        took = unstopped(read, stopped)
+        assert len(readings) == 2
+        assert took == readings[1] < 0.2 < readings[0]
+        assert unstopped(read, stopped) == readings[2]
+    assert signal.getsignal(signal.SIGCONT) == before
+
+
+_PRECEDES = """
+import os
+from pathlib import Path
+from benchmarks.precedence import precedence
+
+def nice():
+    group = Path("/proc/self/autogroup")
+    of_session = group.read_text().split()[-1] if group.exists() else "-"
+    return [str(os.getpriority(os.PRIO_PROCESS, 0)), of_session]
+
+os.setsid()
+before = nice()
+with precedence():
+    during = nice()
+print(*during, before == nice())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take precedence")
+def test_precedence_is_over_other_sessions_as_well():
+    done = subprocess.run(
+        [sys.executable, "-c", _PRECEDES], capture_output=True, text=True, check=False
+    )
+    if "slices" in done.stderr:
+        pytest.skip("this kernel gives no short slices")
+    assert done.returncode == 0, done.stderr
+    nice, of_session, is_as_before = done.stdout.split()
+    assert nice == "-20"
+    assert of_session in {"-20", "-"}
+    assert is_as_before == "True"
