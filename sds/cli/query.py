@@ -158,7 +158,7 @@ def _print(found: "NDArray[np.void]", n_shown: int) -> None:
     """Print rows: as a table on a terminal, else with tabs between the columns."""
     from sds.cli.output import print_lines, print_table
 
-    rows = [[str(_plain(value)) for value in row] for row in found[:n_shown]]
+    rows = [[_text(value) for value in row] for row in found[:n_shown]]
     names = found.dtype.names or ()
     if sys.stdout.isatty():
         print_table([f"{name}>" for name in names], rows)
@@ -211,6 +211,17 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (an element of any type)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biu" else value
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    """Return an element for reading: members in parentheses, elements of arrays in brackets."""
+    import numpy as np
+
+    if isinstance(value, np.void) and value.dtype.names:
+        return f"({', '.join(_text(value[name]) for name in value.dtype.names)})"
+    if isinstance(value, np.ndarray):
+        return f"[{', '.join(_text(part) for part in value)}]" if value.ndim else _text(value[()])
+    return str(_plain(value))
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
+    from sds.columns import Table
     from sds.organizer.protocol import Progress
     from sds.organizer.replica import Replica
     from sds.organizer.sort_plan import SortPlan
@@ -85,10 +86,14 @@ def _compare(replica: Replica, plan: SortPlan, advance: Callable[[int], None]) -
         table = describe_open_table(source, plan.dataset_path, like=plan.sort.key)
         reader = TableReader(source, table, plan.sort.columns)
         expected = sums.new()
-        for first, n_rows in _windows(plan.n_rows):
-            numbers = np.arange(first, first + n_rows, dtype=np.uint64)
-            sums.add(expected, numbers, reader.stored(first, n_rows))
-            advance(n_rows)
+        spans = whole_chunks(plan.n_rows, _longest_chunk(reader, table, plan), plan.run_rows)
+        for first, n_read in spans:
+            rows = reader.stored(first, n_read)
+            for at, n_rows in _windows(n_read):
+                numbers = np.arange(first + at, first + at + n_rows, dtype=np.uint64)
+                part = {name: column[at : at + n_rows] for name, column in rows.items()}
+                sums.add(expected, numbers, part)
+                advance(n_rows)
     try:
         with open_source(replica.path) as copy:
             found = sums.new()
@@ -162,6 +167,29 @@ def _ends_fit(copy: h5py.File, plan: SortPlan, n_nan: int) -> bool:
         keys[first] == least and keys[last] == most
         for (first, last), least, most in zip(ends, minima, maxima, strict=True)
     )
+
+
+def _longest_chunk(reader: TableReader, table: Table, plan: SortPlan) -> int:
+    """Return the rows of the longest chunk that is filtered; 0 where none is."""
+    if table.is_compound:
+        return table.chunk_shape[0] if table.filters and table.chunk_shape else 0
+    filtered = (name for name in plan.sort.columns if table.column(name).filters)
+    datasets = (reader.dataset(name) for name in filtered)
+    return max((found.chunks[0] for found in datasets if found is not None), default=0)
+
+
+def whole_chunks(n_rows: int, chunk_rows: int, most_rows: int) -> Sequence[tuple[int, int]]:
+    """Return first row and number of rows of what is read at once.
+
+    HDF5 keeps no chunk that is larger than its cache, and would undo its filters for each window.
+    So as many whole chunks are read as a window has rows, at least one; where that is more than
+    `most_rows`, so many, but no less than a window.
+    """
+    at_once = _WINDOW_ROWS
+    if chunk_rows:
+        chunks = chunk_rows * max(1, _WINDOW_ROWS // chunk_rows)
+        at_once = chunks if chunks <= most_rows else max(_WINDOW_ROWS, most_rows)
+    return [(first, min(at_once, n_rows - first)) for first in range(0, n_rows, at_once)]
 
 
 def _windows(n_rows: int) -> Sequence[tuple[int, int]]:

@@ -56,6 +56,26 @@ def test_order_and_limit(sds, particles):
     assert "2 of 5 rows shown" in found.err
 
 
+def test_members_within_members_are_printed_as_their_values(sds, tmp_path):
+    path = tmp_path / "nested.h5"
+    place = np.dtype([("x", "<f4"), ("name", "S3"), ("cells", "<f4", (2,))])
+    rows = np.zeros(2, [("e", "<f8"), ("place", place), ("ends", [("low", "<f4")], (2,))])
+    rows["e"] = 1, 2
+    rows["place"]["x"] = 0.5
+    rows["place"]["name"] = b"abc"
+    rows["place"]["cells"] = 1.5, np.nan
+    rows["ends"]["low"] = 0.25, 4
+    with h5py.File(path, "w") as file:
+        file["t"] = rows
+    found = sds("query", f"{path}:/t", "e > 1")
+    assert found.out.splitlines() == [
+        "e\tplace\tends",
+        "2.0\t(0.5, abc, [1.5, nan])\t[(0.25), (4.0)]",
+    ]
+    as_json = sds("query", f"{path}:/t", "e > 1", "--json").json
+    assert as_json["rows"] == [[2.0, [0.5, "abc", [1.5, None]], [[0.25], [4.0]]]]
+
+
 def test_json_has_no_numbers_that_json_lacks(sds, particles):
     found = sds("query", f"{particles}:/p", "hits > 0", "--columns", "energy,tag", "--json").json
     assert found["n_rows"] == 4

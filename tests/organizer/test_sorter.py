@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -25,6 +26,7 @@ from sds.errors import (
 from sds.home import Home
 from sds.organizer import describe_replica, plan_sorting, reorganize, verify_replica
 from sds.organizer.layout import SortOrder
+from sds.organizer.sort_verify import _WINDOW_ROWS, compare_with_table, whole_chunks
 from sds.organizer.sorter import Sorter
 from tests.organizer.sources import settle
 
@@ -289,6 +291,55 @@ def rewrite_checksums(path, plan):
     write_file_checksums(path, plan, place)
     assert verify_replica(path).ok
     return describe_replica(path)
+
+
+@given(
+    n_rows=st.integers(0, 10**6),
+    chunk_rows=st.integers(0, 3 * 10**5),
+    most_rows=st.integers(1, 10**6),
+)
+def test_what_is_compared_at_once_is_whole_chunks_where_the_memory_holds_them(
+    n_rows, chunk_rows, most_rows
+):
+    spans = whole_chunks(n_rows, chunk_rows, most_rows)
+    assert [first for first, _ in spans] == [
+        sum(n for _, n in spans[:i]) for i in range(len(spans))
+    ]
+    assert sum(n for _, n in spans) == n_rows
+    longest = max((n for _, n in spans), default=0)
+    assert longest <= max(most_rows, _WINDOW_ROWS)
+    if 0 < chunk_rows <= most_rows and chunk_rows * (_WINDOW_ROWS // chunk_rows or 1) <= most_rows:
+        assert all(first % chunk_rows == 0 for first, _ in spans)
+    assert len(spans) <= -(-n_rows // min(_WINDOW_ROWS, max(1, longest)))
+
+
+@pytest.mark.parametrize("form", ["group", "compound"])
+def test_a_chunk_that_no_cache_holds_is_fetched_once_to_compare_it(tmp_path, home, form):
+    """What HDF5 decodes, it has fetched before: bytes that this process has read are counted."""
+    path = tmp_path / "t.h5"
+    rows = np.zeros(600_000, [("key", "<f8"), ("x", "<f8")])
+    for name in rows.dtype.names:
+        rows[name] = np.random.default_rng(2).random(len(rows))
+    filtered = {"chunks": (300_000,), "compression": "gzip", "compression_opts": 1}
+    with h5py.File(path, "w") as handle:
+        if form == "compound":
+            handle.create_dataset("table", data=rows, **filtered)
+        else:
+            for name in rows.dtype.names:
+                handle.create_dataset(f"table/{name}", data=rows[name], **filtered)
+    settle(path)
+    plan = plan_sorting(path, "/table", key="key", home=home)
+    replica = reorganize(plan, home=home)
+
+    def read_bytes():
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(lines[0].removeprefix("rchar: "))
+
+    before = read_bytes()
+    assert compare_with_table(replica, plan).ok
+    # Of the replica its checksums, its rows, and its keys once more.
+    once = path.stat().st_size + 3 * replica.path.stat().st_size
+    assert read_bytes() - before < once
 
 
 @pytest.mark.parametrize("name", ["sds_block_minima", "sds_block_maxima"])
