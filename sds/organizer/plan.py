@@ -35,8 +35,8 @@ MIB = 1024 * KIB
 DEFAULT_MEMORY_BYTES = 512 * MIB
 MAX_RANK = 32
 
-# Interpreter-side buffers: a checksum window and the tile that is compared.
-_FIXED_BYTES = 4 * MIB
+# What the work takes besides elements: a buffer of checksums, HDF5's own, the tile compared.
+FIXED_BYTES = 4 * MIB
 # The replica's metadata stays below the 1 MiB that the connector is willing to check.
 METADATA_ROOM_BYTES = 1 * MIB
 # HDF5 holds a chunk twice while it runs the filters: before and after.
@@ -110,8 +110,8 @@ class Slab:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReorganizationPlan:
-    """One reorganization, whole.
+class CopyPlan:
+    """What every plan says: which source, what is made of it, and what that takes.
 
     Attributes
     ----------
@@ -129,9 +129,6 @@ class ReorganizationPlan:
         Of a chunked source, else None and ().
     source_stored_bytes
         Bytes that the source's file spends on all its elements.
-    slab_start, slab_shape
-        In the axes of the source. Slabs lie side by side from `slab_start` on; those at the ends
-        are cut off where the region ends.
     output
         Where the replica will be.
     memory_bytes
@@ -153,8 +150,6 @@ class ReorganizationPlan:
     source_chunk_shape: tuple[int, ...] | None
     source_filters: tuple[Filter, ...]
     source_stored_bytes: int
-    slab_start: tuple[int, ...]
-    slab_shape: tuple[int, ...]
     output: Path
     memory_bytes: int
     size_bytes: int
@@ -169,6 +164,28 @@ class ReorganizationPlan:
     def region(self) -> Box:
         """What of the source is copied."""
         return self.layout.region
+
+    def to_json(self) -> dict[str, object]:
+        """Return the plan as values that JSON knows."""
+        fields = asdict(self)
+        fields["source_path"] = str(self.source_path)
+        fields["output"] = str(self.output)
+        return fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReorganizationPlan(CopyPlan):
+    """One reorganization, whole.
+
+    Attributes
+    ----------
+    slab_start, slab_shape
+        In the axes of the source. Slabs lie side by side from `slab_start` on; those at the ends
+        are cut off where the region ends.
+    """
+
+    slab_start: tuple[int, ...]
+    slab_shape: tuple[int, ...]
 
     @property
     def replica_extent(self) -> tuple[int, ...]:
@@ -200,7 +217,7 @@ class ReorganizationPlan:
         """Memory for undoing the source's filters without HDF5; 0 where HDF5 is to."""
         element = self.element_size_bytes
         chunks = _chunk_bytes(self.source_chunk_shape, self.layout.chunk_in_source_axes, element)
-        return self.memory_bytes - 2 * self.slab_elements * element - chunks - _FIXED_BYTES
+        return self.memory_bytes - 2 * self.slab_elements * element - chunks - FIXED_BYTES
 
     @property
     def n_slabs(self) -> int:
@@ -234,13 +251,6 @@ class ReorganizationPlan:
     def slabs(self, first: int = 0) -> Iterator[Slab]:
         """Yield the slabs from number `first` on."""
         return (self.slab(index) for index in range(first, self.n_slabs))
-
-    def to_json(self) -> dict[str, object]:
-        """Return the plan as values that JSON knows."""
-        fields = asdict(self)
-        fields["source_path"] = str(self.source_path)
-        fields["output"] = str(self.output)
-        return fields
 
 
 def check_order(order: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -327,7 +337,7 @@ def _choose_slabs(
     of_replica = layout.chunk_in_source_axes
     chunk_bytes = _chunk_bytes(of_source, of_replica, element)
     decode_bytes = _decode_bytes(described, allowed_bytes)
-    fixed_bytes = _FIXED_BYTES + chunk_bytes + decode_bytes
+    fixed_bytes = FIXED_BYTES + chunk_bytes + decode_bytes
     start = region.start
     span = region.extent
     if of_replica is not None:
@@ -359,12 +369,11 @@ def _choose_slabs(
         if of_replica is not None:
             holds = f"one chunk of {_shown(of_replica)}"
         needed = 2 * unit_bytes + fixed_bytes
-        message = (
-            f"{allowed_bytes} bytes of memory are too few for {described.path}: "
-            f"{_FIXED_BYTES} bytes for the work itself, {chunk_bytes} for filters, and {holds} in "
-            f"both orders, {2 * unit_bytes} bytes; allow at least {-(-needed // MIB)}M"
+        purpose = (
+            f"for {described.path}: {FIXED_BYTES} bytes for the work itself, {chunk_bytes} for "
+            f"filters, and {holds} in both orders, {2 * unit_bytes} bytes"
         )
-        raise ConfigurationError(message)
+        raise too_little_memory(allowed_bytes, purpose, needed)
     if of_source is not None and of_replica is not None:
         shape = shape_between_grids(
             region.start,
@@ -384,6 +393,14 @@ def _choose_slabs(
         )
     held = math.prod(min(size, n) for size, n in zip(shape, region.extent, strict=True))
     return start, shape, 2 * held * element + fixed_bytes
+
+
+def too_little_memory(allowed_bytes: int, purpose: str, needed_bytes: int) -> ConfigurationError:
+    """Return the error that says how much would be enough."""
+    return ConfigurationError(
+        f"{allowed_bytes} bytes of memory are too few {purpose}; allow at least "
+        f"{-(-needed_bytes // MIB)}M"
+    )
 
 
 def _chunk_bytes(

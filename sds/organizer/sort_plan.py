@@ -6,26 +6,23 @@ temporary file until they are merged; the merge holds a piece of each run.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.columns import check_key, check_names
-from sds.dataset import Filter
-from sds.errors import ConfigurationError, UnsupportedError
+from sds.errors import UnsupportedError
 from sds.geometry import Box
-from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout, SortOrder
-from sds.organizer.plan import METADATA_ROOM_BYTES, MIB
+from sds.organizer.plan import FIXED_BYTES, METADATA_ROOM_BYTES, CopyPlan, too_little_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from sds.columns import Table
+    from sds.identity import FileIdentity
 
 SORTER = "sorter"
-# A buffer of checksums, HDF5's own, and what the interpreter takes for small things.
-_FIXED_BYTES = 4 * MIB
 # Of each row in memory besides its columns, twice: key, ordered key, place, room to sort.
 _ROW_OVERHEAD_BYTES = 48
 # A merge that holds less of each run spends its time on requests.
@@ -45,25 +42,19 @@ class SortedColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SortPlan:
+class SortPlan(CopyPlan):
     """One sort, whole.
+
+    An element is a row: of the source all of its columns and what lies between them, of the replica
+    the columns that it holds and a number. Its `order` is the one axis, its `region` all rows; the
+    space needed includes that of the runs.
 
     Attributes
     ----------
-    organizer
-        Always ``sorter``.
-    source_path, dataset_path, source_identity
-        The original: canonical path, HDF5 path of the table, and which file it was.
-    extent
-        Rows of the source, one number.
-    element_size_bytes
-        Of a row of the source: all of its columns, and what lies between them.
-    layout
-        Key and columns.
     columns
         What the replica holds of a row, besides its number.
-    is_compound, data_offset_bytes, source_chunk_shape, source_filters, source_stored_bytes
-        How the source is stored, as in :class:`sds.columns.Table`.
+    is_compound
+        Whether the source is one dataset.
     key_size_bytes, row_number_bytes
         Of a key, and of the number of a row.
     run_rows
@@ -72,38 +63,15 @@ class SortPlan:
         Rows of each run that the merge holds; 0 where there is one run.
     block_rows
         Each so many rows of the replica have a minimum and maximum of the key.
-    output
-        Where the replica will be.
-    memory_bytes
-        Bound of the private memory that the execution takes for rows.
-    size_bytes
-        Columns and row numbers of the replica.
-    space_needed_bytes
-        Free space that the disk must have, runs included.
     """
 
-    organizer: str
-    source_path: Path
-    dataset_path: str
-    source_identity: FileIdentity
-    extent: tuple[int, ...]
-    element_size_bytes: int
-    layout: ReplicaLayout
     columns: tuple[SortedColumn, ...]
     is_compound: bool
-    data_offset_bytes: int | None
-    source_chunk_shape: tuple[int, ...] | None
-    source_filters: tuple[Filter, ...]
-    source_stored_bytes: int
     key_size_bytes: int
     row_number_bytes: int
     run_rows: int
     merge_rows: int
     block_rows: int
-    output: Path
-    memory_bytes: int
-    size_bytes: int
-    space_needed_bytes: int
 
     @property
     def sort(self) -> SortOrder:
@@ -112,16 +80,6 @@ class SortPlan:
             message = f"the plan of {self.dataset_path} names no key"
             raise UnsupportedError(message)
         return self.layout.sort
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The one axis."""
-        return self.layout.order
-
-    @property
-    def region(self) -> Box:
-        """All rows."""
-        return self.layout.region
 
     @property
     def n_rows(self) -> int:
@@ -137,13 +95,6 @@ class SortPlan:
         """Return the first row of a run and the number of its rows."""
         first = index * self.run_rows
         return first, min(self.run_rows, self.n_rows - first)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the plan as values that JSON knows."""
-        fields = asdict(self)
-        fields["source_path"] = str(self.source_path)
-        fields["output"] = str(self.output)
-        return fields
 
 
 def plan_sort(
@@ -247,18 +198,15 @@ def _choose_runs(table: Table, row_bytes: int, allowed_bytes: int) -> tuple[int,
     """Return the rows of a run, the rows of each that the merge holds, and the memory taken."""
     # Of a row in memory: as read, and once more in order.
     of_row = 2 * row_bytes + _ROW_OVERHEAD_BYTES
-    room_bytes = allowed_bytes - _FIXED_BYTES
+    room_bytes = allowed_bytes - FIXED_BYTES
     if table.n_rows * of_row <= room_bytes:
-        return table.n_rows, 0, _FIXED_BYTES + table.n_rows * of_row
+        return table.n_rows, 0, FIXED_BYTES + table.n_rows * of_row
     run_rows = max(1, room_bytes // of_row)
     n_runs = -(-table.n_rows // run_rows)
     merge_rows = run_rows // n_runs
     if merge_rows < _LEAST_MERGED_ROWS:
         # merge_rows = room**2 / (of_row**2 * n_rows), solved for the room.
-        needed = of_row * (_LEAST_MERGED_ROWS * table.n_rows) ** 0.5 * 1.01 + _FIXED_BYTES
-        message = (
-            f"{allowed_bytes} bytes of memory are too few to sort the {table.n_rows} rows of "
-            f"{table.path} by merging {n_runs} runs: allow at least {-(-int(needed) // MIB)}M"
-        )
-        raise ConfigurationError(message)
-    return run_rows, merge_rows, _FIXED_BYTES + run_rows * of_row
+        needed = of_row * (_LEAST_MERGED_ROWS * table.n_rows) ** 0.5 * 1.01 + FIXED_BYTES
+        purpose = f"to sort the {table.n_rows} rows of {table.path} by merging {n_runs} runs"
+        raise too_little_memory(allowed_bytes, purpose, int(needed))
+    return run_rows, merge_rows, FIXED_BYTES + run_rows * of_row

@@ -15,25 +15,6 @@ from sds.organizer import plan_reorganization, reorganize, verify_replica
 from tests.organizer.sources import make_cube, settle
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mount a file system of 4 MiB in memory."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no mount: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
 def test_a_disk_too_small_is_refused_before_anything_is_written(tmp_path, small_disk):
     make_cube(tmp_path / "cube.h5", (128, 128, 128), "<f4")  # 8 MiB
     home = Home(small_disk / "home")

@@ -84,25 +84,7 @@ def test_kill_at_many_random_times(tmp_path):
     assert (hashlib.sha256(source.read_bytes()).hexdigest(), identity_of(source)) == before
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mount a file system of 8 MiB in memory."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no mount: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
+@pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
 def test_a_disk_without_room_for_the_runs_is_refused_before_the_work(tmp_path, small_disk):
     write_particles(tmp_path / "p.h5", 300_000)  # 4.8 MB with row numbers
     home = Home(small_disk / "home")
@@ -115,6 +97,7 @@ def test_a_disk_without_room_for_the_runs_is_refused_before_the_work(tmp_path, s
     assert verify_replica(reorganize(whole, home=home).path).ok
 
 
+@pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
 def test_a_disk_that_fills_up_during_the_sort_is_explained_and_left_clean(tmp_path, small_disk):
     write_particles(tmp_path / "p.h5", 100_000)
     home = Home(small_disk / "home")

@@ -13,7 +13,7 @@ from sds.geometry import Box
 from sds.identity import FileIdentity
 from sds.organizer import ReorganizationRequest, Source
 from sds.organizer.plan import (
-    _FIXED_BYTES,
+    FIXED_BYTES,
     check_order,
     plan_transposition,
 )
@@ -41,7 +41,7 @@ def source_of(extent, *, element=8, chunks=None):
     )
 
 
-def plan_of(extent, order, *, memory=_FIXED_BYTES + 4096, to_chunks=None, region=None, **options):
+def plan_of(extent, order, *, memory=FIXED_BYTES + 4096, to_chunks=None, region=None, **options):
     request = ReorganizationRequest(
         order=order,
         output=Path("/out/r.h5"),
@@ -67,7 +67,7 @@ def plans(draw):
     element = draw(st.sampled_from([1, 2, 8, 24]))
     needed = 2 * element * sum(math.prod(shape) for shape in (chunks, to_chunks) if shape)
     unit = max((math.prod(shape) for shape in (chunks, to_chunks) if shape), default=1)
-    memory = _FIXED_BYTES + needed + 2 * unit * element + draw(st.integers(0, 40_000))
+    memory = FIXED_BYTES + needed + 2 * unit * element + draw(st.integers(0, 40_000))
     plan = plan_of(
         extent,
         order,
@@ -161,7 +161,7 @@ def test_an_order_is_checked():
 
 
 def test_slab_numbers_end_where_the_slabs_do():
-    plan = plan_of((5, 7), (1, 0), element=8, memory=_FIXED_BYTES + 200)
+    plan = plan_of((5, 7), (1, 0), element=8, memory=FIXED_BYTES + 200)
     assert plan.n_slabs == len(list(plan.slabs()))
     assert list(plan.slabs(plan.n_slabs - 1)) == [plan.slab(plan.n_slabs - 1)]
     with pytest.raises(IndexError):
