@@ -89,6 +89,7 @@ int main()
         AT(H5VL_object_get_args_t, args.get_name.name_len);
     AT(H5VL_object_get_args_t, args.get_info.fields),
         AT(H5VL_object_get_args_t, args.get_info.oinfo);
+    AT(H5O_info2_t, fileno), AT(H5O_info2_t, token);
     AT(H5VL_dataset_get_args_t, args.get_dcpl), AT(H5VL_dataset_get_args_t, args.get_space);
     AT(H5VL_dataset_get_args_t, args.get_type);
     SIZE(H5VL_native_dataset_get_chunk_storage_size_t);

@@ -392,6 +392,48 @@ def test_a_call_on_several_datasets_fails_as_a_whole(case, served_source, tmp_pa
     assert (redirected.stdout, redirected.stderr) == (native.stdout, native.stderr) == ("-1\n", "")
 
 
+@pytest.mark.parametrize("second", ["/chunked", "/by another name"])
+def test_a_call_that_reads_chunks_twice_fails_as_a_whole(second, tmp_path, home):
+    # HDF5 keeps the chunks of a call by where they lie, each once.
+    path = tmp_path / "twice.h5"
+    values = np.arange(12 * 10 * 8).reshape(12, 10, 8)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("chunked", data=values, chunks=(4, 5, 3))
+        file.create_dataset("other", data=values + 1, chunks=(4, 5, 3))
+        file["by another name"] = file["chunked"]
+    settle(path)
+    redirect(path, [("/chunked", (2, 0, 1)), ("/other", (2, 0, 1))], home)
+    program = """
+        import ctypes, os, sys, h5py, numpy as np
+        with open("/proc/self/maps") as maps:
+            hdf5 = ctypes.CDLL(next(line[line.index("/"):].rstrip() for line in maps
+                                    if "/libhdf5-" in line))
+        ids = lambda *values: (ctypes.c_int64 * len(values))(*values)
+        file = h5py.File(sys.argv[1])
+        hdf5.H5Eset_auto2(ctypes.c_int64(0), None, None)
+        for names in (("/chunked", "/other"), ("/chunked", sys.argv[2])):
+            sets = [file[name] for name in names]
+            outs = [np.zeros(data.shape, "i8") for data in sets]
+            print(hdf5.H5Dread_multi(
+                ctypes.c_size_t(2), ids(*[data.id.id for data in sets]),
+                ids(h5py.h5t.NATIVE_INT64.id, h5py.h5t.NATIVE_INT64.id), ids(0, 0), ids(0, 0),
+                ctypes.c_int64(0), (ctypes.c_void_p * 2)(*[out.ctypes.data for out in outs])),
+                [int(out.sum()) for out in outs] if names[1] == "/other" else "", flush=True)
+        os._exit(0)  # HDF5 2.0 has damaged its memory
+    """
+    native = run_python(program, path, second, env=native_environment())
+    log = tmp_path / "log"
+    redirected = run_python(
+        program, path, second, env=connector_environment(home.root, SDS_DEBUG=log)
+    )
+    assert native.stdout.splitlines()[1] == "-1 "
+    assert (redirected.stdout, redirected.stderr) == (native.stdout, native.stderr)
+    assert {dataset for event, _, dataset, _ in decisions(log) if event == "served"} == {
+        "/chunked",
+        "/other",
+    }
+
+
 # Without any Python package on top, by the HDF5 of each wheel: 2.0, 2.2 and 1.14.
 READS_IN_C = """
     import ctypes as C, glob, hashlib, importlib.util, os, random, sys

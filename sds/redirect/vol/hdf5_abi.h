@@ -204,6 +204,13 @@ enum H5VL_object_get_t {
     H5VL_OBJECT_GET_INFO
 };
 
+// What H5VL_OBJECT_GET_INFO fills in.
+struct H5O_info2_t {
+    unsigned long fileno;
+    unsigned char token[16];
+    char rest[488];
+};
+
 struct H5VL_object_get_args_t {
     H5VL_object_get_t op_type;
     union {

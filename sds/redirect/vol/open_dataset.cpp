@@ -85,36 +85,14 @@ bool lies_in(const Object &object, const OpenFile &file, const char *name, hid_t
            found == open_file;
 }
 
-// HDF5's number of the file that holds the dataset.
-bool read_fileno(const Object &object, hid_t dxpl, unsigned long &fileno)
-{
-    constexpr unsigned basic_fields = 1; // H5O_INFO_BASIC
-    struct {
-        unsigned long fileno; // H5O_info2_t begins with it
-        char room[512];
-    } info = {};
-    H5VL_loc_params_t self;
-    memset(static_cast<void *>(&self), 0, sizeof self);
-    self.obj_type = H5I_DATASET;
-    self.type = H5VL_OBJECT_BY_SELF;
-    Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_INFO);
-    request.args.args.get_info.fields = basic_fields;
-    request.args.args.get_info.oinfo = &info;
-    if (pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
-                   &request.args, dxpl, nullptr) < 0)
-        return false;
-    fileno = info.fileno;
-    return true;
-}
-
 // The open file that holds the dataset, counted: not always the one through which it was reached.
 OpenFile *file_of(const Object &object, const char *name, hid_t dxpl)
 {
     if (object.file && lies_in(object, *object.file, name, dxpl)) return hold_file(object.file);
-    unsigned long fileno = 0;
-    if (!read_fileno(object, dxpl, fileno)) return nullptr;
-    if (object.file && object.file->fileno == fileno) return hold_file(object.file);
-    return find_file(*object.host, fileno);
+    DatasetIdentity identity;
+    if (!read_identity(object, dxpl, identity)) return nullptr;
+    if (object.file && object.file->fileno == identity.fileno) return hold_file(object.file);
+    return find_file(*object.host, identity.fileno);
 }
 
 bool get(const Object &object, hid_t dxpl, Request<H5VL_dataset_get_args_t> &request)
@@ -348,6 +326,25 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
 }
 
 } // namespace
+
+bool read_identity(const Object &object, hid_t dxpl, DatasetIdentity &out)
+{
+    constexpr unsigned basic_fields = 1; // H5O_INFO_BASIC
+    H5O_info2_t info = {};
+    H5VL_loc_params_t self;
+    memset(static_cast<void *>(&self), 0, sizeof self);
+    self.obj_type = H5I_DATASET;
+    self.type = H5VL_OBJECT_BY_SELF;
+    Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_INFO);
+    request.args.args.get_info.fields = basic_fields;
+    request.args.args.get_info.oinfo = &info;
+    if (pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
+                   &request.args, dxpl, nullptr) < 0)
+        return false;
+    out.fileno = info.fileno;
+    memcpy(out.token, info.token, sizeof out.token);
+    return true;
+}
 
 hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 {

@@ -46,6 +46,13 @@ void describe_for_trace(const OpenDataset &dataset, sds_trace_dataset &out);
 // cannot be had.
 hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out);
 
+// Which dataset of which file it is, by whatever name it was opened.
+struct DatasetIdentity {
+    unsigned long fileno; // HDF5's number of the open file that holds it
+    unsigned char token[16];
+};
+bool read_identity(const Object &object, hid_t dxpl, DatasetIdentity &out);
+
 // The type of a dataset's elements in the file, for one read: what is kept open shows in the
 // program's H5Fget_obj_count.
 class FileType

@@ -1,6 +1,7 @@
 #include "read_many.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "error_stack.h"
 #include "object.h"
@@ -81,7 +82,35 @@ bool are_apart(Range ranges[], size_t n)
     return true;
 }
 
-// HDF5 refuses a call on several files as a whole: then no part of it is to succeed.
+int compare_tokens(const void *a, const void *b)
+{
+    return memcmp(static_cast<const DatasetIdentity *>(a)->token,
+                  static_cast<const DatasetIdentity *>(b)->token, sizeof DatasetIdentity::token);
+}
+
+// Whether a dataset in chunks may come twice, by two names even. All lie in one file.
+bool may_chunks_come_twice(const ManyReads &reads)
+{
+    auto *found = static_cast<DatasetIdentity *>(malloc(reads.n * sizeof(DatasetIdentity)));
+    bool may = !found;
+    size_t n = 0;
+    for (size_t i = 0; !may && i < reads.n; i++) {
+        const DatasetHandle object(reads.datasets[i]);
+        const OpenDataset *dataset = dataset_of(*object, reads.dxpl);
+        if (!dataset)
+            may = true;
+        else if (dataset->description.storage == SDS_STORAGE_CHUNKED)
+            may = !read_identity(*object, reads.dxpl, found[n++]);
+    }
+    if (!may) qsort(found, n, sizeof(DatasetIdentity), compare_tokens);
+    for (size_t i = 1; !may && i < n; i++)
+        may = compare_tokens(&found[i - 1], &found[i]) == 0;
+    free(found);
+    return may;
+}
+
+// HDF5 refuses a call as a whole that is on several files, or that reads a chunk for two of its
+// parts: then no part of it is to succeed.
 bool may_be_split(const ManyReads &reads)
 {
     const Host &host = *Handle(reads.datasets[0])->host;
@@ -91,7 +120,7 @@ bool may_be_split(const ManyReads &reads)
     auto *ranges = static_cast<Range *>(malloc(reads.n * sizeof(Range)));
     if (!ranges) return false;
     const OpenFile *file = nullptr;
-    bool redirects = false, may = true;
+    bool redirects = false, from_chunks = false, may = true;
     for (size_t i = 0; may && i < reads.n; i++) {
         const DatasetHandle object(reads.datasets[i]);
         const OpenDataset *dataset = dataset_of(*object, reads.dxpl);
@@ -100,10 +129,12 @@ bool may_be_split(const ManyReads &reads)
         if (!may) break;
         file = dataset->file;
         redirects = redirects || dataset->redirection;
+        from_chunks = from_chunks ||
+                      (dataset->redirection && dataset->description.storage == SDS_STORAGE_CHUNKED);
     }
     may = may && redirects && are_apart(ranges, reads.n);
     free(ranges);
-    return may;
+    return may && !(from_chunks && may_chunks_come_twice(reads));
 }
 
 // Arguments of a call on some of the datasets, the objects those below.
