@@ -96,6 +96,17 @@ def test_own_declarations_match(version, tmp_path):
     assert not differences(headers_of(version), tmp_path)
 
 
+@pytest.mark.parametrize("version", CRATES)
+def test_the_function_that_is_not_public_is_what_it_is_called_as(version):
+    private = (headers_of(version) / "H5VLnative_private.h").read_text()
+    declaration = (
+        r"herr_t H5VL_native_get_file_struct\(void \*\w+, H5I_type_t \w+, H5F_t \*\*\w+\);"
+    )
+    assert re.search(declaration, private)
+    called_as = "OPTIONAL(herr_t, H5VL_native_get_file_struct, (void *, H5I_type_t, void **))"
+    assert called_as in (VOL / "hdf5_functions.inc").read_text()
+
+
 def test_own_declarations_match_named_headers(tmp_path):
     for named in filter(None, os.environ.get("HDF5_HEADER_DIRECTORIES", "").split(os.pathsep)):
         assert not differences(Path(named), tmp_path)

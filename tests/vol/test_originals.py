@@ -556,6 +556,32 @@ def test_a_file_can_be_opened_for_writing_as_soon_as_it_is_closed(cube, home, or
     assert reads_by_replica(home)[ENGINE] == 12
 
 
+@pytest.mark.parametrize("opened_by", ["external link to itself", "H5Freopen", "two handles"])
+def test_hdf5_closes_a_file_however_it_was_opened_again(opened_by, cube, home):
+    """HDF5 opens it anew for a link, and closes that with what was reached through it."""
+    with h5py.File(cube, "r+") as file:
+        file["itself"] = h5py.ExternalLink(cube.name, "/f8")
+    settle(cube)
+    again = {
+        "external link to itself": "data = h5py.h5d.open(file, b'itself')",
+        "H5Freopen": "other = file.reopen(); data = h5py.h5d.open(other, b'f8'); other.close()",
+        "two handles": "other = h5py.h5f.open(path.encode(), h5py.h5f.ACC_RDONLY, fapl); "
+        "data = h5py.h5d.open(other, b'f8'); other.close()",
+    }[opened_by]
+    program = f"""
+    fapl = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    file = h5py.h5f.open(path.encode(), h5py.h5f.ACC_RDONLY, fapl)
+    {again}
+    show("across", h5py.Dataset(data)[:, :, 2])
+    del data
+    file.close()
+    with h5py.File(path, "r+") as writer:
+        show("written", writer["f8"][3, :, 2])
+    """
+    native = run(program, cube, native_environment()).stdout
+    assert run(program, cube, connector_environment(home.root)).stdout == native
+
+
 def test_an_object_of_another_file_keeps_no_lock(cube, tmp_path, home):
     """Reached through a link in a file that is closed meanwhile."""
     with h5py.File(tmp_path / "target.h5", "w") as file:

@@ -65,30 +65,22 @@ bool find_path(const Object &object, OpenFile *file, hid_t dxpl, char *path)
 }
 
 // Whether it lies in the file through which it was reached, as far as HDF5 knows that without a
-// look into the dataset's header, which it may have to read again. Who asks HDF5 for the file makes
-// it believe that the program has that open: it is asked only of what bears the name of one that
-// is.
-bool lies_in(const Object &object, const OpenFile &file, const char *name, hid_t dxpl)
+// look into the dataset's header, which it may have to read again. H5VL_OBJECT_GET_FILE would tell
+// as well, but has HDF5 believe that the program has the file open: of what was reached through an
+// external link or H5Freopen, it would never be closed.
+bool lies_in(const Object &object, const OpenFile &file)
 {
+    const auto file_struct = object.hdf5().H5VL_native_get_file_struct;
     const void *open_file = __atomic_load_n(&file.under, __ATOMIC_RELAXED);
-    if (!open_file || object.connector != object.host->native || strcmp(file.name, name) != 0)
-        return false;
     void *found = nullptr;
-    H5VL_loc_params_t self;
-    memset(static_cast<void *>(&self), 0, sizeof self);
-    self.obj_type = H5I_DATASET;
-    self.type = H5VL_OBJECT_BY_SELF;
-    Request<H5VL_object_get_args_t> request(H5VL_OBJECT_GET_FILE);
-    request.args.args.get_file.file = &found;
-    return pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
-                      &request.args, dxpl, nullptr) >= 0 &&
-           found == open_file;
+    return file_struct && open_file && object.connector == object.host->native &&
+           file_struct(object.under, H5I_DATASET, &found) >= 0 && found == open_file;
 }
 
 // The open file that holds the dataset, counted: not always the one through which it was reached.
-OpenFile *file_of(const Object &object, const char *name, hid_t dxpl)
+OpenFile *file_of(const Object &object, hid_t dxpl)
 {
-    if (object.file && lies_in(object, *object.file, name, dxpl)) return hold_file(object.file);
+    if (object.file && lies_in(object, *object.file)) return hold_file(object.file);
     DatasetIdentity identity;
     if (!read_identity(object, dxpl, identity)) return nullptr;
     if (object.file && object.file->fileno == identity.fileno) return hold_file(object.file);
@@ -301,8 +293,7 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     if (!name.text() || !path.text()) return nullptr;
     if (!read_file_name(object, H5I_DATASET, dxpl, name.text())) name.text()[0] = '\0';
     const bool from_memory = may_read_collectively(host, name.text());
-    OpenFile *file =
-        from_memory ? find_named(host, name.text()) : file_of(object, name.text(), dxpl);
+    OpenFile *file = from_memory ? find_named(host, name.text()) : file_of(object, dxpl);
     // HDF5 may have lost a path where objects are renamed.
     const bool has_path = !(file && was_mounted(*file)) &&
                           (!from_memory || (!object.may_lack_path && !(file && file->writable)));
