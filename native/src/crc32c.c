@@ -1,11 +1,13 @@
 #include "crc32c.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "sds/checksum.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <nmmintrin.h>
 #endif
 
@@ -50,9 +52,20 @@ uint32_t sds__crc32c_portable(uint32_t crc, const void *bytes, size_t n)
 
 #if defined(__x86_64__)
 
+/* One question, when it is needed: the compiler's own __builtin_cpu_supports has all features
+ * looked at when a program starts, and a virtual machine takes microseconds for each. */
 int sds__crc32c_has_hardware(void)
 {
-    return __builtin_cpu_supports("sse4.2");
+    enum { UNKNOWN, ABSENT, PRESENT };
+    static _Atomic int known = UNKNOWN;
+    int has = atomic_load_explicit(&known, memory_order_relaxed);
+    if (has == UNKNOWN) {
+        unsigned a, b, c, d;
+        __cpuid(1, a, b, c, d);
+        has = c & bit_SSE4_2 ? PRESENT : ABSENT;
+        atomic_store_explicit(&known, has, memory_order_relaxed);
+    }
+    return has == PRESENT;
 }
 
 __attribute__((target("sse4.2"))) uint32_t sds__crc32c_hardware(uint32_t crc, const void *bytes,

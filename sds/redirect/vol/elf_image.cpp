@@ -84,10 +84,15 @@ bool Image::holds(const void *address, size_t n_bytes, uint32_t flags) const
     return false;
 }
 
-bool find_image(const void *address, Image &image)
+bool find_loaded_image(const void *address, Image &image)
 {
     Search search = {address, &image};
-    return dl_iterate_phdr(is_it, &search) == 1 || find_static_program(address, image);
+    return dl_iterate_phdr(is_it, &search) == 1;
+}
+
+bool find_image(const void *address, Image &image)
+{
+    return find_loaded_image(address, image) || find_static_program(address, image);
 }
 
 SymbolTable::SymbolTable(const Image &image, const char *prefix) : image_(image)

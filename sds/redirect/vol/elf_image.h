@@ -23,7 +23,10 @@ struct Image {
     bool holds(const void *address, size_t n_bytes, uint32_t flags) const;
 };
 
-// The image that this address lies in. False where the loader knows of none.
+// The image that this address lies in. False where the loader knows of none. (dladdr, which says
+// more, goes through all symbols of the image for it.)
+bool find_loaded_image(const void *address, Image &image);
+// The same, or a program that is wholly static.
 bool find_image(const void *address, Image &image);
 
 // The functions and variables in the symbol table of an image's file: those of HDF5 alone.

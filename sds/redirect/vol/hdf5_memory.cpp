@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "elf_image.h"
 #include "memory_budget.h"
 #include "shared_state.h"
 
@@ -34,10 +35,10 @@ constexpr int64_t bytes_per_file = 512 << 10;
 
 bool is_of_libc(const void *function)
 {
-    Dl_info found, libc;
-    return dladdr(function, &found) &&
-           dladdr(reinterpret_cast<const void *>(&gnu_get_libc_version), &libc) &&
-           found.dli_fbase == libc.dli_fbase;
+    Image found, libc;
+    return find_loaded_image(function, found) &&
+           find_loaded_image(reinterpret_cast<const void *>(&gnu_get_libc_version), libc) &&
+           found.segments == libc.segments;
 }
 
 // Whether a program's own malloc takes what it gives from glibc's, as such that count or check do.

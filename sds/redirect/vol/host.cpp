@@ -151,17 +151,12 @@ template <class... Values> bool refuse(Problem &problem, const char *format, Val
     return false;
 }
 
-bool bind_host(Host &host, const void *address, const Dl_info &where, const link_map *map,
-               Problem &problem)
+bool bind_host(Host &host, const Image &image, Problem &problem)
 {
-    host.base = where.dli_fbase;
-    Image image = {};
-    if (!find_image(address, image)) return refuse(problem, "%s", not_mapped);
-    // A program with HDF5 linked in has an empty name in the link map.
-    const bool is_program = !map || !map->l_name || !*map->l_name;
-    snprintf(host.library, sizeof host.library, "%s", is_program ? image.path : where.dli_fname);
+    host.segments = image.segments;
+    snprintf(host.library, sizeof host.library, "%s", image.path);
     // The handle stays open: the library must not go while it can call what it was given.
-    void *library = dlopen(is_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    void *library = dlopen(image.is_program ? nullptr : image.path, RTLD_LAZY | RTLD_NOLOAD);
     if (!library) return refuse(problem, "%s", "its symbols cannot be looked up");
     if (const char *missing = bind_somehow(host, image, library))
         return refuse(problem, "it is too old, or hides %s", missing);
@@ -189,9 +184,8 @@ void renew_binding()
 
 Host *host_of_caller(const void *return_address, Problem &problem)
 {
-    Dl_info where;
-    link_map *map = nullptr;
-    if (!dladdr1(return_address, &where, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP)) {
+    Image image = {};
+    if (!find_loaded_image(return_address, image)) {
         refuse(problem, "%s", not_mapped);
         return nullptr;
     }
@@ -199,14 +193,14 @@ Host *host_of_caller(const void *return_address, Problem &problem)
     pthread_mutex_lock(&binding);
     Host *found = nullptr;
     for (int i = 0; i < n_hosts && !found; i++)
-        if (hosts[i].base == where.dli_fbase) found = &hosts[i];
+        if (hosts[i].segments == image.segments) found = &hosts[i];
     if (!found && n_hosts == max_hosts) {
         refuse(problem, "%d other HDF5 libraries of the process are served", max_hosts);
     } else if (!found) {
         Host &candidate = hosts[n_hosts];
         memset(static_cast<void *>(&candidate), 0, sizeof candidate);
         candidate.slot = n_hosts;
-        if (bind_host(candidate, return_address, where, map, problem)) {
+        if (bind_host(candidate, image, problem)) {
             n_hosts++;
             found = &candidate;
         }

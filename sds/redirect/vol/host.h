@@ -49,7 +49,7 @@ struct alignas(line_bytes) Host {
     const hid_t *mpio_driver; // the same of parallel builds
     hid_t (*mpio_driver_init)(void);
     const hid_t *ieee_floats[n_ieee_floats]; // F32LE, F32BE, F64LE, F64BE
-    const void *base;                        // where the library is mapped: tells hosts apart
+    const void *segments;                    // of its image: tells libraries apart
     bool closes_replicas; // HDF5 will call before it ends, so that replicas are closed in time
     bool is_ending;       // it has called
     int slot;
