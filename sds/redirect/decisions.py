@@ -47,6 +47,8 @@ _REMEDIES = {
     "contiguous ones (`sds reorganize` without --chunks) are open all the time",
     "memory that there is": "nothing to do: SDS takes little of a program's memory; contiguous "
     "replicas (`sds reorganize` without --chunks) need less of it",
+    "memory is left": "keep fewer datasets open at a time; contiguous replicas (`sds reorganize` "
+    "without --chunks) need no such memory",
     "memory is exhausted": "give the program more memory",
     "standard stream": "start the program with its standard streams open",
     "the program's HDF5": "build a contiguous replica too (`sds reorganize` without --chunks)",

@@ -1,6 +1,7 @@
 """Memory of a program that does at a time all that the connector takes memory for."""
 
 import dataclasses
+from collections import Counter
 
 import h5py
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from sds.home import Home
 from sds.trace import read_spool
 from tests.redirected import publish_candidates, reads_by_replica, settle, write_replica
-from tests.vol.test_cost import MIB, private_memory
+from tests.under_connector import connector_environment, decisions, run_python
+from tests.vol.test_cost import MIB, PRIVATE_MEMORY, private_memory
 from tests.vol.test_decoding_memory import own_malloc
 
 N_DATASETS = 34_000  # more shapes than the trace follows in turn
@@ -77,8 +79,13 @@ PROGRAM = """
         for _ in range(2):
             read_kept()
 
+    def parts():
+        for k in range(0, 64, 4):   # of one chunk
+            found = open_files[0]["01"][:16, :16, k : k + 4]
+            assert (found == (element[:16, :16] * 8 + np.arange(k, k + 4)) % 9973).all()
+
     for step in steps:
-        {"handles": handles, "replicas": replicas}[step]()
+        {"handles": handles, "replicas": replicas, "parts": parts}[step]()
     print_private_memory()
     open_files[2].close()
 """
@@ -131,3 +138,21 @@ def test_all_at_once_takes_8_mebibytes_at_most(steps, malloc, sources, tmp_path)
     if steps.startswith("replicas"):
         assert sum(n for replica, n in reads.items() if replica > 0) > 20
     assert more <= 8 * MIB, more / MIB
+
+
+@pytest.mark.parametrize("steps", ["parts", "handles parts"])
+def test_a_chunk_that_cannot_be_kept_is_not_decoded_for_each_read(steps, sources, tmp_path):
+    """It would take longer than the original, of which HDF5 or the system keep what was read."""
+    small, big, home = sources
+    for spool in home.spool.iterdir():
+        spool.unlink()
+    log = tmp_path / "log"
+    environment = connector_environment(home.root, SDS_DEBUG=log)
+    run_python(PRIVATE_MEMORY + PROGRAM, small, big, steps, N_HANDLES, env=environment)
+    served = Counter(reads_by_replica(home))
+    reasons = {reason for event, _, name, reason in decisions(log) if event == "original"}
+    if steps == "parts":
+        assert (served[2], reasons) == (16, set())
+    else:
+        assert (served[2], served.total()) == (1, 3 * N_HANDLES + 16)
+        assert any("no memory is left to keep" in reason for reason in reasons)

@@ -79,23 +79,53 @@ bool take_memory_of_box(const ReplicaDataset &replica, size_t size)
            take_memory(MemoryUse::passing, static_cast<int64_t>(size));
 }
 
-bool allocate(Block &block, const ReplicaDataset &replica, int64_t n_bytes)
+enum class Allocated { yes, in_use, no_memory };
+
+Allocated allocate(Block &block, const ReplicaDataset &replica, int64_t n_bytes)
 {
     constexpr size_t unit = 64 << 10;
     const size_t size = (static_cast<size_t>(n_bytes) + unit - 1) / unit * unit;
-    if (block.size >= size) return true;
+    if (block.size >= size) return Allocated::yes;
     empty(block);
-    if (!make_room(block, size) || !take_memory_of_box(replica, size)) return false;
+    if (!make_room(block, size)) return Allocated::in_use;
+    if (!take_memory_of_box(replica, size)) return Allocated::no_memory;
     const int saved_errno = errno;
     void *mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved_errno;
     if (mapped == MAP_FAILED) {
         give_memory(MemoryUse::passing, static_cast<int64_t>(size));
-        return false;
+        return Allocated::no_memory;
     }
     block.bytes = static_cast<char *>(mapped);
     __atomic_store_n(&block.size, size, __ATOMIC_RELAXED);
-    return true;
+    return Allocated::yes;
+}
+
+// Boxes that could not be kept, by their hashes: some of the latest.
+constexpr int n_refused = 64;
+uint64_t refused[n_refused];
+
+void mix(uint64_t &hash, int64_t value)
+{
+    hash = (hash ^ static_cast<uint64_t>(value)) * UINT64_C(0x9E3779B97F4A7C15);
+    hash ^= hash >> 29;
+}
+
+uint64_t hash_of(const ReplicaDataset &replica, const sds_hyperslab &box)
+{
+    uint64_t hash = replica.opening;
+    for (int32_t axis = 0; axis < box.rank; axis++) {
+        mix(hash, box.start[axis]);
+        mix(hash, box.count[axis]);
+    }
+    return hash;
+}
+
+// Whether it was the same before.
+bool refuse(const ReplicaDataset &replica, const sds_hyperslab &box)
+{
+    const uint64_t hash = hash_of(replica, box);
+    return __atomic_exchange_n(&refused[hash >> 58], hash, __ATOMIC_RELAXED) == hash;
 }
 
 // The block that holds the box, or else the one that was not used for longest; taken. Negative
@@ -121,14 +151,23 @@ int take_block(const ReplicaDataset &replica, const sds_hyperslab &box)
 
 CachedBox::CachedBox(const ReplicaDataset &replica, const sds_hyperslab &box, int64_t n_bytes)
     : replica_(replica), box_(box), block_(take_block(replica, box)), bytes_(nullptr),
-      is_filled_(false)
+      is_filled_(false), is_refused_again_(false)
 {
     if (block_ < 0) return;
     Block &block = blocks[block_];
     block.used = __atomic_add_fetch(&n_used, 1, __ATOMIC_RELAXED);
     is_filled_ = holds(block, replica, box);
     if (!is_filled_) block.opening = 0;
-    if (is_filled_ || allocate(block, replica, n_bytes)) bytes_ = block.bytes;
+    if (is_filled_ || find_memory(n_bytes)) bytes_ = block.bytes;
+}
+
+bool CachedBox::find_memory(int64_t n_bytes)
+{
+    const Allocated outcome = allocate(blocks[block_], replica_, n_bytes);
+    if (outcome == Allocated::in_use || (outcome == Allocated::yes && may_keep_memory()))
+        return outcome == Allocated::yes;
+    is_refused_again_ = refuse(replica_, box_);
+    return outcome == Allocated::yes && !is_refused_again_;
 }
 
 CachedBox::~CachedBox()

@@ -26,13 +26,19 @@ class CachedBox
     char *bytes() const { return bytes_; }
     bool is_filled() const { return is_filled_; } // else the bytes are anything
     void set_filled();
+    // True where the box was asked for before and could not be kept, nor can it now, for want of
+    // memory: each read of a part of it would have all of it decoded. Then there are no bytes.
+    bool is_refused_again() const { return is_refused_again_; }
 
   private:
+    bool find_memory(int64_t n_bytes);
+
     const ReplicaDataset &replica_;
     const sds_hyperslab &box_;
     int block_;
     char *bytes_;
     bool is_filled_;
+    bool is_refused_again_;
 };
 
 // Give the memory back. To be called where no read goes on.

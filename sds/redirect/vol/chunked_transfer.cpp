@@ -69,6 +69,7 @@ struct ChunkedTransfer {
     DecodingBuffer buffer;
     char *piece;
     bool has_no_room; // for decoding
+    bool is_not_kept; // a chunk that was decoded for the read before
 };
 
 int64_t element_bytes_of(const Conversion &conversion)
@@ -315,6 +316,8 @@ Cached move_from_cache(ChunkedTransfer &self, const sds_candidate &candidate, co
         !find_in_box(self.slab, box, array.element_bytes, stride, offset))
         return Cached::not_meant;
     CachedBox cached(self.replica, box, n_bytes);
+    self.is_not_kept = cached.is_refused_again();
+    if (self.is_not_kept) return Cached::failed;
     if (!cached.bytes()) return Cached::not_meant;
     if (!cached.is_filled()) {
         if (!read_slab(self, box, box.count, cached.bytes())) return Cached::failed;
@@ -358,14 +361,15 @@ Transferred transfer_chunked(const ReplicaDataset &replica, hid_t type,
     if (!context.ok()) return Transferred::failed;
     const sds_array array = array_of(dataset, candidate);
     ChunkedTransfer self = {
-        replica, array, candidate.chunks.shape, type, {}, {}, {}, {}, conversion, {},
-        nullptr, false};
+        replica, array, candidate.chunks.shape, type, {}, {}, {}, {}, conversion, {}, nullptr,
+        false,   false};
     if (sds_candidate_slab(&candidate, &slab, &self.slab) != SDS_OK) return Transferred::failed;
     normalize(self.slab);
     for (int32_t axis = 0; axis < array.rank; axis++)
         self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
     if (move(self, candidate, memory, static_cast<char *>(buffer) + memory.offset_bytes))
         return Transferred::all;
+    if (self.is_not_kept) return Transferred::not_kept;
     return self.has_no_room ? Transferred::no_room : Transferred::failed;
 }
 

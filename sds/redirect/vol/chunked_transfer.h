@@ -11,7 +11,8 @@ namespace sds::vol
 // What became of a transfer.
 enum class Transferred {
     all,
-    no_room, // other threads are decoding, in all the memory that there is for it
+    no_room,  // other threads are decoding, in all the memory that there is for it
+    not_kept, // there is no memory to keep a chunk decoded of which parts are read in turn
     failed,
 };
 

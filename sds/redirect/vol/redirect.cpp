@@ -76,6 +76,7 @@ enum Reason {
     outside_share,
     replica_unusable,
     decoding_elsewhere,
+    decoded_again,
     failed_transfer
 };
 
@@ -98,6 +99,7 @@ constexpr const char *reason_text[] = {
     "the replica serves a share of the reads",
     "the replica cannot be used",
     "other threads use the memory that there is to decode chunks of replicas",
+    "no memory is left to keep the replica's chunk decoded, of which parts are read in turn",
     "the replica could not be read",
 };
 
@@ -344,6 +346,7 @@ template <typename Move> Reason read_dataset(const OpenReplica &replica, Move mo
     if (!is_unchanged(dataset, replica.identity)) return replica_unusable;
     const Transferred outcome = move(dataset);
     if (outcome == Transferred::no_room) return decoding_elsewhere;
+    if (outcome == Transferred::not_kept) return decoded_again;
     const bool is_right = outcome == Transferred::all && is_unchanged(dataset, replica.identity);
     return is_right ? served : failed_transfer;
 }
