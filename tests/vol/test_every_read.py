@@ -392,6 +392,32 @@ def test_a_call_on_several_datasets_fails_as_a_whole(case, served_source, tmp_pa
     assert (redirected.stdout, redirected.stderr) == (native.stdout, native.stderr) == ("-1\n", "")
 
 
+@pytest.mark.parametrize("kind", ["NULL", "SIMPLE"])
+def test_a_space_without_elements_holds_not_even_one(kind, served_source):
+    # It has no axes, as a scalar one. SIMPLE: of which no extent was set.
+    source, home = served_source
+    program = f"""
+        import sys, h5py, numpy as np
+        from h5py import h5s
+        with h5py.File(sys.argv[1]) as file:
+            data = file["chunked"].id
+            one = data.get_space()
+            one.select_hyperslab((3, 4, 5), (1, 1, 1))
+            for memory in (h5s.create(h5s.SCALAR), h5s.create(h5s.{kind})):
+                out = np.zeros((), "i8")
+                try:
+                    data.read(memory, one, out)
+                except OSError as error:
+                    print(error)
+                print(int(out))
+    """
+    native = run_python(program, source, env=native_environment())
+    redirected = run_python(program, source, env=connector_environment(home.root))
+    assert (redirected.stdout, redirected.stderr) == (native.stdout, native.stderr)
+    assert len(native.stdout.splitlines()) == 3
+    assert [replica for replica in reads_by_replica(home) if replica > 0]
+
+
 @pytest.mark.parametrize("second", ["/chunked", "/by another name"])
 def test_a_call_that_reads_chunks_twice_fails_as_a_whole(second, tmp_path, home):
     # HDF5 keeps the chunks of a call by where they lie, each once.

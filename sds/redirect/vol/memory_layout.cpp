@@ -95,7 +95,8 @@ bool read_memory_space(const Host &host, hid_t space, int64_t n_elements, Box &o
     int64_t extent[SDS_MAX_RANK];
     if (!is_selection(host, space)) return false;
     const int rank = host.hdf5.H5Sget_simple_extent_dims(space, dimension, nullptr);
-    if (rank < 0) return false;
+    // A null space has no axes either, as a scalar one, but no element.
+    if (rank < 0 || host.hdf5.H5Sget_select_npoints(space) != n_elements) return false;
     for (int axis = 0; axis < rank; axis++)
         extent[axis] = static_cast<int64_t>(dimension[axis]);
     const Selection selection = selection_of(host, space, rank, extent);
