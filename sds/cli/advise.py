@@ -355,7 +355,7 @@ def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
         print_table(
             (
                 "replica",
-                f"of {asked}>",
+                "serves>",
                 "saves a day>",
                 "in 19 of 20 cases>",
                 "faster>",

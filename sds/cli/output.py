@@ -56,7 +56,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if Measurement.get(screen, piped, spacious).maximum <= screen.width:
         table = spacious
     elif Measurement.get(screen, piped, dense).minimum <= screen.width:
-        table = dense
+        around = Measurement.get(screen, piped, dense).maximum - sum(_natural_widths(columns, rows))
+        table = _table(columns, rows, gap=0, widths=_widths(columns, rows, screen.width - around))
     else:
         _print_rows(columns, rows)
         return
@@ -65,16 +66,48 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     print_lines(*(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int) -> Table:
+def _natural_widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return how wide columns are where nothing is broken."""
+    names = [column.rstrip(">") for column in columns]
+    return [max(map(len, cells)) for cells in zip(names, *rows, strict=True)]
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return widths that fit: the widest columns give way first, none breaks a word."""
+    widths = _natural_widths(columns, rows)
+    names = [column.rstrip(">") for column in columns]
+    words = [
+        max(len(word) for cell in cells for word in cell.split(" "))
+        for cells in zip(names, *rows, strict=True)
+    ]
+    while sum(widths) > room:
+        at = max(range(len(widths)), key=lambda i: (widths[i] > words[i], widths[i]))
+        if widths[at] <= words[at]:
+            break
+        widths[at] -= 1
+    return widths
+
+
+def _table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    gap: int,
+    widths: Sequence[int] | None = None,
+) -> Table:
     """Return a table with so many blanks before each column, besides two behind it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, gap))
-    for column in columns:
-        right = column.endswith(">")
-        table.add_column(column.rstrip(">"), justify="right" if right else "left", overflow="fold")
+    for i, column in enumerate(columns):
+        table.add_column(
+            column.rstrip(">"),
+            justify="right" if column.endswith(">") else "left",
+            overflow="fold",
+            width=None if widths is None else widths[i],
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -20,13 +20,13 @@ print_table(
 WORDS = ("active", "1x512x512", "shuffle,gzip:4", "/data/run.h5", "lost", "/data/b.h5")
 
 
-def in_terminal(columns):
-    """Return what the program prints in a terminal so wide."""
+def in_terminal(columns, source=PROGRAM):
+    """Return what a program prints in a terminal so wide."""
     reader, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"}
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdin=terminal, stdout=terminal, env=environment
+        [sys.executable, "-c", source], stdin=terminal, stdout=terminal, env=environment
     ) as program:
         os.close(terminal)
         parts = []
@@ -61,6 +61,24 @@ def test_rows_become_fields_where_there_is_no_room_for_columns():
     ]
     assert ["id", "2"] in fields
     assert sum(field[0] == "stored" for field in fields) == 1  # an empty cell says nothing
+
+
+def test_columns_of_many_words_give_way_before_a_word_is_broken():
+    names = (
+        "replica", "serves>", "saves a day>", "in 19 of 20 cases>", "faster>", "confidence>",
+        "size>", "build>", "pays after>",
+    )  # fmt: skip
+    row = (
+        "sorted by x, with id", "100%", "21.7 min", "-11.1 min to 3.55 h", "7.52x", "90%",
+        "153 MiB", "840 ms", "under a day",
+    )  # fmt: skip
+    source = f"from sds.cli.output import print_table\nprint_table({names}, [{row}])"
+    lines = in_terminal(80, source).splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = " ".join(lines).split()
+    for words in (*names, *row):
+        for word in words.rstrip(">").split():
+            assert word in shown, words
 
 
 def test_columns_move_together_before_words_move_to_other_lines():
