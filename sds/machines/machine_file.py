@@ -2,18 +2,19 @@
 
 TOML. Keys are the fields of `sds.simulator.SimulatorParameters`, striping and RAID in tables of
 their own; what is left out is as in `sds.simulator.hopper`. A table `fit` holds the errors of
-`sds.simulator.fit.FittedMachine`.
+`sds.simulator.fit.FittedMachine`; then nothing may be left out. `version` is that of the format.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import tomllib
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from sds.errors import FormatError, SdsValueError
+from sds.errors import FormatError, FormatVersionError, SdsValueError
 from sds.simulator import SimulatorParameters, hopper
 from sds.simulator.fit import FittedMachine
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sds.geometry import RaidLayout, StripeLayout
+
+VERSION = 1
+"""Of the format: another number is another meaning, and is not read."""
 
 _PARTS = ("stripes", "raid")
 _NUMBERS = tuple(f.name for f in fields(SimulatorParameters) if f.name not in _PARTS)
@@ -59,11 +63,21 @@ def parse_machine(text: str, *, name: str) -> Machine:
     ------
     FormatError
         If it is no TOML, a key is unknown, or a value cannot be.
+    FormatVersionError
+        If it is of a newer version than this SDS reads.
     """
     try:
         found = tomllib.loads(text)
     except ValueError as error:  # also of integers of thousands of digits
         raise FormatError(f"{name} is no TOML: {error}") from error
+    version = found.pop("version", VERSION)
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise FormatError(f"{name}: version is {version!r}; write a whole number, {VERSION}")
+    if version > VERSION:
+        raise FormatVersionError(
+            f"{name} is of version {version}, this SDS reads up to {VERSION}: use a newer SDS, or "
+            "fit the machine anew"
+        )
     try:
         return _machine(found)
     except SdsValueError as error:
@@ -74,6 +88,7 @@ def format_machine(machine: FittedMachine) -> str:
     """Return the file of a fitted machine, every parameter said; `parse_machine` reads it."""
     parameters = machine.parameters
     lines = ["# Fitted to timed reads by `sds machine fit`; for `sds simulate --machine`."]
+    lines += [_line("version", VERSION)]
     lines += [_line(key, getattr(parameters, key)) for key in _NUMBERS]
     for part in _PARTS:
         layout = getattr(parameters, part)
@@ -96,6 +111,8 @@ def _machine(found: dict[str, Any]) -> Machine:
     """Return the machine of a file's keys; raise SdsValueError for what is wrong with them."""
     errors = found.pop("fit", None)
     known = hopper()
+    if isinstance(errors, dict):
+        _check_whole(found, known)
     layouts: dict[str, Any] = {
         part: _part(part, getattr(known, part), found.pop(part, {})) for part in _PARTS
     }
@@ -109,7 +126,27 @@ def _machine(found: dict[str, Any]) -> Machine:
         raise SdsValueError(
             f"[fit] has no {missing[0]}: leave the table out, or write it by `sds machine fit`"
         )
+    for key, value in given.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise SdsValueError(f"fit.{key} is {value}; give a number that is not negative")
     return Machine(parameters=parameters, fitted=FittedMachine(parameters=parameters, **given))
+
+
+def _check_whole(found: Mapping[str, object], known: SimulatorParameters) -> None:
+    """Raise SdsValueError if a fitted machine lacks a number: another one's would be wrong."""
+    wanted = {"": _NUMBERS, **{part: _names_of(getattr(known, part)) for part in _PARTS}}
+    for part, keys in wanted.items():
+        there = found.get(part, {}) if part else found
+        for key in keys:
+            if isinstance(there, dict) and key not in there:
+                raise SdsValueError(
+                    f"there is [fit], but no {part + '.' if part else ''}{key}, of what was "
+                    "fitted: leave [fit] out, or write the file by `sds machine fit`"
+                )
+
+
+def _names_of(layout: StripeLayout | RaidLayout) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(layout))
 
 
 def _part(name: str, layout: StripeLayout | RaidLayout, found: object) -> StripeLayout | RaidLayout:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sds.errors import FormatError
+from sds.errors import FormatError, FormatVersionError
 from sds.geometry import RaidLayout, StripeLayout
 from sds.machines.machine_file import format_machine, parse_machine
 from sds.simulator import hopper
@@ -85,13 +85,48 @@ def test_a_fitted_machine_is_read_as_it_was_written():
         ("[raid]\nunit_byte = 3", r"there is no raid.unit_byte: unit_bytes\?"),
         ("[raid]\nunit_bytes = 0", "unit_bytes is 0; give 1 to"),
         ("[stripes]\nstripe_count = 500", "striped over 500 OSTs does not fit 156"),
-        ("[fit]\nlog_error = 0.1", r"\[fit\] has no ratio_error: leave the table out"),
+        ("[fit]\nlog_error = 0.1", r"there is \[fit\], but no n_osts, of what was fitted"),
         (f"disk_settle_s = {'9' * 400}", "disk_settle_s has 400 digits; give fewer"),
         (f"n_osts = -{'9' * 400}", "n_osts has 400 digits; give fewer"),
         (f"n_osts = {'9' * 5000}", "m.toml is no TOML: "),
+        ("version = 0", "m.toml: version is 0; write a whole number, 1"),
+        ("version = 1.5", "m.toml: version is 1.5; write a whole number, 1"),
         ("fit = 0.1", r"fit is 0.1; write a table, \[fit\]"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(text, words):
     with pytest.raises(FormatError, match=words):
         parse_machine(text, name="m.toml")
+
+
+def test_a_fit_without_one_of_its_errors_is_refused():
+    whole = format_machine(FittedMachine(parameters=OTHER, **ERRORS))
+    cut = "\n".join(line for line in whole.splitlines() if not line.startswith("ratio_error"))
+    with pytest.raises(FormatError, match=r"\[fit\] has no ratio_error: leave the table out"):
+        parse_machine(cut, name="m.toml")
+
+
+def test_a_newer_version_is_refused_with_what_to_do():
+    with pytest.raises(
+        FormatVersionError, match=r"m.toml is of version 2, this SDS reads up to 1: "
+    ):
+        parse_machine("version = 2\ncolour = 3", name="m.toml")
+
+
+@pytest.mark.parametrize("key", ["disk_settle_s", "n_osts", "stripe_count", "data_disks"])
+def test_a_fitted_machine_without_one_of_its_numbers_is_none(key):
+    whole = format_machine(FittedMachine(parameters=OTHER, **ERRORS))
+    cut = "\n".join(line for line in whole.splitlines() if not line.startswith(f"{key} = "))
+    with pytest.raises(FormatError, match=rf"there is \[fit\], but no [a-z.]*{key}, of what was"):
+        parse_machine(cut, name="m.toml")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-0.5"])
+@pytest.mark.parametrize("key", ["log_error", "p95_error"])
+def test_an_error_that_is_no_number_is_refused(key, value):
+    whole = format_machine(FittedMachine(parameters=OTHER, **ERRORS))
+    bad = "\n".join(
+        f"{key} = {value}" if line.startswith(f"{key} = ") else line for line in whole.splitlines()
+    )
+    with pytest.raises(FormatError, match=rf"fit.{key} is {value}; give a number"):
+        parse_machine(bad, name="m.toml")
