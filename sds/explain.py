@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sds.dataset import DatasetDescription, Storage, describe_open_dataset, get_dataset, open_hdf5
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
-from sds.errors import LayoutError
+from sds.errors import LayoutError, SimulationLimitError
 from sds.file_stripes import find_stripes
 from sds.geometry import (
     LOCAL_DISK_RAID,
@@ -25,7 +25,9 @@ from sds.geometry import (
     selection_from_index,
 )
 from sds.recommender import ReadModel, builtin_model
+from sds.recommender.asked import PlacedRead
 from sds.recommender.selection import probability_faster
+from sds.recommender.simulated import SimulatedModel, note_of_limit
 from sds.supposed import Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     import h5py
 
     from sds.engine import IoParameters
-    from sds.geometry import ArrayLayout
+    from sds.geometry import ArrayLayout, BlockFeatures
+    from sds.recommender import Prediction
 
 LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
@@ -343,15 +346,50 @@ def _explain_layout(
         unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
     if unpriced is not None:
         return replace(explanation, notes=(*explanation.notes, unpriced))
-    predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
+    model, predicted, limit = _prediction(
+        model, features, described, slab, layout=layout, disks=disks
+    )
     return replace(
         explanation,
+        notes=(*explanation.notes, *limit),
         predicted_s=predicted.seconds,
         predicted_low_s=predicted.low,
         predicted_high_s=predicted.high,
         ratio_error=model.ratio_error,
         model=model.name,
         calibrated=model.calibrated,
+    )
+
+
+def _prediction(
+    model: ReadModel,
+    features: BlockFeatures,
+    described: DatasetDescription,
+    slab: Hyperslab,
+    *,
+    layout: ArrayLayout | None,
+    disks: Disks,
+) -> tuple[ReadModel, Prediction, tuple[str, ...]]:
+    """Return which model predicts a read, the time, and why it was not the one given."""
+    notes: tuple[str, ...] = ()
+    if isinstance(model, SimulatedModel):
+        stripes = disks.stripes.prevailing(0, Path(described.file).stat().st_size)
+        try:
+            read = PlacedRead.of(described.extent, slab, layout or _own_layout(described))
+            return model, model.predict_placed(read, features, stripes), notes
+        except SimulationLimitError as error:
+            notes = (note_of_limit(error, [(model, model)]),)
+            model = model.baseline
+    p = 1 / max(1, features.osts_touched)
+    return model, model.predict(features, processes_per_ost=p), notes
+
+
+def _own_layout(described: DatasetDescription) -> ContiguousLayout:
+    if described.storage is Storage.CHUNKED:
+        raise SimulationLimitError("it reads chunks, which lie anywhere in the file")
+    return ContiguousLayout(
+        element_size_bytes=described.element_size_bytes,
+        data_offset_bytes=described.data_offset_bytes or 0,
     )
 
 

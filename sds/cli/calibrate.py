@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson, canonical
+from sds.cli.options import AsJson, canonical, text_of
 
 if TYPE_CHECKING:
     from sds.recommender.calibration import Calibration, EngineMeasurement
@@ -21,6 +21,13 @@ def calibrate(
     budget: Annotated[
         float, typer.Option(metavar="SECONDS", help="Begin no timed read after this.")
     ] = 60.0,
+    machine: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What the storage is made of, as TOML: a simulated machine is fitted.",
+        ),
+    ] = None,
     refit: Annotated[
         bool,
         typer.Option("--refit", help="Measure nothing: fit the models to traced reads as well."),
@@ -30,19 +37,33 @@ def calibrate(
     """Time reads of known shape with 1, 2 and 4 processes, and fit the cost models to them.
 
     Until a file system is calibrated, a built-in conservative model decides. The test file is
-    removed afterwards.
+    removed afterwards. Where the storage is described, or its striping configured, a simulated
+    machine is fitted as well, and advises where it predicts best.
     """
     from sds.catalog.records import CalibrateRequest
     from sds.cli.client import connect
     from sds.cli.output import print_json, progress_bar
     from sds.cli.quantities import parse_size
+    from sds.errors import SdsValueError
     from sds.home import default_home
     from sds.recommender.calibration import CalibrationSettings
 
+    if refit and machine is not None:
+        raise SdsValueError(
+            "--refit fits to traced reads, and they do not say where they lay: give --machine "
+            "without it"
+        )
     if refit:
         _refit(canonical(path), as_json=as_json)
         return
-    settings = CalibrationSettings(space_bytes=parse_size(size, name="--size"), budget_s=budget)
+    described = None
+    if machine is not None:
+        from sds.machines.machine_file import parse_machine
+
+        described = parse_machine(text_of(machine), name=str(machine)).parameters
+    settings = CalibrationSettings(
+        space_bytes=parse_size(size, name="--size"), budget_s=budget, machine=described
+    )
     request = CalibrateRequest(path=canonical(path), settings=settings)
     with connect(default_home()) as service, progress_bar("Calibrating") as advance:
         record = service.calibrate(request, progress=advance)
@@ -132,6 +153,12 @@ def _print_calibration(found: "Calibration") -> None:
         lesson = measurement.lesson
         if lesson is not None and lesson.refused:
             note(f"{measurement.via}, {measurement.cache}: no learned model: {lesson.refused}")
+    for measurement in found.measurements:
+        simulation = measurement.simulation
+        if simulation is None:
+            continue
+        words = f"not used: {simulation.refused}" if simulation.refused else "used for advice"
+        note(f"{measurement.via}, {measurement.cache}: the simulated machine is {words}")
     if found.engine is not None:
         _print_engine(found.engine)
     disturbed = sum(measurement.n_disturbed for measurement in found.measurements)

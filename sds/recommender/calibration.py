@@ -15,6 +15,8 @@ from sds.geometry import LOCAL_DISK_RAID, RaidLayout, StripeLayout
 from sds.recommender.model import CacheState, CostModel, Via
 from sds.recommender.repeated import RepeatError
 from sds.recommender.samples import Lesson, ModelChoice, Samples
+from sds.recommender.simulated import SimulatedModel, Simulation
+from sds.simulator import SimulatorParameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,9 @@ class CalibrationSettings:
         Whether to fit without P, which allows one process count.
     stripes, raid
         Of the file, for its features; striping is asked of the file system where it is None.
+    machine
+        What the storage is made of, with first guesses of how fast its parts are, for a simulated
+        machine to be fitted as well; None where that is not known.
     max_rounds, seed
         Positions per shape at most; of what they are drawn from.
     """
@@ -88,6 +93,7 @@ class CalibrationSettings:
     without_processes: bool = False
     stripes: StripeLayout | None = None
     raid: RaidLayout = LOCAL_DISK_RAID
+    machine: SimulatorParameters | None = None
     max_rounds: int = 8
     seed: int = 1
 
@@ -127,6 +133,8 @@ class Measurement:
     repeats
         By how much reads of one shape differ among themselves; None where none was repeated, and in
         calibrations from before that was kept.
+    simulation
+        The machine that was fitted to cold reads; None where none was described.
     """
 
     via: Via
@@ -137,14 +145,28 @@ class Measurement:
     n_traced: int = 0
     lesson: Lesson | None = None
     repeats: RepeatError | None = None
+    simulation: Simulation | None = None
 
     @property
-    def best(self) -> ReadModel:
-        """The model with the least held-out error, learned or an equation: for advice."""
+    def best_of_features(self) -> ReadModel:
+        """The same of models that know what a read touches, not where: learned, or an equation."""
         lesson = self.lesson
         if lesson is None or lesson.model is None or lesson.refused:
             return self.choice.chosen
         return lesson.model
+
+    @property
+    def best(self) -> ReadModel:
+        """The model with the least held-out error: for advice."""
+        found, others = self.simulation, self.best_of_features
+        if found is None or found.refused or found.parameters is None or found.heldout is None:
+            return others
+        return SimulatedModel(
+            parameters=found.parameters,
+            heldout=found.heldout,
+            baseline=others,
+            engine=found.engine,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

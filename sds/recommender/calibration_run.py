@@ -15,6 +15,7 @@ import numpy as np
 from sds.errors import RankDeficientError, SdsValueError
 from sds.file_stripes import find_stripes
 from sds.geometry import BlockFeatures, Hyperslab, StripeLayout
+from sds.recommender.asked import PlacedRead
 from sds.recommender.calibration import (
     Calibration,
     CalibrationSettings,
@@ -45,16 +46,18 @@ from sds.recommender.model import CacheState, Via, builtin_model
 from sds.recommender.readers import Readers
 from sds.recommender.repeated import repeat_error, settle
 from sds.recommender.samples import Lesson, ModelChoice, Samples
+from sds.recommender.simulating import PlacedSamples, fit_simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from sds.engine import IoParameters
     from sds.recommender.calibration_files import WrittenArray
 
-# Share of the progress that writing and reading take, and by when the engine is measured; the rest
-# is fitting.
-_WRITTEN, _READ, _ENGINE = 0.05, 0.8, 0.9
+# Share of the progress by when the array is written, its reads are timed, the engine is measured,
+# and models are fitted; the rest is fitting a machine, where one is described.
+_WRITTEN, _READ, _ENGINE, _FITTED = 0.05, 0.75, 0.85, 0.95
 # Of the budget, at most, for the engine: its reads are quick, and few rounds tell enough.
 _ENGINE_SHARE = 0.2
 # Standard error of log seconds below which a shape is known well enough to leave it to the others.
@@ -80,6 +83,7 @@ class _Measured:
     features: list[BlockFeatures] = field(default_factory=list)
     processes_per_ost: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    placed: list[PlacedRead] = field(default_factory=list)
 
     def logs_of(self, pattern: str, layout: str) -> list[list[float]]:
         """Return log seconds of a shape's reads, by processes per OST."""
@@ -133,7 +137,7 @@ def run_calibration(
         )
     measurements = []
     for i, ((via, cache), measured) in enumerate(sorted(run.measured.items())):
-        progress(_ENGINE + (1.0 - _ENGINE) * i / len(run.measured), f"fitting {via}, {cache}")
+        progress(_ENGINE + (_FITTED - _ENGINE) * i / len(run.measured), f"fitting {via}, {cache}")
         measurements.append(
             fit_measurement(
                 measured.samples(),
@@ -142,6 +146,9 @@ def run_calibration(
                 cache=cache,
             )
         )
+    if settings.machine is not None:
+        progress(_FITTED, "fitting the machine")
+        measurements = _with_simulation(run.measured, measurements, settings, engine.parameters)
     progress(1.0, "done")
     return Calibration(
         path=str(path.resolve()),
@@ -155,6 +162,30 @@ def run_calibration(
         measurements=tuple(measurements),
         engine=engine,
     )
+
+
+def _with_simulation(
+    measured: Mapping[tuple[Via, CacheState], _Measured],
+    measurements: Sequence[Measurement],
+    settings: CalibrationSettings,
+    engine: IoParameters,
+) -> list[Measurement]:
+    """Return measurements, those of cold reads with the described machine fitted to them."""
+    if settings.machine is None:
+        return list(measurements)
+    ways = []
+    for (via, cache), reads in sorted(measured.items()):
+        if cache is CacheState.COLD:
+            settled = settle(reads.samples())
+            placed = [reads.placed[i] for i in settled.kept]
+            ways.append(PlacedSamples(via=via, samples=settled.samples, placed=placed))
+    found = fit_simulation(
+        ways, settings.machine, engine=engine, without_processes=settings.without_processes
+    )
+    return [
+        replace(one, simulation=found.get(one.via)) if one.cache is CacheState.COLD else one
+        for one in measurements
+    ]
 
 
 def fit_measurement(
@@ -324,6 +355,12 @@ class _Run:
             )
             slabs.append(shape.read.at(start).permuted(shape.copy.order))
         requests = [self.array.request(shape.copy, slab, via=via) for slab in slabs]
+        placed = PlacedRead(
+            extent=shape.copy.extent,
+            element_size_bytes=ELEMENT_SIZE_BYTES,
+            data_offset_bytes=shape.copy.data_offset_bytes,
+            slabs=tuple(slabs),
+        )
         features = greatest_features([self._features(shape.copy, slab) for slab in slabs])
         p = processes_per_ost(features, n_concurrent=n, stripe_count=self.stripes.stripe_count)
         first_s = readers.read(
@@ -339,6 +376,7 @@ class _Run:
             measured.features.append(features)
             measured.processes_per_ost.append(p)
             measured.seconds.append(seconds)
+            measured.placed.append(placed)
         return max(first_s, *times.values())
 
 

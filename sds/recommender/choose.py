@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 # An error that is so much of another is a lesser one.
-_BETTER = 0.95
+BETTER = 0.95
 
 
 def choose_model(
@@ -141,7 +141,7 @@ def learn_model(
     except (RankDeficientError, SdsValueError) as error:
         return Lesson(model=None, refused=str(error))
     model = replace(min(models, key=lambda m: m.log_error), baseline=equation)
-    if model.log_error > _BETTER * choice.chosen.log_error:
+    if model.log_error > BETTER * choice.chosen.log_error:
         return Lesson(
             model=model,
             refused=f"{choice.chosen.name} predicts what it has not seen as well "

@@ -11,6 +11,7 @@ from sds.geometry import (
     LOCAL_DISK_RAID,
     LOCAL_DISK_STRIPES,
     BlockFeatures,
+    ChunkedLayout,
     ContiguousLayout,
     Hyperslab,
     RaidLayout,
@@ -19,6 +20,8 @@ from sds.geometry import (
     chunk_features,
     chunks_touched,
 )
+from sds.recommender.asked import PlacedRead
+from sds.recommender.simulated import SimulatedModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,24 +104,49 @@ class StoredArray:
 REPLICA_DATA_OFFSET_BYTES = 4096
 
 
-def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
-    """Return what reading a selection from the dataset itself touches.
+def layout_as_stored(array: StoredArray) -> ContiguousLayout | ChunkedLayout:
+    """Return where the elements of a dataset lie in its file.
 
-    Notes
-    -----
-    Of a chunked dataset every chunk touched is read whole; chunks are taken to lie in C order
-    of the chunk grid, one after the other, all of the mean stored size. HDF5 guarantees neither.
-    What undoing their filters costs is no feature: `decode_seconds`.
+    Chunks are taken to lie in C order of the chunk grid, one after the other, all of the mean
+    stored size. HDF5 guarantees neither.
     """
     if array.chunks is None or not array.extent:
-        layout = ContiguousLayout(
+        return ContiguousLayout(
             element_size_bytes=array.element_size_bytes,
             data_offset_bytes=array.data_offset_bytes,
             order=None,
         )
-        return block_features(
-            array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S
-        )
+    return ChunkedLayout(
+        element_size_bytes=array.element_size_bytes,
+        chunk_shape=array.chunks,
+        stored_chunk_bytes=array.stored_chunk_bytes,
+    )
+
+
+def layout_in_replica(array: StoredArray, order: tuple[int, ...]) -> ContiguousLayout:
+    """Return where elements lie in a contiguous replica; its axis i is source axis order[i]."""
+    return ContiguousLayout(
+        element_size_bytes=array.element_size_bytes,
+        data_offset_bytes=REPLICA_DATA_OFFSET_BYTES,
+        order=order,
+    )
+
+
+def features_in(
+    array: StoredArray, slab: Hyperslab, layout: ContiguousLayout | ChunkedLayout
+) -> BlockFeatures:
+    """Return what reading a selection touches in a layout; striping and RAID are the source's."""
+    return block_features(array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S)
+
+
+def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
+    """Return what reading a selection from the dataset itself touches.
+
+    Of a chunked dataset every chunk touched is read whole; see `layout_as_stored`. What undoing
+    their filters costs is no feature: `decode_seconds`.
+    """
+    if array.chunks is None or not array.extent:
+        return features_in(array, slab, layout_as_stored(array))
     return chunk_features(
         array.extent,
         array.chunks,
@@ -141,16 +169,37 @@ def decode_seconds(array: StoredArray, slab: Hyperslab) -> float:
 def features_in_replica(
     array: StoredArray, slab: Hyperslab, order: tuple[int, ...]
 ) -> BlockFeatures:
-    """Return what reading a selection from a contiguous replica touches.
+    """Return what reading a selection from a contiguous replica touches."""
+    return features_in(array, slab, layout_in_replica(array, order))
 
-    Replica axis i is source axis order[i]; striping and RAID are the source's.
+
+def seconds_as_stored(
+    model: ReadModel, array: StoredArray, slab: Hyperslab, *, n_concurrent: int = 1
+) -> float:
+    """Return the predicted time of one read from the dataset itself, filters not counted.
+
+    Errors as of `predict_read`.
     """
-    layout = ContiguousLayout(
-        element_size_bytes=array.element_size_bytes,
-        data_offset_bytes=REPLICA_DATA_OFFSET_BYTES,
-        order=order,
-    )
-    return block_features(array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S)
+    features = features_as_stored(array, slab)
+    placed = slab, layout_as_stored(array)
+    return predict_read(model, array, features, n_concurrent=n_concurrent, placed=placed).seconds
+
+
+def seconds_in(
+    model: ReadModel,
+    array: StoredArray,
+    slab: Hyperslab,
+    layout: ContiguousLayout | ChunkedLayout,
+    *,
+    n_concurrent: int = 1,
+) -> float:
+    """Return the predicted time of one read from a replica, filters not counted.
+
+    Errors as of `predict_read`.
+    """
+    features = features_in(array, slab, layout)
+    placed = slab, layout
+    return predict_read(model, array, features, n_concurrent=n_concurrent, placed=placed).seconds
 
 
 def greatest_features(reads: Sequence[BlockFeatures]) -> BlockFeatures:
@@ -186,9 +235,22 @@ def processes_per_ost(features: BlockFeatures, *, n_concurrent: int, stripe_coun
 
 
 def predict_read(
-    model: ReadModel, array: StoredArray, features: BlockFeatures, *, n_concurrent: int = 1
+    model: ReadModel,
+    array: StoredArray,
+    features: BlockFeatures,
+    *,
+    n_concurrent: int = 1,
+    placed: tuple[Hyperslab, ContiguousLayout | ChunkedLayout] | None = None,
 ) -> Prediction:
-    """Return the predicted time of one read with its interval."""
+    """Return the predicted time of one read with its interval.
+
+    placed: what is selected, in the axes of the readers, and how the array is stored, for models
+    that simulate the read; they raise SimulationLimitError where they cannot.
+    """
+    if isinstance(model, SimulatedModel) and placed is not None:
+        slab, layout = placed
+        read = PlacedRead.of(array.extent, slab, layout, n_processes=n_concurrent)
+        return model.predict_placed(read, features, array.stripes)
     p = processes_per_ost(
         features, n_concurrent=n_concurrent, stripe_count=array.stripes.stripe_count
     )

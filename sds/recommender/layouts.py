@@ -12,7 +12,6 @@ from sds.geometry import (
     Box,
     ChunkedLayout,
     Hyperslab,
-    block_features,
     check_chunks,
     check_order,
     count_chunks,
@@ -20,13 +19,12 @@ from sds.geometry import (
 from sds.recommender.cost import (
     StoredArray,
     decode_seconds,
-    features_as_stored,
-    features_in_replica,
-    predict_read,
+    layout_in_replica,
+    seconds_as_stored,
+    seconds_in,
 )
 
 if TYPE_CHECKING:
-    from sds.geometry import BlockFeatures
     from sds.recommender.model import ReadModel
 
 MAX_CHUNK_BYTES = 1 << 20
@@ -45,7 +43,6 @@ Measured with the organizer on ext4: 0.2 to 0.3 s for one of 256 KiB.
 """
 
 _MAX_CHUNKS = 1 << 24  # of the organizer
-_BUDGET_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,18 +196,20 @@ def read_seconds(
     ------
     SdsValueError
         If the model predicts what is no time.
+    SimulationLimitError
+        If the model simulates reads, and cannot simulate this one.
     """
     original, engine = models
     if shape is not None and shape.region is not None:
         array, slab = copied(shape, array), shape.region.relative(slab)
     if shape is None:
-        seconds = _seconds(original, array, features_as_stored(array, slab), n_concurrent)
+        seconds = seconds_as_stored(original, array, slab, n_concurrent=n_concurrent)
         if array.chunks is not None and array.extent:
             seconds += decode_seconds(array, slab)
             seconds += HDF5_CHUNK_S * count_chunks(slab, array.chunks)
     elif shape.chunk_shape is None:
-        features = features_in_replica(array, slab, shape.order)
-        seconds = _seconds(engine, array, features, n_concurrent)
+        contiguous = layout_in_replica(array, shape.order)
+        seconds = seconds_in(engine, array, slab, contiguous, n_concurrent=n_concurrent)
     else:
         layout = ChunkedLayout(
             element_size_bytes=array.element_size_bytes,
@@ -218,11 +217,9 @@ def read_seconds(
             order=shape.order,
             stored_chunk_bytes=_stored_chunk_bytes(shape, array),
         )
-        features = block_features(
-            array.extent, slab, layout, array.stripes, array.raid, budget_s=_BUDGET_S
-        )
         touched = count_chunks(slab.permuted(shape.order), shape.chunk_shape)
-        seconds = _seconds(original, array, features, n_concurrent) + HDF5_CHUNK_S * touched
+        seconds = seconds_in(original, array, slab, layout, n_concurrent=n_concurrent)
+        seconds += HDF5_CHUNK_S * touched
         if shape.filtered:
             decoded = touched * math.prod(shape.chunk_shape) * array.element_size_bytes
             seconds += array.decode_s_per_byte * decoded
@@ -231,9 +228,3 @@ def read_seconds(
             f"a read of {slab} is predicted to take {seconds} s: calibrate the file system anew"
         )
     return seconds
-
-
-def _seconds(
-    model: ReadModel, array: StoredArray, features: BlockFeatures, n_concurrent: int
-) -> float:
-    return predict_read(model, array, features, n_concurrent=n_concurrent).seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +15,7 @@ from sds.errors import SdsValueError
 from sds.recommender.cost import StoredArray
 from sds.recommender.layouts import ReplicaShape
 from sds.recommender.model import ReadModel
+from sds.recommender.simulated import without_simulation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,13 @@ class DatasetReads:
     patterns: tuple[AccessPattern, ...]
     models: tuple[ReadModel, ReadModel] | None = None
     existing: tuple[ReplicaShape, ...] = ()
+
+
+def without_simulation_of(reads: DatasetReads) -> DatasetReads:
+    """Return the reads with other models in place of simulated machines."""
+    if reads.models is None:
+        return reads
+    return replace(reads, models=without_simulation(reads.models))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

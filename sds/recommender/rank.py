@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer import AccessPattern, PatternKind
 from sds.errors import SdsValueError
-from sds.geometry import BlockFeatures, check_order, count_chunks
+from sds.geometry import check_order, count_chunks
 from sds.recommender.cost import (
     StoredArray,
     decode_seconds,
-    features_as_stored,
-    features_in_replica,
-    predict_read,
+    layout_in_replica,
+    seconds_as_stored,
+    seconds_in,
 )
 from sds.recommender.judge import PatternNow, confidence_of, decide
 from sds.recommender.layouts import HDF5_CHUNK_S, build_seconds
@@ -31,6 +31,7 @@ from sds.recommender.tables import models_for_advice, serving_margin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.geometry import Hyperslab
     from sds.recommender.model import ReadModel
 
 
@@ -144,17 +145,17 @@ def _reads_now(
         if pattern.irregular:
             now = pattern.elapsed_s / pattern.n_calls
         else:
-            now = _seconds(models[0], array, features_as_stored(array, pattern.call), pattern)
+            n = pattern.n_concurrent
+            now = seconds_as_stored(models[0], array, pattern.call, n_concurrent=n)
             now += decode_seconds(array, pattern.call)
             if array.chunks is not None and array.extent:
                 now += HDF5_CHUNK_S * count_chunks(pattern.call, array.chunks)
             if array.chunks is None and not pattern.n_collective:
                 # The connector has its engine read contiguous originals where that is faster.
-                by_engine = features_as_stored(array, pattern.call)
-                now = min(now, _seconds(models[1], array, by_engine, pattern))
+                by_engine_s = seconds_as_stored(models[1], array, pattern.call, n_concurrent=n)
+                now = min(now, by_engine_s)
             for order in existing:
-                features = features_in_replica(array, pattern.call, order)
-                now = min(now, _seconds(models[1], array, features, pattern))
+                now = min(now, _seconds(models[1], array, pattern.call, order, n))
         reads.append(PatternNow(pattern=pattern, now_s=now, predictable=not pattern.irregular))
     reads.sort(key=lambda read: read.total_now_s, reverse=True)
     return [
@@ -164,10 +165,11 @@ def _reads_now(
 
 
 def _seconds(
-    model: ReadModel, array: StoredArray, features: BlockFeatures, pattern: AccessPattern
+    model: ReadModel, array: StoredArray, slab: Hyperslab, order: tuple[int, ...], n_concurrent: int
 ) -> float:
-    """Return the predicted time of one HDF5 read of a pattern."""
-    return predict_read(model, array, features, n_concurrent=pattern.n_concurrent).seconds
+    """Return the predicted time of one read from a contiguous replica."""
+    layout = layout_in_replica(array, order)
+    return seconds_in(model, array, slab, layout, n_concurrent=n_concurrent)
 
 
 def _candidate(
@@ -186,12 +188,11 @@ def _candidate(
     for read in reads:
         pattern, then_s = read.pattern, read.now_s
         if read.predictable:
-            features = features_in_replica(array, pattern.call, order)
-            replica_s = _seconds(models[1], array, features, pattern)
+            replica_s = _seconds(models[1], array, pattern.call, order, pattern.n_concurrent)
             if replica_s * margin < read.now_s:
                 then_s = replica_s
-                features = features_in_replica(array, pattern.typical, order)
-                logical_s += pattern.n_reads * _seconds(models[1], array, features, pattern)
+                whole_s = _seconds(models[1], array, pattern.typical, order, pattern.n_concurrent)
+                logical_s += pattern.n_reads * whole_s
         now, then = read.total_now_s, then_s * pattern.n_calls
         costs.append(
             PatternCost(

@@ -23,11 +23,14 @@ class Settled:
     ----------
     samples
         Of each shape the read with the median time.
+    kept
+        Their indices among all.
     n_disturbed
         Reads that took over three times the median of their like, and count for nothing.
     """
 
     samples: Samples
+    kept: tuple[int, ...]
     n_disturbed: int
 
 
@@ -94,4 +97,5 @@ def settle(samples: Samples) -> Settled:
             n_disturbed += len(ranked) - len(calm)
             ranked = calm
         kept.append(ranked[(len(ranked) - 1) // 2])
-    return Settled(samples=samples.take(sorted(kept)), n_disturbed=n_disturbed)
+    kept.sort()
+    return Settled(samples=samples.take(kept), kept=tuple(kept), n_disturbed=n_disturbed)

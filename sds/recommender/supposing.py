@@ -90,6 +90,8 @@ class WhatIf:
         Whether the models were fitted to the file system.
     models
         By which reads were predicted.
+    notes
+        What was predicted otherwise than usual, and why.
     """
 
     target: str
@@ -104,6 +106,7 @@ class WhatIf:
     patterns: tuple[WhatIfPattern, ...]
     calibrated: bool
     models: ModelNames
+    notes: tuple[str, ...] = ()
 
 
 def what_if(

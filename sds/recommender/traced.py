@@ -148,7 +148,9 @@ def refit_explained(
             via=old.via,
             cache=old.cache,
         )
-        measurements.append(replace(fitted, n_traced=len(samples) - len(own)))
+        # Of a machine's error traced reads say nothing: where they lay is not kept.
+        n_traced = len(samples) - len(own)
+        measurements.append(replace(fitted, n_traced=n_traced, simulation=old.simulation))
     left_out = {reason: n for reason, n in counts.items() if n}
     if tuple(measurements) == calibration.measurements:
         return calibration, left_out
@@ -191,12 +193,13 @@ def _without_traces(measurement: Measurement, without_processes: bool) -> Measur
 
     if not measurement.n_traced:
         return measurement
-    return fit_measurement(
+    fitted = fit_measurement(
         designed_samples(measurement),
         without_processes=without_processes,
         via=measurement.via,
         cache=measurement.cache,
     )
+    return replace(fitted, simulation=measurement.simulation)
 
 
 def _is_time(seconds: float) -> bool:

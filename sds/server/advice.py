@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sds.catalog.records import DatasetFacts, ReplicaState
 from sds.columns import check_key, check_names
-from sds.errors import LayoutError, SdsValueError
+from sds.errors import LayoutError, SdsValueError, SimulationLimitError
 from sds.geometry import Box
 from sds.identity import identity_of
 from sds.organizer.layout import parse_region
@@ -22,24 +22,29 @@ from sds.recommender import (
     what_if,
     what_if_sorted,
 )
+from sds.recommender.portfolio import without_simulation_of
+from sds.recommender.simulated import note_of_limit
 from sds.server.known_reads import KnownReads, shape_of
 from sds.server.reports import Advice, PortfolioAdvice, QueriedTable, QueryAdvice
 from sds.sort_advice import sample_queries
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from sds.catalog.records import RecommendationRecord
     from sds.catalog.store import Store
     from sds.columns import Table
     from sds.dataset import DatasetDescription
     from sds.home import Home
-    from sds.recommender import SortedShape, TableQueries, WhatIf
+    from sds.recommender import DatasetReads, SortedShape, TableQueries, WhatIf
     from sds.server.known_reads import KnownDataset
     from sds.server.models import Models
     from sds.server.reports import Counts, PortfolioRequest, Selections, WhatIfRequest
     from sds.server.settings import Settings
     from sds.server.stages import Progress
+
+_Result = TypeVar("_Result")
 
 
 class Adviser:
@@ -68,7 +73,7 @@ class Adviser:
         found, notes = self._known.of(
             file, dataset, selection=selection, n_reads=n_reads, progress=progress
         )
-        given = [self._rank(known) for known in found]
+        given = [self._rank(known, notes) for known in found]
         given.sort(key=lambda record: -record.recommendation.best.benefit_s)
         return Advice(
             file=str(Path(file).resolve()), recommendations=tuple(given), notes=tuple(notes)
@@ -116,8 +121,12 @@ class Adviser:
             budget = self._settings.replica_budget_bytes
         free = shutil.disk_usage(self._home.replicas.parent).free
         reads = [each.reads for each in known]
-        portfolio = choose_portfolio(
-            reads, tables=tables, budget_bytes=free if budget is None else budget
+        portfolio, reads = _simulated_or_not(
+            lambda some: choose_portfolio(
+                some, tables=tables, budget_bytes=free if budget is None else budget
+            ),
+            reads,
+            notes,
         )
         if budget is not None and portfolio.used_bytes > free:
             notes.append(
@@ -130,7 +139,11 @@ class Adviser:
                 built.setdefault(layout.target, []).append(layout.layout)
         stripes = advise_stripes(
             [
-                replace(each, existing=(*each.existing, *built.get(each.target, ())))
+                # A fitted machine has the stripes that it has.
+                replace(
+                    without_simulation_of(each),
+                    existing=(*each.existing, *built.get(each.target, ())),
+                )
                 for each in reads
             ],
             directory=str(self._home.replicas),
@@ -206,7 +219,11 @@ class Adviser:
         elif request.chunks is not None or request.filtered or request.region is not None:
             raise LayoutError("chunks, filters, region of which layout? name its axis order too")
         away = [self._shape_of_replica(number, known) for number in request.without]
-        return what_if(known.reads, add=add, take_away=away)
+        told: list[str] = []
+        answer, _ = _simulated_or_not(
+            lambda some: what_if(some[0], add=add, take_away=away), [known.reads], told
+        )
+        return replace(answer, notes=tuple(told))
 
     def _traced_reads(self, table: Table) -> list[KnownDataset]:
         """Return a compound table as a dataset that is read, where it was; columns have names."""
@@ -276,21 +293,40 @@ class Adviser:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
         return shape_of(record)
 
-    def _rank(self, known: KnownDataset) -> RecommendationRecord:
-        reads = known.reads
-        recommendation = rank_layouts(
-            reads.patterns,
-            array=reads.array,
-            models=reads.models,
-            existing_orders=[
-                shape.order
-                for shape in reads.existing
-                if shape.chunk_shape is None and shape.region is None
-            ],
-            target=reads.target,
+    def _rank(self, known: KnownDataset, notes: list[str]) -> RecommendationRecord:
+        recommendation, _ = _simulated_or_not(
+            lambda some: rank_layouts(
+                some[0].patterns,
+                array=some[0].array,
+                models=some[0].models,
+                existing_orders=[
+                    shape.order
+                    for shape in some[0].existing
+                    if shape.chunk_shape is None and shape.region is None
+                ],
+                target=some[0].target,
+            ),
+            [known.reads],
+            notes,
         )
         facts = facts_of_description(known.file, known.described)
         return self._store.add_recommendation(facts, recommendation)
+
+
+def _simulated_or_not(
+    work: Callable[[list[DatasetReads]], _Result], reads: list[DatasetReads], notes: list[str]
+) -> tuple[_Result, list[DatasetReads]]:
+    """Return what comes of reads, and the reads with the models that predicted them.
+
+    Where a fitted machine cannot simulate one of them, other models predict all: times that are
+    compared are of one origin. That is added to the notes.
+    """
+    try:
+        return work(reads), reads
+    except SimulationLimitError as error:
+        notes.append(note_of_limit(error, [each.models for each in reads]))
+        others = [without_simulation_of(each) for each in reads]
+        return work(others), others
 
 
 def _part(region: str | None, extent: tuple[int, ...]) -> Box | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -40,7 +41,7 @@ from sds.server.builder import Builder
 from sds.server.figures import Figures
 from sds.server.ingest import Ingester
 from sds.server.lock import HomeLock
-from sds.server.models import Models, calibration_for
+from sds.server.models import Models, calibration_for, configured_machine
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
@@ -249,7 +250,14 @@ class Service:
     def calibrate(
         self, request: CalibrateRequest, progress: Progress | None = None
     ) -> records.CalibrationRecord:
-        """Measure a file system; predictions for files on it use the result from then on."""
+        """Measure a file system; predictions for files on it use the result from then on.
+
+        Where the request describes no machine, but striping is configured, that describes one.
+        """
+        settings = request.settings
+        if settings.machine is None:
+            settings = replace(settings, machine=configured_machine(self.settings))
+            request = replace(request, settings=settings)
         directory = Path(request.path).absolute()
         if not directory.is_dir():
             message = f"no such directory: {directory}; name one on the file system to measure"

@@ -5,7 +5,7 @@ model: docs/explanation/simulator.md says what is modelled and what is left out.
 """
 
 from sds.simulator.operation import Mode, Operation, ReadStrategy
-from sds.simulator.parameters import SimulatorParameters, hopper
+from sds.simulator.parameters import SimulatorParameters, hopper, striped
 from sds.simulator.parts import even_parts
 from sds.simulator.simulate import SimulatedTime, simulate, simulate_many
 
@@ -19,4 +19,5 @@ __all__ = [
     "hopper",
     "simulate",
     "simulate_many",
+    "striped",
 ]

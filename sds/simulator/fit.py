@@ -101,7 +101,7 @@ class FittedMachine:
         factor = math.exp(self.interval_error)
         return [
             PredictedTime(seconds=s, low_s=s / factor, high_s=s * factor)
-            for s in _times(operations, self.parameters, _DRAWS, n_threads).tolist()
+            for s in mean_seconds(operations, self.parameters, n_threads=n_threads).tolist()
         ]
 
 
@@ -138,30 +138,15 @@ def fit_machine(
             f"{len(operations)} operations, {len(measured)} times and {len(groups)} groups: give "
             "one of each per read"
         )
-    if not (np.isfinite(measured).all() and (measured > 0).all()):
-        at = int(np.flatnonzero(~(np.isfinite(measured) & (measured > 0)))[0])
-        raise SdsValueError(f"read {at} took {measured[at]} s: measure it again, or leave it out")
-    for name in FREE:
-        if not getattr(start, name) > 0:
-            raise SdsValueError(f"{name} is {getattr(start, name)}: the search needs a first guess")
+    _check_times(measured)
     is_left_out = left_out(groups, seed)
     some = np.flatnonzero(~is_left_out).tolist()
-    if len(some) < MIN_OPERATIONS:
-        raise SdsValueError(
-            f"{len(some)} timed reads besides those left out are too few for {len(FREE)} numbers: "
-            f"give at least {MIN_OPERATIONS}"
-        )
-    fitted = [operations[i] for i in some]
-
-    def loss(logs: NDArray[np.float64], n_draws: int) -> float:
-        times = _times(fitted, _machine(start, logs), n_draws, n_threads)
-        return float(np.mean(np.log1p((np.log(times / measured[some]) / _SCALE) ** 2)))
-
-    found = _machine(start, _search(loss, _logs_of(start), np.random.default_rng([seed, 6])))
-    others = np.flatnonzero(is_left_out).tolist()
-    errors = np.log(
-        _times([operations[i] for i in others], found, _DRAWS, n_threads) / measured[others]
+    found = find_numbers(
+        [operations[i] for i in some], measured[some], start, seed=seed, n_threads=n_threads
     )
+    others = np.flatnonzero(is_left_out).tolist()
+    predicted = mean_seconds([operations[i] for i in others], found, n_threads=n_threads)
+    errors = np.log(predicted / measured[others])
     return FittedMachine(
         parameters=found,
         log_error=float(np.sqrt(np.mean(errors**2))),
@@ -172,6 +157,45 @@ def fit_machine(
         n_fitted=len(some),
         n_left_out=len(others),
     )
+
+
+def find_numbers(
+    operations: Sequence[Operation],
+    seconds: NDArray[np.float64],
+    start: SimulatorParameters,
+    *,
+    seed: int = 0,
+    n_threads: int | None = None,
+) -> SimulatorParameters:
+    """Return the machine with the numbers that explain the times of all these reads best.
+
+    Arguments and errors as of `fit_machine`, which leaves some out.
+    """
+    measured = np.asarray(seconds, dtype=np.float64)
+    _check_times(measured)
+    for name in FREE:
+        if not getattr(start, name) > 0:
+            raise SdsValueError(f"{name} is {getattr(start, name)}: the search needs a first guess")
+    if len(operations) < MIN_OPERATIONS:
+        raise SdsValueError(
+            f"{len(operations)} timed reads besides those left out are too few for {len(FREE)} "
+            f"numbers: give at least {MIN_OPERATIONS}"
+        )
+
+    def loss(logs: NDArray[np.float64], n_draws: int) -> float:
+        machine = _machine(start, logs)
+        times = mean_seconds(operations, machine, n_draws=n_draws, n_threads=n_threads)
+        return float(np.mean(np.log1p((np.log(times / measured) / _SCALE) ** 2)))
+
+    return _machine(start, _search(loss, _logs_of(start), np.random.default_rng([seed, 6])))
+
+
+def _check_times(measured: NDArray[np.float64]) -> None:
+    """Raise SdsValueError, naming a read, unless all times are positive numbers."""
+    wrong = ~(np.isfinite(measured) & (measured > 0))
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise SdsValueError(f"read {at} took {measured[at]} s: measure it again, or leave it out")
 
 
 def left_out(groups: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
@@ -193,13 +217,14 @@ def _machine(start: SimulatorParameters, logs: NDArray[np.float64]) -> Simulator
     return replace(start, **numbers, disk_full_stroke_s=numbers["disk_settle_s"] + longer_s)
 
 
-def _times(
+def mean_seconds(
     operations: Sequence[Operation],
     parameters: SimulatorParameters,
-    n_draws: int,
-    n_threads: int | None,
+    *,
+    n_draws: int = _DRAWS,
+    n_threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """Return the geometric mean of simulated seconds over draws of the jitter."""
+    """Return the geometric mean of simulated seconds over draws of the jitter, shape (n,)."""
     logs = np.zeros(len(operations))
     for draw in range(n_draws):
         machine = replace(parameters, jitter_seed=parameters.jitter_seed + draw)
