@@ -9,13 +9,14 @@
 /* At either end of a request past the page cache. */
 #define SDS__DIRECT_ALIGNMENT INT64_C(4096)
 
-/* Buffers past the page cache take whole pages of this size, from one on: a device is told of
- * pieces of memory, and each takes its time. */
+/* Buffers past the page cache take whole pages of this size, where that adds little: a device is
+ * told of pieces of memory, and each takes its time. */
 #define SDS__HUGE_PAGE_BYTES (INT64_C(2) << 20)
+#define SDS__LEAST_HUGE_BYTES (SDS__HUGE_PAGE_BYTES / 4 * 3)
 
 static inline int64_t sds__huge_bytes(int64_t n)
 {
-    return n < SDS__HUGE_PAGE_BYTES
+    return n < SDS__LEAST_HUGE_BYTES
                ? n
                : sds__divide_up(n, SDS__HUGE_PAGE_BYTES) * SDS__HUGE_PAGE_BYTES;
 }

@@ -92,15 +92,21 @@ static void bound_requests(const planner *self, sds_read_plan *plan, int64_t gro
     plan->group_bytes = sds__greatest(sds__least(group_bytes, memory_bound(self)), 1);
 }
 
+/* What buffers past the page cache may take before they are made whole pages. */
+static int64_t direct_bound(const planner *self)
+{
+    const int64_t most = memory_bound(self);
+    return most < SDS__HUGE_PAGE_BYTES ? sds__least(most, SDS__LEAST_HUGE_BYTES - 1)
+                                       : most - most % SDS__HUGE_PAGE_BYTES;
+}
+
 /* Bound requests that all go through buffers. */
 static void bound_queue(const planner *self, sds_read_plan *plan, int64_t group_bytes,
                         int32_t depth)
 {
     const int is_direct = plan->executor == SDS_EXECUTOR_DIRECT;
-    const int64_t most = memory_bound(self);
+    const int64_t bound = is_direct ? direct_bound(self) : memory_bound(self);
     const int64_t around = is_direct ? 2 * SDS__DIRECT_ALIGNMENT : 0;
-    const int64_t rest = is_direct && most > SDS__HUGE_PAGE_BYTES ? most % SDS__HUGE_PAGE_BYTES : 0;
-    const int64_t bound = most - rest;
     plan->group_bytes =
         sds__least(group_bytes, sds__greatest(bound / depth - around, LEAST_QUEUED_BYTES));
     plan->queue_depth =
@@ -143,6 +149,16 @@ static int32_t direct_depth(const planner *self)
                               ? DIRECT_DEPTH
                               : sds__greatest(DIRECT_BYTES_IN_FLIGHT / run_bytes, DIRECT_DEPTH);
     return (int32_t)sds__least(depth, self->queue_depth);
+}
+
+/* Where no request is as long as it may be, buffers hold more of them. */
+static void deepen_direct(const planner *self, sds_read_plan *plan)
+{
+    const sds__group_totals totals =
+        sds__count(&self->shape, plan->max_hole_bytes, plan->group_bytes, INT64_MAX);
+    const int64_t room = direct_bound(self) / (totals.longest_bytes + 2 * SDS__DIRECT_ALIGNMENT);
+    plan->queue_depth =
+        (int32_t)sds__greatest(plan->queue_depth, sds__least(direct_depth(self), room));
 }
 
 /* The bounds of an executor under the strategy "auto". */
@@ -218,6 +234,7 @@ static void plan_by(const planner *self, sds_executor executor, sds_read_plan *o
     *out = begin(self, SDS_STRATEGY_AUTO, executor);
     choose_bounds(self, out);
     if (executor == SDS_EXECUTOR_LIST) fit_queue(self, out);
+    if (executor == SDS_EXECUTOR_DIRECT) deepen_direct(self, out);
     finish(self, out);
 }
 

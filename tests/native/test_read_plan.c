@@ -492,6 +492,15 @@ static void test_direct_only_where_it_is_measured_to_be_faster(void)
     CHECK(sds_plan_runs(&apart, &fast, NULL, &cold, &plan) == SDS_OK);
     CHECK(plan.executor == SDS_EXECUTOR_DIRECT && plan.requests == 256 && plan.queue_depth == 128);
     CHECK(plan.memory_bytes >= 128 * 32768 && plan.memory_bytes % (2 * MIB) == 0);
+    /* In less memory fewer, but as many as it holds: in one large page, or in small ones. */
+    const sds_read_options one_page = {.max_memory_bytes = 2 * MIB};
+    CHECK(sds_plan_runs(&apart, &fast, &one_page, &cold, &plan) == SDS_OK);
+    CHECK(plan.executor == SDS_EXECUTOR_DIRECT && plan.memory_bytes == 2 * MIB);
+    CHECK(plan.queue_depth == 2 * MIB / (32768 + 8192));
+    const sds_read_options less = {.max_memory_bytes = 2 * MIB - 4096,
+                                   .executor = SDS_EXECUTOR_DIRECT};
+    CHECK(sds_plan_runs(&apart, &fast, &less, &cold, &plan) == SDS_OK);
+    CHECK(plan.memory_bytes < 3 * MIB / 2 && plan.queue_depth > 30);
     /* Not where little of it is wanted: the next read wants what lies beside it. */
     CHECK(sds_plan_runs(&plane, &fast, NULL, &cold, &plan) == SDS_OK);
     CHECK(plan.executor != SDS_EXECUTOR_DIRECT && plan.bytes_read > 32 * MIB);

@@ -2,12 +2,15 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from sds import _native
+from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, hdf5_build
 from tests.redirected import (
@@ -22,6 +25,7 @@ from tests.under_connector import connector_environment, native_environment, run
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
 MIB = 1 << 20
+TMPFS = 0x01021994
 
 
 @pytest.fixture
@@ -80,6 +84,63 @@ def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, p
     assert reads_by_replica(home) == {0: 1000, 1: 3}
     # Of what is resident, some is shared with other processes: private memory is less.
     assert connected - native <= 8 * MIB
+
+
+LONG_READ = """
+    import fcntl, os, sys, time
+    import h5py, numpy as np
+
+    def status(*names):
+        with open("/proc/self/status") as lines:
+            found = dict(line.split(":", 1) for line in lines)
+        return [int(found[name].split()[0]) << 10 for name in names]
+
+    file = h5py.File(sys.argv[1])
+    data, out = file["cube"], np.ones((128, 8192))
+    data[0, 0, 0]
+    for _ in range(5):  # pages that another processor is about to list stay once
+        os.posix_fadvise(file.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
+        time.sleep(0.02)
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+    before, file_before = status("VmRSS", "RssFile")
+    data.read_direct(out, np.s_[:, 2])
+    most, file_after = status("VmHWM", "RssFile")
+    def is_direct(descriptor):
+        try:
+            return bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT)
+        except OSError:  # not open
+            return False
+
+    assert (out == np.arange(128)[:, None] + np.arange(8192)).all()
+    print(most - before - max(0, file_after - file_before), sum(map(is_direct, range(64))))
+"""
+
+
+def test_a_long_read_past_the_page_cache_borrows_memory(home, tmp_path):
+    path = tmp_path / "long.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.arange(128.0)[:, None, None] + np.zeros((4, 1)) + np.arange(8192)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    settle(path)
+    kind = _native.ReadFile(path).file_system_type
+    fast = replace(builtin_parameters(), is_measured=True, direct_s_per_byte=1e-11)
+    publish_measured(home, [MeasuredFileSystem(mount_point="/", kind=kind, parameters=fast)])
+    printed = run_python(LONG_READ, path, env=connector_environment(home.root)).stdout
+    peak_bytes, n_direct = map(int, printed.split())
+    assert n_direct == (kind != TMPFS and takes_direct_reads(path))
+    # A large page, while the read lasts, or as many small ones as are used of it.
+    assert peak_bytes <= 3 * MIB
+    assert peak_bytes > MIB or not n_direct
+
+
+def takes_direct_reads(path):
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
 
 
 PRIVATE_MEMORY = """

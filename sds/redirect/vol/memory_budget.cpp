@@ -49,6 +49,8 @@ bool take_memory(MemoryUse use, int64_t n_bytes)
     switch (use) {
     case MemoryUse::passing:
         return take_of_all(most_in_reads, n_bytes);
+    case MemoryUse::spare:
+        return add_up_to(most_in_reads, n_bytes, all_bytes);
     case MemoryUse::known:
         return take_of_all(most_memory_bytes, n_bytes);
     case MemoryUse::lasting:

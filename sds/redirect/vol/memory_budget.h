@@ -16,6 +16,7 @@ enum class MemoryUse {
     traced,  // likewise, what is traced in turn: takes what nothing else keeps, and never waits
     known,   // known_datasets.h: for all of them there is always room, but while reads use it
     passing, // for a read, and kept for the next ones while nothing else needs it
+    spare,   // for a read that goes on without: takes what nothing else keeps, until it ends
 };
 
 // Of all. Reads may go beyond while they last, and do not keep what they have taken where little is

@@ -1,6 +1,7 @@
 #include "transfer.h"
 
 #include "candidate.h"
+#include "memory_budget.h"
 #include "scratch.h"
 #include "sds/permute.h"
 #include "sds/read_engine.h"
@@ -25,13 +26,35 @@ struct Transfer {
     int64_t split;      // and at most so many of it
 };
 
+// What the engine may take for a read.
+class EngineMemory
+{
+  public:
+    explicit EngineMemory(int64_t n_bytes)
+        : is_lent_(n_bytes >= long_read_bytes &&
+                   take_memory(MemoryUse::spare, max_long_engine_bytes))
+    {
+    }
+    ~EngineMemory()
+    {
+        if (is_lent_) give_memory(MemoryUse::spare, max_long_engine_bytes);
+    }
+    EngineMemory(const EngineMemory &) = delete;
+    EngineMemory &operator=(const EngineMemory &) = delete;
+    int64_t bytes() const { return is_lent_ ? max_long_engine_bytes : max_engine_bytes; }
+
+  private:
+    const bool is_lent_;
+};
+
 bool read_slab(const Transfer &self, const sds_hyperslab &slab, void *out)
 {
     sds_runs runs;
+    if (sds_runs_of(&self.array, &slab, &runs) != SDS_OK) return false;
+    const EngineMemory memory(sds_runs_bytes(&runs));
     sds_read_options options = {};
-    options.max_memory_bytes = max_engine_bytes;
-    return sds_runs_of(&self.array, &slab, &runs) == SDS_OK &&
-           sds_read_runs(self.file, &runs, &options, out, nullptr) == SDS_OK;
+    options.max_memory_bytes = memory.bytes();
+    return sds_read_runs(self.file, &runs, &options, out, nullptr) == SDS_OK;
 }
 
 // Cut the slab to the indices from `index` on of one axis, at most n of them and no more than lie

@@ -11,6 +11,10 @@ namespace sds::vol
 
 // What the engine's own buffers may take, of a read that the page cache does not hold too.
 constexpr int64_t max_engine_bytes = 512 << 10;
+// The same of a long one, while it lasts, where there is as much to spare: a huge page, from which
+// a device reads past the page cache faster.
+constexpr int64_t long_read_bytes = 4 << 20;
+constexpr int64_t max_long_engine_bytes = 2 << 20;
 
 // Read slab (in the source's axes) of the candidate, open as file, into buffer. The
 // conversion needs no background. False on any error; the buffer then holds anything.
