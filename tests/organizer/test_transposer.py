@@ -9,7 +9,7 @@ from sds.geometry import Box
 from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize, verify_replica
 from sds.organizer.filters import FLETCHER32
-from sds.organizer.plan import _FIXED_BYTES
+from sds.organizer.plan import FIXED_BYTES
 from tests.organizer.sources import cases, make_cube, make_source, settle, stored_bytes
 
 
@@ -28,7 +28,7 @@ def test_the_replica_is_the_transposed_source_byte_for_byte(case, tmp_path_facto
     elements = make_source(source, case)
     chunk = 2 * int(np.prod(case.chunks)) * elements.itemsize if case.chunks else 0
     unit = chunk // 2 or elements.itemsize
-    memory = _FIXED_BYTES + chunk + 2 * max(unit, case.slab_kib << 10)
+    memory = FIXED_BYTES + chunk + 2 * max(unit, case.slab_kib << 10)
     plan, replica = build(source, "/group/d", Home(directory / "home"), case.order, memory)
     assert plan.memory_bytes <= memory
     with h5py.File(replica.path, "r") as copy, h5py.File(source, "r") as original:
@@ -110,7 +110,7 @@ def test_progress_counts_every_byte_once_for_each_phase(tmp_path):
         "/cube",
         order=(2, 1, 0),
         home=home,
-        memory_bytes=_FIXED_BYTES + (1 << 17),
+        memory_bytes=FIXED_BYTES + (1 << 17),
     )
     calls = []
     reorganize(plan, home=home, progress=lambda *call: calls.append(call))
