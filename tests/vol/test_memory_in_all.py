@@ -157,4 +157,4 @@ def test_a_chunk_that_cannot_be_kept_is_not_decoded_for_each_read(steps, sources
         assert served.total() == 3 * N_HANDLES + 16
         # Where the trace has just been written, it has given back what the chunk needs.
         told = any("no memory is left to keep" in reason for reason in reasons)
-        assert served[2] == (1 if told else 16)
+        assert (served[2] < 16) == told
