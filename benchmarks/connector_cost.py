@@ -27,6 +27,7 @@ import numpy as np
 
 from sds.home import Home
 from sds.redirect.activate import environment
+from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, CannotBuildError, cached_build
 from tests.redirected import redirect, settle
 
@@ -119,6 +120,7 @@ H5PY_WORK = Work(
     targets=(Target(way=TRACED, ratio=1.05),),
 )
 ONLY_H5PY = "h5py"  # names that work where others are left out
+ONLY_LONG_TRACE = "long-trace"  # and this
 TABLE_WORK = Work(
     title="read 8 elements, with a table, of the original", command="read", n=N_READS, targets=()
 )
@@ -126,6 +128,8 @@ FILE_WORK = Work(title="open and close a file", command="file", n=200, targets=(
 MOST_FILE_NS = 100_000
 MOST_READ_NS = 1000
 MOST_PRIVATE_BYTES = 8 * MIB
+MANY_READS = 100_000_000
+MOST_TRACE_BYTES = MIB
 
 
 class Worker:
@@ -309,6 +313,23 @@ def measure_memory(command: list[str | Path], ways: list[Way]) -> None:
         )
 
 
+def measure_long_trace(command: list[str | Path], home: Home) -> None:
+    """Print how large the trace of very many reads of one pattern is, and how many it tells of."""
+    (traced,) = (way for way in ways_under(home) if way.name == TRACED)
+    before = set(home.spool.iterdir())
+    worker = Worker(command, traced.variables)
+    worker.run("read", MANY_READS)
+    worker.close()
+    (path,) = set(home.spool.iterdir()) - before
+    n_reads = int(read_spool(path).records.n_reads.sum())
+    size = path.stat().st_size
+    met = n_reads == MANY_READS and size <= MOST_TRACE_BYTES
+    print(
+        f"trace of {MANY_READS:,} reads of one pattern: {size:,} bytes, tells of {n_reads:,}"
+        f" (all, in at most {MOST_TRACE_BYTES:,} bytes: {'met' if met else 'missed'})"
+    )
+
+
 def measure_versions(
     directory: Path, source: Path, rounds: int, versions: Iterable[str], only: str | None
 ) -> None:
@@ -327,6 +348,9 @@ def measure_versions(
         worker = build.compile(program, directory / f"worker-{version}", "-O2")
         command: list[str | Path] = [worker, source]
         print(f"\nHDF5 {version}, program in C\n")
+        if only == ONLY_LONG_TRACE:
+            measure_long_trace(command, plain)
+            continue
         print_head()
         for work in WORKS:
             if only not in (None, work.command):
@@ -341,6 +365,7 @@ def measure_versions(
         print()
         measure_files(command, ways_under(tabled), rounds)
         measure_memory(command, ways_under(tabled))
+        measure_long_trace(command, plain)
 
 
 def measure_h5py(directory: Path, source: Path, rounds: int) -> None:
@@ -396,12 +421,12 @@ def main() -> None:
     )
     parser.add_argument("pairs", nargs="?", type=number_of_pairs, default=100, metavar="PAIRS")
     parser.add_argument("--hdf5", choices=CRATES, help="programs in C with this version alone")
-    works = [*(work.command for work in WORKS), ONLY_H5PY]
+    works = [*(work.command for work in WORKS), ONLY_LONG_TRACE, ONLY_H5PY]
     parser.add_argument(
         "--only",
         choices=works,
-        help="of programs in C, this work alone; or h5py: a program of h5py, with the HDF5 of its"
-        " wheel, alone",
+        help="of programs in C, this work alone, or the size of a long trace; or h5py: a program of"
+        " h5py, with the HDF5 of its wheel, alone",
     )
     chosen = parser.parse_args()
     if chosen.only == ONLY_H5PY and chosen.hdf5 is not None:

@@ -64,18 +64,30 @@ static int read_in_threads(hid_t *datasets, void *read(void *))
     return (int)wrong;
 }
 
-/* Longer than a replica is kept open in vain. */
-static void nap(void)
+/* Longer than a replica is kept open in vain, if opening it took at most so long. */
+static void nap(long opening_ns)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+    const long ns = 25 * opening_ns < 150000000 ? 150000000 : 25 * opening_ns;
+    nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}, NULL);
+}
+
+static long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static int read_in_turn(const hid_t cubes[])
 {
     int wrong = 0;
+    long longest_ns = 0; /* of the reads, in which replicas are opened */
     for (int i = 0; i < 3 * n_cubes; i++) {
-        if (i % 3 == 0) nap();
+        if (i % 3 == 0) nap(longest_ns);
+        const long begun_ns = now_ns();
         wrong += read_plane(cubes[i % n_cubes], (hsize_t)i);
+        const long took_ns = now_ns() - begun_ns;
+        if (took_ns > longest_ns) longest_ns = took_ns;
     }
     return wrong;
 }
@@ -86,7 +98,7 @@ static void *read_any(void *argument)
     long wrong = 0;
     for (hsize_t turn = 0; turn < 200; turn++) {
         random = random * 1103515245 + 12345;
-        if (turn % 40 == 39) nap();
+        if (turn % 40 == 39) nap(0);
         wrong += read_plane(((hid_t *)argument)[(random >> 16) % n_cubes], turn % n_planes);
     }
     return (void *)wrong;

@@ -58,7 +58,7 @@ def program(request, tmp_path_factory):
 def run(program, *arguments, env):
     return subprocess.run(
         [program, *map(str, arguments)], env=env, capture_output=True, text=True, check=False,
-        timeout=60,
+        timeout=300,
     )  # fmt: skip
 
 

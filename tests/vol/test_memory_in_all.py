@@ -140,21 +140,31 @@ def test_all_at_once_takes_8_mebibytes_at_most(steps, malloc, sources, tmp_path)
     assert more <= 8 * MIB, more / MIB
 
 
-@pytest.mark.parametrize("steps", ["parts", "handles parts"])
-def test_a_chunk_that_cannot_be_kept_is_not_decoded_for_each_read(steps, sources, tmp_path):
-    """It would take longer than the original, of which HDF5 or the system keep what was read."""
+def read_parts(steps, sources, log):
+    """Return how many reads each replica served, and why originals were read."""
     small, big, home = sources
     for spool in home.spool.iterdir():
         spool.unlink()
-    log = tmp_path / "log"
     environment = connector_environment(home.root, SDS_DEBUG=log)
     run_python(PRIVATE_MEMORY + PROGRAM, small, big, steps, N_HANDLES, env=environment)
-    served = Counter(reads_by_replica(home))
-    reasons = {reason for event, _, name, reason in decisions(log) if event == "original"}
-    if steps == "parts":
-        assert (served[2], reasons) == (16, set())
-    else:
+    reasons = {reason for event, _, _, reason in decisions(log) if event == "original"}
+    return Counter(reads_by_replica(home)), reasons
+
+
+def test_a_chunk_that_is_kept_serves_all_its_parts(sources, tmp_path):
+    served, reasons = read_parts("parts", sources, tmp_path / "log")
+    assert (served[2], reasons) == (16, set())
+
+
+def test_a_chunk_that_cannot_be_kept_is_not_decoded_for_each_read(sources, tmp_path):
+    """It would take longer than the original, of which HDF5 or the system keep what was read."""
+    for attempt in range(5):
+        served, reasons = read_parts("handles parts", sources, tmp_path / f"log{attempt}")
         assert served.total() == 3 * N_HANDLES + 16
-        # Where the trace has just been written, it has given back what the chunk needs.
         told = any("no memory is left to keep" in reason for reason in reasons)
         assert (served[2] < 16) == told
+        if served[2] == 1:
+            break
+        # The trace was written meanwhile, and gave back what the chunk needs.
+    else:
+        pytest.fail("the chunk was decoded more than once in each of five programs")
