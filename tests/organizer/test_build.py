@@ -2,8 +2,10 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -29,6 +31,14 @@ from tests.organizer.sources import make_cube, settle
 @pytest.fixture
 def home(tmp_path):
     return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def reachable():
+    """Return a folder that every account can reach; those of pytest are their owner's alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -171,13 +181,12 @@ def test_a_missing_output_directory_is_named(cube, home, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up its rights in a child: needs root")
 @pytest.mark.parametrize("where", ["output", "home"])
-def test_no_permission_to_write_is_a_clear_error(cube, tmp_path, where):
-    for directory in [tmp_path, *tmp_path.parents][:3]:
-        directory.chmod(0o755)
+def test_no_permission_to_write_is_a_clear_error(reachable, where):
+    cube, home = reachable / "cube.h5", reachable / "home"
+    make_cube(cube)
     cube.chmod(0o644)
-    home = tmp_path / "home"
     home.mkdir()
-    (tmp_path / "closed").mkdir(mode=0o755)
+    (reachable / "closed").mkdir(mode=0o755)
     if where == "output":
         os.chown(home, 65534, 65534)
     program = f"""
@@ -187,11 +196,11 @@ from sds.home import Home
 from sds.errors import PermissionDeniedError
 from sds.organizer import plan_reorganization, reorganize
 # Everything is imported once before the rights are gone: the interpreter may lie in a closed place.
-warm = Home(Path({str(tmp_path / "warm")!r}))
+warm = Home(Path({str(reachable / "warm")!r}))
 reorganize(plan_reorganization({str(cube)!r}, "/cube", order=(1, 0, 2), home=warm), home=warm)
 os.setgid(65534); os.setuid(65534)
 home = Home(Path({str(home)!r}))
-output = Path({str(tmp_path / "closed" / "r.h5")!r}) if {where == "output"} else None
+output = Path({str(reachable / "closed" / "r.h5")!r}) if {where == "output"} else None
 plan = plan_reorganization({str(cube)!r}, "/cube", order=(2, 0, 1), home=home, output=output)
 try:
     reorganize(plan, home=home)
@@ -203,7 +212,7 @@ except PermissionDeniedError as error:
     )
     assert "SDS_HOME" in result.stdout
     assert "closed" in result.stdout or where == "home"
-    assert not leftovers(tmp_path)
+    assert not leftovers(reachable)
 
 
 def test_bad_requests_name_the_value_and_the_remedy(cube, home, tmp_path):
