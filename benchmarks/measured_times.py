@@ -3,7 +3,8 @@
 Processes of their own read each pattern together, one run after another ("multiple": independent
 reads, as in Liu 2014), from a file per layout, cold; the time is that of the slowest. Every time
 measured is added to a file at once, so that measuring may be cut off at any point, and goes on
-where it was. The time of a pattern in a layout is the median of its rounds.
+where it was. The time of a pattern in a layout is the median of its readings; layouts that lie so
+near each other that it is not known whether one would lose by being selected are read again.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from sds.recommender.calibration import ReadRequest
     from sds.recommender.judgement import Judgement
 
@@ -57,6 +60,11 @@ _SLAB_BYTES = 8 * MIB
 # Reads whose times differ by more than this share of their median are read again, so often at most.
 UNSETTLED = 0.1
 MORE_ROUNDS = 4
+# Layouts of which it is not known whether they lose more than `WITHIN` of the least time (by 95 %
+# bootstrap bounds of the ratio of the medians) are read again, until so many times in all.
+MOST_READINGS = 40
+_DRAWS = 1_000
+_BOUNDS = (0.025, 0.975)
 # The mounted array's: nothing is cached, fetched ahead or shared.
 UNCACHED_CLIENT = ClientReads(
     page_bytes=1, gap_bytes=0, window_bytes=1, processes_per_node=1, message_bytes=1
@@ -167,26 +175,45 @@ class MeasuredTimes:
     def _of(self, name: str, layout: int) -> list[float]:
         return self.seconds.setdefault((name, layout), [])
 
-    def missing(self, library: Sequence[Pattern], rounds: int) -> list[tuple[Pattern, int]]:
-        """Return what was not read so often yet, in an order drawn.
+    def missing(self, library: Sequence[Pattern], turn: int) -> list[tuple[Pattern, int]]:
+        """Return what was read less often than `turn` times and has to be, in an order drawn.
 
-        Beyond `self.rounds` only reads whose times differ by more than `UNSETTLED`.
+        Everything until `self.rounds`; then what differs by more than `UNSETTLED`, `MORE_ROUNDS`
+        times more; then the layouts that are `undecided`, until `MOST_READINGS`.
         """
-        random = np.random.default_rng(rounds)
-        reads = [(p, i) for p in library for i in range(len(self.experiment.orders))]
-        reads = [reads[i] for i in random.permutation(len(reads))]
-        return [(p, i) for p, i in reads if self._is_wanted(p.name, i, rounds)]
+        random = np.random.default_rng(turn)
+        n_layouts = len(self.experiment.orders)
+        if turn <= self.rounds + MORE_ROUNDS:
+            reads = [
+                (p, i) for p in library for i in range(n_layouts) if self._is_wanted(p, i, turn)
+            ]
+        elif turn <= MOST_READINGS:
+            reads = [(p, i) for p, i in self.undecided(library) if len(self._of(p.name, i)) < turn]
+        else:
+            reads = []
+        return [reads[i] for i in random.permutation(len(reads))]
 
-    def _is_wanted(self, name: str, layout: int, rounds: int) -> bool:
-        taken = self._of(name, layout)
-        if len(taken) < min(rounds, self.rounds):
+    def _is_wanted(self, pattern: Pattern, layout: int, turn: int) -> bool:
+        taken = self._of(pattern.name, layout)
+        if len(taken) < min(turn, self.rounds):
             return True
         # Something else kept the machine busy: the median of more.
-        return len(taken) < rounds and _spread(taken) > UNSETTLED
+        return len(taken) < turn and _spread(taken) > UNSETTLED
+
+    def undecided(self, library: Sequence[Pattern]) -> list[tuple[Pattern, int]]:
+        """Return the patterns and layouts that selections cannot be judged by; all were read."""
+        random = np.random.default_rng(0)
+        n_layouts = len(self.experiment.orders)
+        return [
+            (p, i)
+            for p in library
+            for i in undecided([self._of(p.name, j) for j in range(n_layouts)], random)
+        ]
 
     def is_measured(self, library: Sequence[Pattern]) -> bool:
         """Return whether every pattern was read as often as wanted."""
-        return not self.missing(library, self.rounds + MORE_ROUNDS)
+        turns = (self.rounds + MORE_ROUNDS, MOST_READINGS)
+        return not any(self.missing(library, turn) for turn in turns)
 
     def measure(self, files: Sequence[Path], library: Sequence[Pattern], *, until_s: float) -> None:
         """Read what is missing until `until_s` (time.monotonic()); files: one per layout."""
@@ -198,7 +225,7 @@ class MeasuredTimes:
                 Readers(self.experiment.n_processes, directory=self.store.parent) as readers,
                 noting_stops() as stopped,
             ):
-                for turn in range(1, self.rounds + MORE_ROUNDS + 1):
+                for turn in range(1, MOST_READINGS + 1):
                     for pattern, layout in self.missing(library, turn):
                         if time.monotonic() > until_s:
                             return
@@ -287,6 +314,41 @@ class MeasuredTimes:
 
 def _spread(seconds: Sequence[float]) -> float:
     return (max(seconds) - min(seconds)) / statistics.median(seconds)
+
+
+def undecided(readings: Sequence[Sequence[float]], random: np.random.Generator) -> list[int]:
+    """Return the layouts that have to be read again before selections can be judged.
+
+    Parameters
+    ----------
+    readings
+        Seconds, of each layout.
+    random
+        Draws the bootstrap.
+
+    Returns
+    -------
+    Those whose time over that of the fastest is not known to be above or below 1 + `WITHIN`, and
+    the fastest with them. One that is for certain as fast is decided: both are right.
+    """
+    medians = [statistics.median(taken) for taken in readings]
+    best = min(range(len(medians)), key=lambda i: medians[i])
+    drawn = [_medians_drawn(taken, random) for taken in readings]
+    found = set()
+    for i in range(len(readings)):
+        low, high = np.quantile(drawn[i] / drawn[best], _BOUNDS)
+        if i != best and (low < 1 / (1 + WITHIN) or low < 1 + WITHIN < high):
+            found |= {best, i}
+    return sorted(found)
+
+
+def _medians_drawn(seconds: Sequence[float], random: np.random.Generator) -> NDArray[np.float64]:
+    """Return the medians of readings drawn with replacement."""
+    taken = np.asarray(seconds, dtype=np.float64)
+    drawn: NDArray[np.float64] = np.median(
+        taken[random.integers(0, len(taken), (_DRAWS, len(taken)))], axis=1
+    )
+    return drawn
 
 
 @contextmanager
@@ -415,9 +477,9 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
         f"Measured times {label}.\nArray {experiment.extent} of {experiment.element_size_bytes} "
         f"bytes, {experiment.n_processes} processes, each run a request; cold. Patterns of at most "
         f"{max_runs} runs.\nPatterns are drawn from a library of {len(library)} that is measured "
-        f"once, {arguments.rounds} times each and up to {MORE_ROUNDS} times more where they "
-        f"differ by over {UNSETTLED:.0%} (library seed {arguments.library_seed}): seeds share "
-        "patterns."
+        f"once, {arguments.rounds} times each, up to {MORE_ROUNDS} times more where they differ by "
+        f"over {UNSETTLED:.0%}, and up to {MOST_READINGS} times in all where it is not known which "
+        f"layouts are right (library seed {arguments.library_seed}): seeds share patterns."
     )
     missing = times.missing(library, 1)
     if missing:
@@ -430,6 +492,9 @@ def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgemen
         else "were measured once: how far they differ is not known"
     )
     print(f"Times of one read {differ}. Kept in {times.store}")
+    if arguments.rounds > 1:
+        n_undecided = len({pattern for pattern, _ in times.undecided(library)})
+        print(f"Of {n_undecided} patterns it is not known for certain which layouts are right.")
     judgements = _judged(times, seeds, library, arguments)
     if len(judgements) <= 3:
         for judgement in judgements:

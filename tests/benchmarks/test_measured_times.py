@@ -18,6 +18,7 @@ from benchmarks.measured_times import (
     disk_files,
     measurable_library,
     runs_in,
+    undecided,
 )
 from sds import _native
 from sds.simulator import Operation, simulate_many
@@ -92,6 +93,43 @@ def test_reads_whose_times_differ_are_read_again(tmp_path):
     assert times.missing(library, 3) == [(library[0], 0)]
     assert not times.is_measured(library)
     assert times.spread(library) == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("readings", "again"),
+    [
+        # Each for certain slower, though one of them nearly as fast.
+        ([[1.0, 1.01, 1.0], [1.2, 1.25, 1.3], [3.0, 9.0, 5.0]], []),
+        # For certain within 5 %: both are right, whichever is faster.
+        ([[1.0, 1.01, 1.02], [1.01, 1.02, 1.0], [2.0, 2.0, 2.0]], []),
+        # May lose 5 %, or not.
+        ([[1.0, 1.01, 1.02], [1.01, 1.04, 1.09], [2.0, 2.0, 2.0]], [0, 1]),
+        # May be the faster of the two.
+        ([[2.0, 2.0, 2.0], [1.0, 1.3, 1.6], [0.9, 1.2, 1.9]], [1, 2]),
+        # Known from one reading alone: nothing can be said of how it repeats.
+        ([[1.0], [1.01], [1.2]], []),
+    ],
+)
+def test_layouts_are_read_again_until_it_is_known_which_are_right(readings, again):
+    assert undecided(readings, np.random.default_rng(1)) == again
+
+
+def test_undecided_layouts_are_read_until_the_most_readings(tmp_path):
+    library = measurable_library(1, SMALL, 1)
+    times = MeasuredTimes.opened(SMALL, "a test", tmp_path, rounds=3)
+    for pattern in library:
+        for layout in range(3):
+            times.seconds[pattern.name, layout] = [float(1 + layout)] * 3
+    assert times.is_measured(library)
+    near = [1.0, 1.08] * 3
+    times.seconds[library[1].name, 0] = times.seconds[library[1].name, 2] = near
+    assert not times.is_measured(library)
+    assert sorted(i for _, i in times.missing(library, 8)) == [0, 2]
+    times.seconds[library[1].name, 0] = [1.0, 1.08] * 20
+    assert times.missing(library, 40) == [(library[1], 2)]
+    times.seconds[library[1].name, 2] = [1.0, 1.08] * 20
+    assert times.is_measured(library)
+    assert times.undecided(library) == [(library[1], 0), (library[1], 2)]
 
 
 def test_a_full_disk_is_told(tmp_path, monkeypatch):
