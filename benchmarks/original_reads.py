@@ -16,12 +16,16 @@ contiguous replica. All by default.
 
 What a read from a replica takes depends on where its values go. A new array whose memory the
 program has not used before costs a page fault for every 4 KiB, which takes longer than to copy
-them. So planes from a replica are read in three ways: ``kept``, 20 of them one after the other into
-new arrays that are all kept; ``freed``, the same with each array given back before the next but one
-read, as in a loop that binds one name; ``same``, into one array. ``single`` is one read into a new
-array after the other readers have had their turns, whose working sets it finds in the caches. All
-stand beside plain ``pread`` calls for the same bytes into arrays of the same kind, and beside h5py
-reading the replica by its name without SDS: the limits of `sds.read` and of the connector.
+them. So repeated planes from a replica are read in three ways: ``kept``, 20 of them one after the
+other into new arrays that are all kept; ``freed``, the same with each array given back before the
+next but one read, as in a loop that binds one name; ``same``, into one array. ``single``, the only
+way in other states, is one read into a new array after the other readers have had their turns,
+whose working sets it finds in the caches. All stand beside plain ``pread`` calls for the same bytes
+into arrays of the same kind, and beside h5py reading the replica by its name without SDS: the
+limits of `sds.read` and of the connector. States are those of both files. SDS opens a replica with
+the first read that comes from it, which is timed in ``first`` and ``cold``; the limits have it open
+in all states. Its planes take too short a time to be made a quarter as often for the original's
+sake.
 
 States of a read:
 
@@ -43,6 +47,9 @@ repeated
     read before, which come near every byte of it.
 cold
     The file is open, as in ``first``, and out of the page cache, which is checked.
+again
+    Repeated in a file that stays open, as its dataset does, and out of the page cache before each
+    read, which is checked. Of ``replica`` alone: it stays open, too.
 opened-cold
     The same with opening timed. It has no target.
 """
@@ -83,7 +90,7 @@ MIB = 1 << 20
 DATASET = "cube"
 SCAN_BYTES = 4 * MIB
 PARTS = ("gains", "losses", "one-run", "files", "scan", "floor", "replica")
-STATES = ("first", "opened", "soon", "repeated", "cold", "opened-cold")
+STATES = ("first", "opened", "soon", "repeated", "cold", "again", "opened-cold")
 # A turn takes about so long, and reads that take longer than the other are long.
 TURN_S, LONG_S = 5e-3, 0.4
 # Where a few percent count, a turn is the least of so many rounds: other programs only add time.
@@ -141,6 +148,8 @@ OTHERS = (
 # Small files, and their extent: 1 MiB of float64.
 N_FILES, FILE_SHAPE = 200, (64, 2048)
 WARM_LOSS, COLD_LOSS, ONE_RUN_MORE_S, SCAN_RATIO = 1.05, 1.10, 0.5e-6, 1.2
+# Planes from a replica, times faster than from the original.
+PLANE_TARGETS = {"warm": 3000, "cold": 1000}
 
 WORKER = """
 import gc, hashlib, json, os, sys, time
@@ -378,13 +387,23 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The file, its readers by name, and how often each read is made."""
+    """The file, its readers by name, and how often each read is made.
+
+    Attributes
+    ----------
+    long_pairs
+        How often reads are made at most that take long.
+    replicas
+        Files that are cached where the original is.
+    """
 
     path: Path
     shape: tuple[int, ...]
     readers: dict[str, Reader]
     pairs: int
+    long_pairs: int
     random: random.Random
+    replicas: tuple[Path, ...] = ()
 
     def places(self, n: int = 1) -> Places:
         """Return random places."""
@@ -400,10 +419,7 @@ class Bench:
         pairs: int | None = None,
         n_places: int = 1,
     ) -> dict[str, list[float]]:
-        """Return the seconds of each reader, all at the same places, in a random order.
-
-        Reads that take seconds are made a quarter as often, but five times.
-        """
+        """Return the seconds of each reader, all at the same places, in a random order."""
         seconds: dict[str, list[float]] = {name: [] for name in self.readers}
         pairs = pairs or self.pairs
         while len(seconds["h5py"]) < pairs:
@@ -416,7 +432,7 @@ class Bench:
             if len(digests) > 1:
                 raise AssertionError(f"the readers differ at {places}")
             if seconds["h5py"][0] * n_places > LONG_S:
-                pairs = min(pairs, max(5, self.pairs // 4))
+                pairs = min(pairs, self.long_pairs)
         return seconds
 
     def close(self) -> None:
@@ -425,10 +441,16 @@ class Bench:
             reader.close_file()
 
     def cache(self) -> None:
-        """Have the page cache hold the file as it was read in order."""
+        """Have the page cache hold the files as they are read in order."""
         self.close()
-        evict(self.path)
-        load(self.path)
+        self.empty_cache()
+        for path in (self.path, *self.replicas):
+            load(path)
+
+    def empty_cache(self) -> None:
+        """Drop the files from the page cache."""
+        for path in (self.path, *self.replicas):
+            evict(path)
 
     def map(self) -> None:
         """Have all of the file read that the engine maps."""
@@ -453,6 +475,18 @@ class Bench:
 
         return self.take_turns(read, n_places=4)
 
+    def repeated_into(self, index: str, into: str, n_places: int) -> dict[str, list[float]]:
+        """Time repeated planes in arrays of a kind, of which h5py reads the last one alone."""
+        self.close()
+        self.take_turns(lambda reader, places: reader.read(index, places), 1)
+
+        def read(reader: Reader, places: Places) -> tuple[float, str]:
+            if reader is self.readers["h5py"]:
+                places = places[-1:]
+            return reader.read(index, places, into=into)
+
+        return self.take_turns(read, n_places=n_places)
+
     def first(self, index: str, *, open_counts: bool = False) -> dict[str, list[float]]:
         """Time the first read of a cached file."""
 
@@ -471,7 +505,18 @@ class Bench:
             self.close()
             if not open_counts:
                 reader.open_file()
-            evict(self.path)
+            self.empty_cache()
+            return reader.read(index, places)
+
+        return self.take_turns(read)
+
+    def again(self, index: str) -> dict[str, list[float]]:
+        """Time reads of a file that stays open and is not cached."""
+        self.close()
+        self.take_turns(lambda reader, places: reader.read(index, places), 1)
+
+        def read(reader: Reader, places: Places) -> tuple[float, str]:
+            self.empty_cache()
             return reader.read(index, places)
 
         return self.take_turns(read)
@@ -755,54 +800,47 @@ def print_replica(bench: Bench, home: Home, states: Collection[str]) -> None:
     table = redirect(bench.path, [(f"/{DATASET}", (2, 0, 1))], home, always=False)
     (replica,) = (c for dataset in table.datasets for c in dataset.candidates)
     time.sleep(SETTLED_S)  # a table that was written just now is looked up at every read
-    load(replica.path)
-    bench.cache()  # tables are found when a file is opened
-    pread = Reader(
-        replica.path, "pread", native_environment(), bench.shape, replica.data_offset_bytes
+    limits = {
+        "h5py on the replica": Reader(replica.path, "turned", native_environment(), bench.shape),
+        "pread": Reader(
+            replica.path, "pread", native_environment(), bench.shape, replica.data_offset_bytes
+        ),
+    }
+    bench = replace(
+        bench,
+        readers=bench.readers | limits,
+        replicas=(replica.path,),
+        long_pairs=bench.pairs,
     )
-    by_name = Reader(replica.path, "turned", native_environment(), bench.shape)
-    limits = {"h5py on the replica": by_name, "pread": pread}
-    bench = replace(bench, readers=bench.readers | limits)
-    for reader in bench.readers.values():
-        reader.open_file()
-    print("\n| plane of a replica | into | original, ms | reader | us | times faster | target | |")
-    print("|---|---|---|---|---|---|---|---|")
-
-    def warm(into: str) -> Callable[[Reader, Places], tuple[float, str]]:
-        def read(reader: Reader, places: Places) -> tuple[float, str]:
-            if reader is bench.readers["h5py"]:
-                places = places[-1:]
-            return reader.read("[:, :, k]", places, into=into)
-
-        return read
-
+    print("\n| plane of a replica | cache | into | pairs | original, ms | reader | us ", end="")
+    print("| times faster | target | |\n|---|---|---|---|---|---|---|---|---|---|")
+    plane = "[:, :, k]"
+    bench.cache()
+    if "first" in states:
+        print_planes("first", "warm", "single", bench.first(plane))
     if "repeated" in states:
         for into in ("kept", "freed", "same"):
-            print_planes("warm", into, 3000, bench.take_turns(warm(into), n_places=20))
-        print_planes("warm", "single", 3000, bench.take_turns(warm("kept")))
-
-    def read(reader: Reader, places: Places) -> tuple[float, str]:
-        bench.close()
-        reader.open_file()
-        evict(bench.path)
-        evict(replica.path)
-        return reader.read("[:, :, k]", places, into="kept")
-
-    print_planes("cold", "single", 1000, bench.take_turns(read))
+            print_planes("repeated", "warm", into, bench.repeated_into(plane, into, 20))
+        print_planes("repeated", "warm", "single", bench.repeated_into(plane, "kept", 1))
+    if "cold" in states:
+        print_planes("first", "cold", "single", bench.cold(plane))
+    if "again" in states:
+        print_planes("again", "cold", "single", bench.again(plane))
     for reader in limits.values():
         reader.end()
 
 
-def print_planes(state: str, into: str, target: float, seconds: dict[str, list[float]]) -> None:
+def print_planes(state: str, cache: str, into: str, seconds: dict[str, list[float]]) -> None:
     """Print how much faster planes come from a replica than from the original through h5py."""
-    native = seconds["h5py"]
+    native, target = seconds["h5py"], PLANE_TARGETS[cache]
     for name in ("connector", "sds.read", "h5py on the replica", "pread"):
         ratio = ratio_of(native, seconds[name])
         is_limit = name not in ("connector", "sds.read")
         verdict = "the limit" if is_limit else judged(ratio.low, least=target)
         print(
-            f"| {state} | {into} | {statistics.median(native) * 1e3:.0f} | {name} | "
-            f"{statistics.median(seconds[name]) * 1e6:.1f} | {ratio} | {target} | {verdict} |",
+            f"| {state} | {cache} | {into} | {len(native)} | {statistics.median(native) * 1e3:.0f} "
+            f"| {name} | {statistics.median(seconds[name]) * 1e6:.1f} | {ratio} | {target} "
+            f"| {verdict} |",
             flush=True,
         )
 
@@ -829,7 +867,9 @@ def main() -> None:
     parser.add_argument("--read", action="append", metavar="NAME", help="whose names hold this")
     parser.add_argument("--state", action="append", choices=STATES, help="all by default")
     parser.add_argument("--mib", type=int, default=2048, help="size of the original")
-    parser.add_argument("--pairs", type=int, default=20, help="of each read; long ones a quarter")
+    parser.add_argument(
+        "--pairs", type=int, default=20, help="of each read; long ones a quarter, but for replicas"
+    )
     parser.add_argument("--quick", action="store_true", help="5 pairs, states with targets alone")
     parser.add_argument("--file", type=Path, help="the original, kept; written where it is not")
     parser.add_argument("--calibrate", action="store_true", help="plan by measured costs")
@@ -837,7 +877,7 @@ def main() -> None:
     parts = options.part or PARTS
     if unknown := set(parts) - set(PARTS):
         parser.error(f"no part is called {unknown.pop()!r}; there are {', '.join(PARTS)}")
-    states = options.state or (("first", "repeated", "cold") if options.quick else STATES)
+    states = options.state or (("first", "repeated", "cold", "again") if options.quick else STATES)
     shape = (max(66, math.ceil(options.mib / 8)), 256, 4096)
     with tempfile.TemporaryDirectory(dir=options.file and options.file.parent) as directory:
         path = options.file or Path(directory, "original.h5")
@@ -861,6 +901,7 @@ def main() -> None:
         with readers_of(path, shape, ways) as readers:
             bench = Bench(
                 path=path, shape=shape, readers=readers, pairs=pairs,
+                long_pairs=max(5, pairs // 4),
                 random=random.Random(1),  # noqa: S311 - places to read
             )  # fmt: skip
             if "gains" in parts:
