@@ -12,6 +12,7 @@ import sys
 import tomllib
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any
 
 from sds.errors import FormatError, FormatVersionError, SdsValueError
@@ -70,9 +71,12 @@ def parse_machine(text: str, *, name: str) -> Machine:
         found = tomllib.loads(text)
     except ValueError as error:  # also of integers of thousands of digits
         raise FormatError(f"{name} is no TOML: {error}") from error
+    except RecursionError as error:
+        raise FormatError(f"{name} is nested too deeply: a machine is tables of numbers") from error
     version = found.pop("version", VERSION)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise FormatError(f"{name}: version is {version!r}; write a whole number, {VERSION}")
+        said = short_repr(version)
+        raise FormatError(f"{name}: version is {said}; write a whole number, {VERSION}")
     if version > VERSION:
         raise FormatVersionError(
             f"{name} is of version {version}, this SDS reads up to {VERSION}: use a newer SDS, or "
@@ -158,7 +162,7 @@ def _part(name: str, layout: StripeLayout | RaidLayout, found: object) -> Stripe
 
 def _table(name: str, found: object) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise SdsValueError(f"{name} is {found!r}; write a table, [{name}]")
+        raise SdsValueError(f"{name} is {short_repr(found)}; write a table, [{name}]")
     return found
 
 
@@ -183,7 +187,7 @@ def _numbers(
         elif key in whole:
             kinds, wanted = (int,), "a whole number"
         if not isinstance(value, kinds) or (isinstance(value, bool) and key not in _FLAGS):
-            raise SdsValueError(f"{where}{key} is {value!r}; give {wanted}")
+            raise SdsValueError(f"{where}{key} is {short_repr(value)}; give {wanted}")
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise SdsValueError(f"{where}{key} has {len(str(abs(value)))} digits; give fewer")
     return {key: value if key in whole | _FLAGS else float(value) for key, value in found.items()}  # type: ignore[arg-type]

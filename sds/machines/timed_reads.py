@@ -149,6 +149,9 @@ def _parsed(lines: Iterable[str], name: str) -> Iterator[TimedRead]:
             raise FormatError(message) from error
         except ValueError as error:  # also of integers of thousands of digits
             raise FormatError(f"{name}, line {number} is no JSON: {error}") from error
+        except RecursionError as error:
+            message = f"{name}, line {number} is nested too deeply: a read is one flat object"
+            raise FormatError(message) from error
         yield read
 
 

@@ -77,8 +77,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     except NotADirectoryError as error:
         message = f"SDS_HOME {path.parent} is no directory; set SDS_HOME to one"
         raise ConfigurationError(message) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or an integer of thousands of digits
         message = f"{path} is no TOML: {error}; correct that line"
+        raise ConfigurationError(message) from error
+    except RecursionError as error:
+        message = f"{path} is nested too deeply; write settings one below the other"
         raise ConfigurationError(message) from error
 
 

@@ -90,6 +90,7 @@ def test_a_wrong_line_is_named(change, words):
         ("[1, 2]", r"line 1 is no JSON object: \[1, 2\]"),
         ("{}", "line 1: extent: Field required"),
         (f'{{"seconds": {"9" * 5000}}}', "line 1 is no JSON: "),
+        pytest.param("[" * 100_000, "line 1 is nested too deeply: ", id="nested"),
         (
             '{"extent": [%s], "element_size_bytes": 1, "selection": "[:]", "seconds": 1}'
             % ("9" * 400),

@@ -55,6 +55,8 @@ def test_variables_of_the_connector_are_none_of_ours(home, monkeypatch):
         ("port = 99999", "port = 99999 in .*config.toml"),
         ("stripe_count = 0", "stripe_count = 0"),
         ("port = ", "no TOML"),
+        (f"port = {'9' * 5000}", "no TOML"),
+        pytest.param("port = " + "[" * 100_000, "nested too deeply", id="nested"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(home, text, message):
