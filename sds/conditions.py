@@ -157,6 +157,20 @@ def left_over(condition: Condition, values: Mapping[str, NDArray[Any]]) -> NDArr
     return found
 
 
+def deciding_columns(condition: Condition) -> frozenset[str]:
+    """Return the columns of which each can rule out rows by itself; of others `left_over` has all.
+
+    >>> sorted(deciding_columns(parse_condition("a > 1 and b < 2 and (b > 1 or c > 1)")))
+    ['a', 'b']
+    """
+    if isinstance(condition, Comparison):
+        return frozenset(condition.columns)
+    found = [deciding_columns(part) for part in condition.parts]
+    if condition.word == "and":
+        return frozenset.union(*found)
+    return frozenset.intersection(*found)
+
+
 def check_comparable(name: str, dtype: np.dtype[Any]) -> None:
     """Raise UnsupportedError for a column that cannot be compared with numbers."""
     if dtype.kind in "iufb" and dtype.subdtype is None:

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sds.conditions import Comparison, Joined, check_comparable, compare, parse_condition
+from sds.conditions import (
+    Comparison,
+    Joined,
+    check_comparable,
+    compare,
+    deciding_columns,
+    left_over,
+    parse_condition,
+)
 from sds.errors import SdsValueError, UnsupportedError
 
 SIGNS = {
@@ -44,6 +52,32 @@ conditions = st.recursive(
 @given(condition=conditions)
 def test_what_is_written_is_parsed_again(condition):
     assert str(parse_condition(str(condition))) == str(condition)
+
+
+@given(
+    condition=conditions,
+    values=st.lists(st.one_of(st.integers(-3, 3), st.just(float("nan"))), min_size=1),
+)
+def test_columns_that_decide_nothing_alone_leave_every_row_over(condition, values):
+    deciding = deciding_columns(condition)
+    assert deciding <= set(condition.columns)
+    for name in set(condition.columns) - deciding:
+        assert left_over(condition, {name: np.array(values, "f8")}).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "deciding"),
+    [
+        ("a > 1", "a"),
+        ("a > 1 and b > 1", "ab"),
+        ("a > 1 or b > 1", ""),
+        ("a > 1 or a < 0", "a"),
+        ("a > 1 and (b > 1 or c > 1)", "a"),
+        ("a > 1 and b > 1 or a < 0", "a"),
+    ],
+)
+def test_which_columns_rule_out_rows_by_themselves(text, deciding):
+    assert deciding_columns(parse_condition(text)) == set(deciding)
 
 
 @pytest.mark.parametrize(

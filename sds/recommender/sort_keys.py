@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sds.columns import Table
+from sds.conditions import deciding_columns, parse_condition
 from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.query_costs import predict_query
@@ -37,7 +38,7 @@ from sds.recommender.portfolio import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _SMALL_ROW_NUMBERS = 1 << 32
 _MOST_PER_DAY = 1e12
+_N_NAMED = 3
 # Standard deviation of log(predicted / measured) where requests and bytes were measured: more than
 # scans and sorted replicas were seen to err in their ratio (docs/explanation/portfolio.md).
 _MEASURED_LOG_ERROR = math.log(2.0)
@@ -327,11 +329,38 @@ class QueryDemand:
     def _why_nothing(self) -> str:
         if not self.asked.table.n_rows:
             return "the table has no rows: nothing to sort"
-        if not any(query.shares for query in self.asked.queries):
-            return "no column that the conditions compare can order rows"
-        if self.asked.existing:
-            return "its sorted replicas answer these queries already, as far as that is faster"
-        return "too many rows match: no query would be answered faster than by a scan"
+        why: dict[str, list[str]] = {}
+        for query in self.asked.queries:
+            why.setdefault(self._why_scanned(query), []).append(query.text)
+        if len(why) == 1:
+            return next(iter(why))
+        return "; ".join(f"{words} ({_some(texts)})" for words, texts in why.items())
+
+    def _why_scanned(self, query: StatedQuery) -> str:
+        """Return why no candidate answers a query faster than it is answered now."""
+        asked, alone = self.asked, replace(self.asked, queries=(query,))
+        for name in query.read:
+            obstacle = asked.table.column(name).obstacle
+            if obstacle:
+                return f"column {name!r} {obstacle}: no sorted replica can hold it"
+        answered = any(np.isfinite(_times_in(alone, shape)).any() for shape in asked.existing)
+        checks = (
+            (not query.shares, "no column that the conditions compare can order rows"),
+            (answered, "its sorted replicas answer these queries already"),
+            (
+                not _costs(asked, query, 0.0).is_sorted_faster,
+                "a scan takes no longer than opening a sorted replica",
+            ),
+            (
+                not deciding_columns(parse_condition(query.text)),
+                (
+                    "no column rules out rows by itself, as where 'or' joins conditions on "
+                    "several; a sorted replica finds rows by one"
+                ),
+            ),
+        )
+        many = "too many rows match to be found faster than by a scan"
+        return next((words for holds, words in checks if holds), many)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,3 +480,9 @@ def _costs(asked: TableQueries, query: StatedQuery, share: float) -> QueryCosts:
 def _log_spread(least: float, most: float) -> float:
     """Return the standard deviation of a logarithm, of its 95 % bounds."""
     return math.log(most / least) / (2 * SIGMAS_95) if 0 < least < most else 0.0
+
+
+def _some(texts: Sequence[str]) -> str:
+    """Return the first of several conditions, and how many more there are."""
+    named = ", ".join(map(repr, texts[:_N_NAMED]))
+    return named if len(texts) <= _N_NAMED else f"{named} and {len(texts) - _N_NAMED} more"

@@ -130,6 +130,43 @@ def test_where_most_rows_match_nothing_is_advised():
     assert any("too many rows match" in note for note in found.notes)
 
 
+EITHER = StatedQuery(
+    text="energy > 1 or x > 1",
+    compared=("energy", "x"),
+    returned=("id",),
+    per_day=100.0,
+    shares=tuple(KeyShare(key=key, n_left=10**6, n_sampled=10**6) for key in ("energy", "x")),
+)
+BOTH = dataclasses.replace(EITHER, text="energy > 1 and x > 1")
+SMALL = dataclasses.replace(TABLE, n_rows=10_000)
+
+
+@pytest.mark.parametrize(
+    ("asks", "table", "said"),
+    [
+        ([query(share=1.0)], TABLE, "too many rows match to be found faster than by a scan"),
+        ([BOTH], TABLE, "too many rows match to be found faster than by a scan"),
+        ([query(share=0.0)], SMALL, "a scan takes no longer than opening a sorted replica"),
+        ([EITHER], SMALL, "a scan takes no longer than opening a sorted replica"),
+        ([EITHER], TABLE, "no column rules out rows by itself, as where 'or' joins"),
+        ([dataclasses.replace(EITHER, shares=())], TABLE, "no column that the conditions compare"),
+        (
+            [query(share=1.0), EITHER, *[BOTH] * 3],
+            TABLE,
+            (
+                "too many rows match to be found faster than by a scan ('energy > 1', 'energy > 1 "
+                "and x > 1', 'energy > 1 and x > 1' and 1 more); no column rules out rows by itself"
+            ),
+        ),
+    ],
+)
+def test_why_nothing_is_advised_is_said_of_each_query(asks, table, said):
+    found = choose(*asks, table=table)
+    assert found.layouts == found.declined == ()
+    (note,) = [note for note in found.notes if note.startswith("/data/run.h5:/p: ")]
+    assert said in note
+
+
 def test_a_replica_that_is_there_already_is_not_advised_again():
     there = SortedShape(key="energy", columns=("energy", "x", "id"))
     found = choose(query(), existing=(there,))
@@ -301,7 +338,9 @@ def test_columns_that_no_replica_can_hold_bring_no_candidate():
         for column in TABLE.columns
     ]
     table = dataclasses.replace(TABLE, columns=tuple(columns))
-    assert choose(query(), table=table).layouts == ()
+    found = choose(query(), table=table)
+    assert found.layouts == ()
+    assert any("column 'id' is a reference: no sorted replica" in note for note in found.notes)
     assert keys(choose(query(returned=("x",)), table=table)) == ["energy"]
 
 
