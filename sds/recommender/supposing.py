@@ -137,12 +137,13 @@ def what_if(
     SdsValueError
         If a pattern is of another dataset.
     """
+    add, take_away = _once(add), _once(take_away)
     _check_change(add, take_away, dataset.existing)
     for shape in add:
         check_shape(shape, dataset.array)
     models = dataset.models or models_for_advice(None)
     left = tuple(s for s in dataset.existing if s not in take_away)
-    then = replace(dataset, existing=(*left, *dict.fromkeys(add)))
+    then = replace(dataset, existing=(*left, *add))
     predictor = Predictor()
     usable = usable_patterns(dataset)
     days = days_observed(usable)
@@ -184,9 +185,10 @@ def what_if_sorted(
 
     Parameters and errors as of `what_if`.
     """
+    add, take_away = _once(add), _once(take_away)
     _check_change(add, take_away, asked.existing)
     there = asked.existing
-    shapes = (*there, *dict.fromkeys(add))
+    shapes = (*there, *add)
     demand = QueryDemand(
         asked=replace(asked, existing=()), shapes=shapes, settings=settings or PortfolioSettings()
     )
@@ -216,7 +218,7 @@ def what_if_sorted(
         seconds_now=math.fsum(row.seconds_now for row in rows),
         seconds_then=math.fsum(row.seconds_then for row in rows),
         saving=saving,
-        size_bytes=sum(sizes[s] for s in dict.fromkeys(add)) - sum(sizes[s] for s in take_away),
+        size_bytes=sum(sizes[s] for s in add) - sum(sizes[s] for s in take_away),
         build_s=build_s,
         break_even_days=build_s / saving.seconds if add and saving.seconds > 0 else None,
         patterns=tuple(rows),
@@ -227,6 +229,11 @@ def what_if_sorted(
 
 def _source_name(demand: QueryDemand, by: int) -> str:
     return ORIGINAL if by == AS_NOW else demand.shapes[by].name
+
+
+def _once(shapes: Sequence[_Shape]) -> tuple[_Shape, ...]:
+    """Return replicas, each once however often it is named."""
+    return tuple(dict.fromkeys(shapes))
 
 
 def _check_change(

@@ -538,6 +538,14 @@ def test_what_if_works_both_ways():
     assert moved.size_bytes == 0
 
 
+def test_what_is_named_twice_is_supposed_once():
+    dataset = reads_of(CUBE, ("[:, :, 5]", 50), ("[3, 4, :]", 50))
+    shape = ReplicaShape(order=(2, 0, 1))
+    there = replace(dataset, existing=(shape,))
+    assert what_if(there, take_away=[shape, shape]) == what_if(there, take_away=[shape])
+    assert what_if(dataset, add=[shape, shape]) == what_if(dataset, add=[shape])
+
+
 @pytest.mark.parametrize(
     ("add", "away", "words"),
     [

@@ -310,6 +310,8 @@ def test_what_if_agrees_with_the_portfolio_in_both_directions():
     away = what_if_sorted(built, take_away=shapes)
     assert away.saving.seconds == pytest.approx(-added.saving.seconds)
     assert (away.size_bytes, away.break_even_days) == (-found.used_bytes, None)
+    assert what_if_sorted(built, take_away=[*shapes, *shapes]) == away
+    assert what_if_sorted(asked(*queries), add=[*shapes, *shapes]) == added
     # What one saves beside the other is what is lost without it.
     alone = what_if_sorted(built, take_away=shapes[:1])
     assert -alone.saving.seconds == pytest.approx(found.layouts[0].saving.seconds)

@@ -616,12 +616,12 @@ def test_stripes_are_advised_only_where_the_site_has_and_allows_them(home, wide)
 
 
 def test_what_if_takes_away_active_replicas_of_the_dataset_alone(service, wide):
-    def without(number):
+    def without(*numbers):
         return service.what_if(
             WhatIfRequest(
                 file=str(wide),
                 dataset="/cube",
-                without=(number,),
+                without=numbers,
                 selection="[:, :, 3]",
                 n_reads=1000,
             )
@@ -629,6 +629,7 @@ def test_what_if_takes_away_active_replicas_of_the_dataset_alone(service, wide):
 
     whole = service.reorganize(request(wide))
     assert without(whole.id).saving.seconds < 0
+    assert without(whole.id, whole.id) == without(whole.id)
     service.remove(whole.id)
     elsewhere = service.reorganize(request(wide, region="[:, :, 4:8]"))
     assert without(elsewhere.id).saving.seconds == 0
