@@ -50,3 +50,12 @@ def share_text(share: float) -> str:
 def factor_text(factor: float) -> str:
     """Return by how many times something is faster: ``1.25``, ``72.1``, ``6,418``."""
     return f"{factor:,.0f}" if factor >= 1000 else f"{factor:.3g}"
+
+
+def shares_apart(one: float, other: float) -> tuple[str, str]:
+    """Return two shares in per cent, with digits that tell them apart: ``89.96%``, ``90.00%``."""
+    for digits in range(17 if one != other else 1):
+        texts = f"{one:.{digits}%}", f"{other:.{digits}%}"
+        if texts[0] != texts[1]:
+            break
+    return texts

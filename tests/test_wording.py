@@ -2,7 +2,14 @@
 
 import pytest
 
-from sds.wording import counted, factor_text, share_text, time_text, times_text
+from sds.wording import (
+    counted,
+    factor_text,
+    share_text,
+    shares_apart,
+    time_text,
+    times_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,16 @@ def test_a_plural_can_be_given():
 )
 def test_large_factors_are_written_out(factor, text):
     assert factor_text(factor) == text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [
+        (0.7, 0.9, ("70%", "90%")),
+        (0.896, 0.9, ("89.6%", "90.0%")),
+        (0.89996, 0.9, ("89.996%", "90.000%")),
+        (0.9, 0.9, ("90%", "90%")),
+    ],
+)
+def test_shares_that_differ_read_so(one, other, texts):
+    assert shares_apart(one, other) == texts

@@ -31,7 +31,7 @@ from sds.recommender.sort_keys import (
     TableQueries,
     queries_in_replicas,
 )
-from sds.wording import counted, share_text, time_text
+from sds.wording import counted, share_text, shares_apart, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -301,6 +301,7 @@ class _Choice:
         days = self.settings.pay_within_days
         build_s = self.build_s[key[0]][key[1]]
         confidence = self._confidence(key, effect.speedup)
+        sure, needed = shares_apart(confidence, gates.min_confidence)
         checks = (
             (effect.saving_s > 0, f"no {demand.unit} would be faster"),
             (
@@ -329,8 +330,8 @@ class _Choice:
                 confidence >= gates.min_confidence,
                 (
                     f"predicted {effect.speedup:.1f} times as fast, which the error of the models "
-                    f"cannot tell from no gain (confidence {confidence:.0%}, needed "
-                    f"{gates.min_confidence:.0%}): measure with sds calibrate"
+                    f"cannot tell from no gain (confidence {sure}, needed {needed}): "
+                    "measure with sds calibrate"
                 ),
             ),
             (

@@ -13,7 +13,7 @@ from sds.recommender.recommendation import (
     RankedLayout,
     Recommendation,
 )
-from sds.wording import counted, factor_text, time_text
+from sds.wording import counted, factor_text, shares_apart, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +122,7 @@ def _objection(
     """Return the first gate that a layout fails, in words; None where it passes all."""
     n_calls = sum(read.pattern.n_calls for read in reads)
     stated = any(read.pattern.stated for read in reads)
+    sure, needed = shares_apart(candidate.confidence, gates.min_confidence)
     checks = (
         (candidate.benefit_s > 0, "no read would be faster"),
         (
@@ -150,8 +151,8 @@ def _objection(
             candidate.confidence >= gates.min_confidence,
             (
                 f"predicted {candidate.speedup:.1f} times as fast, which the error of the models "
-                f"cannot tell from no gain (confidence {candidate.confidence:.0%}, needed "
-                f"{gates.min_confidence:.0%}): measure with sds calibrate"
+                f"cannot tell from no gain (confidence {sure}, needed {needed}): "
+                "measure with sds calibrate"
             ),
         ),
     )

@@ -1,4 +1,5 @@
 import math
+import re
 import time
 from dataclasses import replace
 
@@ -118,6 +119,15 @@ def test_each_gate_holds_a_layout_back_and_says_why(gates, n, words):
     advice = rank_layouts([traced(CUBE, "[:, :, 7]", n)], array=CUBE, gates=gates)
     assert advice.order is None
     assert words in advice.reason
+
+
+def test_a_confidence_just_below_the_gate_reads_so():
+    pattern = stated(CUBE, "[:, :, 7]", 100)
+    confidence = rank_layouts([pattern], array=CUBE).best.confidence
+    gates = NoiseGates(min_confidence=confidence + 1e-4 * (1 - confidence))
+    reason = rank_layouts([pattern], array=CUBE, gates=gates).reason
+    found, needed = re.findall(r"(?:confidence|needed) ([\d.]+)%", reason)
+    assert float(found) < float(needed)
 
 
 def test_stated_patterns_pass_the_gate_of_reads():

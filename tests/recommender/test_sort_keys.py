@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 
 import h5py
@@ -210,6 +211,14 @@ def test_noise_gates_hold_for_queries():
     assert "cannot tell from no gain" in few.declined[0].reason
     gates = NoiseGates(min_speedup=1e6)
     assert "gates ask for" in choose(query(), gates=gates).declined[0].reason
+
+
+def test_a_confidence_just_below_the_gate_reads_so():
+    confidence = choose(query()).layouts[0].confidence
+    gates = NoiseGates(min_confidence=confidence + 1e-4 * (1 - confidence))
+    (declined, *_) = choose(query(), gates=gates).declined
+    found, needed = re.findall(r"(?:confidence|needed) ([\d.]+)%", declined.reason)
+    assert float(found) < float(needed)
 
 
 def test_the_budget_leaves_out_what_saves_less():
