@@ -26,7 +26,8 @@ SLICE_NS = 100_000
 # Where the kernel groups processes by session, a nice value counts within the session alone, and
 # this file has that of the session.
 _OF_SESSION = Path("/proc/self/autogroup")
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+# System calls: sched_setattr(2), sched_getattr(2).
+_CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
 _SCHED_ATTR = struct.Struct("IIQiIQQQ")
 # Until the last of several processes that were stopped goes on.
 _GOING_ON_S = 0.3
@@ -48,6 +49,13 @@ def precedence() -> Iterator[None]:
     nice_of_session = _OF_SESSION.read_text().split()[-1] if has_sessions else ""
     _schedule(NICE, SLICE_NS)
     try:
+        given_ns = own_slice_ns()
+        if given_ns != SLICE_NS:
+            raise OSError(
+                f"Linux {platform.release()} gives slices of {given_ns} ns where {SLICE_NS} were "
+                "asked for (0: it knows none of a process's own): use Linux 6.12 or newer, or "
+                "measure without precedence"
+            )
         if has_sessions:
             _OF_SESSION.write_text(str(NICE))
         yield
@@ -59,14 +67,29 @@ def precedence() -> Iterator[None]:
 
 def _schedule(nice: int, slice_ns: int) -> None:
     """Ask for a nice value and slices of time; 0: the usual ones."""
-    number = _SCHED_SETATTR.get(platform.machine())
-    if number is None:
-        raise OSError(f"no way is known to ask for slices of time on {platform.machine()}")
     wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, 0, 0, nice, 0, slice_ns, 0, 0)
+    _call(0, wanted, 0, what=f"nice {nice} and slices of {slice_ns} ns")
+
+
+def own_slice_ns() -> int:
+    """Return the slice of time that the kernel keeps for this process; 0 before Linux 6.12.
+
+    Such a kernel takes the wish for one, and gives none.
+    """
+    found = ctypes.create_string_buffer(_SCHED_ATTR.size)
+    _call(1, found, _SCHED_ATTR.size, 0, what="which slices of time there are")
+    return int(_SCHED_ATTR.unpack(found.raw)[5])
+
+
+def _call(which: int, *arguments: object, what: str) -> None:
+    """Set (0) or get (1) how this process is scheduled."""
+    numbers = _CALLS.get(platform.machine())
+    if numbers is None:
+        raise OSError(f"no way is known to ask for slices of time on {platform.machine()}")
     library = ctypes.CDLL(None, use_errno=True)
-    if library.syscall(number, 0, wanted, 0) != 0:
+    if library.syscall(numbers[which], 0, *arguments) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{os.strerror(code)}: nice {nice} and slices of {slice_ns} ns")
+        raise OSError(code, f"{os.strerror(code)}: {what}")
 
 
 @contextmanager
