@@ -237,6 +237,10 @@ class Adviser:
 
     def _what_if_sorted(self, request: WhatIfRequest, *, progress: Progress) -> WhatIf:
         """Return what queries would take with a sorted replica more, or with some taken away."""
+        if request.sort is None and request.columns is not None:
+            raise SdsValueError(
+                f"columns {', '.join(request.columns)} of a replica sorted by what? name that too"
+            )
         if not request.queries:
             raise SdsValueError(
                 f"a replica sorted by {request.sort} answers queries: state some (--query 'e > 1')"
@@ -246,10 +250,6 @@ class Adviser:
             raise SdsValueError(
                 "queries are answered by sorted replicas: with them name a column to sort by, or "
                 "replicas to take away, and no axis order, chunks, region or selection"
-            )
-        if request.sort is None and request.columns is not None:
-            raise SdsValueError(
-                f"columns {', '.join(request.columns)} of a replica sorted by what? name that too"
             )
         queried = QueriedTable(file=request.file, table=request.dataset, queries=request.queries)
         asked = self._asked(queried, progress=progress)

@@ -275,16 +275,21 @@ def test_a_table_that_is_read_as_well_is_in_the_portfolio_once_as_each(service, 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sort": "energy"}, "state some"),
+        ({"sort": "energy", "queries": ()}, "sorted by energy .* state some"),
         ({"sort": "energy", "order": (0,)}, "no axis order"),
         ({"sort": "energy", "selection": "[0]"}, "no axis order"),
-        ({"columns": ("x",)}, "sorted by what"),
+        ({"columns": ("x", "y")}, "columns x, y of a replica sorted by what"),
+        ({"columns": ("x",), "queries": ()}, "columns x of a replica sorted by what"),
+        (
+            {"columns": ("x",), "queries": (), "order": (0,)},
+            "columns x of a replica sorted by what",
+        ),
         ({}, "what if what"),
     ],
 )
 def test_a_question_about_no_sorted_replica_is_refused(service, source, options, said):
-    queries = () if options == {"sort": "energy"} else queried(source).queries
-    question = WhatIfRequest(file=str(source), dataset="/p", queries=queries, **options)
+    options = {"queries": queried(source).queries} | options
+    question = WhatIfRequest(file=str(source), dataset="/p", **options)
     with pytest.raises(SdsError, match=said):
         service.what_if(question)
 
