@@ -319,8 +319,8 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
 def _models(found: "ModelNames") -> str:
     """Return which models predicted."""
     return _both(
-        _model(found.original, found.interval_original),
-        _model(found.replica, found.interval_replica),
+        _model(found.original, found.interval_original, found.predicted),
+        _model(found.replica, found.interval_replica, found.predicted),
     )
 
 
@@ -329,9 +329,9 @@ def _both(original: str, replica: str) -> str:
     return original if original == replica else f"{original}, replicas by {replica}"
 
 
-def _model(name: str, interval: float | None) -> str:
-    """Return the name of a model, and within which factor 19 of 20 reads are of what it says."""
-    return name if interval is None else f"{name} (19 of 20 reads within x{interval:.2g})"
+def _model(name: str, interval: float | None, predicted: str = "reads") -> str:
+    """Return the name of a model, and within which factor 19 of 20 times are of what it says."""
+    return name if interval is None else f"{name} (19 of 20 {predicted} within x{interval:.2g})"
 
 
 def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:

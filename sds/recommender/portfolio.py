@@ -6,7 +6,7 @@ import math
 import shlex
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -124,20 +124,23 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelNames:
-    """The models that predicted the reads of datasets.
+    """The models that predicted the reads of datasets, or the queries of tables.
 
     Attributes
     ----------
     original, replica
         Of the original through HDF5, and of contiguous replicas through the engine.
     interval_original, interval_replica
-        Within which factor 19 of 20 reads are of what they say.
+        Within which factor 19 of 20 times are of what they say.
+    predicted
+        Whose times. Advice that was kept before this was said is advice on queries.
     """
 
     original: str
     replica: str
     interval_original: float
     interval_replica: float
+    predicted: Literal["reads", "queries"] = "queries"
 
     @classmethod
     def of(cls, models: tuple[ReadModel, ReadModel]) -> ModelNames:
@@ -148,6 +151,7 @@ class ModelNames:
             replica=replica.name,
             interval_original=math.exp(original.interval_log),
             interval_replica=math.exp(replica.interval_log),
+            predicted="reads",
         )
 
 
@@ -277,7 +281,8 @@ class Portfolio:
     calibrated
         Whether all predictions come from models fitted to the file systems.
     models
-        By which reads were predicted, each once: datasets on several file systems have several.
+        By which reads and queries were predicted, each once: datasets on several file systems have
+        several.
     n_patterns, n_groups
         Patterns and queries, and groups of those whose predicted cost is alike.
     notes

@@ -273,7 +273,11 @@ class QueryDemand:
         factor = math.exp(SIGMAS_95 * self.asked.log_error)
         name = self.asked.model_name
         return ModelNames(
-            original=name, replica=name, interval_original=factor, interval_replica=factor
+            original=name,
+            replica=name,
+            interval_original=factor,
+            interval_replica=factor,
+            predicted="queries",
         )
 
     def saving(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> Saving:

@@ -535,3 +535,7 @@ def test_advice_is_a_value():
     kept = TypeAdapter(QueryRecommendation)
     found = rank_sorting(asked(query()))
     assert kept.validate_json(kept.dump_json(found)) == found
+    assert found.models.predicted == "queries"
+    before = kept.dump_python(found, mode="json")
+    del before["models"]["predicted"]  # as it was kept once
+    assert kept.validate_python(before) == found
