@@ -8,8 +8,8 @@
     operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
 
 A comparison has one column; with a number on both sides, as in ``1 < energy <= 2``, it stands for
-both. A column that is no plain word is written between backticks. Numbers are as in Python, and
-``inf`` and ``nan``. Nothing is evaluated but what this grammar knows.
+both. A column that is no plain word is written between backticks, its own backticks twice. Numbers
+are as in Python, and ``inf`` and ``nan``. Nothing is evaluated but what this grammar knows.
 
 A comparison means what NumPy makes of ``column > number``: the number takes the type of a
 floating-point column, an integer column is compared with a fraction as float64, and NaN is unequal
@@ -59,7 +59,7 @@ _TOKEN = re.compile(
     |(?P<number>[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.]))
     |(?P<special>[+-]?(?:inf|nan)\b)
     |(?P<word>[^\W\d]\w*)
-    |`(?P<quoted>[^`]+)`
+    |`(?P<quoted>(?:[^`]|``)+)`
     )""",
     re.VERBOSE,
 )
@@ -85,7 +85,9 @@ class Comparison:
 
     def __str__(self) -> str:
         plain = re.fullmatch(r"[^\W\d]\w*", self.column)
-        name = self.column if plain and self.column not in _RESERVED else f"`{self.column}`"
+        name = self.column
+        if not plain or name in _RESERVED:
+            name = "`" + name.replace("`", "``") + "`"
         return f"{name} {self.sign} {self.number!r}"
 
 
@@ -234,6 +236,8 @@ class _Parser:
                 raise self._error(_Token("unknown", self._text[at], at), "a column or a number")
             kind = match.lastgroup
             text = match.group(kind)
+            if kind == "quoted":
+                text = text.replace("``", "`")
             if kind == "word" and text in {"and", "or"}:
                 kind = text
             tokens.append(_Token(kind, text, match.start(match.lastgroup)))

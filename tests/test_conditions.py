@@ -30,7 +30,7 @@ numbers = st.one_of(
 )
 comparisons = st.builds(
     Comparison,
-    st.sampled_from(["e", "x_1", "p T", "and", "inf", "größe"]),
+    st.sampled_from(["e", "x_1", "p T", "and", "inf", "größe", "`q`", "a``b"]),
     st.sampled_from(list(SIGNS)),
     numbers,
 )
@@ -93,6 +93,7 @@ def test_which_columns_rule_out_rows_by_themselves(text, deciding):
         ("e == 1_000", "e == 1000"),
         ("e < -inf or e != nan", "e < -inf or e != nan"),
         ("`p T [GeV]` >= .5", "`p T [GeV]` >= 0.5"),
+        ("`a``b` > 1 and `c` < 2", "`a``b` > 1 and c < 2"),
         ("id == 18446744073709551615", "id == 18446744073709551615"),
         ("infinite > 1 and nanny < 2", "infinite > 1 and nanny < 2"),
     ],

@@ -56,7 +56,7 @@ def _of_names(
     reads: Sequence[int] | None,
 ) -> list[tuple[str, AskedQuery]]:
     """Return each query with the name of its table."""
-    from sds.cli.quantities import parse_columns
+    from sds.column_names import parse_columns
     from sds.sort_advice import AskedQuery
 
     returned = _for_each(queries, columns, "--columns")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from typing import TYPE_CHECKING, Literal
 
@@ -100,22 +99,6 @@ def parse_chunks(text: str) -> tuple[int, ...] | Literal["auto", "contiguous"]:
         )
         raise LayoutError(message)
     return tuple(map(int, parts))
-
-
-def parse_columns(text: str) -> tuple[str, ...]:
-    """Return the columns that ``energy,x,y`` names; names that hold commas go into backticks.
-
-    Raises
-    ------
-    SdsValueError
-        If a name is empty.
-    """
-    (words,) = csv.reader([text], quotechar="`", skipinitialspace=True)
-    names = tuple(word.strip() for word in words)
-    if not names or not all(names):
-        message = f"columns {text!r}: write names with commas between them, such as energy,x,y"
-        raise SdsValueError(message)
-    return names
 
 
 def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:

@@ -73,7 +73,7 @@ def query(
     Example: sds query run.h5:/particles 'energy > 1.3' --columns energy,x --output hot.npy
     """
     from sds.cli.output import print_json, print_lines
-    from sds.cli.quantities import parse_columns
+    from sds.column_names import parse_columns
     from sds.dataset import parse_dataset_name
     from sds.querying import query as query_rows
     from sds.wording import counted

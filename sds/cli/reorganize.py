@@ -82,10 +82,10 @@ def reorganize(
         format_seconds,
         format_size,
         parse_chunks,
-        parse_columns,
         parse_order,
         parse_size,
     )
+    from sds.column_names import parse_columns
     from sds.dataset import parse_dataset_name
     from sds.home import default_home
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from sds.analyzer import AccessPattern
+from sds.column_names import format_columns
 from sds.errors import SdsValueError
 from sds.recommender.cost import StoredArray
 from sds.recommender.layouts import ReplicaShape
@@ -187,7 +188,7 @@ class SortedShape:
 
     def command(self, target: str) -> str:
         """Return what a user types to build it."""
-        columns = ",".join(f"`{name}`" if "," in name else name for name in self.columns)
+        columns = format_columns(self.columns)
         return shlex.join(("sds", "reorganize", target, "--sort", self.key, "--columns", columns))
 
 
