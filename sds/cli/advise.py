@@ -279,13 +279,14 @@ def _as_json(
 
 def _print_recommendation(record: "RecommendationRecord") -> None:
     """Print the axis orders of one dataset, each by itself."""
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
     from sds.wording import factor_text
 
     advice = record.recommendation
     mark = "" if advice.calibrated else " (uncalibrated)"
-    print_lines(f"{record.file}:{record.dataset}", f"  {advice.reason}")
+    print_lines(f"{record.file}:{record.dataset}")
+    print_prose(f"  {advice.reason}")
     print_table(
         (
             "layout",
@@ -313,7 +314,7 @@ def _print_recommendation(record: "RecommendationRecord") -> None:
     )
     original = _model(advice.model_original, advice.interval_original)
     replica = _model(advice.model_replica, advice.interval_replica)
-    print_lines(f"  predicted by {_both(original, replica)}", "")
+    print_prose(f"  predicted by {_both(original, replica)}", "")
 
 
 def _models(found: "ModelNames") -> str:
@@ -336,17 +337,17 @@ def _model(name: str, interval: float | None, predicted: str = "reads") -> str:
 
 def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
     """Print what to build: the set, what each saves, the commands, and what was left out."""
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
     from sds.wording import factor_text, share_text
 
     portfolio = advice.portfolio
     space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
     if not portfolio.layouts:
-        print_lines(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
+        print_prose(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
     else:
         mark = "" if portfolio.calibrated else ", uncalibrated"
-        print_lines(
+        print_prose(
             f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
             f"{asked} of a day from {format_seconds(portfolio.seconds_now)} to "
             f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
@@ -383,27 +384,28 @@ def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
             print_lines(f"  {layout.command}")
             if layout.layout.region is not None:
                 shares = layout.shares
-                print_lines(
+                print_prose(
                     f"    holds {share_text(shares.space)} of the dataset, where "
                     f"{share_text(shares.reads)} of its reads lie and "
                     f"{share_text(shares.seconds)} of their time goes"
                 )
             if layout.alike:
                 others = "; ".join(layout.alike)
-                print_lines(f"    the models cannot tell from it: {others}")
+                print_prose(f"    the models cannot tell from it: {others}")
     for models in portfolio.models:
-        print_lines(f"  predicted by {_models(models)}")
+        print_prose(f"  predicted by {_models(models)}")
     if portfolio.declined:
         print_lines("Not built:")
         for declined in portfolio.declined:
-            print_lines(f"  {declined.name} of {declined.target}: {declined.reason}")
+            print_prose(f"  {declined.name} of {declined.target}: {declined.reason}")
     if not portfolio.exact:
-        print_lines(
+        print_prose(
             "No set of these layouts saves more than "
             f"{format_seconds(portfolio.bound_s_per_day)} a day."
         )
     if advice.stripes.command is not None:
-        print_lines(f"Before that: {advice.stripes.command}", f"  {advice.stripes.reason}")
+        print_lines(f"Before that: {advice.stripes.command}")
+        print_prose(f"  {advice.stripes.reason}")
 
 
 def _print_what_if(answer: "WhatIf", asked: str) -> None:

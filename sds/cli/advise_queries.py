@@ -109,17 +109,15 @@ def _split(names: Sequence[str], text: str) -> tuple[str, str]:
 
 def print_query_advice(advice: QueryAdvice) -> None:
     """Print what each sorted replica of a table would save, by itself."""
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
     from sds.wording import counted, factor_text
 
     found = advice.recommendation.recommendation
     mark = "" if found.calibrated else ", uncalibrated"
     asked = counted(len(found.queries), "query", "queries")
-    print_lines(
-        f"{advice.file}:{advice.table}",
-        f"  {asked}, {format_seconds(found.seconds_now)} a day now (predicted{mark})",
-    )
+    print_lines(f"{advice.file}:{advice.table}")
+    print_prose(f"  {asked}, {format_seconds(found.seconds_now)} a day now (predicted{mark})")
     if found.alone:
         print_table(
             ("each by itself", "saves a day>", "faster>", "confidence>", "size>", "pays after>"),
@@ -136,5 +134,5 @@ def print_query_advice(advice: QueryAdvice) -> None:
             ],
         )
     else:
-        print_lines("  no sorted replica would pay")
+        print_prose("  no sorted replica would pay")
     print_lines("")

@@ -151,14 +151,14 @@ def _usage_message(error: Exception) -> str:
 
 def _fail(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong and return the exit status."""
-    from sds.cli.output import print_json
+    from sds.cli.output import note, print_json
 
     if isinstance(error, BrokenPipeError):
         return _reader_gone()
     kind, message, code = type(error).__name__, str(error), exit_code_of(error)
     if isinstance(error, _UsageError):
         kind, message, code = "UsageError", _usage_message(error), ExitCode.USAGE
-    sys.stderr.write(f"sds: error: {message}\n")
+    note(f"error: {message}")
     if as_json:
         print_json({"error": {"kind": kind, "message": message, "exit_code": int(code)}})
     return code

@@ -76,7 +76,7 @@ def calibrate(
 def _refit(path: str, *, as_json: bool) -> None:
     """Compare traced reads with a calibration, and tell what came of it."""
     from sds.cli.client import connect
-    from sds.cli.output import note, print_json, print_lines, print_table, progress_bar
+    from sds.cli.output import note, print_json, print_prose, print_table, progress_bar
     from sds.home import default_home
     from sds.wording import counted
 
@@ -92,7 +92,7 @@ def _refit(path: str, *, as_json: bool) -> None:
                 f"run sds calibrate {path}"
             )
             continue
-        print_lines(
+        print_prose(
             f"{found.mount_point}: {counted(found.n_reads, 'traced read')}, {found.n_fitted:,} of "
             f"them fitted; the models are {'new' if found.refitted else 'the same as before'}"
         )

@@ -92,7 +92,7 @@ def _terminated(_signal: int, _frame: object) -> NoReturn:
 
 def _print_outcome(outcome: "Outcome") -> None:
     """Print the tables."""
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_order, format_seconds, format_size
     from sds.wording import factor_text
 
@@ -101,7 +101,7 @@ def _print_outcome(outcome: "Outcome") -> None:
         ("read", "cache", "program", "time per read", "original / this", "bytes"),
         [line for row in outcome.rows for line in _lines(row)],
     )
-    print_lines(*(f"{row.selection}, {row.state}: {row.cache}" for row in outcome.rows))
+    print_prose(*(f"{row.selection}, {row.state}: {row.cache}" for row in outcome.rows))
     print_lines("", "Gain, predicted by the advice and measured")
     print_table(
         ("read", "predicted>", "measured cold>", "measured warm>"),
@@ -115,7 +115,7 @@ def _print_outcome(outcome: "Outcome") -> None:
             for gain in outcome.gains
         ],
     )
-    print_lines(
+    print_prose(
         *(
             f"replica   {built.dataset} in order {format_order(built.order)}: "
             f"{format_size(built.size_bytes)}, {format_seconds(built.build_s)} to build and "
@@ -126,7 +126,9 @@ def _print_outcome(outcome: "Outcome") -> None:
                 else f"pays after {built.pays_after_reads} cold reads"
             )
             for built in outcome.builds
-        ),
+        )
+    )
+    print_lines(
         f"figure    {outcome.figure}",
         f"server    {outcome.server}" + ("" if outcome.kept else " (stopped; --keep leaves it)"),
         f"took      {format_seconds(outcome.elapsed_s)}",

@@ -136,7 +136,7 @@ def _as_keys(found: "Diagnosis") -> dict[str, object]:
 
 def _print_diagnosis(found: "Diagnosis") -> None:
     """Print what was found, problems with their remedies last."""
-    from sds.cli.output import print_fields, print_lines
+    from sds.cli.output import print_fields, print_lines, print_prose
     from sds.cli.quantities import format_order
 
     examined = (
@@ -152,20 +152,21 @@ def _print_diagnosis(found: "Diagnosis") -> None:
     )
     for table in found.tables:
         if table.problem:
-            print_lines(f"{table.path}: {table.problem}")
+            print_prose(f"{table.path}: {table.problem}")
     for host in found.hosts:
         verdict = f"loads, by {host.binding}" if host.loads else "does not load"
-        print_lines(f"{host.package}: {verdict}: {host.detail}", f"  {host.library}")
+        print_prose(f"{host.package}: {verdict}: {host.detail}")
+        print_lines(f"  {host.library}")
     for dataset in found.datasets:
         orders = f" ({'; '.join(map(format_order, dataset.orders))})" if dataset.orders else ""
         served = "served by a replica" if dataset.served else "read from the original"
         if dataset.by_engine:
             served += ", and the original by SDS's engine" if dataset.served else " by SDS's engine"
-        print_lines(f"{dataset.path}{orders}: {served}: {dataset.reason}")
+        print_prose(f"{dataset.path}{orders}: {served}: {dataset.reason}")
         if dataset.remedy:
-            print_lines(f"  {dataset.remedy}")
+            print_prose(f"  {dataset.remedy}")
     for problem in found.problems:
-        print_lines(f"problem: {problem.what}", f"  remedy: {problem.remedy}")
+        print_prose(f"problem: {problem.what}", f"  remedy: {problem.remedy}")
     if found.is_healthy:
         print_lines("no problem found")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import TextIO
 
     from rich.console import Console
     from rich.table import Table
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 200
 # Of a table: no path or name may be broken there, since programs look for them.
 _PIPED_TABLE_WIDTH = 1 << 16
+# Text that has less room is left to the terminal.
+_LEAST_WIDTH = 40
 
 
 def print_json(value: object) -> None:
@@ -124,21 +128,58 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
-    """Print names and values, one per line, aligned."""
+    """Print names and values, one per line, aligned.
+
+    In a terminal, values take as many lines as they need; not those that name a path, which are to
+    be copied whole.
+    """
     width = max((len(name) for name, _ in fields), default=0)
     for name, value in fields:
-        sys.stdout.write(f"{name:<{width}}  {value}\n")
+        head = f"{name:<{width}}  "
+        names_path = any(word.startswith("/") for word in value.split())
+        print_lines(head + value if names_path else _fitted(value, sys.stdout, head, width + 2))
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines on stdout."""
+    """Print lines on stdout. Sentences are better off with `print_prose`."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
+def print_prose(*sentences: str) -> None:
+    """Print sentences on stdout, each on a line, in a terminal on as many as it needs."""
+    for sentence in sentences:
+        text = sentence.lstrip(" ")
+        head = sentence[: len(sentence) - len(text)]
+        print_lines(_fitted(text, sys.stdout, head, len(head) + 2))
+
+
 def note(message: str) -> None:
-    """Print a remark on stderr."""
-    sys.stderr.write(f"sds: {message}\n")
+    """Print a remark on stderr, in a terminal on as many lines as it needs."""
+    sys.stderr.write(_fitted(f"sds: {message}", sys.stderr, "", 2) + "\n")
     sys.stderr.flush()
+
+
+def _fitted(text: str, stream: TextIO, head: str, behind: int) -> str:
+    """Return text after a head; in a terminal broken between words, lines set in by `behind`.
+
+    As it is where it has lines of its own, or the terminal is too narrow for lines of words.
+    """
+    line = head + text
+    if not stream.isatty() or "\n" in line:
+        return line
+    from rich.console import Console
+
+    width = Console(file=stream).width
+    if len(line) <= width or width - behind < _LEAST_WIDTH:
+        return line
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=head,
+        subsequent_indent=" " * behind,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @contextmanager

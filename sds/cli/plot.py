@@ -264,11 +264,11 @@ def _print_speedups(data: "SpeedupData") -> None:
 
 
 def _print_coefficients(data: "CoefficientData") -> None:
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_prose, print_table
     from sds.plots.words import coefficient_cells, fit_sentence
 
     print_table(
         ("term", "unit", "coefficient>", "95 % interval>", "p>"),
         [coefficient_cells(row) for row in data.terms],
     )
-    print_lines(fit_sentence(data))
+    print_prose(fit_sentence(data))

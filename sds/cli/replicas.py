@@ -185,7 +185,7 @@ def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
     """Print one line per replica below its dataset, and where each lies."""
     from itertools import groupby
 
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import describe_order, describe_region, describe_storage, format_size
 
     def source(replica: "ReplicaRecord") -> str:
@@ -214,4 +214,4 @@ def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
         print_lines(*(f"{replica.id:>3}   {replica.path}" for replica in replicas), "")
     for replica in found:
         if replica.state not in {"active", "building"} and replica.reason:
-            print_lines(f"replica {replica.id} is {replica.state}: {replica.reason}")
+            print_prose(f"replica {replica.id} is {replica.state}: {replica.reason}")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import termios
 
+import h5py
+import numpy as np
 import pytest
 
 PROGRAM = """
@@ -94,3 +96,55 @@ def test_in_a_pipe_every_row_is_one_line():
     ).stdout
     (row,) = [line for line in shown.splitlines() if "active" in line]
     assert row.split() == ["1", "active", "1x512x512", "shuffle,gzip:4", "/data/run.h5"]
+
+
+REMARK = "the budget has no room for any layout that would save time, the smallest takes 1.5 GiB"
+SENTENCES = f"""
+import sys
+from sds.cli.output import note, print_fields, print_prose
+sys.stderr = sys.stdout
+print_prose({REMARK!r}, "    {REMARK}", "")
+note({REMARK!r})
+note("to use it:\\n  export SDS_HOME={"x" * 90} of a user")
+print_fields([("predicted by", {REMARK!r}), ("file", "/data/{"a b " * 40}")])
+"""
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_sentences_are_broken_between_words_where_the_terminal_ends(columns):
+    shown = in_terminal(columns, SENTENCES)
+    prose, _, rest = shown.partition("sds: to use it:\n")
+    assert max(map(len, prose.splitlines())) <= columns
+    assert " ".join(prose.split()) == f"{REMARK} {REMARK} sds: {REMARK}"
+    first, _, second = prose.partition("    the budget")
+    assert all(line.startswith("  ") for line in first.splitlines()[1:])
+    assert second.splitlines()[1].startswith("      ")
+    # Lines that are to be copied stay lines.
+    copied, *fields = rest.splitlines()
+    assert copied == f"  export SDS_HOME={'x' * 90} of a user"
+    assert fields.pop() == f"file          /data/{'a b ' * 40}"
+    assert max(map(len, fields)) <= columns
+    assert [line[: len("predicted by  ")].strip() for line in fields] == (
+        ["predicted by"] + [""] * (len(fields) - 1)
+    )
+    assert " ".join(line[len("predicted by  ") :] for line in fields) == REMARK
+
+
+def test_sentences_stay_lines_where_there_is_no_terminal():
+    shown = subprocess.run(
+        [sys.executable, "-c", SENTENCES], capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.count(REMARK) == 4
+    assert shown.startswith(f"{REMARK}\n    {REMARK}\n\nsds: {REMARK}\n")
+
+
+def test_advice_fits_the_terminal_but_for_names_and_commands(tmp_path):
+    with h5py.File(tmp_path / "c.h5", "w") as file:
+        file["cube"] = np.zeros((64, 64, 64), "f4")
+    cube = f"{tmp_path}/c.h5:/cube"
+    words = ["advise", cube, "--select", "[:, :, 5]", "--reads", "100000", "--select", "[3, :, :]"]
+    words += ["--reads", "7"]
+    shown = in_terminal(80, f"import sys\nfrom sds.cli.app import _run\n_run({words!r})\n")
+    assert "(19 of 20 reads within x" in " ".join(shown.split())
+    long = [line for line in shown.splitlines() if len(line) > 80]
+    assert all(len(line.split()) == 1 or line.startswith("  sds reorganize ") for line in long)
