@@ -6,6 +6,7 @@ equally long one-dimensional datasets, as simulations write particles. A row is 
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sds.chunks import decode_seconds_per_byte
 from sds.dataset import (
     Filter,
     Storage,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     import h5py
     from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
 
 _N_NAMES_SHOWN = 8
 _LARGEST_KEY_BYTES = 8
@@ -292,6 +296,28 @@ def check_key(column: Column, where: str) -> None:
         f"floating-point numbers of at most {_LARGEST_KEY_BYTES} bytes; name another column"
     )
     raise UnsupportedError(message)
+
+
+def decode_rates(handle: h5py.File, table: Table, names: Sequence[str]) -> dict[str, float]:
+    """Return what undoing the filters of columns takes, measured: seconds per byte that comes out.
+
+    Of columns that have filters which can be undone here. All members of a compound dataset are
+    undone together, and have the rate of the dataset.
+    """
+    filtered = [name for name in names if table.column(name).filters]
+    if table.is_compound:
+        rate = _decode_rate(handle[table.path]) if filtered else None
+        return {} if rate is None else dict.fromkeys(names, rate)
+    rates = {name: _decode_rate(handle[table.path][name]) for name in filtered}
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _decode_rate(dataset: h5py.Dataset) -> float | None:
+    try:
+        return decode_seconds_per_byte(dataset)
+    except UnsupportedError as error:
+        log.info("%s", error)
+        return None
 
 
 class TableReader:

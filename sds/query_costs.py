@@ -1,8 +1,9 @@
 """What a query takes by a scan, and from a sorted replica: predictions, no file touched.
 
-What undoing the filters of a scanned column takes is as measured of the file, where that is given.
-Else deflate is taken to need 0.3 ns per byte that comes out, the least that zlib was seen to need
-(of constant bytes), and other filters nothing: then a scan is taken for no slower than it is.
+What undoing the filters of a scanned column takes is as measured of the file, where that is given:
+by advice, and by sorted replicas. Else deflate is taken to need 0.3 ns per byte that comes out, the
+least that zlib was seen to need (of constant bytes), and other filters nothing: then a scan is
+taken for no slower than it is.
 """
 
 from __future__ import annotations

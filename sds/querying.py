@@ -268,6 +268,7 @@ def _if_faster(
         n_matching=n_matching,
         n_ranges=len(ranges),
         parameters=_parameters(home, wanted.table.file),
+        decode_s_per_byte=sorted_table.decode_s_per_byte,
     )
     log.debug("%s: %s", sorted_table.path, costs)
     if not (always or costs.is_sorted_faster):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.chunks import decode_seconds_per_byte
-from sds.columns import TableReader, check_key, check_names, open_table
+from sds.columns import TableReader, check_key, check_names, decode_rates, open_table
 from sds.conditions import check_comparable, left_over, parse_condition
 from sds.engine import builtin_parameters
 from sds.engine.measured import measured_parameters
@@ -22,15 +20,11 @@ from sds.redirect.sorted_replicas import find_sorted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import h5py
-
     from sds.columns import Table
     from sds.conditions import Condition
     from sds.engine import IoParameters
     from sds.home import Home
     from sds.recommender import SortedShape
-
-log = logging.getLogger(__name__)
 
 # The sample: so many pieces of so many rows, spread evenly.
 _PIECES = 256
@@ -94,7 +88,7 @@ def sample_queries(
             check_comparable(name, described.column(name).dtype)
         sample = _sample(TableReader(handle, described, compared), described, compared)
         read = tuple(dict.fromkeys((*compared, *(n for names in returned for n in names))))
-        decode_s_per_byte = _decode_rates(handle, described, read)
+        decode_s_per_byte = decode_rates(handle, described, read)
     stated = tuple(
         StatedQuery(
             text=query.condition,
@@ -115,24 +109,6 @@ def sample_queries(
         decode_s_per_byte=decode_s_per_byte,
     )
     return replace(asked, existing=_existing(home, asked))
-
-
-def _decode_rates(handle: h5py.File, table: Table, names: Sequence[str]) -> dict[str, float]:
-    """Return what undoing filters takes, measured; of columns whose filters can be undone here."""
-    filtered = [name for name in names if table.column(name).filters]
-    if table.is_compound:
-        rate = _decode_rate(handle[table.path]) if filtered else None
-        return {} if rate is None else dict.fromkeys(names, rate)
-    rates = {name: _decode_rate(handle[table.path][name]) for name in filtered}
-    return {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def _decode_rate(dataset: h5py.Dataset) -> float | None:
-    try:
-        return decode_seconds_per_byte(dataset)
-    except UnsupportedError as error:
-        log.info("%s", error)
-        return None
 
 
 def _returned(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:

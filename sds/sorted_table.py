@@ -47,6 +47,11 @@ class SortedTable:
         The table that it is a replica of.
     source_owner
         Who owns that file; the replica must belong to the same, or to this user.
+
+    Attributes
+    ----------
+    decode_s_per_byte
+        What undoing the filters of columns of the source takes, as far as that was measured.
     """
 
     def __init__(self, replica: SortedReplica, source: Table, source_owner: int) -> None:
@@ -77,7 +82,7 @@ class SortedTable:
         if identity_from(found) != self._replica.identity:
             message = f"{self.path} is not the file that was published"
             raise NotUsableError(message)
-        attributes = self._file.attrs
+        attributes, columns = self._file.attrs, self._replica.columns
         self._table = describe_open_table(self._file, self._replica.table, like=self.key)
         self._numbers = self._file["/sds_row_numbers"]
         self._minima = self._file["/sds_block_minima"][...]
@@ -85,6 +90,13 @@ class SortedTable:
         self.n_rows = self._table.n_rows
         self.n_numbers = self.n_rows - int(attributes["sds_sort_nan_rows"])
         self._block_rows = int(attributes["sds_sort_block_rows"])
+        kept = attributes.get("sds_sort_decode_s_per_byte", np.zeros(len(columns)))
+        rates = np.atleast_1d(kept).astype(np.float64)
+        self.decode_s_per_byte = {
+            name: float(rate)
+            for name, rate in zip(columns, rates, strict=True)
+            if 0 < rate < np.inf
+        }
         fits = (
             int(attributes["sds_format"]) == _FORMAT
             and attributes["sds_sort_key"] == self.key
@@ -94,7 +106,7 @@ class SortedTable:
             and len(self._minima) == len(self._maxima) == -(-self.n_numbers // self._block_rows)
             and all(
                 self._table.column(name).dtype == self._source.column(name).dtype
-                for name in self._replica.columns
+                for name in columns
             )
         )
         if not fits:

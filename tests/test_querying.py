@@ -169,19 +169,11 @@ def test_many_rows_in_many_windows_and_blocks(tmp_path, home, monkeypatch, form)
             check_equal(found, expected)
 
 
-def test_the_replica_answers_where_it_is_predicted_faster_and_only_there(
-    tmp_path, home, monkeypatch
-):
-    n_rows = 8_000_000
-    columns = {
-        "key": np.random.default_rng(3).exponential(size=n_rows),
-        "id": np.zeros(n_rows, "i1"),
-    }
-    write_table(tmp_path / "p.h5", columns, "group")
-    replica = sort_and_publish(home, tmp_path / "p.h5")
+@pytest.fixture
+def answered_by(monkeypatch):
+    """Return a function that asks, and tells from which replicas rows were read."""
 
-    def read_rows_of_replica(condition):
-        """Return whether rows were read from the replica."""
+    def ask(path, condition, columns):
         read = []
         rows = SortedTable.rows
         with monkeypatch.context() as patched:
@@ -190,12 +182,47 @@ def test_the_replica_answers_where_it_is_predicted_faster_and_only_there(
                 "rows",
                 lambda self, *args: read.append(self.path) or rows(self, *args),
             )
-            found = sds.query(tmp_path / "p.h5", condition, table="table")
+            found = sds.query(path, condition, table="table")
         check_equal(found, selected(columns, condition))
-        return read == [replica.path]
+        return read
 
-    assert read_rows_of_replica("key > 12")
-    assert not read_rows_of_replica("key > 0")
+    return ask
+
+
+def test_the_replica_answers_where_it_is_predicted_faster_and_only_there(
+    tmp_path, home, answered_by
+):
+    n_rows = 8_000_000
+    columns = {
+        "key": np.random.default_rng(3).exponential(size=n_rows),
+        "id": np.zeros(n_rows, "i1"),
+    }
+    write_table(tmp_path / "p.h5", columns, "group")
+    replica = sort_and_publish(home, tmp_path / "p.h5")
+    assert answered_by(tmp_path / "p.h5", "key > 12", columns) == [replica.path]
+    assert answered_by(tmp_path / "p.h5", "key > 0", columns) == []
+
+
+@pytest.mark.parametrize("form", ["group", "compound"])
+def test_what_undoing_filters_takes_decides_as_well(tmp_path, home, answered_by, form):
+    path, columns = tmp_path / "p.h5", particles(1000)
+    write_table(path, columns, form)
+    replica = sort_and_publish(home, path)
+    name = "sds_sort_decode_s_per_byte"
+    for rates, served in (
+        (np.zeros(3), False),
+        (np.full(3, 1e-3), True),  # of seconds in all
+        (np.full(3, -1.0), False),
+        (np.full(2, 1e-3), False),  # not one for each column
+        ("fast", False),
+        (None, False),  # as replicas were built once
+    ):
+        with h5py.File(replica.path, "r+") as copy:
+            del copy.attrs[name]
+            if rates is not None:
+                copy.attrs[name] = rates
+        publish_sorted(home, listed(_with_identity(replica)))
+        assert answered_by(path, "key > 1", columns) == [replica.path] * served
 
 
 def test_predictions_weigh_matches_against_all_rows(tmp_path):

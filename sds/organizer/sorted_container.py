@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from sds.columns import TableReader, describe_open_table
+from sds.columns import TableReader, decode_rates, describe_open_table
 from sds.errors import UnsupportedError
 from sds.organizer import replica as names
 from sds.organizer.attributes import carry_attributes
@@ -97,6 +97,10 @@ def create_sorted(staged: Path, plan: SortPlan) -> None:
         target.attrs[names.SORT_COLUMNS] = list(plan.sort.columns)
         target.attrs[names.SORT_BLOCK_ROWS] = np.int64(plan.block_rows)
         target.attrs[names.SORT_NAN_ROWS] = np.int64(0)
+        rates = decode_rates(source, table, plan.sort.columns)
+        target.attrs[names.SORT_DECODE_S_PER_BYTE] = np.array(
+            [rates.get(name, 0.0) for name in plan.sort.columns], np.float64
+        )
 
 
 def _create_column(

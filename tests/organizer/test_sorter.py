@@ -170,6 +170,29 @@ def test_too_little_memory_is_refused_with_what_is_enough(tmp_path, home):
     plan_sorting(tmp_path / "p.h5", "table", key="key", home=home, memory_bytes=enough << 20)
 
 
+@pytest.mark.parametrize("form", ["group", "compound"])
+def test_what_undoing_filters_takes_is_kept(tmp_path, home, form):
+    columns = particles(300_000)
+    rows = np.rec.fromarrays(list(columns.values()), names=list(columns))
+    with h5py.File(tmp_path / "source.h5", "w") as handle:
+        if form == "compound":
+            handle.create_dataset("table", data=rows, compression="gzip")
+        else:
+            for name, values in columns.items():
+                filters = {"compression": "gzip"} if name == "x" else {}
+                handle.create_dataset(f"table/{name}", data=values, **filters)
+    settle(tmp_path / "source.h5")
+    plan = plan_sorting(tmp_path / "source.h5", "/table", key="key", home=home)
+    replica = reorganize(plan, home=home)
+    with h5py.File(replica.path) as copy:
+        rates = copy.attrs["sds_sort_decode_s_per_byte"]
+    known = dict(zip(replica.sort.columns, rates, strict=True))
+    assert {name for name, rate in known.items() if rate > 0} == (
+        set(columns) if form == "compound" else {"x"}
+    )
+    assert max(rates) < 1e-6
+
+
 def test_columns_are_chosen_by_name_and_the_key_is_always_there(tmp_path, home):
     write_table(tmp_path / "p.h5", particles(100), "compound")
     plan = plan_sorting(tmp_path / "p.h5", "table", key="key", columns=["id"], home=home)
