@@ -25,7 +25,7 @@ from sds.geometry import (
     selection_from_index,
 )
 from sds.recommender import ReadModel, builtin_model
-from sds.recommender.asked import PlacedRead
+from sds.recommender.placed import PlacedRead
 from sds.recommender.selection import probability_faster
 from sds.recommender.simulated import SimulatedModel, note_of_limit
 from sds.supposed import Disks, Supposed, disks_of, supposed_layout

@@ -1,8 +1,9 @@
 """What a read asks of the storage, as the simulator takes it.
 
 HDF5 reads a contiguous dataset through its sieve buffer, the engine by its plan: neither asks for
-the runs of a selection one by one. Here are the requests that they make instead, as hyperslabs
-again; where a read has no such form, that is said.
+the runs of a selection one by one. Of chunks HDF5 asks for each by itself, also where two follow
+each other in the file. Here are the requests so made, as hyperslabs again; where a read has no such
+form, that is said.
 """
 
 from __future__ import annotations
@@ -14,16 +15,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sds._native import MAX_RANK
 from sds.engine import Cache, Executor, FileState, plan_selection
 from sds.errors import SimulationLimitError
-from sds.geometry import (
-    BlockFeatures,
-    ChunkedLayout,
-    ContiguousLayout,
-    Hyperslab,
-    ProcessReads,
-)
-from sds.geometry.chunk_selection import ChunkGrid, reads_of_chunks
+from sds.geometry import BlockFeatures, ContiguousLayout
 from sds.recommender.model import Via
 from sds.simulator import Operation, ReadStrategy
 
@@ -31,94 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.engine import IoParameters
+    from sds.recommender.placed import PlacedRead
 
 _SIEVE_BYTES = 1 << 16  # of HDF5, unless a program sets another
 # Requests may be so many times more or fewer than are really made.
 _NEAR = 1.25
 # Of so many requests one more or less is none.
 _MANY = 16
-# Of where other processes read, of which only their number is known.
-_SEED = 20140701
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedRead:
-    """Where reads by several processes at one time lie in a file.
-
-    Attributes
-    ----------
-    extent, element_size_bytes, data_offset_bytes
-        Of the array, in the axis order in which it is stored.
-    slabs
-        What each process reads, in that order; they differ in where they begin alone.
-    is_chunks
-        Whether each element is a chunk, which HDF5 asks for by itself.
-    """
-
-    extent: tuple[int, ...]
-    element_size_bytes: int
-    data_offset_bytes: int
-    slabs: tuple[Hyperslab, ...]
-    is_chunks: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        extent: tuple[int, ...],
-        slab: Hyperslab,
-        layout: ContiguousLayout | ChunkedLayout,
-        *,
-        n_processes: int = 1,
-    ) -> Self:
-        """Return a read of an array by the axes of its readers, and others like it elsewhere.
-
-        Raises
-        ------
-        SimulationLimitError
-            If it skips chunks unevenly, so that those needed are no hyperslab.
-        """
-        slabs = (slab, *_elsewhere(slab, extent, n_processes - 1))
-        if layout.order is not None:
-            slabs = tuple(each.permuted(layout.order) for each in slabs)
-            extent = tuple(extent[axis] for axis in layout.order)
-        if isinstance(layout, ContiguousLayout):
-            return cls(
-                extent=extent,
-                element_size_bytes=layout.element_size_bytes,
-                data_offset_bytes=layout.data_offset_bytes,
-                slabs=slabs,
-            )
-        grid = ChunkGrid.of(extent, layout)
-        chunks = reads_of_chunks(ProcessReads.of(slabs), grid)
-        if chunks is None:
-            raise SimulationLimitError("it skips chunks unevenly")
-        return cls(
-            extent=grid.in_file,
-            element_size_bytes=grid.layout.element_size_bytes,
-            data_offset_bytes=grid.layout.data_offset_bytes,
-            slabs=tuple(chunks[i] for i in range(len(slabs))),
-            is_chunks=True,
-        )
-
-
-def _elsewhere(slab: Hyperslab, extent: tuple[int, ...], n: int) -> list[Hyperslab]:
-    """Return the same selection at n other places, always the same ones."""
-    random = np.random.default_rng(_SEED)
-    room = [
-        length - (count - 1) * stride - block + 1
-        for length, stride, count, block in zip(
-            extent, slab.stride, slab.count, slab.block, strict=True
-        )
-    ]
-    return [
-        Hyperslab(
-            start=tuple(int(random.integers(max(1, r))) for r in room),
-            stride=slab.stride,
-            count=slab.count,
-            block=slab.block,
-        )
-        for _ in range(n)
-    ]
 
 
 def operation_of(
@@ -145,14 +59,24 @@ def operation_of(
     SimulationLimitError
         If the requests have no such form, or too little is known of them.
     """
-    if read.is_chunks:
-        return _operation(_Progression.of(read))
     asked = _Progression.of(read)
+    if read.is_chunks:
+        return _operation(asked)
     if via is Via.HDF5:
-        if not features.exact:
-            raise SimulationLimitError("what it touches could not be counted in time")
-        asked.through_sieve()
-        return _checked(_operation(asked), asked.n_requests, features.sieve_requests)
+        return _through_sieve(asked, features)
+    return _as_planned(asked, read, parameters)
+
+
+def _through_sieve(asked: _Progression, features: BlockFeatures) -> Operation:
+    if not features.exact:
+        raise SimulationLimitError("what it touches could not be counted in time")
+    asked.through_sieve()
+    return _checked(_operation(asked), asked.n_requests, features.sieve_requests)
+
+
+def _as_planned(
+    asked: _Progression, read: PlacedRead, parameters: IoParameters | None
+) -> Operation:
     layout = ContiguousLayout(
         element_size_bytes=read.element_size_bytes, data_offset_bytes=read.data_offset_bytes
     )
@@ -180,9 +104,9 @@ def _checked(operation: Operation, n: int, expected: int) -> Operation:
 
 @dataclass(slots=True, kw_only=True)
 class _Progression:
-    """Selections of several processes in bytes along the last axis; only their starts differ.
+    """Runs of several processes: a hyperslab each, in bytes along the last axis.
 
-    start: shape (processes, rank).
+    They differ in where they begin alone; start: shape (processes, axes).
     """
 
     extent: list[int]
@@ -194,32 +118,28 @@ class _Progression:
 
     @classmethod
     def of(cls, read: PlacedRead) -> Self:
-        """Return the selections of a read."""
-        first = read.slabs[0]
-        shapes = {(slab.stride, slab.count, slab.block) for slab in read.slabs}
-        if len(shapes) > 1:
+        """Return the selections of a read, those of chunks a run per chunk."""
+        first, size = read.slabs[0], read.element_size_bytes
+        if len({(slab.stride, slab.count, slab.block) for slab in read.slabs}) > 1:
             raise SimulationLimitError("its processes read selections of several shapes")
-        size = read.element_size_bytes
-        start = np.array([slab.start for slab in read.slabs], dtype=np.int64)
-        extent, stride = [*read.extent], [*first.stride]
-        count, block = [*first.count], [*first.block]
-        if not extent:  # a scalar
-            extent, stride, count, block = [1], [1], [1], [1]
-            start = np.zeros((len(read.slabs), 1), dtype=np.int64)
-        start[:, -1] *= size
-        extent[-1], stride[-1], block[-1] = extent[-1] * size, stride[-1] * size, block[-1] * size
+        if read.is_chunks and size == 1:
+            raise SimulationLimitError("its chunks are of one byte, so that nothing parts them")
+        start = np.array([(*slab.start, 0) for slab in read.slabs], dtype=np.int64)
         found = cls(
-            extent=extent,
+            extent=[*read.extent, size],
             start=start,
-            stride=stride,
-            count=count,
-            block=block,
+            stride=[*first.stride, size],
+            count=[*first.count, 1],
+            # Chunks that touch would be one run: a byte less keeps them apart.
+            block=[*first.block, size - 1 if read.is_chunks else size],
             offset_bytes=read.data_offset_bytes,
         )
-        for axis in range(len(extent)):
-            if count[axis] == 1 or stride[axis] == block[axis]:
+        for axis in range(len(found.extent)):
+            if found.count[axis] == 1 or found.stride[axis] == found.block[axis]:
                 found._make_one_block(axis)
         found._flatten()
+        if len(found.extent) > MAX_RANK:
+            raise SimulationLimitError(f"its chunks take more than {MAX_RANK} axes to describe")
         return found
 
     @property
@@ -258,10 +178,11 @@ class _Progression:
             self._make_groups(self.extent[-1], _SIEVE_BYTES)
 
     def _make_groups(self, step: int, block: int) -> None:
-        """Make requests of the runs of the last axis: one every so many bytes, of so many.
+        """Make the runs of the last axis requests: of `block` bytes, one every `step`.
 
-        Were they to touch, they would be one run: a byte less keeps them apart. The last one, which
-        may be shorter, is left out of many; of few all are as short, or begin earlier.
+        Requests that touched would be one: a byte less keeps them apart. They stay in the array: of
+        many the last, which would be shorter, is left out; few are all as short as that, or
+        begin earlier.
         """
         span = (self.count[-1] - 1) * self.stride[-1] + self.block[-1]
         count = -(-span // step)
@@ -283,7 +204,7 @@ class _Progression:
         self.count[axis], self.stride[axis] = 1, max(1, self.block[axis])
 
     def _flatten(self) -> None:
-        """Make one axis of the last two, as long as their blocks follow each other evenly."""
+        """Make one axis of the last two, for as long as all runs stay equally far apart."""
         while len(self.extent) > 1:
             row, run = self.extent[-1], self.block[-1]
             is_even = self.count[-1] * self.stride[-1] == row and self.count[-2] == 1
@@ -292,13 +213,13 @@ class _Progression:
             is_whole = run == row
             if self.count[-2] > 1 and self.block[-2] > 1 and not is_whole:
                 return
-            if self.count[-1] > 1:
+            if self.count[-1] > 1:  # runs that go on evenly from row to row
                 count, stride, block = self.block[-2] * self.count[-1], self.stride[-1], run
-            elif is_whole:
+            elif is_whole:  # rows that follow each other
                 count, stride, block = self.count[-2], self.stride[-2] * row, self.block[-2] * row
-            elif self.count[-2] == 1:
+            elif self.count[-2] == 1:  # a run in each of the rows of one block
                 count, stride, block = self.block[-2], row, run
-            else:
+            else:  # a run in each of some rows
                 count, stride, block = self.count[-2], self.stride[-2] * row, run
             self.start[:, -2] = self.start[:, -2] * row + self.start[:, -1]
             self.start = np.ascontiguousarray(self.start[:, :-1])

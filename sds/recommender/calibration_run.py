@@ -15,7 +15,6 @@ import numpy as np
 from sds.errors import RankDeficientError, SdsValueError
 from sds.file_stripes import find_stripes
 from sds.geometry import BlockFeatures, Hyperslab, StripeLayout
-from sds.recommender.asked import PlacedRead
 from sds.recommender.calibration import (
     Calibration,
     CalibrationSettings,
@@ -43,6 +42,7 @@ from sds.recommender.cost import (
 )
 from sds.recommender.engine_calibration import measure_engine
 from sds.recommender.model import CacheState, Via, builtin_model
+from sds.recommender.placed import PlacedRead
 from sds.recommender.readers import Readers
 from sds.recommender.repeated import repeat_error, settle
 from sds.recommender.samples import Lesson, ModelChoice, Samples

@@ -20,7 +20,7 @@ from sds.geometry import (
     chunk_features,
     chunks_touched,
 )
-from sds.recommender.asked import PlacedRead
+from sds.recommender.placed import PlacedRead
 from sds.recommender.simulated import SimulatedModel
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sds.engine import IoParameters
 from sds.errors import SdsValueError, SimulationLimitError
 from sds.geometry import LOCAL_DISK_STRIPES
-from sds.recommender.asked import PlacedRead, operation_of
+from sds.recommender.asked import operation_of
 from sds.recommender.model import (
     CacheState,
     HeldoutError,
@@ -26,6 +26,7 @@ from sds.recommender.model import (
     interval_log_of,
     prediction_of,
 )
+from sds.recommender.placed import PlacedRead
 from sds.simulator.fit import mean_seconds
 from sds.simulator.parameters import SimulatorParameters
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.asked import PlacedRead, operation_of
+from sds.recommender.asked import operation_of
 from sds.recommender.choose import BETTER, choose_model, learn_model
 from sds.recommender.heldout import heldout_error, paired_names
 from sds.recommender.model import CacheState, Via
+from sds.recommender.placed import PlacedRead
 from sds.recommender.samples import Samples
 from sds.recommender.simulated import MAX_REQUESTS, Simulation, n_requests
 from sds.simulator import Operation

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sds.machines.machine_file import parse_machine
 from sds.recommender import Samples, StoredArray, Via
-from sds.recommender.asked import PlacedRead
 from sds.recommender.calibration_design import ELEMENT_SIZE_BYTES, designed_reads
 from sds.recommender.cost import features_as_stored, greatest_features, processes_per_ost
+from sds.recommender.placed import PlacedRead
 from sds.recommender.simulating import PlacedSamples
 
 EXTENT = (64, 64, 256)

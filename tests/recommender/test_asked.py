@@ -11,13 +11,18 @@ from sds.engine import Cache, FileState, plan_selection
 from sds.errors import SimulationLimitError
 from sds.geometry import ChunkedLayout, ContiguousLayout, Hyperslab
 from sds.recommender import StoredArray, Via
-from sds.recommender.asked import PlacedRead, operation_of
+from sds.recommender.asked import operation_of
 from sds.recommender.calibration_design import STORED_ORDERS, array_extent, designed_reads
 from sds.recommender.cost import features_as_stored
+from sds.recommender.placed import PlacedRead
 from sds.recommender.simulated import n_requests
+from sds.simulator import hopper, simulate
+from tests.recommender.drawn_reads import arrays_and_selections, chunked_reads, skips_unevenly
 
 SIEVE_BYTES = 1 << 16
 OFFSET = 4096
+# What chunks ask for does not depend on what else is known of them.
+SOME = features_as_stored(StoredArray(extent=(1,), element_size_bytes=1), Hyperslab.all((1,)))
 
 
 def asked(extent, slab, via, *, size=8, n_processes=1):
@@ -46,20 +51,6 @@ def bytes_asked(operation, process=0):
     )
     slab.check_within(operation.extent)
     return bytes_of(operation.extent, slab, 1)
-
-
-@st.composite
-def arrays_and_selections(draw):
-    extent = tuple(draw(st.lists(st.integers(1, 24), min_size=1, max_size=3)))
-    axes = []
-    for length in extent:
-        block = draw(st.integers(1, length))
-        stride = draw(st.integers(block, 2 * length))
-        count = draw(st.integers(1, (length - block) // stride + 1))
-        start = draw(st.integers(0, length - (count - 1) * stride - block))
-        axes.append((start, stride, count, block))
-    start, stride, count, block = zip(*axes, strict=True)
-    return extent, Hyperslab(start=start, stride=stride, count=count, block=block)
 
 
 @settings(max_examples=300, deadline=None)
@@ -118,21 +109,6 @@ def test_through_hdf5_a_run_longer_than_the_buffer_is_read_by_itself():
     assert (bytes_asked(operation) == bytes_of(extent, slab, 8)).all()
 
 
-def test_others_read_alike_elsewhere_and_always_there():
-    extent = (64, 64, 64)
-    slab = Hyperslab(start=(0, 5, 0), stride=(1, 1, 1), count=(1, 1, 1), block=(64, 1, 64))
-    layout = ContiguousLayout(element_size_bytes=8)
-    read = PlacedRead.of(extent, slab, layout, n_processes=4)
-    assert read.slabs[0] == slab
-    assert {(s.stride, s.count, s.block) for s in read.slabs} == {
-        (slab.stride, slab.count, slab.block)
-    }
-    assert len({s.start for s in read.slabs}) > 2
-    for other in read.slabs:
-        other.check_within(extent)
-    assert read == PlacedRead.of(extent, slab, layout, n_processes=4)
-
-
 def test_a_replica_is_read_in_its_own_order():
     extent = (32, 64, 128)
     slab = Hyperslab(start=(0, 7, 0), stride=(1, 1, 1), count=(32, 1, 128), block=(1, 1, 1))
@@ -147,21 +123,78 @@ def test_a_replica_is_read_in_its_own_order():
     assert bytes_asked(operation).sum() == 32 * 128 * 8
 
 
-def test_each_chunk_is_a_request_of_its_own():
+def of_chunks(extent, slab, layout, *, n_processes=1):
+    """Return a read of chunks, what it asks for and what the simulator makes of that."""
+    read = PlacedRead.of(extent, slab, layout, n_processes=n_processes)
+    operation = operation_of(read, Via.HDF5, features=SOME)
+    return read, operation, simulate(operation, hopper())
+
+
+def chunks_touched(slab, layout, read):
+    """Return which chunks of the grid hold an element that is selected, one by one."""
+    touched = np.zeros(read.extent, dtype=bool)
+    stored = slab if layout.order is None else slab.permuted(layout.order)
+    axes = [
+        (start + stride * np.arange(count)[:, None] + np.arange(block)).ravel() // chunk
+        for (start, stride, count, block), chunk in zip(
+            stored.axes(), layout.chunk_shape, strict=True
+        )
+    ]
+    touched[np.ix_(*axes)] = True
+    return touched.ravel()
+
+
+@settings(max_examples=300, deadline=None)
+@given(chunked_reads(), st.integers(1, 4))
+def test_each_chunk_that_is_touched_is_a_request_of_its_own(read, n_processes):
+    """A byte of each is left out, without which those that follow each other would be one."""
+    extent, slab, layout = read
+    if skips_unevenly(slab, layout):
+        with pytest.raises(SimulationLimitError, match="skips chunks unevenly"):
+            PlacedRead.of(extent, slab, layout, n_processes=n_processes)
+        return
+    placed, operation, simulated = of_chunks(extent, slab, layout, n_processes=n_processes)
+    touched = chunks_touched(slab, layout, placed)
+    brought = bytes_asked(operation).reshape(-1, layout.chunk_bytes)
+    assert (brought[:, :-1] == touched[:, None]).all()
+    assert not brought[:, -1].any()
+    assert simulated.requests == n_requests(operation) == n_processes * touched.sum()
+
+
+def test_chunks_that_follow_each_other_are_no_one_request():
+    layout = ChunkedLayout(element_size_bytes=4, chunk_shape=(50, 50, 50))
+    slab = Hyperslab(start=(0, 0, 0), stride=(1, 1, 1), count=(1, 300, 200), block=(1, 1, 1))
+    for n_processes in (1, 4):
+        _, _, simulated = of_chunks((400, 300, 200), slab, layout, n_processes=n_processes)
+        assert simulated.requests == 24 * n_processes
+
+
+def test_filtered_chunks_are_read_as_they_are_stored():
     layout = ChunkedLayout(element_size_bytes=4, chunk_shape=(16, 16), stored_chunk_bytes=700)
     slab = Hyperslab(start=(0, 20), stride=(1, 1), count=(1, 1), block=(64, 4))
-    read = PlacedRead.of((64, 64), slab, layout)
-    features = features_as_stored(StoredArray(extent=(4, 4), element_size_bytes=700), read.slabs[0])
-    operation = operation_of(read, Via.HDF5, features=features)
-    assert n_requests(operation) == 4
-    assert bytes_asked(operation).sum() == 4 * 700
+    _, operation, simulated = of_chunks((64, 64), slab, layout)
+    assert simulated.requests == 4
+    assert bytes_asked(operation).sum() == 4 * (700 - 1)
 
 
-def test_chunks_that_are_skipped_unevenly_are_refused_in_words():
-    layout = ChunkedLayout(element_size_bytes=4, chunk_shape=(4,))
-    slab = Hyperslab(start=(0,), stride=(10,), count=(20,), block=(1,))
-    with pytest.raises(SimulationLimitError, match="skips chunks unevenly"):
-        PlacedRead.of((256,), slab, layout)
+@pytest.mark.parametrize("rank", [1, 31, 32])
+def test_pairs_of_chunks_take_an_axis_more_than_hdf5_has(rank):
+    ones = (1,) * (rank - 1)
+    layout = ChunkedLayout(element_size_bytes=1, chunk_shape=(*ones, 2))
+    slab = Hyperslab(start=(*ones, 0), stride=(*ones, 6), count=(*ones, 2), block=(*ones, 4))
+    extent = (*(2,) * (rank - 1), 12)
+    if rank < 32:
+        _, _, simulated = of_chunks(extent, slab, layout)
+        assert simulated.requests == 4
+        return
+    with pytest.raises(SimulationLimitError, match="its chunks take more than 32 axes"):
+        of_chunks(extent, slab, layout)
+
+
+def test_chunks_of_one_byte_are_refused_in_words():
+    layout = ChunkedLayout(element_size_bytes=1, chunk_shape=(1,))
+    with pytest.raises(SimulationLimitError, match="its chunks are of one byte"):
+        of_chunks((9,), Hyperslab.all((9,)), layout)
 
 
 def test_a_scalar_is_one_request():
