@@ -11,7 +11,7 @@ from sds.dataset import DatasetDescription, Storage, describe_open_dataset, get_
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
 from sds.errors import LayoutError, SimulationLimitError
-from sds.file_stripes import find_stripes
+from sds.file_stripes import StripesSource, find_stripes
 from sds.geometry import (
     LOCAL_DISK_RAID,
     ChunkedLayout,
@@ -373,9 +373,9 @@ def _prediction(
     """Return which model predicts a read, the time, and why it was not the one given."""
     notes: tuple[str, ...] = ()
     if isinstance(model, SimulatedModel):
-        stripes = disks.stripes.prevailing(0, Path(described.file).stat().st_size)
         try:
             read = PlacedRead.of(described.extent, slab, layout or _own_layout(described))
+            stripes = _known_stripes(described, disks)
             return model, model.predict_placed(read, features, stripes), notes
         except SimulationLimitError as error:
             notes = (note_of_limit(error, [(model, model)]),)
@@ -391,6 +391,13 @@ def _own_layout(described: DatasetDescription) -> ContiguousLayout:
         element_size_bytes=described.element_size_bytes,
         data_offset_bytes=described.data_offset_bytes or 0,
     )
+
+
+def _known_stripes(described: DatasetDescription, disks: Disks) -> StripeLayout | None:
+    """Return the striping that most of a file has; None where nobody says."""
+    if disks.source == StripesSource.ASSUMED:
+        return None
+    return disks.stripes.prevailing(0, Path(described.file).stat().st_size)
 
 
 def _storage_of(described: DatasetDescription, layout: ArrayLayout | None) -> Storage:

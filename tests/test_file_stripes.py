@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import os
-import stat
-
 import pytest
 
 from sds.file_stripes import StripesSource, find_stripes
 from sds.geometry import FileStripes, StripeLayout
+from tests.fake_lfs import answering, put_lfs
 from tests.geometry.lustre_layouts import LFS_PLAIN, LFS_PROGRESSIVE, MIB
 
 CONFIGURED = StripeLayout(stripe_size_bytes=2 * MIB, stripe_count=5)
@@ -17,21 +15,6 @@ def file(tmp_path):
     path = tmp_path / "a b.h5"
     path.write_bytes(b"x")
     return path
-
-
-def put_lfs(tmp_path, monkeypatch, script):
-    """Put an ``lfs`` before all others in PATH; it writes down how it was called."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    lfs = directory / "lfs"
-    lfs.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/called\n{script}\n')
-    lfs.chmod(lfs.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
-    return tmp_path / "called"
-
-
-def answering(text):
-    return f"cat <<'ANSWER'\n{text}ANSWER"
 
 
 def test_where_nobody_knows_one_ost_is_assumed(file):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.file_stripes import find_stripes
-from sds.geometry import BlockFeatures, Hyperslab, StripeLayout
+from sds.file_stripes import StripesSource, find_stripes
+from sds.geometry import LOCAL_DISK_STRIPES, BlockFeatures, Hyperslab, StripeLayout
 from sds.recommender.calibration import (
     Calibration,
     CalibrationSettings,
@@ -46,14 +46,16 @@ from sds.recommender.placed import PlacedRead
 from sds.recommender.readers import Readers
 from sds.recommender.repeated import repeat_error, settle
 from sds.recommender.samples import Lesson, ModelChoice, Samples
+from sds.recommender.simulated import Simulation
 from sds.recommender.simulating import PlacedSamples, fit_simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from sds.engine import IoParameters
     from sds.recommender.calibration_files import WrittenArray
+    from sds.simulator import SimulatorParameters
 
 # Share of the progress by when the array is written, its reads are timed, the engine is measured,
 # and models are fitted; the rest is fitting a machine, where one is described.
@@ -148,7 +150,7 @@ def run_calibration(
         )
     if settings.machine is not None:
         progress(_FITTED, "fitting the machine")
-        measurements = _with_simulation(run.measured, measurements, settings, engine.parameters)
+        measurements = _with_simulation(run, measurements, settings.machine, engine.parameters)
     progress(1.0, "done")
     return Calibration(
         path=str(path.resolve()),
@@ -165,27 +167,42 @@ def run_calibration(
 
 
 def _with_simulation(
-    measured: Mapping[tuple[Via, CacheState], _Measured],
+    run: _Run,
     measurements: Sequence[Measurement],
-    settings: CalibrationSettings,
+    machine: SimulatorParameters,
     engine: IoParameters,
 ) -> list[Measurement]:
     """Return measurements, those of cold reads with the described machine fitted to them."""
-    if settings.machine is None:
-        return list(measurements)
     ways = []
-    for (via, cache), reads in sorted(measured.items()):
+    for (via, cache), reads in sorted(run.measured.items()):
         if cache is CacheState.COLD:
             settled = settle(reads.samples())
             placed = [reads.placed[i] for i in settled.kept]
             ways.append(PlacedSamples(via=via, samples=settled.samples, placed=placed))
-    found = fit_simulation(
-        ways, settings.machine, engine=engine, without_processes=settings.without_processes
-    )
+    there = run.stripes_by_lustre
+    if there is None or there == machine.stripes:
+        found = fit_simulation(
+            ways, machine, engine=engine, without_processes=run.settings.without_processes
+        )
+    else:
+        refused = _other_stripes(there, machine.stripes)
+        found = {way.via: Simulation(refused=refused) for way in ways}
     return [
         replace(one, simulation=found.get(one.via)) if one.cache is CacheState.COLD else one
         for one in measurements
     ]
+
+
+def _other_stripes(there: StripeLayout, described: StripeLayout) -> str:
+    """Return in words that a file is striped otherwise than a machine, and what to do."""
+    kib = described.stripe_size_bytes // 1024
+    return (
+        f"Lustre says that the file which was read has {there.stripe_count} stripes of "
+        f"{there.stripe_size_bytes} bytes, and the machine is described with "
+        f"{described.stripe_count} of {described.stripe_size_bytes}: describe those that there "
+        f"are, or calibrate in a directory with the others (lfs setstripe -c "
+        f"{described.stripe_count} -S {kib}K)"
+    )
 
 
 def fit_measurement(
@@ -235,9 +252,12 @@ def _layout_name(copy: StoredCopy) -> str:
     return ",".join(map(str, copy.order))
 
 
-def _stripes_of(file: Path) -> StripeLayout:
-    """Return the striping that most of a file has."""
-    return find_stripes(file).stripes.prevailing(0, file.stat().st_size)
+def _stripes_by_lustre(file: Path) -> StripeLayout | None:
+    """Return the striping that most of a file has; None where Lustre says nothing of it."""
+    found = find_stripes(file)
+    if found.source is StripesSource.ASSUMED:
+        return None
+    return found.stripes.prevailing(0, file.stat().st_size)
 
 
 class _Run:
@@ -246,7 +266,8 @@ class _Run:
     def __init__(self, settings: CalibrationSettings, array: WrittenArray) -> None:
         self.settings = settings
         self.array = array
-        self.stripes = settings.stripes or _stripes_of(array.file)
+        self.stripes_by_lustre = _stripes_by_lustre(array.file)
+        self.stripes = settings.stripes or self.stripes_by_lustre or LOCAL_DISK_STRIPES
         self.random = np.random.default_rng(settings.seed)
         self.is_cached = True
         self.measured: dict[tuple[Via, CacheState], _Measured] = defaultdict(_Measured)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
+from sds.file_stripes import StripesSource
 from sds.geometry import (
     LOCAL_DISK_RAID,
     LOCAL_DISK_STRIPES,
@@ -50,6 +51,8 @@ class StoredArray:
         Time of undoing the filters, per byte that comes out.
     stripes, raid
         The file's. Default: one local disk.
+    stripes_source
+        Who says how it is striped.
     """
 
     extent: tuple[int, ...]
@@ -60,6 +63,7 @@ class StoredArray:
     decode_s_per_byte: float = 0.0
     stripes: StripeLayout = LOCAL_DISK_STRIPES
     raid: RaidLayout = LOCAL_DISK_RAID
+    stripes_source: StripesSource = StripesSource.ASSUMED
 
     def __post_init__(self) -> None:
         if min(self.extent, default=0) < 0 or self.element_size_bytes < 1:
@@ -80,6 +84,13 @@ class StoredArray:
                 f"chunks {self.chunks} do not fit extent {self.extent}: "
                 "give one positive length per axis"
             )
+
+    @property
+    def known_stripes(self) -> StripeLayout | None:
+        """How the file is striped; None where nobody says, so that a local disk is assumed."""
+        if self.stripes_source is StripesSource.ASSUMED and self.stripes == LOCAL_DISK_STRIPES:
+            return None
+        return self.stripes
 
     @property
     def size_bytes(self) -> int:
@@ -250,7 +261,7 @@ def predict_read(
     if isinstance(model, SimulatedModel) and placed is not None:
         slab, layout = placed
         read = PlacedRead.of(array.extent, slab, layout, n_processes=n_concurrent)
-        return model.predict_placed(read, features, array.stripes)
+        return model.predict_placed(read, features, array.known_stripes)
     p = processes_per_ost(
         features, n_concurrent=n_concurrent, stripe_count=array.stripes.stripe_count
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from sds.engine import IoParameters
 from sds.errors import SdsValueError, SimulationLimitError
-from sds.geometry import LOCAL_DISK_STRIPES
 from sds.recommender.asked import operation_of
 from sds.recommender.model import (
     CacheState,
@@ -170,7 +169,7 @@ class SimulatedModel:
         return self.baseline.predict_many(measures)
 
     def predict_placed(
-        self, read: PlacedRead, features: BlockFeatures, stripes: StripeLayout
+        self, read: PlacedRead, features: BlockFeatures, stripes: StripeLayout | None
     ) -> Prediction:
         """Return the predicted time of reads at one time, of which it is known where they lie.
 
@@ -181,14 +180,14 @@ class SimulatedModel:
         features
             Of the one that touches most.
         stripes
-            Of its file. The default of a local disk stands for "not known".
+            Of its file; None where nobody says: then it is taken to be striped as the machine.
 
         Raises
         ------
         SimulationLimitError
             If it cannot be simulated, or the budget does not suffice; it says why.
         """
-        if stripes not in {LOCAL_DISK_STRIPES, self.parameters.stripes}:
+        if stripes not in {None, self.parameters.stripes}:
             raise SimulationLimitError(
                 "its file is striped otherwise than the machine that was fitted"
             )

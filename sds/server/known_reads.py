@@ -155,6 +155,7 @@ class KnownReads:
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
         active = [record for record in found if record.sort is None]  # others serve no reads
         shapes = {shape_of(record) for record in active if record.replica is not None}
+        stripes, stripes_source = self._models.told_stripes(file)
         reads = DatasetReads(
             target=f"{file}:{described.path}",
             array=StoredArray(
@@ -164,7 +165,8 @@ class KnownReads:
                 data_offset_bytes=described.data_offset_bytes or 0,
                 stored_bytes=described.stored_bytes if described.filters else None,
                 decode_s_per_byte=_decode_s_per_byte(file, described),
-                stripes=self._models.stripes_of(file),
+                stripes=stripes,
+                stripes_source=stripes_source,
                 raid=self._models.raid,
             ),
             patterns=patterns,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sds.catalog.filesystems import filesystem_of
 from sds.engine import builtin_parameters
 from sds.errors import NotFoundError, SdsValueError
-from sds.file_stripes import find_stripes
+from sds.file_stripes import StripesSource, find_stripes
 from sds.geometry import RaidLayout, StripeLayout
 from sds.recommender import contiguous_throughput, models_for_advice, models_for_table
 from sds.simulator import striped
@@ -67,7 +67,11 @@ class Models:
         self._settings = settings
 
     def stripes_of(self, path: str | os.PathLike[str]) -> StripeLayout:
-        """Return how a file is dealt to OSTs: by its file system, else as configured.
+        """Return how a file is dealt to OSTs; see `told_stripes`."""
+        return self.told_stripes(path)[0]
+
+    def told_stripes(self, path: str | os.PathLike[str]) -> tuple[StripeLayout, StripesSource]:
+        """Return how a file is dealt to OSTs, and who says so: its file system, or the settings.
 
         Of a file in several stripe components, as the one that holds most of it: tables and models
         know one striping per file.
@@ -79,7 +83,7 @@ class Models:
             size_bytes = Path(path).stat().st_size
         except OSError:
             size_bytes = 0  # gone: the component at the beginning
-        return found.stripes.prevailing(0, size_bytes)
+        return found.stripes.prevailing(0, size_bytes), found.source
 
     @property
     def raid(self) -> RaidLayout:

@@ -8,7 +8,8 @@ import pytest
 
 from sds.analyzer import stated_pattern
 from sds.errors import SdsValueError, SimulationLimitError
-from sds.geometry import StripeLayout
+from sds.file_stripes import StripesSource
+from sds.geometry import LOCAL_DISK_STRIPES, StripeLayout
 from sds.recommender import (
     CacheState,
     Calibration,
@@ -98,7 +99,7 @@ def test_predictions_are_of_the_reads_themselves(calibration, ways):
         model = calibration.best_model(via=way.via, cache=CacheState.COLD)
         errors = []
         for i, read in enumerate(way.placed):
-            predicted = model.predict_placed(read, way.samples.features[i], CUBE.stripes)
+            predicted = model.predict_placed(read, way.samples.features[i], CUBE.known_stripes)
             errors.append(abs(math.log(predicted.seconds / way.samples.seconds[i])))
             assert predicted.low < predicted.seconds < predicted.high
             assert predicted.calibrated
@@ -121,6 +122,28 @@ def test_layouts_are_ranked_by_it(calibration):
     assert found.calibrated
     assert found.order is not None
     assert found.order[0] == 2
+
+
+def test_striping_that_is_told_has_to_be_the_machine_s_also_where_it_is_a_local_disk_s(calibration):
+    """1 MiB on one OST is what is assumed where nobody says, and what Lustre has by default."""
+    model = calibration.best_model(via=Via.ENGINE)
+    slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
+    assert CUBE.stripes == LOCAL_DISK_STRIPES != model.parameters.stripes
+    assert seconds_as_stored(model, CUBE, slab) > 0
+    for source in set(StripesSource) - {StripesSource.ASSUMED}:
+        told = replace(CUBE, stripes_source=source)
+        with pytest.raises(SimulationLimitError, match="striped otherwise than the machine"):
+            seconds_as_stored(model, told, slab)
+        as_it = replace(told, stripes=model.parameters.stripes)
+        assert seconds_as_stored(model, as_it, slab) == seconds_as_stored(model, CUBE, slab)
+
+
+def test_several_processes_read_chunks_of_which_each_touches_as_many(calibration):
+    model = calibration.best_model(via=Via.HDF5)
+    array = replace(CUBE, extent=(256, 256, 256), chunks=(256, 16, 16))
+    slab = stated_pattern("[0, 0:128, 0:32]", extent=array.extent, element_size_bytes=4).call
+    alone, together = (seconds_as_stored(model, array, slab, n_concurrent=n) for n in (1, 4))
+    assert together > alone > 0
 
 
 def test_without_a_described_machine_nothing_changes(calibration):

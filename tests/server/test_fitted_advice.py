@@ -13,6 +13,7 @@ from sds.recommender.simulated import SIMULATED, Simulation
 from sds.server.models import configured_machine
 from sds.server.reports import NamedDataset, PortfolioRequest, WhatIfRequest
 from sds.server.settings import Settings
+from tests.fake_lfs import answering, plain, put_lfs
 from tests.plots.evidence import calibration
 from tests.recommender.array_reads import described
 
@@ -133,3 +134,18 @@ def test_configured_striping_describes_a_machine():
     assert (machine.stripes.stripe_count, machine.n_osts) == (4, 4)
     assert machine.raid.data_disks == 8
     assert configured_machine(Settings(stripe_size_bytes=1000)) is None  # no multiple of a page
+
+
+@pytest.mark.usefixtures("fitted")
+def test_what_lustre_says_counts_also_where_it_is_what_would_be_assumed(
+    service, cube, tmp_path, monkeypatch
+):
+    put_lfs(tmp_path, monkeypatch, answering(plain(1, 1 << 20)))
+    advice = service.advise(str(cube), "/d", selection="[:, :, 5]", n_reads=1000)
+    assert advice.recommendations[0].recommendation.model_original != SIMULATED
+    (words,) = advice.notes
+    assert words.endswith("its file is striped otherwise than the machine that was fitted")
+    original, _ = models_for_advice(service.calibrations()[0].calibration)
+    found = explain(cube, "/d", "[:, :, 5]", model=original)
+    assert found.model == original.baseline.name
+    assert words in found.notes
