@@ -27,7 +27,7 @@ from sds.geometry import (
 from sds.recommender import ReadModel, builtin_model
 from sds.recommender.placed import PlacedRead
 from sds.recommender.selection import probability_faster
-from sds.recommender.simulated import SimulatedModel, note_of_limit
+from sds.recommender.simulated import SIMULATED, SimulatedModel, note_of_limit
 from sds.supposed import Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 
@@ -262,10 +262,11 @@ def best_of(explanations: Sequence[Explanation]) -> int | None:
 
     It can where it is faster than the next in 19 of 20 cases, by the error that the model makes of
     ratios; of layouts without a prediction nothing can be told, and predictions of different
-    origin, of a calibration and built in, are not compared.
+    origin (of a simulated machine, of other models of a calibration, built in) are not compared.
     """
     times = [each.predicted_s for each in explanations]
-    if len(times) < 2 or None in times or len({each.calibrated for each in explanations}) > 1:
+    origins = {(each.calibrated, each.model == SIMULATED) for each in explanations}
+    if len(times) < 2 or None in times or len(origins) > 1:
         return None
     first, second = sorted(range(len(times)), key=lambda i: times[i] or 0.0)[:2]
     ratio_error = max(explanations[i].ratio_error or 0.0 for i in (first, second))

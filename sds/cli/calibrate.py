@@ -122,7 +122,7 @@ def _print_calibration(found: "Calibration") -> None:
     for measurement in found.measurements:
         repeats = measurement.repeats
         for model, used in (
-            (measurement.best, "advice"),
+            (found.best_of(measurement), "advice"),
             (measurement.choice.chosen, "replicas"),
         ):
             error = worse_of(model.heldout, model.heldout_layouts)
@@ -133,6 +133,7 @@ def _print_calibration(found: "Calibration") -> None:
                     model.name,
                     "-" if error is None else f"x{math.exp(error.median):.2f}",
                     "-" if error is None else f"x{math.exp(error.p95):.2f}",
+                    "-" if error is None else error.left_out,
                     "" if repeats is None else f"x{math.exp(repeats.median):.2f}",
                     "" if repeats is None else f"x{math.exp(repeats.p95):.2f}",
                 )
@@ -144,6 +145,7 @@ def _print_calibration(found: "Calibration") -> None:
             "model",
             "held-out error, median>",
             "95 %>",
+            "held out",
             "repeats differ, median>",
             "95 %>",
         ),
@@ -153,12 +155,7 @@ def _print_calibration(found: "Calibration") -> None:
         lesson = measurement.lesson
         if lesson is not None and lesson.refused:
             note(f"{measurement.via}, {measurement.cache}: no learned model: {lesson.refused}")
-    for measurement in found.measurements:
-        simulation = measurement.simulation
-        if simulation is None:
-            continue
-        words = f"not used: {simulation.refused}" if simulation.refused else "used for advice"
-        note(f"{measurement.via}, {measurement.cache}: the simulated machine is {words}")
+    _print_simulations(found)
     if found.engine is not None:
         _print_engine(found.engine)
     disturbed = sum(measurement.n_disturbed for measurement in found.measurements)
@@ -169,6 +166,33 @@ def _print_calibration(found: "Calibration") -> None:
         )
     if not found.complete:
         note("the time ended before every shape was read; a larger --budget measures them all")
+
+
+def _print_simulations(found: "Calibration") -> None:
+    """Print whether the fitted machine advises, what it was judged by, and what counted nothing."""
+    from sds.cli.output import note
+    from sds.wording import counted
+
+    for measurement in found.measurements:
+        simulation = measurement.simulation
+        if simulation is None:
+            continue
+        if simulation.refused:
+            words = f"not used: {simulation.refused}"
+        elif not found.machine_advises:
+            words = (
+                "not used: it is refused for reads of another way, and times that are compared are "
+                "of one origin"
+            )
+        else:
+            words = (
+                f"used for advice; it was judged by {counted(simulation.n_left_out, 'read')} that "
+                "it was not fitted to"
+            )
+        note(f"{measurement.via}, {measurement.cache}: the simulated machine is {words}")
+        if simulation.n_excluded:
+            reads = counted(simulation.n_excluded, f"{measurement.cache} read")
+            note(f"{reads} by {measurement.via} cannot be simulated: of no weight in that")
 
 
 def _print_engine(found: "EngineMeasurement") -> None:

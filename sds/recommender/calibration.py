@@ -157,7 +157,7 @@ class Measurement:
 
     @property
     def best(self) -> ReadModel:
-        """The model with the least held-out error: for advice."""
+        """The model with the least held-out error in this way; see `Calibration.best_of`."""
         found, others = self.simulation, self.best_of_features
         if found is None or found.refused or found.parameters is None or found.heldout is None:
             return others
@@ -252,7 +252,24 @@ class Calibration:
     def best_model(self, *, via: Via, cache: CacheState | None = None) -> ReadModel | None:
         """Return the model with the least held-out error of all, as `chosen_model` otherwise."""
         found = self._measurement(via, cache)
-        return None if found is None else found.best
+        return None if found is None else self.best_of(found)
+
+    def best_of(self, measurement: Measurement) -> ReadModel:
+        """Return the best model of one of its measurements, for advice.
+
+        The fitted machine in all ways of reading or in none (`machine_advises`).
+        """
+        return measurement.best if self.machine_advises else measurement.best_of_features
+
+    @property
+    def machine_advises(self) -> bool:
+        """Whether the fitted machine predicts best in every way of reading that was measured.
+
+        Of one way alone it does not predict: times that are compared are of one origin.
+        """
+        ways = {measurement.via for measurement in self.measurements}
+        found = [self._measurement(via, None) for via in ways]
+        return all(one is not None and isinstance(one.best, SimulatedModel) for one in found)
 
     def _measurement(self, via: Via, cache: CacheState | None) -> Measurement | None:
         for state in (CacheState.COLD, CacheState.WARM) if cache is None else (cache,):

@@ -63,6 +63,8 @@ class Simulation:
         That of the best other model on the same reads, which it had not seen either.
     n_fitted, n_left_out
         Reads: of all ways, and of this one.
+    n_excluded
+        Reads of this way that could not be simulated: they count neither for nor against it.
     engine
         By what costs the engine plans the reads of programs; None: the built-in ones.
     refused
@@ -74,6 +76,7 @@ class Simulation:
     other_rms: float | None = None
     n_fitted: int = 0
     n_left_out: int = 0
+    n_excluded: int = 0
     engine: IoParameters | None = None
     refused: str = ""
 

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,10 +52,7 @@ class PlacedSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reads:
-    """Reads of one way that can be simulated.
-
-    kept: their indices among the samples.
-    """
+    """Reads of one way that can be simulated: their indices among its samples, and as what."""
 
     of: PlacedSamples
     kept: list[int]
@@ -66,8 +63,8 @@ class _Reads:
         return self.of.samples.take(self.kept)
 
     @property
-    def seconds(self) -> NDArray[np.float64]:
-        return np.array(self.samples.seconds)
+    def n_excluded(self) -> int:
+        return len(self.of.samples) - len(self.kept)
 
 
 def fit_simulation(
@@ -92,22 +89,27 @@ def fit_simulation(
         As of `sds.recommender.choose.choose_model`.
     """
     reads = [_simulated(way, start) for way in ways]
-    groups = [name for each in reads for name in each.samples.patterns]
-    is_out = dict(zip(groups, left_out(groups).tolist(), strict=True)) if groups else {}
-    operations, seconds = _fitted(reads, is_out)
+    held_out = _held_out(reads)
+    operations, seconds = _fitted(reads, held_out)
     try:
         parameters = find_numbers(operations, np.array(seconds), start, n_threads=n_threads)
     except SdsValueError as error:
-        return {way.via: Simulation(refused=str(error)) for way in ways}
-    return {
+        return {
+            each.of.via: Simulation(refused=str(error), n_excluded=each.n_excluded)
+            for each in reads
+        }
+    judged = {
         each.of.via: _judged(
-            each,
-            is_out,
-            parameters,
+            each, held_out, parameters, without_processes=without_processes, n_threads=n_threads
+        )
+        for each in reads
+    }
+    return {
+        each.of.via: replace(
+            judged[each.of.via],
             n_fitted=len(operations),
+            n_excluded=each.n_excluded,
             engine=engine,
-            without_processes=without_processes,
-            n_threads=n_threads,
         )
         for each in reads
     }
@@ -120,26 +122,33 @@ def _simulated(way: PlacedSamples, start: SimulatorParameters) -> _Reads:
     for i, (read, features) in enumerate(zip(way.placed, way.samples.features, strict=True)):
         try:
             operation = operation_of(read, way.via, features=features)
-            if n_requests(operation) <= MAX_REQUESTS:
-                mean_seconds([operation], start, n_draws=1)
-                kept.append(i)
-                operations.append(operation)
+            if n_requests(operation) > MAX_REQUESTS:
+                continue
+            mean_seconds([operation], start, n_draws=1)
         except SdsValueError:  # it has no regular form, or does not fit the machine
             continue
+        kept.append(i)
+        operations.append(operation)
     return _Reads(of=way, kept=kept, operations=operations)
 
 
+def _held_out(reads: Sequence[_Reads]) -> frozenset[str]:
+    """Return the patterns that judge, and are not fitted to."""
+    names = [name for each in reads for name in each.samples.patterns]
+    return frozenset(name for name, is_out in zip(names, left_out(names), strict=True) if is_out)
+
+
 def _fitted(
-    reads: Sequence[_Reads], is_out: dict[str, bool]
+    reads: Sequence[_Reads], held_out: frozenset[str]
 ) -> tuple[list[Operation], list[float]]:
     """Return the reads to fit to: those with the fewest requests, as many as there is time for."""
     some = [
         (n_requests(operation), operation, seconds)
         for each in reads
         for operation, seconds, name in zip(
-            each.operations, each.seconds.tolist(), each.samples.patterns, strict=True
+            each.operations, each.samples.seconds, each.samples.patterns, strict=True
         )
-        if not is_out[name]
+        if name not in held_out
     ]
     some.sort(key=lambda one: one[0])
     total = np.cumsum([n for n, _, _ in some])
@@ -153,17 +162,15 @@ def _fitted(
 
 def _judged(
     reads: _Reads,
-    is_out: dict[str, bool],
+    held_out: frozenset[str],
     parameters: SimulatorParameters,
     *,
-    n_fitted: int,
-    engine: IoParameters | None,
     without_processes: bool,
     n_threads: int | None,
 ) -> Simulation:
     """Return the fitted machine with its error on the patterns left out, and that of others."""
-    samples, via = reads.samples, reads.of.via
-    out = [i for i, name in enumerate(samples.patterns) if is_out[name]]
+    samples = reads.samples
+    out = [i for i, name in enumerate(samples.patterns) if name in held_out]
     if len(out) < _FEWEST_JUDGES:
         return Simulation(
             refused=f"{len(out)} reads are left to judge it by, {_FEWEST_JUDGES} are needed: give "
@@ -171,13 +178,14 @@ def _judged(
         )
     tests = samples.take(out)
     measured = np.array(tests.seconds)
+    # The others may learn from reads that cannot be simulated, too.
+    every = reads.of.samples
+    training = every.take([i for i, name in enumerate(every.patterns) if name not in held_out])
     try:
         predicted = mean_seconds(
             [reads.operations[i] for i in out], parameters, n_threads=n_threads
         )
-        training = reads.of.samples
-        rest = [i for i, name in enumerate(training.patterns) if not is_out.get(name, False)]
-        other = _other_times(training.take(rest), tests, via, without_processes=without_processes)
+        other = _other_times(training, tests, reads.of.via, without_processes=without_processes)
     except (RankDeficientError, SdsValueError) as error:
         return Simulation(refused=str(error))
     heldout = heldout_error(
@@ -194,9 +202,7 @@ def _judged(
         parameters=parameters,
         heldout=heldout,
         other_rms=other_rms,
-        n_fitted=n_fitted,
         n_left_out=len(out),
-        engine=engine,
         refused=refused,
     )
 

@@ -9,7 +9,7 @@ import pytest
 from sds.analyzer import stated_pattern
 from sds.errors import SdsValueError, SimulationLimitError
 from sds.file_stripes import StripesSource
-from sds.geometry import LOCAL_DISK_STRIPES, StripeLayout
+from sds.geometry import LOCAL_DISK_STRIPES, Hyperslab, StripeLayout
 from sds.recommender import (
     CacheState,
     Calibration,
@@ -146,6 +146,23 @@ def test_several_processes_read_chunks_of_which_each_touches_as_many(calibration
     assert together > alone > 0
 
 
+def test_it_advises_on_all_ways_of_reading_or_on_none(calibration):
+    """Times that are compared are of one origin."""
+    assert calibration.machine_advises
+    for refused in Via:
+        some = replace(
+            calibration,
+            measurements=tuple(
+                replace(m, simulation=Simulation(refused="worse")) if m.via is refused else m
+                for m in calibration.measurements
+            ),
+        )
+        assert not some.machine_advises
+        others = {m.via: m.best_of_features for m in some.measurements}
+        assert models_for_advice(some) == (others[Via.HDF5], others[Via.ENGINE])
+        assert all(some.best_model(via=via) == others[via] for via in Via)
+
+
 def test_without_a_described_machine_nothing_changes(calibration):
     plain = [replace(m, simulation=None) for m in calibration.measurements]
     assert [m.best for m in plain] == [m.best_of_features for m in plain]
@@ -202,6 +219,23 @@ def test_each_read_is_simulated_once(calibration):
     assert spent > 0
     assert seconds_as_stored(model, CUBE, slab) == first
     assert before - model.left == spent
+
+
+def test_reads_that_cannot_be_simulated_are_counted(ways):
+    """Here one whose processes do not read alike."""
+    (odd,) = [way for way in ways if way.via is Via.HDF5]
+    point = Hyperslab(start=(0, 0, 0), stride=(1, 1, 1), count=(1, 1, 1), block=(1, 1, 1))
+    unlike = replace(odd.placed[0], slabs=(point, replace(point, count=(1, 1, 9))))
+    found = fit_simulation(
+        [replace(odd, placed=[unlike, *odd.placed[1:]])],
+        described(),
+        engine=None,
+        without_processes=False,
+    )
+    assert found[Via.HDF5].n_excluded == 1
+    few = replace(odd, samples=odd.samples.take(range(9)), placed=[unlike, *odd.placed[1:9]])
+    told = fit_simulation([few], described(), engine=None, without_processes=False)
+    assert told[Via.HDF5].n_excluded == 1
 
 
 def test_too_few_reads_and_impossible_guesses_are_told(ways):

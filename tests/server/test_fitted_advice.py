@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from sds.catalog.filesystems import filesystem_of
-from sds.explain import explain
+from sds.explain import best_of, compare, explain
 from sds.recommender import HeldoutError, Via, models_for_advice
 from sds.recommender.simulated import SIMULATED, Simulation
 from sds.server.models import configured_machine
 from sds.server.reports import NamedDataset, PortfolioRequest, WhatIfRequest
 from sds.server.settings import Settings
+from sds.supposed import Supposed
 from tests.fake_lfs import answering, plain, put_lfs
 from tests.plots.evidence import calibration
 from tests.recommender.array_reads import described
@@ -134,6 +135,22 @@ def test_configured_striping_describes_a_machine():
     assert (machine.stripes.stripe_count, machine.n_osts) == (4, 4)
     assert machine.raid.data_disks == 8
     assert configured_machine(Settings(stripe_size_bytes=1000)) is None  # no multiple of a page
+
+
+@pytest.mark.usefixtures("fitted")
+def test_explain_compares_no_simulated_time_with_another(service, cube):
+    original, _ = models_for_advice(service.calibrations()[0].calibration)
+    layouts = (Supposed(), Supposed(order=(2, 0, 1)))
+    both = compare(cube, "/d", "[:, :, 5]", layouts, model_for=lambda _: original)
+    assert best_of(both) == 1
+    one = compare(
+        cube,
+        "/d",
+        "[:, :, 5]",
+        layouts,
+        model_for=lambda layout: original if layout.is_replica else original.baseline,
+    )
+    assert best_of(one) is None
 
 
 @pytest.mark.usefixtures("fitted")
