@@ -27,7 +27,12 @@ from sds.geometry import (
 from sds.recommender import ReadModel, builtin_model
 from sds.recommender.placed import PlacedRead
 from sds.recommender.selection import probability_faster
-from sds.recommender.simulated import SIMULATED, SimulatedModel, note_of_limit
+from sds.recommender.simulated import (
+    NOT_JUDGED_ON_CHUNKS,
+    SIMULATED,
+    SimulatedModel,
+    note_of_limit,
+)
 from sds.supposed import Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 
@@ -347,12 +352,12 @@ def _explain_layout(
         unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
     if unpriced is not None:
         return replace(explanation, notes=(*explanation.notes, unpriced))
-    model, predicted, limit = _prediction(
+    model, predicted, notes = _prediction(
         model, features, described, slab, layout=layout, disks=disks
     )
     return replace(
         explanation,
-        notes=(*explanation.notes, *limit),
+        notes=(*explanation.notes, *notes),
         predicted_s=predicted.seconds,
         predicted_low_s=predicted.low,
         predicted_high_s=predicted.high,
@@ -371,18 +376,26 @@ def _prediction(
     layout: ArrayLayout | None,
     disks: Disks,
 ) -> tuple[ReadModel, Prediction, tuple[str, ...]]:
-    """Return which model predicts a read, the time, and why it was not the one given."""
+    """Return which model predicts a read, the time, and what is to be said of it."""
     notes: tuple[str, ...] = ()
     if isinstance(model, SimulatedModel):
         try:
             read = PlacedRead.of(described.extent, slab, layout or _own_layout(described))
-            stripes = _known_stripes(described, disks)
-            return model, model.predict_placed(read, features, stripes), notes
+            predicted = model.predict_placed(read, features, _known_stripes(described, disks))
         except SimulationLimitError as error:
-            notes = (note_of_limit(error, [(model, model)]),)
+            notes = (note_of_limit(error, [model]),)
             model = model.baseline
+        else:
+            return model, predicted, (NOT_JUDGED_ON_CHUNKS,) if read.is_chunks else ()
     p = 1 / max(1, features.osts_touched)
     return model, model.predict(features, processes_per_ost=p), notes
+
+
+def _known_stripes(described: DatasetDescription, disks: Disks) -> StripeLayout | None:
+    """Return the striping that most of a file has; None where nobody says."""
+    if disks.source == StripesSource.ASSUMED:
+        return None
+    return disks.stripes.prevailing(0, Path(described.file).stat().st_size)
 
 
 def _own_layout(described: DatasetDescription) -> ContiguousLayout:
@@ -392,13 +405,6 @@ def _own_layout(described: DatasetDescription) -> ContiguousLayout:
         element_size_bytes=described.element_size_bytes,
         data_offset_bytes=described.data_offset_bytes or 0,
     )
-
-
-def _known_stripes(described: DatasetDescription, disks: Disks) -> StripeLayout | None:
-    """Return the striping that most of a file has; None where nobody says."""
-    if disks.source == StripesSource.ASSUMED:
-        return None
-    return disks.stripes.prevailing(0, Path(described.file).stat().st_size)
 
 
 def _storage_of(described: DatasetDescription, layout: ArrayLayout | None) -> Storage:

@@ -187,7 +187,7 @@ def _print_simulations(found: "Calibration") -> None:
         else:
             words = (
                 f"used for advice; it was judged by {counted(simulation.n_left_out, 'read')} that "
-                "it was not fitted to"
+                "it was not fitted to, none of them of chunks"
             )
         note(f"{measurement.via}, {measurement.cache}: the simulated machine is {words}")
         if simulation.n_excluded:

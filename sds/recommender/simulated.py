@@ -2,14 +2,15 @@
 
 It predicts reads of which it is known where they lie (`PlacedRead`). Of features alone, as where
 chunk shapes are sought, its baseline predicts. A prediction takes milliseconds to tenths of a
-second, so that there is a limit to each and to all of one model together; beyond it nothing is
-guessed: `SimulationLimitError` says so, and who asked predicts everything by the baseline instead.
+second, so that there is a limit to each and to all of one piece of advice together; beyond it
+nothing is guessed: `SimulationLimitError` says so, and who asked predicts everything by the
+baseline instead.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sds.engine import IoParameters
@@ -30,7 +31,7 @@ from sds.simulator.fit import mean_seconds
 from sds.simulator.parameters import SimulatorParameters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -46,7 +47,12 @@ MAX_REQUESTS = 1 << 16
 """Of all processes of a read that is simulated: a few tenths of a second."""
 
 BUDGET_REQUESTS = 1 << 21
-"""Of all reads that one model simulates: some ten seconds."""
+"""Of all reads that are simulated for one piece of advice: some ten seconds."""
+
+NOT_JUDGED_ON_CHUNKS = (
+    "reads of chunks are simulated too, but how far the fitted machine errs was not measured on "
+    "them: a calibration reads contiguous datasets"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,19 @@ class Simulation:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class SimulationBudget:
+    """Requests that may still be simulated for one piece of advice, by all its models."""
+
+    left: int = BUDGET_REQUESTS
+
+    def spend(self, n: int) -> None:
+        """Take n requests off, or raise SimulationLimitError where fewer are left."""
+        if n > self.left:
+            raise SimulationLimitError(f"all reads together take over {BUDGET_REQUESTS:,} requests")
+        self.left -= n
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class SimulatedModel:
     """Predicts reads by simulating them on a fitted machine.
 
@@ -101,15 +120,15 @@ class SimulatedModel:
         Predicts from features alone.
     engine
         By what costs the engine plans.
-    left
-        Requests that may still be simulated.
+    budget
+        Which other models may share.
     """
 
     parameters: SimulatorParameters
     heldout: HeldoutError
     baseline: ReadModel
     engine: IoParameters | None = None
-    left: int = BUDGET_REQUESTS
+    budget: SimulationBudget = field(default_factory=SimulationBudget)
     _known: dict[PlacedRead, float] = field(default_factory=dict)
 
     @property
@@ -159,6 +178,11 @@ class SimulatedModel:
         """Logarithm of the factor, up or down, that 19 of 20 held-out reads are within."""
         return interval_log_of(self.heldout, None)
 
+    @property
+    def has_simulated_chunks(self) -> bool:
+        """Whether any of its predictions was of chunks, on which it was not judged."""
+        return any(read.is_chunks for read in self._known)
+
     def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
         """Return the time of one read of which only features are known: by the baseline."""
         return self.baseline.seconds(features, processes_per_ost=processes_per_ost)
@@ -205,9 +229,7 @@ class SimulatedModel:
             raise SimulationLimitError(
                 f"it takes {n:,} requests, and at most {MAX_REQUESTS:,} are simulated"
             )
-        if n > self.left:
-            raise SimulationLimitError(f"all reads together take over {BUDGET_REQUESTS:,} requests")
-        self.left -= n
+        self.budget.spend(n)
         try:
             return float(mean_seconds([operation], self.parameters)[0])
         except SdsValueError as error:
@@ -232,6 +254,18 @@ def n_requests(operation: Operation) -> int:
     )
 
 
+def within_budget(
+    models: tuple[ReadModel, ReadModel], budget: SimulationBudget
+) -> tuple[ReadModel, ReadModel]:
+    """Return the models, those that simulate within a budget that they share."""
+    original, replica = models
+    return _within(original, budget), _within(replica, budget)
+
+
+def _within(model: ReadModel, budget: SimulationBudget) -> ReadModel:
+    return replace(model, budget=budget) if isinstance(model, SimulatedModel) else model
+
+
 def without_simulation(models: tuple[ReadModel, ReadModel]) -> tuple[ReadModel, ReadModel]:
     """Return the models that predict in place of simulated machines."""
     original, replica = models
@@ -242,10 +276,14 @@ def _baseline(model: ReadModel) -> ReadModel:
     return model.baseline if isinstance(model, SimulatedModel) else model
 
 
-def note_of_limit(
-    error: SimulationLimitError, models: Sequence[tuple[ReadModel, ReadModel] | None]
-) -> str:
+def note_of_limit(error: SimulationLimitError, models: Iterable[ReadModel]) -> str:
     """Return in words why reads were not simulated, and which models predicted them instead."""
-    others = [without_simulation(pair) for pair in models if pair is not None]
-    names = " and ".join(dict.fromkeys(model.name for pair in others for model in pair))
+    names = " and ".join(dict.fromkeys(_baseline(model).name for model in models))
     return f"predicted by {names}, not by the fitted machine: of one read, {error}"
+
+
+def notes_on_predictions(models: Iterable[ReadModel]) -> tuple[str, ...]:
+    """Return what has to be said of the predictions that models have made."""
+    if any(isinstance(model, SimulatedModel) and model.has_simulated_chunks for model in models):
+        return (NOT_JUDGED_ON_CHUNKS,)
+    return ()

@@ -23,7 +23,7 @@ from sds.recommender import (
     what_if_sorted,
 )
 from sds.recommender.portfolio import without_simulation_of
-from sds.recommender.simulated import note_of_limit
+from sds.recommender.simulated import note_of_limit, notes_on_predictions
 from sds.server.known_reads import KnownReads, shape_of
 from sds.server.reports import Advice, PortfolioAdvice, QueriedTable, QueryAdvice
 from sds.sort_advice import sample_queries
@@ -55,7 +55,6 @@ class Adviser:
         self._store = store
         self._models = models
         self._settings = settings
-        self._known = KnownReads(store, models)
 
     def advise(
         self,
@@ -70,13 +69,15 @@ class Adviser:
 
         Parameters and errors as of `sds.server.known_reads.KnownReads.of`.
         """
-        found, notes = self._known.of(
+        found, notes = self._known_reads().of(
             file, dataset, selection=selection, n_reads=n_reads, progress=progress
         )
         given = [self._rank(known, notes) for known in found]
         given.sort(key=lambda record: -record.recommendation.best.benefit_s)
         return Advice(
-            file=str(Path(file).resolve()), recommendations=tuple(given), notes=tuple(notes)
+            file=str(Path(file).resolve()),
+            recommendations=tuple(given),
+            notes=tuple(dict.fromkeys(notes)),
         )
 
     def advise_queries(self, request: QueriedTable, *, progress: Progress) -> QueryAdvice:
@@ -93,6 +94,10 @@ class Adviser:
             recommendation=record,
             notes=recommendation.notes,
         )
+
+    def _known_reads(self) -> KnownReads:
+        """Return what finds the reads of one request: its models share one budget."""
+        return KnownReads(self._store, self._models)
 
     def _asked(self, request: QueriedTable, *, progress: Progress) -> TableQueries:
         """Return queries with what a sample of their table says of them."""
@@ -160,6 +165,7 @@ class Adviser:
         self, request: PortfolioRequest, *, progress: Progress
     ) -> tuple[list[KnownDataset], list[TableQueries], list[str]]:
         """Return what is known of the datasets and tables of a request, and notes."""
+        reads = self._known_reads()
         found: dict[str, KnownDataset] = {}
         tables: list[TableQueries] = []
         notes: list[str] = []
@@ -169,7 +175,7 @@ class Adviser:
             return lambda share, what: progress((i + share) / n_names, what)
 
         for i, name in enumerate(request.datasets):
-            known, more = self._known.of(
+            known, more = reads.of(
                 name.file,
                 name.dataset,
                 selection=request.selection,
@@ -180,7 +186,7 @@ class Adviser:
             notes += more
         for i, queried in enumerate(request.tables, start=len(request.datasets)):
             tables.append(self._asked(queried, progress=part(i)))
-            for each in self._traced_reads(tables[-1].table):
+            for each in self._traced_reads(tables[-1].table, reads):
                 found.setdefault(each.reads.target, each)
         return list(found.values()), tables, notes
 
@@ -197,7 +203,7 @@ class Adviser:
         """
         if request.queries or request.sort is not None or request.columns is not None:
             return self._what_if_sorted(request, progress=progress)
-        found, notes = self._known.of(
+        found, notes = self._known_reads().of(
             request.file,
             request.dataset,
             selection=request.selection,
@@ -225,12 +231,12 @@ class Adviser:
         )
         return replace(answer, notes=tuple(told))
 
-    def _traced_reads(self, table: Table) -> list[KnownDataset]:
+    def _traced_reads(self, table: Table, reads: KnownReads) -> list[KnownDataset]:
         """Return a compound table as a dataset that is read, where it was; columns have names."""
         file = canonical_source(table.file)
         if not table.is_compound or not self._store.patterns(file, table.path):
             return []
-        known, _ = self._known.of(
+        known, _ = reads.of(
             file, table.path, selection=None, n_reads=None, progress=lambda *_: None
         )
         return known
@@ -319,14 +325,17 @@ def _simulated_or_not(
     """Return what comes of reads, and the reads with the models that predicted them.
 
     Where a fitted machine cannot simulate one of them, other models predict all: times that are
-    compared are of one origin. That is added to the notes.
+    compared are of one origin. The notes say so, and of what reads its error was not measured.
     """
+    models = [model for each in reads if each.models is not None for model in each.models]
     try:
-        return work(reads), reads
+        result = work(reads)
     except SimulationLimitError as error:
-        notes.append(note_of_limit(error, [each.models for each in reads]))
+        notes.append(note_of_limit(error, models))
         others = [without_simulation_of(each) for each in reads]
         return work(others), others
+    notes.extend(notes_on_predictions(models))
+    return result, reads
 
 
 def _part(region: str | None, extent: tuple[int, ...]) -> Box | None:

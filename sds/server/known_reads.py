@@ -14,11 +14,13 @@ from sds.dataset import DatasetDescription, describe_dataset, get_dataset, open_
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.geometry import Box
 from sds.organizer.plan import check_reorganizable
-from sds.recommender import DatasetReads, ReplicaShape, StoredArray
+from sds.recommender import DatasetReads, ReplicaShape, StoredArray, models_for_advice
+from sds.recommender.simulated import SimulationBudget, within_budget
 
 if TYPE_CHECKING:
     from sds.analyzer import AccessPattern
     from sds.catalog.store import Store
+    from sds.recommender import ReadModel
     from sds.server.models import Models
     from sds.server.reports import Counts, Selections
     from sds.server.stages import Progress
@@ -45,11 +47,19 @@ class KnownDataset:
 
 
 class KnownReads:
-    """Finds what is known of datasets."""
+    """Finds what is known of datasets, for one piece of advice.
+
+    Attributes
+    ----------
+    budget
+        What may be simulated for all its datasets together.
+    """
 
     def __init__(self, store: Store, models: Models) -> None:
         self._store = store
         self._models = models
+        self.budget = SimulationBudget()
+        self._for_advice: dict[int | None, tuple[ReadModel, ReadModel]] = {}
 
     def of(
         self,
@@ -99,31 +109,13 @@ class KnownReads:
             notes.append(f"no read of {file} was traced: run a program with `sds run`")
         for i, name in enumerate(names):
             progress(i / len(names), f"rank layouts of {name}")
-            try:
-                described = describe_dataset(canonical, name)
-            except DatasetNotFoundError as error:
-                if dataset is not None:
-                    raise
-                notes.append(f"{name}: read once, but not there now ({error})")
+            described = _described(canonical, name, notes, is_named=dataset is not None)
+            if described is None:
                 continue
-            if described.extent:  # a scalar is ranked: its one layout is the answer
-                try:
-                    check_reorganizable(described)
-                except UnsupportedError as error:
-                    notes.append(f"no layout to advise: {error}")
-                    continue
-            if not given:
-                patterns = self._traced(canonical, described, notes)
+            if given:
+                patterns = _stated_patterns(given, described)
             else:
-                patterns = tuple(
-                    stated_pattern(
-                        text,
-                        extent=described.extent,
-                        element_size_bytes=described.element_size_bytes,
-                        n_reads_per_day=n,
-                    )
-                    for text, n in given
-                )
+                patterns = self._traced(canonical, described, notes)
             if patterns:
                 found.append(self._known(canonical, described, patterns))
         return found, notes
@@ -170,10 +162,57 @@ class KnownReads:
                 raid=self._models.raid,
             ),
             patterns=patterns,
-            models=self._models.for_advice(file),
+            models=self._models_of(file),
             existing=tuple(sorted(shapes, key=lambda shape: shape.name)),
         )
         return KnownDataset(file=file, described=described, reads=reads, replicas=tuple(active))
+
+    def _models_of(self, file: str) -> tuple[ReadModel, ReadModel]:
+        """Return the models of a file, the same ones for all files of one file system."""
+        record = self._models.calibration_record(file)
+        number = None if record is None else record.id
+        if number not in self._for_advice:
+            models = models_for_advice(None if record is None else record.calibration)
+            self._for_advice[number] = within_budget(models, self.budget)
+        return self._for_advice[number]
+
+
+def _described(
+    file: str, name: str, notes: list[str], *, is_named: bool
+) -> DatasetDescription | None:
+    """Return a dataset as it is now; None, and a note, where there is no layout to advise for it.
+
+    One that a user has named has to be there: DatasetNotFoundError.
+    """
+    try:
+        described = describe_dataset(file, name)
+    except DatasetNotFoundError as error:
+        if is_named:
+            raise
+        notes.append(f"{name}: read once, but not there now ({error})")
+        return None
+    if described.extent:  # a scalar is ranked: its one layout is the answer
+        try:
+            check_reorganizable(described)
+        except UnsupportedError as error:
+            notes.append(f"no layout to advise: {error}")
+            return None
+    return described
+
+
+def _stated_patterns(
+    given: list[tuple[str, int]], described: DatasetDescription
+) -> tuple[AccessPattern, ...]:
+    """Return stated selections as the patterns of a dataset; SelectionError where one is none."""
+    return tuple(
+        stated_pattern(
+            text,
+            extent=described.extent,
+            element_size_bytes=described.element_size_bytes,
+            n_reads_per_day=n,
+        )
+        for text, n in given
+    )
 
 
 def stated(selection: Selections, n_reads: Counts) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sds.catalog.records import CalibrationRecord
     from sds.catalog.store import Store
     from sds.engine import IoParameters
-    from sds.recommender import CostModel, ReadModel
+    from sds.recommender import CostModel
     from sds.recommender.calibration import Calibration
     from sds.server.settings import Settings
     from sds.simulator import SimulatorParameters
@@ -90,15 +90,19 @@ class Models:
         """How an OST deals bytes to its disks, as configured."""
         return configured_raid(self._settings)
 
-    def calibration(self, path: str | os.PathLike[str]) -> Calibration | None:
+    def calibration_record(self, path: str | os.PathLike[str]) -> CalibrationRecord | None:
         """Return the newest calibration of the file system that holds a path; None: never."""
-        record = self._record(Path(path))
+        return _holding(Path(path), self._store.calibrations())
+
+    def calibration(self, path: str | os.PathLike[str]) -> Calibration | None:
+        """Return the same without its place in the catalog."""
+        record = self.calibration_record(path)
         return None if record is None else record.calibration
 
     def change_notes(self, path: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
         """Return why file systems, or that of a path, have to be calibrated again."""
         changes = self._store.calibration_changes()
-        record = None if path is None else self._record(Path(path))
+        record = None if path is None else self.calibration_record(path)
         if path is not None and record is None:
             mount_point = str(filesystem_of(Path(path)).mount_point)
             return tuple(
@@ -113,10 +117,6 @@ class Models:
             for known in (self._store.calibrations() if record is None else (record,))
             if known.id in changes
         )
-
-    def for_advice(self, path: str | os.PathLike[str]) -> tuple[ReadModel, ReadModel]:
-        """Return the best models of (the original through HDF5, a replica through the engine)."""
-        return models_for_advice(self.calibration(path))
 
     def for_table(
         self,
@@ -150,11 +150,8 @@ class Models:
 
     def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float:
         """Return how fast long reads are: as calibrated, else as the built-in model has it."""
-        original, _ = self.for_advice(path)
+        original, _ = models_for_advice(self.calibration(path))
         return contiguous_throughput(original)
-
-    def _record(self, path: Path) -> CalibrationRecord | None:
-        return _holding(path, self._store.calibrations())
 
 
 def calibration_for(

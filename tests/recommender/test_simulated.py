@@ -23,7 +23,16 @@ from sds.recommender import (
 )
 from sds.recommender.calibration_run import fit_measurement
 from sds.recommender.cost import seconds_as_stored
-from sds.recommender.simulated import SIMULATED, Simulation, without_simulation
+from sds.recommender.simulated import (
+    BUDGET_REQUESTS,
+    NOT_JUDGED_ON_CHUNKS,
+    SIMULATED,
+    Simulation,
+    SimulationBudget,
+    notes_on_predictions,
+    within_budget,
+    without_simulation,
+)
 from sds.recommender.simulating import fit_simulation
 from tests.recommender.array_reads import described, timed_ways
 
@@ -124,28 +133,6 @@ def test_layouts_are_ranked_by_it(calibration):
     assert found.order[0] == 2
 
 
-def test_striping_that_is_told_has_to_be_the_machine_s_also_where_it_is_a_local_disk_s(calibration):
-    """1 MiB on one OST is what is assumed where nobody says, and what Lustre has by default."""
-    model = calibration.best_model(via=Via.ENGINE)
-    slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
-    assert CUBE.stripes == LOCAL_DISK_STRIPES != model.parameters.stripes
-    assert seconds_as_stored(model, CUBE, slab) > 0
-    for source in set(StripesSource) - {StripesSource.ASSUMED}:
-        told = replace(CUBE, stripes_source=source)
-        with pytest.raises(SimulationLimitError, match="striped otherwise than the machine"):
-            seconds_as_stored(model, told, slab)
-        as_it = replace(told, stripes=model.parameters.stripes)
-        assert seconds_as_stored(model, as_it, slab) == seconds_as_stored(model, CUBE, slab)
-
-
-def test_several_processes_read_chunks_of_which_each_touches_as_many(calibration):
-    model = calibration.best_model(via=Via.HDF5)
-    array = replace(CUBE, extent=(256, 256, 256), chunks=(256, 16, 16))
-    slab = stated_pattern("[0, 0:128, 0:32]", extent=array.extent, element_size_bytes=4).call
-    alone, together = (seconds_as_stored(model, array, slab, n_concurrent=n) for n in (1, 4))
-    assert together > alone > 0
-
-
 def test_it_advises_on_all_ways_of_reading_or_on_none(calibration):
     """Times that are compared are of one origin."""
     assert calibration.machine_advises
@@ -161,6 +148,52 @@ def test_it_advises_on_all_ways_of_reading_or_on_none(calibration):
         others = {m.via: m.best_of_features for m in some.measurements}
         assert models_for_advice(some) == (others[Via.HDF5], others[Via.ENGINE])
         assert all(some.best_model(via=via) == others[via] for via in Via)
+
+
+def test_models_of_one_piece_of_advice_share_a_budget(calibration):
+    models = models_for_advice(calibration)
+    slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
+    left = [BUDGET_REQUESTS]
+    for model in models:
+        seconds_as_stored(model, CUBE, slab)
+        left.append(models[0].budget.left)
+    assert left[0] > left[1] > left[2] == models[1].budget.left
+    budget = SimulationBudget(left=1)
+    for model in within_budget(models_for_advice(calibration), budget):
+        with pytest.raises(SimulationLimitError, match="all reads together"):
+            seconds_as_stored(model, CUBE, slab)
+    assert budget.left == 1
+
+
+def test_striping_that_is_told_has_to_be_the_machine_s_also_where_it_is_a_local_disk_s(calibration):
+    """1 MiB on one OST is what is assumed where nobody says, and what Lustre has by default."""
+    model = calibration.best_model(via=Via.ENGINE)
+    slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
+    assert CUBE.stripes == LOCAL_DISK_STRIPES != model.parameters.stripes
+    assert seconds_as_stored(model, CUBE, slab) > 0
+    for source in set(StripesSource) - {StripesSource.ASSUMED}:
+        told = replace(CUBE, stripes_source=source)
+        with pytest.raises(SimulationLimitError, match="striped otherwise than the machine"):
+            seconds_as_stored(model, told, slab)
+        as_it = replace(told, stripes=model.parameters.stripes)
+        assert seconds_as_stored(model, as_it, slab) == seconds_as_stored(model, CUBE, slab)
+
+
+def test_of_chunks_it_is_said_that_its_error_was_not_measured(calibration):
+    models = models_for_advice(calibration)
+    slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
+    seconds_as_stored(models[0], CUBE, slab)
+    assert notes_on_predictions(models) == ()
+    seconds_as_stored(models[0], replace(CUBE, chunks=(16, 16, 16)), slab)
+    assert notes_on_predictions(models) == (NOT_JUDGED_ON_CHUNKS,)
+
+
+def test_several_processes_read_chunks_of_which_each_touches_as_many(calibration):
+    model = calibration.best_model(via=Via.HDF5)
+    array = replace(CUBE, extent=(256, 256, 256), chunks=(256, 16, 16))
+    slab = stated_pattern("[0, 0:128, 0:32]", extent=array.extent, element_size_bytes=4).call
+    alone, together = (seconds_as_stored(model, array, slab, n_concurrent=n) for n in (1, 4))
+    assert together > alone > 0
 
 
 def test_without_a_described_machine_nothing_changes(calibration):
@@ -189,7 +222,7 @@ def test_a_worse_machine_is_not_used(ways):
 def test_what_is_beyond_the_limits_is_refused_in_words(calibration):
     model = calibration.best_model(via=Via.ENGINE)
     slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
-    model.left = 1
+    model.budget.left = 1
     with pytest.raises(SimulationLimitError, match=r"all reads together take over 2,097,152 req"):
         seconds_as_stored(model, CUBE, slab)
 
@@ -213,12 +246,12 @@ def test_what_is_beyond_the_limits_is_refused_in_words(calibration):
 def test_each_read_is_simulated_once(calibration):
     model = calibration.best_model(via=Via.ENGINE)
     slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
-    before = model.left
+    before = model.budget.left
     first = seconds_as_stored(model, CUBE, slab)
-    spent = before - model.left
+    spent = before - model.budget.left
     assert spent > 0
     assert seconds_as_stored(model, CUBE, slab) == first
-    assert before - model.left == spent
+    assert before - model.budget.left == spent
 
 
 def test_reads_that_cannot_be_simulated_are_counted(ways):

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from sds.catalog.filesystems import filesystem_of
+from sds.errors import SimulationLimitError
 from sds.explain import best_of, compare, explain
-from sds.recommender import HeldoutError, Via, models_for_advice
-from sds.recommender.simulated import SIMULATED, Simulation
+from sds.recommender import HeldoutError, Via, choose_portfolio, models_for_advice
+from sds.recommender.simulated import (
+    BUDGET_REQUESTS,
+    NOT_JUDGED_ON_CHUNKS,
+    SIMULATED,
+    Simulation,
+)
+from sds.server.known_reads import KnownReads
 from sds.server.models import configured_machine
 from sds.server.reports import NamedDataset, PortfolioRequest, WhatIfRequest
 from sds.server.settings import Settings
@@ -114,7 +121,7 @@ def test_explain_names_it_with_its_interval_or_says_why_not(service, cube):
     assert found.calibrated
     assert found.predicted_high_s / found.predicted_s == pytest.approx(np.exp(0.2))
 
-    original.left = 0
+    original.budget.left = 0
     again = explain(cube, "/d", "[3, :, 5]", model=original)
     assert again.model == original.baseline.name
     assert any("not by the fitted machine: of one read, all reads" in n for n in again.notes)
@@ -137,15 +144,62 @@ def test_configured_striping_describes_a_machine():
     assert configured_machine(Settings(stripe_size_bytes=1000)) is None  # no multiple of a page
 
 
+@pytest.fixture
+def cubes(tmp_path):
+    path = tmp_path / "cubes.h5"
+    with h5py.File(path, "w") as handle:
+        for name in ("a", "b"):
+            handle[name] = np.zeros(EXTENT, "<f4")
+        handle.create_dataset("chunked", data=np.zeros(EXTENT, "<f4"), chunks=(16, 16, 64))
+    return path
+
+
+def reads_of(known, path, name):
+    (found,), _ = known.of(
+        str(path), name, selection="[:, :, 5]", n_reads=1000, progress=lambda *_: None
+    )
+    return found.reads
+
+
 @pytest.mark.usefixtures("fitted")
-def test_explain_compares_no_simulated_time_with_another(service, cube):
+def test_all_datasets_of_one_request_share_one_budget(service, cubes):
+    known = KnownReads(service._store, service._models)
+    first, second = (reads_of(known, cubes, name) for name in ("/a", "/b"))
+    assert first.models is second.models
+    assert all(model.budget is known.budget for model in first.models)
+    choose_portfolio([first])
+    one = BUDGET_REQUESTS - known.budget.left
+    assert one > 0
+    choose_portfolio([first])
+    assert BUDGET_REQUESTS - known.budget.left == one, "each read is simulated once"
+    known.budget.left = 1
+    with pytest.raises(SimulationLimitError, match="all reads together"):
+        choose_portfolio([first, second])
+    again = KnownReads(service._store, service._models)
+    assert reads_of(again, cubes, "/a").models[0].budget.left == BUDGET_REQUESTS
+
+
+@pytest.mark.usefixtures("fitted")
+def test_where_chunks_are_simulated_it_is_said_that_the_error_is_of_others(service, cubes):
+    advice = service.advise(str(cubes), "/chunked", selection="[:, :, 5]", n_reads=1000)
+    assert advice.recommendations[0].recommendation.model_original == SIMULATED
+    assert advice.notes == (NOT_JUDGED_ON_CHUNKS,)
+    original, _ = models_for_advice(service.calibrations()[0].calibration)
+    chunks = Supposed(order=(0, 1, 2), chunks=(16, 16, 64))
+    found = compare(cubes, "/a", "[:, :, 5]", (chunks, Supposed()), model_for=lambda _: original)
+    assert {each.model for each in found} == {SIMULATED}
+    assert [NOT_JUDGED_ON_CHUNKS in each.notes for each in found] == [True, False]
+
+
+@pytest.mark.usefixtures("fitted")
+def test_explain_compares_no_simulated_time_with_another(service, cubes):
     original, _ = models_for_advice(service.calibrations()[0].calibration)
     layouts = (Supposed(), Supposed(order=(2, 0, 1)))
-    both = compare(cube, "/d", "[:, :, 5]", layouts, model_for=lambda _: original)
+    both = compare(cubes, "/a", "[:, :, 5]", layouts, model_for=lambda _: original)
     assert best_of(both) == 1
     one = compare(
-        cube,
-        "/d",
+        cubes,
+        "/a",
         "[:, :, 5]",
         layouts,
         model_for=lambda layout: original if layout.is_replica else original.baseline,
