@@ -101,6 +101,8 @@ def _refit(path: str, *, as_json: bool) -> None:
                 ("not fitted>", "because", "remedy"),
                 [(f"{one.n_reads:,}", one.reason, one.remedy) for one in found.left_out],
             )
+        for words in found.notes:
+            note(words)
 
 
 def _print_calibration(found: "Calibration") -> None:

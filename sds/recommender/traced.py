@@ -157,6 +157,20 @@ def refit_explained(
     return replace(calibration, measurements=tuple(measurements)), left_out
 
 
+def notes_on_refit(calibration: Calibration) -> tuple[str, ...]:
+    """Return what models that are fitted to traced reads leave as it was."""
+    measurements = calibration.measurements
+    has_machine = any(measurement.simulation is not None for measurement in measurements)
+    if not has_machine or not any(measurement.n_traced for measurement in measurements):
+        return ()
+    words = (
+        "whether the simulated machine advises was decided beside the models without traced reads: "
+        "traces do not say where reads lay; to decide it anew, run sds calibrate "
+        f"{calibration.path} again"
+    )
+    return (words,)
+
+
 def _sorted_out(
     calibration: Calibration, reads: Sequence[TracedRead]
 ) -> tuple[Calibration, dict[tuple[Via, CacheState], list[TracedRead]], Counter[LeftOut]]:

@@ -34,7 +34,7 @@ from sds.catalog.store import Store
 from sds.errors import FileMissingError, NotFoundError, SdsValueError
 from sds.home import default_home
 from sds.recommender.model import Via
-from sds.recommender.traced import change_since
+from sds.recommender.traced import change_since, notes_on_refit
 from sds.server import stages
 from sds.server.advice import Adviser
 from sds.server.builder import Builder
@@ -352,6 +352,7 @@ class Service:
                 LeftOutReads(n_reads=n, reason=str(reason), remedy=reason.remedy)
                 for reason, n in counts.most_common()
             ),
+            notes=notes_on_refit(after),
         )
 
     def calibration_notes(self) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from sds.recommender.simulated import (
     without_simulation,
 )
 from sds.recommender.simulating import fit_simulation
+from sds.recommender.traced import notes_on_refit
 from tests.recommender.array_reads import described, timed_ways
 
 CUBE = StoredArray(extent=(64, 64, 256), element_size_bytes=4, data_offset_bytes=1 << 20)
@@ -194,6 +195,15 @@ def test_several_processes_read_chunks_of_which_each_touches_as_many(calibration
     slab = stated_pattern("[0, 0:128, 0:32]", extent=array.extent, element_size_bytes=4).call
     alone, together = (seconds_as_stored(model, array, slab, n_concurrent=n) for n in (1, 4))
     assert together > alone > 0
+
+
+def test_models_that_traces_were_fitted_to_are_not_judged_beside_it(calibration):
+    assert notes_on_refit(calibration) == ()
+    traced = tuple(replace(m, n_traced=1) for m in calibration.measurements)
+    (words,) = notes_on_refit(replace(calibration, measurements=traced))
+    assert words.endswith("run sds calibrate /array again")
+    without = tuple(replace(m, simulation=None) for m in traced)
+    assert notes_on_refit(replace(calibration, measurements=without)) == ()
 
 
 def test_without_a_described_machine_nothing_changes(calibration):
