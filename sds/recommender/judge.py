@@ -13,10 +13,11 @@ from sds.recommender.recommendation import (
     RankedLayout,
     Recommendation,
 )
+from sds.recommender.tables import UNCALIBRATED_MARGIN, serving_margin
 from sds.wording import counted, factor_text, shares_apart, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sds.recommender.model import ReadModel
 
@@ -58,14 +59,22 @@ def decide(
     gates: NoiseGates,
     models: tuple[ReadModel, ReadModel],
     n_candidates: int,
+    doubtful: Mapping[tuple[int, ...], float],
 ) -> Recommendation:
     """Return the ranked layouts with the first that passes the gates, or "leave it", advised.
 
-    `n_candidates` layouts are returned at most, besides "leave it".
+    `n_candidates` layouts are returned at most, besides "leave it". `doubtful` has, by axis order,
+    how many times as fast at most a read is predicted that would stay with the layouts that exist,
+    because that is less than the `serving_margin`.
     """
     now_s = sum(read.total_now_s for read in reads)
-    judged = [replace(c, reason=_reason(c, _objection(c, reads, gates))) for c in ranked]
-    passing = next((c for c in judged if not _objection(c, reads, gates)), None)
+    margin = serving_margin(*models)
+    objections = [
+        _objection(c, reads, gates, no_gain=_no_gain(doubtful.get(c.order or (), 1.0), margin))
+        for c in ranked
+    ]
+    judged = [replace(c, reason=_reason(c, o)) for c, o in zip(ranked, objections, strict=True)]
+    passing = next((c for c, o in zip(judged, objections, strict=True) if o is None), None)
     leave = RankedLayout(
         order=None,
         predicted_s_now=now_s,
@@ -78,7 +87,8 @@ def decide(
         build_cost_s=0.0,
         break_even_reads=None,
         advised=passing is None,
-        reason="leave it: " + _why_leave(judged, reads, gates)
+        reason="leave it: "
+        + _why_leave(judged, reads, objections, no_gain=_most_doubtful(doubtful, margin))
         if passing is None
         else "leave it: keeps every read as it is",
         command=None,
@@ -117,14 +127,14 @@ def decide(
 
 
 def _objection(
-    candidate: RankedLayout, reads: Sequence[PatternNow], gates: NoiseGates
+    candidate: RankedLayout, reads: Sequence[PatternNow], gates: NoiseGates, *, no_gain: str
 ) -> str | None:
     """Return the first gate that a layout fails, in words; None where it passes all."""
     n_calls = sum(read.pattern.n_calls for read in reads)
     stated = any(read.pattern.stated for read in reads)
     sure, needed = shares_apart(candidate.confidence, gates.min_confidence)
     checks = (
-        (candidate.benefit_s > 0, "no read would be faster"),
+        (candidate.benefit_s > 0, no_gain),
         (
             stated or n_calls >= gates.min_calls,
             f"only {counted(n_calls, 'read')} seen, fewer than {gates.min_calls}",
@@ -159,6 +169,25 @@ def _objection(
     return next((words for passed, words in checks if not passed), None)
 
 
+def _no_gain(factor: float, margin: float) -> str:
+    """Return why a layout would serve no read, where none is predicted over `factor` as fast."""
+    if factor < UNCALIBRATED_MARGIN:  # the least margin that there is
+        return "no read would be faster"
+    return (
+        f"reads are predicted at most {factor_text(factor)} times as fast, which the error of the "
+        f"models cannot tell from no gain (needed {factor_text(margin)}): measure with "
+        "sds calibrate, while the machine has nothing else to do"
+    )
+
+
+def _most_doubtful(doubtful: Mapping[tuple[int, ...], float], margin: float) -> str:
+    """Return why no layout at all would serve a read."""
+    order = max(doubtful, key=lambda order: doubtful[order], default=())
+    factor = doubtful.get(order, 1.0)
+    where = f"with order {','.join(map(str, order))} " if factor >= UNCALIBRATED_MARGIN else ""
+    return where + _no_gain(factor, margin)
+
+
 def _reason(candidate: RankedLayout, objection: str | None) -> str:
     """Return what a layout does, or why it is not advised, in one sentence."""
     name = _order_text(candidate)
@@ -177,7 +206,11 @@ def _reason(candidate: RankedLayout, objection: str | None) -> str:
 
 
 def _why_leave(
-    judged: Sequence[RankedLayout], reads: Sequence[PatternNow], gates: NoiseGates
+    judged: Sequence[RankedLayout],
+    reads: Sequence[PatternNow],
+    objections: Sequence[str | None],
+    *,
+    no_gain: str,
 ) -> str:
     """Return why no layout is advised."""
     if not reads:
@@ -186,9 +219,9 @@ def _why_leave(
         return "the dataset has no other axis order"
     if not any(read.predictable for read in reads):
         return "only points or irregular regions are read, which no axis order serves better"
-    best = judged[0]
-    where = f" (best other layout: {_order_text(best)})" if best.benefit_s > 0 else ""
-    return f"{_objection(best, reads, gates)}{where}"
+    if judged[0].benefit_s <= 0:
+        return no_gain
+    return f"{objections[0]} (best other layout: {_order_text(judged[0])})"
 
 
 def _rivals(

@@ -104,22 +104,27 @@ def rank_layouts(
     existing = [check_order(order, rank) for order in existing_orders]
     reads = _reads_now(patterns, array=array, models=models, existing=existing)
     decisive = [read.pattern for read in reads if read.predictable]
-    candidates = []
+    candidates, doubtful = [], {}
     for order in candidate_orders(decisive, array.extent):
         if order in existing or (array.chunks is None and not inversions(order)):
             continue
-        candidates.append(
-            _candidate(
-                order,
-                reads,
-                array=array,
-                models=models,
-                target=target,
-                build_bytes_per_s=build_bytes_per_s,
-            )
+        layout, logical_s, doubtful[order] = _candidate(
+            order,
+            reads,
+            array=array,
+            models=models,
+            target=target,
+            build_bytes_per_s=build_bytes_per_s,
         )
-    ranked = _by_benefit(candidates)
-    return decide(ranked, reads, gates=gates, models=models, n_candidates=n_candidates)
+        candidates.append((layout, logical_s))
+    return decide(
+        _by_benefit(candidates),
+        reads,
+        gates=gates,
+        models=models,
+        n_candidates=n_candidates,
+        doubtful=doubtful,
+    )
 
 
 def _reads_now(
@@ -180,10 +185,14 @@ def _candidate(
     models: tuple[ReadModel, ReadModel],
     target: str | None,
     build_bytes_per_s: float,
-) -> tuple[RankedLayout, float]:
-    """Return one order with what it would save, not yet judged, and its time of logical reads."""
+) -> tuple[RankedLayout, float, float]:
+    """Return one order with what it would save, not yet judged.
+
+    Beside it the time of the logical reads that it would serve, and how many times as fast at most
+    one is predicted that it would not.
+    """
     costs, per_day, served_now, served_then, n_served = [], 0.0, 0.0, 0.0, 0
-    margin, logical_s = serving_margin(*models), 0.0
+    margin, logical_s, doubtful = serving_margin(*models), 0.0, 1.0
     days = _days_observed([read.pattern for read in reads])
     for read in reads:
         pattern, then_s = read.pattern, read.now_s
@@ -193,6 +202,8 @@ def _candidate(
                 then_s = replica_s
                 whole_s = _seconds(models[1], array, pattern.typical, order, pattern.n_concurrent)
                 logical_s += pattern.n_reads * whole_s
+            elif replica_s > 0:
+                doubtful = max(doubtful, read.now_s / replica_s)
         now, then = read.total_now_s, then_s * pattern.n_calls
         costs.append(
             PatternCost(
@@ -227,7 +238,7 @@ def _candidate(
         command=f"sds reorganize {shlex.quote(target or 'FILE:/DATASET')} --order {name}",
         patterns=tuple(costs),
     )
-    return layout, logical_s
+    return layout, logical_s, doubtful
 
 
 def _days_observed(patterns: Sequence[AccessPattern]) -> float:

@@ -167,18 +167,39 @@ def test_what_cannot_be_told_apart_is_said():
     assert "sds calibrate" in advice.reason
 
 
-def test_confidence_follows_the_error_of_the_models():
-    def model(rms):
-        error = HeldoutError(median=rms, p95=rms, rms=rms, rank_correlation=1.0, n_patterns=9)
-        return CostModel(
-            kind=ModelKind.EQ3,
-            gap=GapKind.COUNT,
-            coefficients=(1.0, 1.0, 1.0),
-            floor_s=0.0,
-            calibrated=True,
-            heldout=error,
-        )
+def model(rms):
+    error = HeldoutError(median=rms, p95=rms, rms=rms, rank_correlation=1.0, n_patterns=9)
+    return CostModel(
+        kind=ModelKind.EQ3,
+        gap=GapKind.COUNT,
+        coefficients=(1.0, 1.0, 1.0),
+        floor_s=0.0,
+        calibrated=True,
+        heldout=error,
+    )
 
+
+def test_a_gain_within_the_error_of_the_models_is_not_called_none():
+    pattern = stated(CUBE, "[:, :, 7]")
+    sure = rank_layouts([pattern], array=CUBE, models=(model(0.05),) * 2)
+    assert sure.order == (2, 0, 1)
+    # Ten times as fast at the margin, and less than that predicted.
+    rms = math.log(10 * sure.best.speedup) / math.sqrt(2.0)
+    advice = rank_layouts([pattern], array=CUBE, models=(model(rms),) * 2)
+    assert advice.order is None
+    gain, needed = (
+        float(number.replace(",", ""))
+        for number in re.findall(r"(?:at most|needed) ([\d,.e+]+)", advice.reason)
+    )
+    assert gain == pytest.approx(sure.best.speedup, rel=0.01)
+    assert needed == pytest.approx(10 * gain, rel=0.01)
+    assert "with order 2,0,1 reads are predicted" in advice.reason
+    assert "no read would be faster" not in advice.reason
+    reasons = {c.order: c.reason for c in advice.candidates}
+    assert "cannot tell from no gain" in reasons[2, 0, 1]
+
+
+def test_confidence_follows_the_error_of_the_models():
     good, poor = (model(0.05),) * 2, (model(1.0),) * 2
     assert confidence_of(1.0, good) == pytest.approx(0.5)
     assert confidence_of(1.5, good) > 0.99
