@@ -64,13 +64,16 @@ def main() -> None:
         "programs": batch * EXAMPLES,
         "reads, native against connector": oracle.n_reads,
         "of them refused by HDF5, in the same words": oracle.n_errors,
+        "of them by links, also out of the file and back": oracle.n_by_links,
+        "of them after writes": oracle.n_after_writes,
+        "writes": oracle.n_writes,
         "served by replicas": sum(n for replica, n in served.items() if replica),
         **{f"{kind.replace('_', ' ')}, times": n for kind, n in sorted(oracle.sabotage.items())},
         "differences": 0,
         "seconds": round(time.perf_counter() - begin),
     }
     for what, n in rows.items():
-        print(f"{what:>45} {n:>10}")
+        print(f"{what:>50} {n:>10}")
 
 
 if __name__ == "__main__":

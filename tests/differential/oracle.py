@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.differential.programs import make_file
+from tests.differential.programs import FILE_NAME, is_read, make_file, paths_of
 from tests.differential.saboteur import Saboteur
 from tests.redirected import redirect, settle
 from tests.under_connector import ROOT, connector_environment, native_environment
@@ -65,6 +65,10 @@ class Oracle:
         self.home = home
         self.n_reads = 0
         self.n_errors = 0  # reads that native refuses
+        self.n_by_links = 0  # reads of what has another path in its file
+        self.n_writes = 0
+        self.n_after_writes = 0  # reads of files that were written before
+        self.n_others = 0  # reads that are neither
         self.sabotage = {}  # how often each kind was done
         self._directory = directory
         self._native = Worker(native_environment(), directory / "native.log")
@@ -75,20 +79,22 @@ class Oracle:
     def check(self, program, *, sabotage_seed=None):
         """Run a program both ways, damaging tables and replicas meanwhile where a seed is given."""
         with tempfile.TemporaryDirectory(dir=self._directory) as folder:
-            source = Path(folder, "source.h5")
+            source, native = Path(folder, FILE_NAME), Path(folder, "native", FILE_NAME)
             make_file(source, program.sources)
             settle(source)
+            native.parent.mkdir()
+            shutil.copy2(source, native)
             replicas = [(s.path, *made) for s in program.sources for made in s.replicas]
             table = redirect(source, replicas, self.home) if replicas else None
             try:
-                self._compare(source, program, table, sabotage_seed)
+                self._compare(source, native, program, table, sabotage_seed)
             finally:
                 for dataset in table.datasets if table else ():
                     for candidate in dataset.candidates:
                         shutil.rmtree(Path(candidate.path).parent, ignore_errors=True)
 
-    def _compare(self, source, program, table, sabotage_seed):
-        self._native.start(source, program)
+    def _compare(self, source, native, program, table, sabotage_seed):
+        self._native.start(native, program)
         expected = self._native.answers()
         if table is None or sabotage_seed is None:
             self._connector.start(source, program)
@@ -99,18 +105,32 @@ class Oracle:
                 found = self._connector.answers()
             for kind, n in saboteur.done.items():
                 self.sabotage[kind] = self.sabotage.get(kind, 0) + n
-        self.n_reads += len(expected)
-        self.n_errors += sum(kind != "bytes" for kind, _ in expected)
-        reads = program.reads * program.rounds
+        steps = program.steps
+        self._count(program, steps, expected)
         differences = [
-            f"{read}\n  native {e}\n  connector {f}"
-            for read, e, f in zip(reads, expected, found, strict=True)
+            f"step {number} of {len(steps)}: {step}\n  native {e}\n  connector {f}"
+            for number, (step, e, f) in enumerate(zip(steps, expected, found, strict=True))
             if e != f
         ]
         assert not differences, (
-            f"{len(differences)} of {len(reads)} reads differ, first:\n{differences[0]}\n"
+            f"{len(differences)} of {len(steps)} steps differ, first:\n{differences[0]}\n"
             f"of {program.sources}"
         )
+
+    def _count(self, program, steps, answers):
+        own_paths = {source.path for source in program.sources}
+        is_written = False
+        for step, (kind, _) in zip(steps, answers, strict=True):
+            if is_read(step):
+                self.n_reads += 1
+                self.n_errors += kind != "bytes"
+                is_by_link = not own_paths.issuperset(paths_of(step))
+                self.n_by_links += is_by_link
+                self.n_after_writes += is_written
+                self.n_others += not is_by_link and not is_written
+            elif kind == "done":
+                self.n_writes += 1
+                is_written = True
 
     def close(self):
         assert self._native.close() == ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -39,6 +40,7 @@ class Storage:
 
     chunk: tuple[int, ...] | None = None
     filters: dict = field(default_factory=dict)
+    grows: bool = False  # may be resized
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,102 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Write:
+    """H5Dwrite of values drawn from `seed`, in the type of the file."""
+
+    path: str
+    dtype: object
+    selection: Selection
+    seed: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """What else is done to a file that is open for writing.
+
+    kind
+        "resize" to `extent`, "replace" (deleted and made anew, with values drawn from `seed`),
+        "attribute", "refresh" or "flush".
+    """
+
+    kind: str
+    path: str
+    source: Source
+    extent: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """The file is opened, things are done with it, and it is closed.
+
+    opened
+        "once"; "again", by H5Fopen twice, or "reopened", by H5Freopen, of which the handles take
+        turns; "reopened alone", where the first handle is closed at once.
+    keeps
+        Datasets are opened once and not for each read.
+    leaves
+        And stay open when the file is closed, until all sessions have ended.
+    """
+
+    writable: bool
+    opened: str
+    keeps: bool
+    leaves: bool
+    steps: tuple
+
+
+@dataclass(frozen=True)
 class Program:
-    """Open the file, make the reads, close it; as often as `rounds` says."""
+    """Sessions one after the other, all of them as often as `rounds` says."""
 
     sources: tuple[Source, ...]
-    reads: tuple
+    sessions: tuple[Session, ...]
     rounds: int
+
+    @property
+    def steps(self):
+        """Return all that is done, in order."""
+        return [step for session in self.sessions for step in session.steps] * self.rounds
+
+
+def is_read(step):
+    return not isinstance(step, Write | Change)
+
+
+def paths_of(step):
+    """Return by which paths it reaches datasets."""
+    return [read.path for read in step.reads] if isinstance(step, Together) else [step.path]
+
+
+FILE_NAME = "source.h5"
+LINKS = {
+    "hard": "/links/hard{path}",
+    "soft": "/links/soft{path}",
+    "external": "/links/external{path}",  # out of the file, and back into it
+    "of the root": "/links/root{path}",
+    "external, of the root": "/links/file{path}",
+    "soft, over an external one": "/links/beyond{path}",
+}
+
+
+def make_links(file, path):
+    """Make the links by which :func:`paths_to` a dataset lead; in loops, some of them."""
+    file[LINKS["hard"].format(path=path)] = file[path]
+    file[LINKS["soft"].format(path=path)] = h5py.SoftLink(path)
+    file[LINKS["external"].format(path=path)] = h5py.ExternalLink(FILE_NAME, path)
+    beyond = LINKS["external, of the root"].format(path=LINKS["hard"].format(path=path))
+    file[LINKS["soft, over an external one"].format(path=path)] = h5py.SoftLink(beyond)
+    links = file["links"]
+    if "root" not in links:
+        links["root"] = file["/"]
+        links["file"] = h5py.ExternalLink(FILE_NAME, "/")
+
+
+def paths_to(path):
+    """Paths of a dataset: mostly its own."""
+    links = [link.format(path=path) for link in LINKS.values()]
+    return st.integers(0, 3).flatmap(lambda n: st.sampled_from(links) if n == 0 else st.just(path))
 
 
 def dtype_of(described):
@@ -133,7 +225,7 @@ def storages(draw, extent):
              {"compression": "lzf"}]
         )
     )  # fmt: skip
-    return Storage(chunk, filters)
+    return Storage(chunk, filters, grows=draw(st.booleans()))
 
 
 @st.composite
@@ -339,7 +431,8 @@ def plain_reads(draw, source):
         if draw(st.integers(0, 30)) == 0:
             n += 1  # too much or too little room: HDF5 refuses
         memory = draw(memories(n, shape))
-    return Read(source.path, draw(memory_dtypes(source.dtype)), selection, memory)
+    path = draw(paths_to(source.path))
+    return Read(path, draw(memory_dtypes(source.dtype)), selection, memory)
 
 
 @st.composite
@@ -369,38 +462,92 @@ def index_reads(draw, source):
             )
             parts.append(chosen if kind == "list" else np.isin(np.arange(length), chosen))
     astype = draw(st.sampled_from([None, None, None, "f4", ">i2", "f8"]))
-    return Index(source.path, tuple(parts), astype)
+    return Index(draw(paths_to(source.path)), tuple(parts), astype)
+
+
+@st.composite
+def writes(draw, source):
+    """What changes a dataset, or its file."""
+    path = draw(paths_to(source.path))
+    seed = draw(st.integers(0, 2**32 - 1))
+    kind = draw(
+        st.sampled_from(["slab", "slab", "slab", "all", "resize", "replace", "attribute",
+                         "refresh", "flush"])
+    )  # fmt: skip
+    if kind == "slab" and source.extent:
+        selection = Selection(source.extent, (draw(slab_step(source.extent, "set")),))
+        return Write(path, source.dtype, selection, seed)
+    if kind in ("slab", "all"):
+        return Write(path, source.dtype, Selection(source.extent, (("all",),)), seed)
+    extent = tuple(draw(st.integers(0, 2 * n)) for n in source.extent)
+    return Change(kind, source.path if kind == "replace" else path, source, extent, seed)
+
+
+@st.composite
+def sessions(draw, steps, *, writable=False):
+    """A session of these steps."""
+    leaves = draw(st.integers(0, 9)) == 0
+    return Session(
+        writable=writable,
+        opened=draw(st.sampled_from(["once", "once", "again", "reopened", "reopened alone"])),
+        keeps=leaves or draw(st.booleans()),
+        leaves=leaves,
+        steps=tuple(steps),
+    )
 
 
 @st.composite
 def programs(draw, reads=40):
-    """A file of one to three datasets and a program of about so many reads."""
+    """A file of one to three datasets and a program of about so many reads.
+
+    Half of them write as well, in further sessions, and read again.
+    """
     made = tuple(draw(sources(f"/{name}")) for name in draw(st.sampled_from(["d", "de", "def"])))
     one = st.sampled_from(made).flatmap(lambda s: st.one_of(plain_reads(s), index_reads(s)))
+    # HDF5 itself may crash where one call reads a chunked dataset twice, by whatever path.
     together = st.lists(
         st.sampled_from(made).flatmap(plain_reads),
-        min_size=2, max_size=3, unique_by=lambda read: read.path,
+        min_size=2, max_size=3, unique_by=lambda read: Path(read.path).name,
     ).map(lambda several: Together(tuple(several)))  # fmt: skip
-    kinds = [one, one, one, one, one, together] if len(made) > 1 else [one]
-    listed = draw(st.lists(st.one_of(kinds), min_size=reads // 2, max_size=reads))
-    return Program(made, tuple(listed), draw(st.sampled_from([1, 2, 4, 12])))
+    step = st.one_of([one, one, one, one, one, together] if len(made) > 1 else [one])
+    listed = draw(st.lists(step, min_size=reads // 2, max_size=reads))
+    if draw(st.booleans()):
+        return Program(made, (draw(sessions(listed)),), draw(st.sampled_from([1, 2, 4, 12])))
+    written = [draw(sessions(listed[: len(listed) // 2]))]
+    rest = listed[len(listed) // 2 :]
+    for _ in range(draw(st.integers(1, 3))):
+        write = st.sampled_from(made).flatmap(writes)
+        steps = draw(st.lists(st.one_of(write, st.sampled_from(rest)), min_size=2, max_size=8))
+        written.append(draw(sessions(steps, writable=True)))
+        written.append(draw(sessions(rest)))
+    return Program(made, tuple(written), draw(st.sampled_from([1, 2])))
 
 
 def make_file(path, sources_):
     """Write the file that a program reads."""
     with h5py.File(path, "w") as file:
         for source in sources_:
-            dtype = dtype_of(source.dtype)
-            made = file.create_dataset(
-                source.path,
-                shape=source.extent,
-                dtype=dtype,
-                chunks=source.storage.chunk,
-                **source.storage.filters,
-            )
-            values = np.ascontiguousarray(values_of(dtype, source.extent, source.seed))
-            # Whole elements, also where NumPy would take an array type apart.
-            made.id.write(h5s.ALL, h5s.ALL, values.reshape(-1).view(np.uint8), made.id.get_type())
+            make_dataset(file, source, source.seed)
+            make_links(file, source.path)
+
+
+def make_dataset(file, source, seed):
+    """Make a source's dataset, its values drawn from `seed`."""
+    made = file.create_dataset(
+        source.path,
+        shape=source.extent,
+        dtype=dtype_of(source.dtype),
+        chunks=source.storage.chunk,
+        maxshape=(None,) * len(source.extent) if source.storage.grows else None,
+        **source.storage.filters,
+    )
+    write_values(made, values_of(dtype_of(source.dtype), source.extent, seed))
+
+
+def write_values(dataset, values, memory=h5s.ALL, space=h5s.ALL):
+    """Write whole elements, also where NumPy would take an array type apart."""
+    as_bytes = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    dataset.id.write(memory, space, as_bytes, dataset.id.get_type())
 
 
 def values_of(dtype, extent, seed):

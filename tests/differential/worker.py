@@ -1,8 +1,8 @@
 """Runs read programs, and says what each read gave: ``python -m tests.differential.worker``.
 
 Programs come pickled on standard input as (path, Program); answers go pickled to standard output, a
-list of one (kind, detail) per read: ("bytes", digest of every byte of the buffer) or (name of the
-exception, its text).
+list of one (kind, detail) per step: ("bytes", digest of every byte of the buffer), ("done", "") or
+(name of the exception, its text).
 """
 
 import ctypes
@@ -15,9 +15,19 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from h5py import h5d, h5s, h5t
+from h5py import h5d, h5f, h5p, h5s, h5t
 
-from tests.differential.programs import Index, Together, dtype_of
+from tests.differential.programs import (
+    Change,
+    Index,
+    Read,
+    Together,
+    Write,
+    dtype_of,
+    make_dataset,
+    values_of,
+    write_values,
+)
 
 OPERATORS = {
     "set": h5s.SELECT_SET,
@@ -45,9 +55,60 @@ def space_of(selection):
     return space
 
 
-def prepare(file, read):
+class Opened:
+    """The file as a session has it open."""
+
+    def __init__(self, path, session):
+        self._path = path
+        self._session = session
+        self._files = self._open()
+        self._kept = {}
+        self._turn = 0
+
+    def _open(self):
+        first = self._open_once()
+        if self._session.opened == "once":
+            return [first]
+        if self._session.opened == "again":
+            return [first, self._open_once()]
+        again = h5py.File(first.id.reopen())
+        if self._session.opened == "reopened":
+            return [first, again]
+        first.id.close()
+        return [again]
+
+    def _open_once(self):
+        if not self._session.leaves:
+            return h5py.File(self._path, "r+" if self._session.writable else "r")
+        # As most programs in C have it; h5py's own closes what is in the file with it.
+        access = h5p.create(h5p.FILE_ACCESS)
+        access.set_fclose_degree(h5f.CLOSE_WEAK)
+        flags = h5f.ACC_RDWR if self._session.writable else h5f.ACC_RDONLY
+        return h5py.File(h5f.open(os.fsencode(self._path), flags, access))
+
+    def next_file(self):
+        self._turn += 1
+        return self._files[self._turn % len(self._files)]
+
+    def dataset(self, path):
+        file = self.next_file()
+        if not self._session.keeps:
+            return file[path]
+        key = (self._turn % len(self._files), path)
+        if key not in self._kept:
+            self._kept[key] = file[path]
+        return self._kept[key]
+
+    def close(self):
+        """Close the file; returns what stays open."""
+        for file in self._files:
+            file.id.close() if self._session.leaves else file.close()
+        return list(self._kept.values())
+
+
+def prepare(opened, read):
     """Return what H5Dread takes; every touch of the buffer shows."""
-    dataset = file[read.path]
+    dataset = opened.dataset(read.path)
     extent = dataset.shape if read.memory is None else read.memory.extent
     dtype = dtype_of(read.memory_dtype)
     memory_type = h5t.py_create(dtype)
@@ -87,8 +148,8 @@ def read_multi():
     return function
 
 
-def run_together(file, reads):
-    prepared = [prepare(file, read) for read in reads]
+def run_together(opened, reads):
+    prepared = [prepare(opened, read) for read in reads]
 
     def ids(of):
         return (ctypes.c_int64 * len(prepared))(*(identifier(p[of]) for p in prepared))
@@ -99,26 +160,66 @@ def run_together(file, reads):
     return ("bytes", ",".join(digest(p[4]) for p in prepared))
 
 
-def run_plain(file, read):
-    dataset, memory, space, memory_type, buffer = prepare(file, read)
+def run_plain(opened, read):
+    dataset, memory, space, memory_type, buffer = prepare(opened, read)
     h5d.DatasetID.read(dataset, memory, space, buffer, memory_type)
     return ("bytes", digest(buffer))
 
 
-def run_index(file, read):
-    dataset = file[read.path]
+def run_index(opened, read):
+    dataset = opened.dataset(read.path)
     view = dataset if read.astype is None else dataset.astype(read.astype)
     values = np.asarray(view[read.index])
     return ("bytes", f"{values.shape} {values.dtype.str} {digest(values)}")
 
 
-def run(file, read):
+def run_write(opened, write):
+    space = space_of(write.selection)
+    n = space.get_select_npoints()
+    values = values_of(dtype_of(write.dtype), (n,), write.seed)
+    write_values(opened.dataset(write.path), values, h5s.create_simple((n,)), space)
+    return ("done", "")
+
+
+def run_change(opened, change):
+    if change.kind == "replace":
+        file = opened.next_file()
+        del file[change.path]
+        make_dataset(file, change.source, change.seed)
+        return ("done", "")
+    dataset = opened.dataset(change.path)
+    if change.kind == "resize":
+        dataset.resize(change.extent)
+    elif change.kind == "attribute":
+        dataset.attrs["changed"] = change.seed
+    elif change.kind == "refresh":
+        dataset.refresh()
+    else:
+        dataset.flush()
+    return ("done", "")
+
+
+RUN = {Read: run_plain, Index: run_index, Write: run_write, Change: run_change}
+
+
+def run(opened, step):
     try:
-        if isinstance(read, Together):
-            return run_together(file, read.reads)
-        return run_index(file, read) if isinstance(read, Index) else run_plain(file, read)
+        if isinstance(step, Together):
+            return run_together(opened, step.reads)
+        return RUN[type(step)](opened, step)
     except Exception as error:  # noqa: BLE001 - the answer is whatever the program would have got
         return (type(error).__name__, str(error))
+
+
+def run_session(path, session):
+    """Return the answers, and what stays open."""
+    try:
+        opened = Opened(path, session)
+    except OSError as error:
+        text = str(error).replace(str(path), "")
+        return [(type(error).__name__, text) for _ in session.steps], []
+    answers = [run(opened, step) for step in session.steps]
+    return answers, opened.close()
 
 
 def main():
@@ -130,8 +231,11 @@ def main():
             return
         given = []
         for _ in range(program.rounds):
-            with h5py.File(path, "r") as file:
-                given += [run(file, read) for read in program.reads]
+            left_open = []
+            for session in program.sessions:
+                answers_of_it, left = run_session(path, session)
+                given += answers_of_it
+                left_open += left
         pickle.dump(given, answers)
         answers.flush()
 
