@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from h5py import h5d, h5s, h5t
 
 from sds.trace import read_spool
 from tests.redirected import reads_by_replica, settle, write_many_replicas
@@ -46,6 +47,49 @@ def test_very_many_handles_take_little_memory(sources, home):
     more = private_memory(program, sources, N_HANDLES, home=home)
     assert sum(reads_by_replica(home).values()) == N_HANDLES + -(-N_HANDLES // 7)
     assert more <= 4 * MIB, more / MIB
+
+
+@pytest.fixture(scope="module")
+def distinct(tmp_path_factory):
+    """Return a file of as many datasets, each of which begins with its number."""
+    path = tmp_path_factory.mktemp("distinct") / "distinct.h5"
+    space = h5s.create_simple((10,))
+    with h5py.File(path, "w", libver="latest") as file:
+        for i in range(N_HANDLES):
+            name = b"a_name_as_long_as_those_of_instruments_%06d" % i
+            made = h5d.create(file.id, name, h5t.NATIVE_DOUBLE, space)
+            made.write(h5s.ALL, h5s.ALL, np.arange(10.0) + i)
+    settle(path)
+    return path
+
+
+@pytest.mark.parametrize("then", ["kept", "closed"])
+def test_very_many_datasets_take_little_memory(then, distinct, home):
+    """Kept open, or closed after their read."""
+    program = """
+    from h5py import h5d, h5f, h5s
+    file = h5f.open(sys.argv[1].encode(), h5f.ACC_RDONLY)
+    values, kept = np.zeros(10), []
+
+    def read(dataset, i):
+        dataset.read(h5s.ALL, h5s.ALL, values)
+        assert values[0] == i and values[9] == 9 + i
+
+    for i in range(int(sys.argv[2])):
+        dataset = h5d.open(file, b"a_name_as_long_as_those_of_instruments_%06d" % i)
+        read(dataset, i)
+        if sys.argv[3] == "kept":
+            kept.append(dataset)
+    for i in range(0, len(kept), 7):
+        read(kept[i], i)
+    print_private_memory()
+    """
+    more = private_memory(program, distinct, N_HANDLES, then, home=home)
+    spools = list(map(read_spool, home.spool.iterdir()))
+    n_again = -(-N_HANDLES // 7) if then == "kept" else 0
+    assert sum(spool.records.n_reads.sum() for spool in spools) == N_HANDLES + n_again
+    assert len({dataset.path for spool in spools for dataset in spool.datasets}) == N_HANDLES
+    assert more <= 8 * MIB, more / MIB
 
 
 def test_many_handles_take_little_memory_beside_replicas_in_chunks(sources, home):
