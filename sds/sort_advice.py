@@ -169,9 +169,8 @@ def _existing(home: Home, asked: TableQueries) -> tuple[SortedShape, ...]:
     except (SdsError, OSError):
         return ()  # what cannot be read answers no query
     there = {column.name for column in asked.table.columns}
-    shapes = (
+    return tuple(
         asked.shape(entry.key, entry.columns)
         for entry in found
         if entry.table == asked.table.path and set(entry.columns) <= there
     )
-    return tuple(dict.fromkeys(shapes))

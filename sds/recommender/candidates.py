@@ -219,8 +219,8 @@ def kinds_in_parts(
 
 
 def regions_of(shapes: Iterable[ReplicaShape]) -> list[Box]:
-    """Return the parts that some replicas hold; whole ones are left out."""
-    return [shape.region for shape in shapes if shape.region is not None]
+    """Return the parts that some replicas hold, each once; whole ones are left out."""
+    return list(dict.fromkeys(shape.region for shape in shapes if shape.region is not None))
 
 
 def _moved(slab: Hyperslab, place: Place | None, inside: Iterable[Box]) -> Hyperslab:

@@ -46,7 +46,8 @@ class DatasetReads:
     models
         Of the original through HDF5 and of a replica through the engine; None: built in.
     existing
-        Replicas that serve it, of the whole dataset and of parts.
+        Replicas that serve it, of the whole dataset and of parts; one several times where there are
+        several alike.
     """
 
     target: str

@@ -131,7 +131,7 @@ class TableQueries:
     parameters
         What reads from the file system cost.
     existing
-        Sorted replicas that answer queries now.
+        Sorted replicas that answer queries now; one several times where there are several alike.
     decode_s_per_byte
         What undoing the filters of a column takes, measured; see `sds.query_costs`.
     """

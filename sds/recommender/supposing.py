@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -125,7 +126,7 @@ def what_if(
     add
         Replicas that do not exist.
     take_away
-        Some of those that do.
+        Some of those that do; of several alike one for each time that it is named.
     build_bytes_per_s
         Bytes of the dataset reorganized per second.
 
@@ -137,12 +138,12 @@ def what_if(
     SdsValueError
         If a pattern is of another dataset.
     """
-    add, take_away = _once(add), _once(take_away)
     _check_change(add, take_away, dataset.existing)
+    add = tuple(dict.fromkeys(add))
+    left, taken = _left_and_taken(dataset.existing, take_away)
     for shape in add:
         check_shape(shape, dataset.array)
     models = dataset.models or models_for_advice(None)
-    left = tuple(s for s in dataset.existing if s not in take_away)
     then = replace(dataset, existing=(*left, *add))
     predictor = Predictor()
     usable = usable_patterns(dataset)
@@ -157,11 +158,11 @@ def what_if(
         (models[0].log_error, models[1].log_error),
     )
     space = sum(size_bytes(s, dataset.array) for s in add)
-    space -= sum(size_bytes(s, dataset.array) for s in take_away)
+    space -= sum(size_bytes(s, dataset.array) for s in taken)
     return WhatIf(
         target=dataset.target,
         added=tuple(shape.name for shape in add),
-        taken_away=tuple(shape.name for shape in take_away),
+        taken_away=tuple(shape.name for shape in taken),
         seconds_now=math.fsum(row.seconds_now for row in rows),
         seconds_then=math.fsum(row.seconds_then for row in rows),
         saving=saving,
@@ -185,18 +186,18 @@ def what_if_sorted(
 
     Parameters and errors as of `what_if`.
     """
-    add, take_away = _once(add), _once(take_away)
     _check_change(add, take_away, asked.existing)
-    there = asked.existing
-    shapes = (*there, *add)
+    add = tuple(dict.fromkeys(add))
+    left, taken = _left_and_taken(asked.existing, take_away)
+    shapes = (*taken, *left, *add)
     demand = QueryDemand(
         asked=replace(asked, existing=()), shapes=shapes, settings=settings or PortfolioSettings()
     )
-    left = tuple(i for i, shape in enumerate(shapes) if shape not in take_away)
-    now_s, by_now = served_by(demand, tuple(range(len(there))))
-    then_s, by_then = served_by(demand, left)
+    n_there = len(asked.existing)
+    now_s, by_now = served_by(demand, tuple(range(n_there)))
+    then_s, by_then = served_by(demand, tuple(range(len(taken), len(shapes))))
     saving = demand.saving(by_now, by_then)
-    build_s = math.fsum(demand.build_s[len(there) :])
+    build_s = math.fsum(demand.build_s[n_there:])
     sizes = dict(zip(shapes, demand.sizes, strict=True))
     rows = [
         WhatIfPattern(
@@ -214,11 +215,11 @@ def what_if_sorted(
     return WhatIf(
         target=asked.target,
         added=tuple(shape.name for shape in add),
-        taken_away=tuple(shape.name for shape in take_away),
+        taken_away=tuple(shape.name for shape in taken),
         seconds_now=math.fsum(row.seconds_now for row in rows),
         seconds_then=math.fsum(row.seconds_then for row in rows),
         saving=saving,
-        size_bytes=sum(sizes[s] for s in add) - sum(sizes[s] for s in take_away),
+        size_bytes=sum(sizes[s] for s in add) - sum(sizes[s] for s in taken),
         build_s=build_s,
         break_even_days=build_s / saving.seconds if add and saving.seconds > 0 else None,
         patterns=tuple(rows),
@@ -231,9 +232,20 @@ def _source_name(demand: QueryDemand, by: int) -> str:
     return ORIGINAL if by == AS_NOW else demand.shapes[by].name
 
 
-def _once(shapes: Sequence[_Shape]) -> tuple[_Shape, ...]:
-    """Return replicas, each once however often it is named."""
-    return tuple(dict.fromkeys(shapes))
+def _left_and_taken(
+    existing: Sequence[_Shape], take_away: Sequence[_Shape]
+) -> tuple[tuple[_Shape, ...], tuple[_Shape, ...]]:
+    """Return the replicas that stay and those that go: of several alike as many as are named."""
+    away = Counter(take_away)
+    left: list[_Shape] = []
+    taken: list[_Shape] = []
+    for shape in existing:
+        if away[shape]:
+            away[shape] -= 1
+            taken.append(shape)
+        else:
+            left.append(shape)
+    return tuple(left), tuple(taken)
 
 
 def _check_change(

@@ -224,7 +224,7 @@ class Adviser:
             add.append(shape)
         elif request.chunks is not None or request.filtered or request.region is not None:
             raise LayoutError("chunks, filters, region of which layout? name its axis order too")
-        away = [self._shape_of_replica(number, known) for number in request.without]
+        away = [self._shape_of_replica(number, known) for number in dict.fromkeys(request.without)]
         told: list[str] = []
         answer, _ = _simulated_or_not(
             lambda some: what_if(some[0], add=add, take_away=away), [known.reads], told
@@ -263,7 +263,7 @@ class Adviser:
         if request.sort is not None:
             check_key(asked.table.column(request.sort), asked.target)
             add.append(_supposed(asked, request.sort, request.columns))
-        away = [self._sorted_replica(number, asked) for number in request.without]
+        away = [self._sorted_replica(number, asked) for number in dict.fromkeys(request.without)]
         return what_if_sorted(asked, add=add, take_away=away)
 
     def _sorted_replica(self, number: int, asked: TableQueries) -> SortedShape:

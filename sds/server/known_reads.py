@@ -146,7 +146,7 @@ class KnownReads:
     ) -> KnownDataset:
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
         active = [record for record in found if record.sort is None]  # others serve no reads
-        shapes = {shape_of(record) for record in active if record.replica is not None}
+        shapes = [shape_of(record) for record in active if record.replica is not None]
         stripes, stripes_source = self._models.told_stripes(file)
         reads = DatasetReads(
             target=f"{file}:{described.path}",

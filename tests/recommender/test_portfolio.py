@@ -546,6 +546,24 @@ def test_what_is_named_twice_is_supposed_once():
     assert what_if(dataset, add=[shape, shape]) == what_if(dataset, add=[shape])
 
 
+def test_of_two_replicas_alike_one_serves_on_without_the_other():
+    dataset = reads_of(CUBE, ("[:, :, 5]", 50), ("[3, 4, :]", 50))
+    shape = ReplicaShape(order=(2, 0, 1))
+    twice, once = (replace(dataset, existing=(shape,) * n) for n in (2, 1))
+    one = what_if(twice, take_away=[shape])
+    assert (one.saving.seconds, one.size_bytes) == (0, -dataset.array.size_bytes)
+    assert one.seconds_now == one.seconds_then == what_if(once, take_away=[shape]).seconds_now
+    both = what_if(twice, take_away=[shape, shape])
+    assert both.saving == what_if(once, take_away=[shape]).saving
+    assert both.size_bytes == -2 * dataset.array.size_bytes
+    assert both.taken_away == (shape.name, shape.name)
+    part = replace(shape, region=Box(start=(0, 0, 0), extent=(CUBE[0], CUBE[1], 8)))
+    parts = replace(dataset, existing=(part, part))
+    assert what_if(parts, add=[shape]).seconds_now == pytest.approx(
+        what_if(replace(dataset, existing=(part,)), add=[shape]).seconds_now
+    )
+
+
 @pytest.mark.parametrize(
     ("add", "away", "words"),
     [

@@ -321,6 +321,12 @@ def test_what_if_agrees_with_the_portfolio_in_both_directions():
     assert (away.size_bytes, away.break_even_days) == (-found.used_bytes, None)
     assert what_if_sorted(built, take_away=[*shapes, *shapes]) == away
     assert what_if_sorted(asked(*queries), add=[*shapes, *shapes]) == added
+    alike = asked(*queries, existing=(*shapes, *shapes))
+    half = what_if_sorted(alike, take_away=shapes)
+    assert (half.saving.seconds, half.size_bytes) == (0, away.size_bytes)
+    whole = what_if_sorted(alike, take_away=[*shapes, *shapes])
+    assert whole.saving == away.saving
+    assert whole.size_bytes == 2 * away.size_bytes
     # What one saves beside the other is what is lost without it.
     alone = what_if_sorted(built, take_away=shapes[:1])
     assert -alone.saving.seconds == pytest.approx(found.layouts[0].saving.seconds)

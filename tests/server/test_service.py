@@ -634,7 +634,7 @@ def test_stripes_are_advised_only_where_the_site_has_and_allows_them(home, wide)
             assert words in stripes.reason
 
 
-def test_what_if_takes_away_active_replicas_of_the_dataset_alone(service, wide):
+def test_what_if_takes_away_active_replicas_of_the_dataset_alone(service, wide, tmp_path):
     def without(*numbers):
         return service.what_if(
             WhatIfRequest(
@@ -649,6 +649,10 @@ def test_what_if_takes_away_active_replicas_of_the_dataset_alone(service, wide):
     whole = service.reorganize(request(wide))
     assert without(whole.id).saving.seconds < 0
     assert without(whole.id, whole.id) == without(whole.id)
+    alike = service.reorganize(request(wide, output=str(tmp_path / "alike.h5")))
+    assert without(whole.id).saving.seconds == without(alike.id, alike.id).saving.seconds == 0
+    assert without(whole.id, alike.id).saving.seconds < 0
+    service.remove(alike.id)
     service.remove(whole.id)
     elsewhere = service.reorganize(request(wide, region="[:, :, 4:8]"))
     assert without(elsewhere.id).saving.seconds == 0
