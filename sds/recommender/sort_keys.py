@@ -359,7 +359,7 @@ class QueryDemand:
                 not deciding_columns(parse_condition(query.text)),
                 (
                     "no column rules out rows by itself, as where 'or' joins conditions on "
-                    "several; a sorted replica finds rows by one"
+                    "several, and a sorted replica finds rows by one"
                 ),
             ),
         )
