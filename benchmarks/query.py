@@ -1,10 +1,10 @@
 """Rows of a range of energies, of ten million: sds.query, h5py with NumPy, PyTables' index.
 
-``python -m benchmarks.query [--rows N] [--pairs N] [--cache STATE] [--directory DIR]
-[--prepare]``. A group of four
-columns (energy float32, x and y float64, id int64) is written by h5py, and the same rows as a table
-of PyTables with a completely sorted index on the energy. A query wants energy > t, x and id of the
-rows, in the order of the file. Each of
+``python -m benchmarks.query [--rows N] [--pairs N] [--cache STATE] [--share S]
+[--directory DIR] [--prepare [--gzip LEVEL]]``. A group of four columns (energy float32, x and y
+float64, id int64) is written by h5py, and the same rows as a table of PyTables with a completely
+sorted index on the energy; both with gzip where ``--gzip`` is given. A query wants energy > t, x
+and id of the rows, in the order of the file. Each of
 
 - h5py: ``mask = energy[:] > t``, then ``x[:][mask]``, ``id[:][mask]``,
 - PyTables: ``table.read_where("energy > t")``, with the index, put in the order of the file,
@@ -53,7 +53,7 @@ class Files:
         self.table = directory / "pytables.h5"
         self.home = Home(directory / "home")
 
-    def prepare(self, n_rows: int) -> None:
+    def prepare(self, n_rows: int, gzip: int | None = None) -> None:
         """Write the rows twice, index the one, sort the other; print what that takes."""
         rng = np.random.default_rng(20261122)
         rows = {
@@ -64,10 +64,18 @@ class Files:
         }
         with h5py.File(self.source, "w") as file:
             for name, values in rows.items():
-                file[f"particles/{name}"] = values
+                file.create_dataset(
+                    f"particles/{name}",
+                    data=values,
+                    compression=None if gzip is None else "gzip",
+                    compression_opts=gzip,
+                )
         description = np.dtype([(name, values.dtype) for name, values in rows.items()])
         with tables.open_file(self.table, "w") as file:
-            made = file.create_table("/", "particles", description, expectedrows=n_rows)
+            filters = tables.Filters(complevel=gzip or 0, complib="zlib", shuffle=False)
+            made = file.create_table(
+                "/", "particles", description, filters=filters, expectedrows=n_rows
+            )
             for first in range(0, n_rows, 1 << 20):
                 part = np.empty(min(1 << 20, n_rows - first), description)
                 for name, values in rows.items():
@@ -184,6 +192,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--directory", type=Path, default=Path("/tmp/sds-query"))  # noqa: S108
     parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--gzip", type=int, choices=range(10), help="level, with --prepare")
     parser.add_argument("--cache", choices=("warm", "cold"), action="append")
     parser.add_argument("--share", type=float, action="append", help="of the rows that match")
     given = parser.parse_args()
@@ -191,7 +200,7 @@ def main() -> None:
     files = Files(given.directory)
     os.environ["SDS_HOME"] = str(files.home.root)
     if given.prepare or not files.source.exists():
-        files.prepare(given.rows)
+        files.prepare(given.rows, given.gzip)
     if not given.prepare:
         measure(files, given.pairs, given.cache or ("warm", "cold"), given.share or _SHARES)
 
