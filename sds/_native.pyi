@@ -175,6 +175,8 @@ class ReadFile:
     def is_remote(self) -> bool: ...
     @property
     def file_system_type(self) -> int: ...
+    # One range that is about to be read: the device may begin. Only a hint.
+    def announce(self, offset: int, n_bytes: int) -> None: ...
     def read_runs(
         self,
         first_offset: int,
@@ -227,12 +229,15 @@ class RepeatedReads:
         file_stamp: tuple[int, int, int, int, int],
     ) -> None: ...
     # None: all has to be found out anew; out may then be partly filled.
-    # open_replica: of a candidate, by its index; None where it is not good.
+    # open_replica: of a candidate, by its index, of which a single run is about to be read: its
+    # offset and bytes, or no bytes. None where it is not good.
     def read(
         self,
         index: object,
         out: NDArray[Any] | None,
-        open_replica: Callable[[int], tuple[ReadFile, tuple[int, int, int, int, int]] | None],
+        open_replica: Callable[
+            [int, int, int], tuple[ReadFile, tuple[int, int, int, int, int]] | None
+        ],
     ) -> NDArray[Any] | None: ...
 
 # lists.cpp

@@ -186,6 +186,12 @@ void bind_read_file(nb::module_ &module)
         .def("is_linked", &ReadFile::is_linked)
         .def_prop_ro("is_remote", &ReadFile::is_remote)
         .def_prop_ro("file_system_type", &ReadFile::file_system_type)
+        .def(
+            "announce",
+            [](const ReadFile &self, int64_t offset, int64_t n_bytes) {
+                sds_announce_range(self.fileno(), offset, n_bytes);
+            },
+            nb::arg("offset"), nb::arg("n_bytes"))
         .def("read_runs", &read_runs, nb::arg("first_offset"), nb::arg("run_bytes"),
              nb::arg("counts"), nb::arg("strides_bytes"), nb::arg("out"),
              nb::arg("strategy") = "auto", nb::kw_only(), nb::arg("executor") = "any",

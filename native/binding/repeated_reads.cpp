@@ -157,8 +157,8 @@ class RepeatedReads
         keep(std::move(shape));
     }
 
-    // open_replica(i): the file of the table's candidate i and its stamp, None where it is not
-    // good.
+    // open_replica(i, offset, n): the file of the table's candidate i and its stamp, None where it
+    // is not good; n bytes from an offset on are about to be read, 0 where they are no single run.
     nb::object read(nb::handle index, nb::object out, nb::handle open_replica)
     {
         Selection selected;
@@ -295,7 +295,10 @@ class RepeatedReads
         const int32_t best = entry.cheapest(slab, std::nullopt, {}, true);
         if (best != TableEntry::original) shape->stored = entry.stored_read(best, slab);
         if (shape->stored.keeps_order) {
-            const nb::object opened = open_replica(best);
+            const sds_runs &runs = shape->stored.runs;
+            const nb::object opened =
+                open_replica(best, first_offset_of(shape->stored, selected),
+                             runs.n_levels == 0 ? runs.run_bytes : int64_t{0});
             if (opened.is_none()) return nullptr;
             const auto file = nb::cast<nb::tuple>(opened);
             shape->file_holder = file[0];
@@ -318,13 +321,19 @@ class RepeatedReads
         return empty_(shape, dtype_);
     }
 
+    int64_t first_offset_of(const StoredRead &stored, const Selection &selected) const
+    {
+        int64_t offset = stored.base_offset;
+        for (size_t axis = 0; axis < extent_.size(); axis++)
+            offset += selected.start[axis] * stored.index_bytes[axis];
+        return offset;
+    }
+
     bool read_into(const Shape &shape, const Selection &selected, void *bytes) const
     {
         struct stat found;
         sds_runs runs = shape.stored.runs;
-        runs.first_offset = shape.stored.base_offset;
-        for (size_t axis = 0; axis < extent_.size(); axis++)
-            runs.first_offset += selected.start[axis] * shape.stored.index_bytes[axis];
+        runs.first_offset = first_offset_of(shape.stored, selected);
         return sds_read_runs(shape.file->file(), &runs, nullptr, bytes, nullptr) == SDS_OK &&
                fstat(shape.file->fileno(), &found) == 0 && has_stamp(found, shape.file_stamp) &&
                stat(table_.c_str(), &found) == 0 && has_stamp(found, table_stamp_) &&

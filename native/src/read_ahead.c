@@ -61,6 +61,13 @@ static int64_t read_cached_part(int fd, void *out, int64_t n, int64_t offset)
     return got > 0 ? got : is_missing ? 0 : -1;
 }
 
+void sds__announce_missing(int fd, int64_t offset, int64_t n)
+{
+    uint8_t first;
+    if (n >= LEAST_BYTES && read_cached_part(fd, &first, 1, offset) == 0)
+        sds__announce(fd, offset, n);
+}
+
 /* Whether memory was not used before: a look at one page in the middle. */
 static int is_new(const void *memory, int64_t n)
 {

@@ -13,6 +13,9 @@
 /* Have the kernel begin to read a range into the page cache. Only a hint. */
 void sds__announce(int fd, int64_t offset, int64_t n);
 
+/* The same where the page cache does not hold its beginning, and it is worth a look. */
+void sds__announce_missing(int fd, int64_t offset, int64_t n);
+
 /* Have all pages of memory made that is about to be written. Only a hint: changes nothing of what
  * the memory holds. */
 void sds__make_pages(void *memory, int64_t n);

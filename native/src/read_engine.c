@@ -32,6 +32,11 @@
 /* So many times as fast it has to be where the cache could keep what is read. */
 #define DIRECT_ADVANTAGE 1.25
 
+void sds_announce_range(int fd, int64_t offset_bytes, int64_t n_bytes)
+{
+    if (n_bytes < LEAST_DIRECT_BYTES) sds__announce_missing(fd, offset_bytes, n_bytes);
+}
+
 sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out)
 {
     const char *path = options != NULL ? options->path : NULL;

@@ -16,7 +16,6 @@ from __future__ import annotations
 import enum
 import logging
 import math
-import operator
 import os
 import stat
 import time
@@ -118,6 +117,16 @@ class _ContiguousRead:
     counts: tuple[int, ...]
     strides_bytes: tuple[int, ...]
     stored_shape: tuple[int, ...] | None
+
+    def first_offset(self, start: tuple[int, ...]) -> int:
+        """Return where the first run of a read begins, bytes."""
+        return self.base_offset + sum(
+            index * n_bytes for index, n_bytes in zip(start, self.index_bytes, strict=True)
+        )
+
+    def run_from(self, start: tuple[int, ...]) -> tuple[int, int] | None:
+        """Return the offset and bytes of a read that is one run, None of others."""
+        return None if self.counts else (self.first_offset(start), self.run_bytes)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -259,10 +268,14 @@ class Redirection:
         reads = None if known is None else known.repeated.get(path)
         if known is None or reads is None:
             return None
-        return reads.read(index, out, lambda number: self._open_to_repeat(known, path, number))
+        return reads.read(
+            index,
+            out,
+            lambda number, *run: self._open_to_repeat(known, path, number, run),
+        )
 
     def _open_to_repeat(
-        self, known: _Known, path: str, number: int
+        self, known: _Known, path: str, number: int, run: tuple[int, int]
     ) -> tuple[_native.ReadFile, _Stamp] | None:
         """Return the open replica of a candidate, None where it is not good, or not kept open."""
         entry = known.datasets.get(path)
@@ -270,7 +283,7 @@ class Redirection:
             return None
         candidate = entry.dataset.candidates[number]
         try:
-            replica = self._find_replica(self._home[0], known, candidate, entry.dataset)
+            replica = self._find_replica(self._home[0], known, candidate, entry.dataset, run)
         except (SdsError, OSError) as error:  # the read that follows tells the user
             log.debug("replica %s is not opened: %s", candidate.path, error)
             return None
@@ -353,7 +366,8 @@ class Redirection:
         candidate, plan = decision.candidate, decision.plan
         if candidate is None:
             return Outcome.ORIGINAL
-        replica = self._find_replica(home, known, candidate, entry.dataset)
+        run = None if plan is None else plan.run_from(slab.start)
+        replica = self._find_replica(home, known, candidate, entry.dataset, run)
         if plan is None:
             _read_from_chunks(replica, candidate, entry.dataset, slab, result)
         else:
@@ -386,16 +400,25 @@ class Redirection:
         return known
 
     def _find_replica(
-        self, home: Home, known: _Known, candidate: TableCandidate, entry: TableDataset
+        self,
+        home: Home,
+        known: _Known,
+        candidate: TableCandidate,
+        entry: TableDataset,
+        run: tuple[int, int] | None,
     ) -> _OpenReplica:
-        """Return a replica that is open and as it was published."""
+        """Return a replica that is open and as it was published.
+
+        `run`: the offset and bytes of what is about to be read, None or no bytes where that is no
+        single run.
+        """
         number = candidate.replica_id
         replica = known.replicas.get(number)
         if replica is not None and _is_unchanged(replica):
             return replica
         others = {one: other for one, other in known.replicas.items() if one != number}
         known.keep_replicas(others)
-        replica = _open_replica(home, candidate, entry, self._owner)
+        replica = _open_replica(home, candidate, entry, self._owner, run)
         if self._known is known and not replica.engine.is_remote:
             latest = dict(list(others.items())[1 - _MAX_REPLICAS :])
             known.keep_replicas(latest | {number: replica})
@@ -673,7 +696,11 @@ def _seconds(model: TableModel, features: BlockFeatures) -> float:
 
 
 def _open_replica(
-    home: Home, candidate: TableCandidate, known: TableDataset, source_owner: int
+    home: Home,
+    candidate: TableCandidate,
+    known: TableDataset,
+    source_owner: int,
+    run: tuple[int, int] | None,
 ) -> _OpenReplica:
     """Return a replica, open and checked; raises whatever stands against it."""
     engine = _native.ReadFile(
@@ -684,11 +711,16 @@ def _open_replica(
     )
     found = os.fstat(engine.fileno())
     check_trusted(candidate.path, found, source_owner)
+    metadata = _unchecked_metadata(candidate, known)
+    if stat.S_ISREG(found.st_mode):
+        # The device works while the file is checked: first on what is waited for first.
+        for offset, length in metadata:
+            if length > 0:  # 0 is all to the end
+                os.posix_fadvise(engine.fileno(), offset, length, os.POSIX_FADV_WILLNEED)
+        if run is not None:
+            engine.announce(*run)
     _check_unchanged(engine.fileno(), candidate)
-    if candidate.chunk_shape is None:
-        region = candidate.region_in(known.extent)
-        n_bytes = known.element_size_bytes * math.prod(region.extent)
-        _check_intact(engine.fileno(), candidate, n_bytes)
+    _check_intact(engine.fileno(), candidate, metadata)
     return _OpenReplica(engine=engine, stamp=_stamp_of(found))
 
 
@@ -703,7 +735,7 @@ def _read_contiguous(
     stored_shape = plan.stored_shape
     values = result if stored_shape is None else np.empty(stored_shape, result.dtype)
     replica.engine.read_runs(
-        plan.base_offset + sum(map(operator.mul, slab.start, plan.index_bytes)),
+        plan.first_offset(slab.start),
         plan.run_bytes,
         plan.counts,
         plan.strides_bytes,
@@ -798,24 +830,51 @@ def _check_unchanged(descriptor: int, candidate: TableCandidate) -> None:
         raise OSError(message)
 
 
-def _check_intact(descriptor: int, candidate: TableCandidate, n_bytes: int) -> None:
-    """Raise OSError unless a replica is intact outside the bytes of its dataset, `n_bytes`."""
-    key = (candidate.identity, candidate.metadata_crc32c)
-    if key in _checked:
-        return
-    end = candidate.data_offset_bytes + n_bytes
+def _unchecked_metadata(
+    candidate: TableCandidate, known: TableDataset
+) -> tuple[tuple[int, int], ...]:
+    """Return offset and length of what a replica holds besides its dataset, if it was not checked.
+
+    Of one in chunks nothing: HDF5 checks it.
+
+    Raises
+    ------
+    OSError
+        If that is more than a replica holds, or the dataset does not fit.
+    """
+    if candidate.chunk_shape is not None or _key_of(candidate) in _checked:
+        return ()
+    region = candidate.region_in(known.extent)
+    begin = candidate.data_offset_bytes
+    end = begin + known.element_size_bytes * math.prod(region.extent)
     tail = candidate.identity.size_bytes - end
-    if candidate.data_offset_bytes + tail > _MAX_METADATA_BYTES:
+    if tail < 0:
+        message = f"replica {candidate.path} is too short for its dataset; verify the replicas"
+        raise OSError(message)
+    if begin + tail > _MAX_METADATA_BYTES:
         message = (
             f"replica {candidate.path} holds more than {_MAX_METADATA_BYTES} bytes of metadata"
         )
         raise OSError(message)
+    return ((0, begin), (end, tail))
+
+
+def _key_of(candidate: TableCandidate) -> tuple[FileIdentity, int]:
+    return (candidate.identity, candidate.metadata_crc32c)
+
+
+def _check_intact(
+    descriptor: int, candidate: TableCandidate, metadata: tuple[tuple[int, int], ...]
+) -> None:
+    """Raise OSError unless a replica is intact outside the bytes of its dataset."""
+    if not metadata:
+        return
     crc = 0
-    for offset, length in ((0, candidate.data_offset_bytes), (end, tail)):
+    for offset, length in metadata:
         crc = _native.crc32c(os.pread(descriptor, length, offset), crc)
     if crc != candidate.metadata_crc32c:
         message = f"the metadata of replica {candidate.path} is damaged; verify the replicas"
         raise OSError(message)
     if len(_checked) >= _MAX_CHECKED:
         _checked.clear()
-    _checked.add(key)
+    _checked.add(_key_of(candidate))

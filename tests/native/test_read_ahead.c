@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "read_ahead.h"
+#include "sds/read_engine.h"
 
 #define PAGE_BYTES 4096
 #define FILE_BYTES ((24 << 20) + 1234) /* ends within a page */
@@ -128,6 +129,35 @@ static void test_what_is_announced_is_read(int fd)
     CHECK(!is_cached(offset + n + PAGE_BYTES) && !is_cached(offset - PAGE_BYTES));
 }
 
+static int64_t n_cached(void)
+{
+    int64_t n = 0;
+    for (int64_t at = 0; at < FILE_BYTES; at += PAGE_BYTES)
+        n += is_cached(at);
+    return n;
+}
+
+/* What is missing is read, and nothing else: of what is short, or so long that it may be read past
+ * the cache, or of what is cached already, nothing. */
+static void test_a_range_that_is_to_be_read_is_announced(int fd)
+{
+    const int64_t offset = (2 << 20) + 77, n = 1 << 20;
+    make_cold(fd);
+    errno = EDOM;
+    sds_announce_range(fd, offset, 65535);
+    sds_announce_range(fd, offset, 4 << 20);
+    sds_announce_range(fd, offset, 0);
+    CHECK(n_cached() == 0);
+    sds_announce_range(fd, offset, n);
+    wait_until_cached(offset, n);
+    CHECK(n_cached() == n / PAGE_BYTES + 1);
+    sds_announce_range(fd, offset + n - 65536, n); /* its beginning is cached */
+    CHECK(n_cached() == n / PAGE_BYTES + 1);
+    sds_announce_range(fd, FILE_BYTES, n);
+    sds_announce_range(-1, offset, n);
+    CHECK(errno == EDOM);
+}
+
 static void test_pages_are_made_and_left_as_they_are(void)
 {
     const int64_t n = 64 * PAGE_BYTES;
@@ -177,6 +207,7 @@ int main(void)
     test_ranges_in_every_state(fd);
     test_the_end_of_the_file_and_errors(fd);
     test_what_is_announced_is_read(fd);
+    test_a_range_that_is_to_be_read_is_announced(fd);
     test_pages_are_made_and_left_as_they_are();
     test_new_memory(fd);
     CHECK(unlink(path) == 0 && close(fd) == 0);

@@ -49,6 +49,11 @@ typedef struct sds_read_report {
     int64_t bytes_read; /* from the file, holes included */
 } sds_read_report;
 
+/* Have the kernel begin to read a range that one read is about to ask for, so that the device works
+ * while something else has to be done first, such as checks of the file. Only a hint: nothing where
+ * the range is cached, short, or so long that it may be read past the page cache. */
+void sds_announce_range(int fd, int64_t offset_bytes, int64_t n_bytes);
+
 /* The descriptor stays the caller's, and open until sds_file_close(). Costs an allocation: what
  * reads need besides is made when one needs it. options may be NULL: nothing is kept. */
 sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out);

@@ -389,14 +389,16 @@ struct Server {
 };
 
 // Have what was chosen read: a file by in_file(file), a replica in chunks by in_chunks(dataset).
+// slab: what is read, nullptr where elements are listed.
 template <typename InFile, typename InChunks>
-int64_t serve_from(OpenDataset &dataset, const Server &server, InFile in_file, InChunks in_chunks)
+int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hyperslab *slab,
+                   InFile in_file, InChunks in_chunks)
 {
     const sds_candidate &candidate = server.candidate;
     if (server.choice == by_engine) return serve_itself(dataset, in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     if (!is_in_share(*dataset.redirection, candidate)) return original(dataset, outside_share);
-    const ReplicaUse use(*dataset.file, server.dataset, candidate);
+    const ReplicaUse use(*dataset.file, server.dataset, candidate, slab);
     if (use.problem()) return original(dataset, replica_unusable, use.problem());
     const Reason outcome = candidate.storage == SDS_TABLE_CHUNKED
                                ? read_dataset(use.replica(), in_chunks)
@@ -435,7 +437,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
     return serve_from(
-        dataset, server,
+        dataset, server, nullptr,
         [&](sds_file *file) {
             return transfer_scattered(host, file, server.dataset, server.candidate, read,
                                       conversion, request.buffer);
@@ -468,7 +470,7 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
                           conversion.to_bytes, memory))
         return serve_scattered(object, dataset, selection, request);
     return serve_from(
-        dataset, server,
+        dataset, server, &selection.slab,
         [&](sds_file *file) {
             return transfer(host, file, server.dataset, server.candidate, selection.slab,
                             conversion, memory, request.buffer);

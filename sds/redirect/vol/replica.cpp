@@ -73,15 +73,42 @@ bool add_range(int fd, int64_t begin, int64_t end, uint32_t &crc)
     return is_whole;
 }
 
-// Why the bytes around the dataset are not to be relied on; nullptr where they are.
-const char *check_metadata(int fd, const sds_candidate &candidate, int64_t n_bytes,
-                           int64_t size_bytes)
+// The device is to work on what is read first while the file is checked.
+void announce_slab(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
+                   const sds_hyperslab &slab)
 {
+    const sds_array array = array_of(dataset, candidate);
+    sds_hyperslab stored;
+    sds_runs runs;
+    if (sds_candidate_slab(&candidate, &slab, &stored) == SDS_OK &&
+        sds_runs_of(&array, &stored, &runs) == SDS_OK && runs.n_levels == 0)
+        sds_announce_range(fd, runs.first_offset, runs.run_bytes);
+}
+
+void announce_metadata(int fd, int64_t begin, int64_t end)
+{
+    if (begin < end)
+        (void)posix_fadvise(fd, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                            POSIX_FADV_WILLNEED);
+}
+
+// Why the bytes around the dataset are not to be relied on; nullptr where they are.
+// slab: what is read of the source, if known.
+const char *check_metadata(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
+                           int64_t size_bytes, const sds_hyperslab *slab)
+{
+    const int64_t n_bytes = bytes_of(dataset, candidate);
     const int64_t begin = candidate.data_offset_bytes, end = begin + n_bytes;
     if (end > size_bytes) return "the replica is too short for its dataset";
     if (size_bytes - n_bytes > max_metadata_bytes)
         return "the replica holds too much besides its dataset";
-    if (was_checked(candidate)) return nullptr;
+    const bool is_known = was_checked(candidate);
+    if (!is_known) { // waited for first, so asked for first
+        announce_metadata(fd, 0, begin);
+        announce_metadata(fd, end, size_bytes);
+    }
+    if (slab) announce_slab(fd, dataset, candidate, *slab);
+    if (is_known) return nullptr;
     uint32_t crc = 0;
     if (!add_range(fd, 0, begin, crc) || !add_range(fd, end, size_bytes, crc))
         return "the replica's metadata cannot be read";
@@ -92,7 +119,7 @@ const char *check_metadata(int fd, const sds_candidate &candidate, int64_t n_byt
 
 // Why the open file is not to be used; nullptr where it is.
 const char *find_problem(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
-                         uid_t source_owner)
+                         uid_t source_owner, const sds_hyperslab *slab)
 {
     sds_identity found;
     uint32_t owner = 0, mode = 0;
@@ -105,7 +132,7 @@ const char *find_problem(int fd, const sds_table_dataset &dataset, const sds_can
         return "the replica belongs to neither the source's owner nor this user";
     if (mode & (S_IWGRP | S_IWOTH)) return "the replica is writable by others";
     if (candidate.storage == SDS_TABLE_CHUNKED) return nullptr; // HDF5 checks the rest
-    return check_metadata(fd, candidate, bytes_of(dataset, candidate), found.size_bytes);
+    return check_metadata(fd, dataset, candidate, found.size_bytes, slab);
 }
 
 constexpr int max_failures = 3;
@@ -346,7 +373,7 @@ const char *open_in_chunks(const Host &host, uid_t source_owner, const sds_table
 {
     const int fd = open_file(candidate.path);
     if (fd < 0) return errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
-    const char *problem = find_problem(fd, dataset, candidate, source_owner);
+    const char *problem = find_problem(fd, dataset, candidate, source_owner, nullptr);
     close(fd);
     if (!problem) problem = open_replica_dataset(host, dataset, candidate, out);
     if (problem || leaves_room(*out.fd)) return problem;
@@ -367,7 +394,7 @@ OpenReplica *make_replica(const sds_candidate &candidate)
 }
 
 void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &candidate,
-                     uid_t source_owner, OpenReplica &replica)
+                     uid_t source_owner, const sds_hyperslab *slab, OpenReplica &replica)
 {
     const int saved_errno = errno;
     const int fd = open_file(candidate.path);
@@ -375,7 +402,7 @@ void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &cand
         replica.problem =
             errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
     } else {
-        replica.problem = find_problem(fd, dataset, candidate, source_owner);
+        replica.problem = find_problem(fd, dataset, candidate, source_owner, slab);
         settle(replica, fd);
     }
     errno = saved_errno;
@@ -453,7 +480,7 @@ void ReplicaUse::open(const Host &host, uid_t source_owner, const sds_table_data
 }
 
 ReplicaUse::ReplicaUse(OpenFile &file, const sds_table_dataset &dataset,
-                       const sds_candidate &candidate)
+                       const sds_candidate &candidate, const sds_hyperslab *slab)
     : replica_(nullptr), problem_(nullptr), host_(nullptr)
 {
     if (find(file, candidate)) return;
@@ -464,7 +491,7 @@ ReplicaUse::ReplicaUse(OpenFile &file, const sds_table_dataset &dataset,
             return;
         }
         if (candidate.storage != SDS_TABLE_CHUNKED)
-            open_contiguous(dataset, candidate, file.owner, *made);
+            open_contiguous(dataset, candidate, file.owner, slab, *made);
         {
             SharedStateLock lock;
             replica_ = find_replica(file.replicas, candidate.replica_id);

@@ -33,7 +33,9 @@ struct OpenReplica {
 class ReplicaUse
 {
   public:
-    ReplicaUse(OpenFile &file, const sds_table_dataset &dataset, const sds_candidate &candidate);
+    // slab: what is read of the source, nullptr where elements are listed.
+    ReplicaUse(OpenFile &file, const sds_table_dataset &dataset, const sds_candidate &candidate,
+               const sds_hyperslab *slab);
     ~ReplicaUse();
     ReplicaUse(const ReplicaUse &) = delete;
     ReplicaUse &operator=(const ReplicaUse &) = delete;
