@@ -199,7 +199,7 @@ def _print_simulations(found: "Calibration") -> None:
 
 def _print_engine(found: "EngineMeasurement") -> None:
     """Print what requests cost the read engine, and up to which hole it reads on."""
-    from sds.cli.output import print_fields, print_lines, print_table
+    from sds.cli.output import print_fields, print_prose, print_table
     from sds.cli.quantities import format_seconds, format_size
 
     costs = found.parameters
@@ -239,7 +239,7 @@ def _print_engine(found: "EngineMeasurement") -> None:
             ("requests in flight>", "cold 4 KiB request>"),
             [(str(depth), format_seconds(seconds)) for depth, seconds in found.queue],
         )
-        print_lines(
-            "Start-ups, rates and holes are fitted to reads of all sizes together, the bytes of a",
+        print_prose(
+            "Start-ups, rates and holes are fitted to reads of all sizes together, the bytes of a "
             "request apart; the table is measured: 4 KiB requests 256 KiB apart, bytes included.",
         )
