@@ -2,12 +2,14 @@
 
 import dataclasses
 import os
+import time
 
 import h5py
 import numpy as np
 
 from sds import _native
 from sds.dataset import describe_open_dataset
+from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, Box
 from sds.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
@@ -27,6 +29,33 @@ def settle(path):
     """Date a file back, so that its identity counts at once."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - 10**10))
+
+
+TMPFS = 0x01021994
+
+
+def go_past_the_page_cache(path, home):
+    """Have long cold reads go past the page cache, as if that had been measured to be faster.
+
+    Returns whether the file's file system takes such reads.
+    """
+    kind = _native.ReadFile(path).file_system_type
+    fast = dataclasses.replace(builtin_parameters(), is_measured=True, direct_s_per_byte=1e-11)
+    publish_measured(home, [MeasuredFileSystem(mount_point="/", kind=kind, parameters=fast)])
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        return False
+    return kind != TMPFS
+
+
+def drop_from_page_cache(path):
+    """Have the next reads of a file come from its device."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        for _ in range(5):  # pages that another processor is about to list stay once
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            time.sleep(0.02)
 
 
 def with_models(table, *, original_s, replica_s):

@@ -6,12 +6,20 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from sds.trace import read_spool
 from tests.hdf5_builds import hdf5_build
-from tests.redirected import reads_by_replica
+from tests.redirected import (
+    drop_from_page_cache,
+    go_past_the_page_cache,
+    reads_by_replica,
+    settle,
+)
 from tests.robustness.conftest import compile_c
 from tests.under_connector import connector_environment, decisions, run_python
 
@@ -533,3 +541,27 @@ def test_handlers_that_interrupt_the_connector_itself(how, cube, home, tmp_path)
             assert done.returncode in (0, -signal.SIGABRT, -signal.SIGSEGV)
     if how == "fork":
         assert sum(reads_by_process(home)) == 15 * 40000
+
+
+N_GENERATIONS = 6  # more than have room for a page each
+
+
+def test_what_a_read_has_borrowed_is_no_debt_of_children(home, tmp_path):
+    """They have neither the page nor the thread that would give it back."""
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        rows, planes, columns = np.ogrid[:64, : 2 * N_GENERATIONS, :8192]
+        file["cube"] = (rows + planes + columns).astype("f8")
+    settle(path)
+    drop_from_page_cache(path)
+    n_borrowed = N_GENERATIONS if go_past_the_page_cache(path, home) else 0
+    program = hdf5_build("2.0.0").compile(
+        Path(__file__).parent / "forks_in_reads.c", tmp_path / "forks", "-rdynamic"
+    )
+    environment = connector_environment(home.root)
+    ended = subprocess.run(
+        [program, path, str(N_GENERATIONS)],
+        env=environment, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout) == n_borrowed

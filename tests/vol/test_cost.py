@@ -2,18 +2,16 @@
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from sds import _native
-from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, hdf5_build
 from tests.redirected import (
+    go_past_the_page_cache,
     publish_candidates,
     reads_by_replica,
     redirect,
@@ -25,7 +23,6 @@ from tests.under_connector import connector_environment, native_environment, run
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
 MIB = 1 << 20
-TMPFS = 0x01021994
 
 
 @pytest.fixture
@@ -124,23 +121,13 @@ def test_a_long_read_past_the_page_cache_borrows_memory(home, tmp_path):
     with path.open("rb") as file:
         os.fsync(file.fileno())
     settle(path)
-    kind = _native.ReadFile(path).file_system_type
-    fast = replace(builtin_parameters(), is_measured=True, direct_s_per_byte=1e-11)
-    publish_measured(home, [MeasuredFileSystem(mount_point="/", kind=kind, parameters=fast)])
+    is_direct = go_past_the_page_cache(path, home)
     printed = run_python(LONG_READ, path, env=connector_environment(home.root)).stdout
     peak_bytes, n_direct = map(int, printed.split())
-    assert n_direct == (kind != TMPFS and takes_direct_reads(path))
+    assert n_direct == is_direct
     # A large page, while the read lasts, or as many small ones as are used of it.
     assert peak_bytes <= 3 * MIB
     assert peak_bytes > MIB or not n_direct
-
-
-def takes_direct_reads(path):
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
-    except OSError:
-        return False
-    return True
 
 
 PRIVATE_MEMORY = """

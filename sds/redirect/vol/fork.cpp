@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "host.h"
+#include "memory_budget.h"
 #include "native_alias.h"
 #include "original_file.h"
 #include "shared_state.h"
@@ -20,6 +21,7 @@ void begin_child()
     renew_binding();
     renew_aliases();
     if (is_state_whole()) give_up_readers();
+    forget_spare_memory();
     renew_state_lock();
     renew_trace();
 }

@@ -16,6 +16,7 @@ constexpr int64_t most_kept = most_memory_bytes - (256 << 10);
 
 int64_t lasting_bytes = 0;
 int64_t all_bytes = 0;
+int64_t spare_bytes = 0; // of all
 
 bool add_up_to(int64_t most, int64_t n_bytes, int64_t &sum)
 {
@@ -50,7 +51,9 @@ bool take_memory(MemoryUse use, int64_t n_bytes)
     case MemoryUse::passing:
         return take_of_all(most_in_reads, n_bytes);
     case MemoryUse::spare:
-        return add_up_to(most_in_reads, n_bytes, all_bytes);
+        if (!add_up_to(most_in_reads, n_bytes, all_bytes)) return false;
+        __atomic_add_fetch(&spare_bytes, n_bytes, __ATOMIC_RELAXED);
+        return true;
     case MemoryUse::known:
         return take_of_all(most_memory_bytes, n_bytes);
     case MemoryUse::lasting:
@@ -76,7 +79,14 @@ void give_memory(MemoryUse use, int64_t n_bytes)
 {
     if (use == MemoryUse::lasting || use == MemoryUse::traced)
         __atomic_sub_fetch(&lasting_bytes, n_bytes, __ATOMIC_RELAXED);
+    if (use == MemoryUse::spare) __atomic_sub_fetch(&spare_bytes, n_bytes, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&all_bytes, n_bytes, __ATOMIC_RELAXED);
+}
+
+void forget_spare_memory()
+{
+    __atomic_sub_fetch(&all_bytes, spare_bytes, __ATOMIC_RELAXED);
+    spare_bytes = 0;
 }
 
 bool is_memory_left(int64_t n_bytes)

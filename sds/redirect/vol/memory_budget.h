@@ -29,6 +29,8 @@ constexpr int64_t most_lasting_bytes = most_memory_bytes - most_known_bytes;
 // is kept for later reads is given back.
 bool take_memory(MemoryUse use, int64_t n_bytes);
 void give_memory(MemoryUse use, int64_t n_bytes);
+// In the child of a fork, where no read of the parent's ends: what is spare is not even mapped.
+void forget_spare_memory();
 // Count what a read cannot do without.
 void count_passing_memory(int64_t n_bytes);
 // Whether a read may take so many bytes more, now; likewise.

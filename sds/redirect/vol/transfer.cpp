@@ -1,5 +1,7 @@
 #include "transfer.h"
 
+#include <unistd.h>
+
 #include "candidate.h"
 #include "memory_budget.h"
 #include "scratch.h"
@@ -32,12 +34,14 @@ class EngineMemory
   public:
     explicit EngineMemory(int64_t n_bytes)
         : is_lent_(n_bytes >= long_read_bytes &&
-                   take_memory(MemoryUse::spare, max_long_engine_bytes))
+                   take_memory(MemoryUse::spare, max_long_engine_bytes)),
+          process_(is_lent_ ? getpid() : 0)
     {
     }
     ~EngineMemory()
     {
-        if (is_lent_) give_memory(MemoryUse::spare, max_long_engine_bytes);
+        // A handler may have forked during the read, whose child owes nothing.
+        if (is_lent_ && getpid() == process_) give_memory(MemoryUse::spare, max_long_engine_bytes);
     }
     EngineMemory(const EngineMemory &) = delete;
     EngineMemory &operator=(const EngineMemory &) = delete;
@@ -45,6 +49,7 @@ class EngineMemory
 
   private:
     const bool is_lent_;
+    const pid_t process_;
 };
 
 bool read_slab(const Transfer &self, const sds_hyperslab &slab, void *out)
