@@ -272,8 +272,9 @@ class RepeatedReads
         if (entry_ == nullptr) return nullptr;
         try {
             return decide_by(*entry_, selected, open_replica);
-        } catch (nb::python_error &) { // who reads without this says what is wrong
-            return nullptr;
+        } catch (nb::python_error &error) {
+            if (!error.matches(PyExc_Exception)) throw; // an interrupt, which nobody else sees
+            return nullptr;                             // who reads without this says what is wrong
         }
     }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -120,6 +122,23 @@ def test_what_is_read_before_is_looked_up_already(source, home, reads):
     assert sds.read(source, "x", (0, 0, 0)) == values(0)[0, 0, 0]
     assert np.array_equal(read(source), values(0)[ACROSS])
     assert reads == [None, replica_of(source, home)]
+
+
+def test_an_interrupt_while_a_replica_is_opened_ends_the_read(source):
+    assert sds.read(source, "x", (0, 0, 0)) == values(0)[0, 0, 0]  # from now on it is looked up
+
+    def interrupt(frame, event, _):
+        if event == "call" and frame.f_code is serve._open_replica.__code__:
+            signal.raise_signal(signal.SIGINT)
+
+    before = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            read(source)
+    finally:
+        sys.setprofile(before)
+    assert np.array_equal(read(source), values(0)[ACROSS])
 
 
 def test_out_is_filled(source, home, reads):
