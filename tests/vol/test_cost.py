@@ -92,37 +92,49 @@ LONG_READ = """
             found = dict(line.split(":", 1) for line in lines)
         return [int(found[name].split()[0]) << 10 for name in names]
 
-    file = h5py.File(sys.argv[1])
-    data, out = file["cube"], np.ones((128, 8192))
-    data[0, 0, 0]
-    for _ in range(5):  # pages that another processor is about to list stay once
-        os.posix_fadvise(file.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
-        time.sleep(0.02)
-    with open("/proc/self/clear_refs", "w") as peak:
-        peak.write("5")
-    before, file_before = status("VmRSS", "RssFile")
-    data.read_direct(out, np.s_[:, 2])
-    most, file_after = status("VmHWM", "RssFile")
     def is_direct(descriptor):
         try:
             return bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT)
         except OSError:  # not open
             return False
 
-    assert (out == np.arange(128)[:, None] + np.arange(8192)).all()
-    print(most - before - max(0, file_after - file_before), sum(map(is_direct, range(64))))
+    def print_peak_of_long_read(path):
+        file = h5py.File(path)
+        data, out = file["cube"], np.ones((128, 8192))
+        data[0, 0, 0]
+        for _ in range(5):  # pages that another processor is about to list stay once
+            os.posix_fadvise(file.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
+            time.sleep(0.02)
+        with open("/proc/self/clear_refs", "w") as peak:
+            peak.write("5")
+        before, file_before = status("VmRSS", "RssFile")
+        data.read_direct(out, np.s_[:, 2])
+        most, file_after = status("VmHWM", "RssFile")
+        assert (out == np.arange(128)[:, None] + np.arange(8192)).all()
+        n_direct = sum(map(is_direct, range(64)))
+        print(most - before - max(0, file_after - file_before), n_direct)
 """
 
 
-def test_a_long_read_past_the_page_cache_borrows_memory(home, tmp_path):
-    path = tmp_path / "long.h5"
+def write_long(path):
     with h5py.File(path, "w") as file:
         file["cube"] = np.arange(128.0)[:, None, None] + np.zeros((4, 1)) + np.arange(8192)
     with path.open("rb") as file:
         os.fsync(file.fileno())
     settle(path)
+    return path
+
+
+def test_a_long_read_past_the_page_cache_borrows_memory(home, tmp_path):
+    path = write_long(tmp_path / "long.h5")
     is_direct = go_past_the_page_cache(path, home)
-    printed = run_python(LONG_READ, path, env=connector_environment(home.root)).stdout
+    program = (
+        LONG_READ
+        + """
+    print_peak_of_long_read(sys.argv[1])
+    """
+    )
+    printed = run_python(program, path, env=connector_environment(home.root)).stdout
     peak_bytes, n_direct = map(int, printed.split())
     assert n_direct == is_direct
     # A large page, while the read lasts, or as many small ones as are used of it.

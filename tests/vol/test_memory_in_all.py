@@ -9,9 +9,15 @@ import pytest
 
 from sds.home import Home
 from sds.trace import read_spool
-from tests.redirected import publish_candidates, reads_by_replica, settle, write_replica
+from tests.redirected import (
+    go_past_the_page_cache,
+    publish_candidates,
+    reads_by_replica,
+    settle,
+    write_replica,
+)
 from tests.under_connector import connector_environment, decisions, run_python
-from tests.vol.test_cost import MIB, PRIVATE_MEMORY, private_memory
+from tests.vol.test_cost import LONG_READ, MIB, PRIVATE_MEMORY, private_memory, write_long
 from tests.vol.test_decoding_memory import own_malloc
 
 N_DATASETS = 34_000  # more shapes than the trace follows in turn
@@ -84,8 +90,11 @@ PROGRAM = """
             found = open_files[0]["01"][:16, :16, k : k + 4]
             assert (found == (element[:16, :16] * 8 + np.arange(k, k + 4)) % 9973).all()
 
+    def long():
+        print_peak_of_long_read(sys.argv[5])
+
     for step in steps:
-        {"handles": handles, "replicas": replicas, "parts": parts}[step]()
+        {"handles": handles, "replicas": replicas, "parts": parts, "long": long}[step]()
     print_private_memory()
     open_files[2].close()
 """
@@ -168,3 +177,21 @@ def test_a_chunk_that_cannot_be_kept_is_not_decoded_for_each_read(sources, tmp_p
         # The trace was written meanwhile, and gave back what the chunk needs.
     else:
         pytest.fail("the chunk was decoded more than once in each of five programs")
+
+
+def test_a_long_read_does_without_the_memory_that_is_not_there(sources, home, tmp_path):
+    """It takes the little that every read may, and gives the same bytes."""
+    small, big, _ = sources
+    path = write_long(tmp_path / "long.h5")
+    is_direct = go_past_the_page_cache(path, home)
+    program, environment = PRIVATE_MEMORY + LONG_READ + PROGRAM, connector_environment(home.root)
+    for _ in range(5):
+        arguments = small, big, "handles long", N_HANDLES, path
+        printed = run_python(program, *arguments, env=environment).stdout
+        peak_bytes, n_direct = map(int, printed.splitlines()[0].split())
+        assert n_direct == is_direct
+        if peak_bytes < MIB:
+            break
+        # The trace was written meanwhile, and gave back what is borrowed.
+    else:
+        pytest.fail("each of five programs borrowed what others keep")
