@@ -128,7 +128,6 @@ def engine_of(file: str | bytes | int) -> _native.ReadFile:
 
 def find_opened(file: str | os.PathLike[str]) -> OpenedFile | None:
     """Return the file that is kept for a path, if it still holds the bytes it held then."""
-    global _swept_s  # noqa: PLW0603  (one cache per process)
     path = os.fspath(file)
     kept = _files.get(path)
     now_s = time.monotonic()
@@ -138,23 +137,22 @@ def find_opened(file: str | os.PathLike[str]) -> OpenedFile | None:
             with _lock:
                 _files.pop(path, None)
             kept = None
-    if now_s - _swept_s > _SWEEP_S:
-        _swept_s = now_s
-        _sweep(now_s)
+    _sweep_if_due(now_s)
     return kept
 
 
 def find_local(file: str | os.PathLike[str]) -> OpenedFile | None:
     """Return the file that is kept for a path, for who finds out whether it still holds the bytes.
 
-    None on file systems of other hosts, and where files may have to be closed first.
+    None on file systems of other hosts.
     """
-    kept = _files.get(os.fspath(file))
-    now_s = time.monotonic()
-    if kept is None or kept.is_remote or now_s - _swept_s > _SWEEP_S:
+    path = os.fspath(file)
+    kept = _files.get(path)
+    if kept is None or kept.is_remote:
         return None
-    kept.used_s = now_s
-    return kept
+    kept.used_s = time.monotonic()
+    _sweep_if_due(kept.used_s)
+    return kept if _files.get(path) is kept else None
 
 
 def keep(opened: OpenedFile) -> None:
@@ -195,6 +193,13 @@ def _let_go(files: list[OpenedFile]) -> None:
         for one in files:
             if one.version[1] not in locked and _files.get(one.path) is one:
                 del _files[one.path]
+
+
+def _sweep_if_due(now_s: float) -> None:
+    global _swept_s  # noqa: PLW0603  (one cache per process)
+    if now_s - _swept_s > _SWEEP_S:
+        _swept_s = now_s
+        _sweep(now_s)
 
 
 def _sweep(now_s: float) -> None:

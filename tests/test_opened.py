@@ -203,6 +203,19 @@ def test_idle_and_deleted_files_are_let_go(run, tmp_path, monkeypatch):
     assert opened._files == {}
 
 
+def test_a_file_is_found_while_others_are_let_go(run, tmp_path, monkeypatch):
+    other = make(tmp_path / "other.h5", 1)
+    read(run)
+    read(other)
+    kept = opened._files[os.fspath(run)]
+    other.unlink()
+    monkeypatch.setattr(opened, "_SWEEP_S", -1.0)
+    assert opened.find_local(run) is kept
+    assert list(opened._files) == [os.fspath(run)]
+    run.unlink()
+    assert opened.find_local(run) is None
+
+
 LOCK = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
 
