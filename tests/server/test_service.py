@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.catalog.filesystems import filesystem_of
 from sds.catalog.records import (
     CalibrateRequest,
     IngestRequest,
@@ -30,7 +31,7 @@ from sds.errors import (
 )
 from sds.home import Home
 from sds.identity import identity_of
-from sds.recommender import CalibrationSettings, models_for_table
+from sds.recommender import CalibrationSettings, calibrate, models_for_table
 from sds.recommender.simulated import Simulation
 from sds.recommender.traced import LeftOut
 from sds.redirect.tables import read_table, table_path
@@ -51,6 +52,27 @@ def flip(path, offset):
     content = bytearray(path.read_bytes())
     content[offset] ^= 0xFF
     path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def calibration(tmp_path_factory):
+    """Return what a short calibration found, which takes as long as a busy machine makes it."""
+    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=8.0, max_rounds=1)
+    return calibrate(tmp_path_factory.mktemp("calibrated"), settings=settings)
+
+
+@pytest.fixture
+def calibrated(calibration, tmp_path):
+    """Return a function that gives a service the calibration of this file system."""
+
+    def calibrated(service):
+        return service._store.add_calibration(
+            mount_point=str(filesystem_of(tmp_path).mount_point),
+            device=tmp_path.stat().st_dev,
+            calibration=calibration,
+        )
+
+    return calibrated
 
 
 def test_a_replica_serves_at_once_and_is_the_transpose(service, source):
@@ -337,7 +359,7 @@ def test_a_calibration_is_used_for_its_file_system(service, source, tmp_path):
     service.reorganize(request(source))
     service.reorganize(request(source, **KINDS["chunked"]))
     assert not read_table(service.home, source).datasets[0].model.calibrated
-    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
+    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=8.0, max_rounds=1)
     record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
     assert record.device == tmp_path.stat().st_dev
     assert service.calibrations() == (record,)
@@ -352,9 +374,10 @@ def test_a_calibration_is_used_for_its_file_system(service, source, tmp_path):
         assert candidate.model.coefficients == expected.coefficients
 
 
-def test_traces_are_compared_with_calibrations_and_fitted(service, tmp_path, write_spool):
-    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
-    before = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+def test_traces_are_compared_with_calibrations_and_fitted(
+    service, calibrated, tmp_path, write_spool
+):
+    before = calibrated(service)
     write_spool(16)
     first = service.refit(str(tmp_path)).file_systems[0]
     assert first.n_reads > 0
@@ -374,9 +397,10 @@ def test_traces_are_compared_with_calibrations_and_fitted(service, tmp_path, wri
     assert service.calibrations() == (after,)
 
 
-def test_of_a_machine_it_is_said_that_traces_did_not_judge_it_anew(service, tmp_path, write_spool):
-    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
-    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+def test_of_a_machine_it_is_said_that_traces_did_not_judge_it_anew(
+    service, calibrated, tmp_path, write_spool
+):
+    record = calibrated(service)
     judged = replace(
         record.calibration,
         measurements=tuple(
@@ -388,41 +412,40 @@ def test_of_a_machine_it_is_said_that_traces_did_not_judge_it_anew(service, tmp_
     assert service.refit(str(tmp_path)).file_systems[0].notes == ()
     write_spool(16)
     (found,) = service.refit(str(tmp_path)).file_systems
-    expected = f"run sds calibrate {tmp_path} again"
+    expected = f"run sds calibrate {record.calibration.path} again"
     assert [words.endswith(expected) for words in found.notes] == [True] * (found.n_fitted > 0)
 
 
 @pytest.mark.parametrize("region", [None, "[:, :, 0:4]"])
 def test_of_replicas_only_those_of_whole_datasets_are_fitted_to(
-    service, source, tmp_path, write_spool, region
+    service, calibrated, source, write_spool, region
 ):
     """What a read of a part touched does not follow from the extent of the dataset."""
     options = {} if region is None else {"region": region}
     replica = service.reorganize(request(source, **options))
-    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=1.0, max_rounds=1)
-    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    record = calibrated(service)
     write_spool(1, served_by=replica.id)
     traced = TracedReads(service.home, service._store, service._models)
     assert len(traced.on(record)) == (1 if region is None else 0)
     assert traced.left_out == ({} if region is None else {LeftOut.REPLICA: 1})
 
 
-def test_every_traced_read_is_counted_however_few_records_hold_them(service, tmp_path, write_spool):
-    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=1.0, max_rounds=1)
-    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+def test_every_traced_read_is_counted_however_few_records_hold_them(
+    service, calibrated, write_spool
+):
+    record = calibrated(service)
     write_spool(16)
     traced = TracedReads(service.home, service._store, service._models)
     reads = traced.on(record)
     assert len(reads) < 16
     assert sum(read.n_reads for read in reads) + sum(traced.left_out.values()) == 16
     assert all(read.seconds == pytest.approx(500e-6) for read in reads)
-    (found,) = service.refit(str(tmp_path)).file_systems
+    (found,) = service.refit().file_systems
     assert found.n_fitted + sum(one.n_reads for one in found.left_out) == 16
 
 
-def test_another_file_system_is_told_once_and_not_fitted(service, source, tmp_path, write_spool):
-    settings = CalibrationSettings(space_bytes=1 << 20, budget_s=2.0, max_rounds=1)
-    record = service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+def test_another_file_system_is_told_once_and_not_fitted(service, calibrated, source, write_spool):
+    record = calibrated(service)
     was = replace(record.calibration.file_system, source="/dev/another", kind="otherfs")
     service._store.replace_calibration(record.id, replace(record.calibration, file_system=was))
     write_spool(16)
@@ -437,7 +460,7 @@ def test_another_file_system_is_told_once_and_not_fitted(service, source, tmp_pa
     service.ingest()
     assert note in service.advise(str(source)).notes
     # Calibrated again, nothing is said any more.
-    service.calibrate(CalibrateRequest(path=str(tmp_path), settings=settings))
+    calibrated(service)
     assert service.calibration_notes() == ()
 
 
