@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STRATEGIES = ("auto", "scan", "sorted")
+# What a replica that is not as expected leads to; of its attributes also the type may be another.
+_UNUSABLE = (NotUsableError, SdsError, OSError, RuntimeError, KeyError, TypeError, ValueError)
 
 
 def query(
@@ -245,7 +247,7 @@ def _from_replica(wanted: _Wanted, home: Home, *, always: bool) -> _Found | None
                 message = f"{source} changed while its replica was read"
                 raise SourceChangedError(message)
             return found
-    except (NotUsableError, SdsError, OSError, RuntimeError, KeyError, ValueError) as error:
+    except _UNUSABLE as error:
         log.debug("%s:%s is scanned: %s", source, wanted.table.path, error)
     return None
 

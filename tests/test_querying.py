@@ -215,6 +215,8 @@ def test_what_undoing_filters_takes_decides_as_well(tmp_path, home, answered_by,
         (np.full(3, -1.0), False),
         (np.full(2, 1e-3), False),  # not one for each column
         ("fast", False),
+        (h5py.Empty("f8"), False),
+        (np.zeros(3, "f4,f4"), False),
         (None, False),  # as replicas were built once
     ):
         with h5py.File(replica.path, "r+") as copy:
