@@ -57,8 +57,10 @@ def operation_of(
     Raises
     ------
     SimulationLimitError
-        If the requests have no such form, or too little is known of them.
+        If the requests have no such form, there are none, or too little is known of them.
     """
+    if any(slab.n_elements == 0 for slab in read.slabs):
+        raise SimulationLimitError("it selects nothing, so that nothing is asked for")
     asked = _Progression.of(read)
     if read.is_chunks:
         return _operation(asked)

@@ -201,3 +201,22 @@ def test_a_scalar_is_one_request():
     operation = asked((), Hyperslab(start=(), stride=(), count=(), block=()), Via.ENGINE)
     assert n_requests(operation) == 1
     assert math.prod(operation.extent) == 8
+
+
+@pytest.mark.parametrize("via", list(Via))
+@pytest.mark.parametrize("n_processes", [1, 5])
+@pytest.mark.parametrize(
+    ("extent", "count", "block"),
+    [
+        ((0,), (0,), (1,)),
+        ((4, 0, 6), (1, 0, 1), (4, 1, 6)),
+        ((4, 5, 6), (2, 0, 2), (1, 1, 1)),
+        ((4, 5, 6), (2, 1, 2), (1, 0, 1)),
+        ((0, *(1,) * 31), (0, *(1,) * 31), (1,) * 32),
+    ],
+)
+def test_where_nothing_is_selected_nothing_is_asked_for(extent, count, block, via, n_processes):
+    rank = len(extent)
+    slab = Hyperslab(start=(0,) * rank, stride=(2,) * rank, count=count, block=block)
+    with pytest.raises(SimulationLimitError, match="selects nothing"):
+        asked(extent, slab, via, n_processes=n_processes)
