@@ -440,8 +440,10 @@ CHANGES = {
 def test_a_file_that_changes_while_it_is_open(cube, home, change, engine):
     program = f"""
     import shutil
-    shutil.copy(path, path + ".copy")
-    path += ".copy"
+    original, path = path, path + ".copy"
+    if os.path.exists(path):
+        os.unlink(path)
+    shutil.copy(original, path)
     with h5py.File(path) as file:
         data = file["f8"]
         begin, end = data.id.get_offset(), data.id.get_offset() + data.id.get_storage_size()
