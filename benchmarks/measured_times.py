@@ -225,7 +225,7 @@ class MeasuredTimes:
                 Readers(self.experiment.n_processes, directory=self.store.parent) as readers,
                 noting_stops() as stopped,
             ):
-                for turn in range(1, MOST_READINGS + 1):
+                for turn in range(1, max(MOST_READINGS, self.rounds + MORE_ROUNDS) + 1):
                     for pattern, layout in self.missing(library, turn):
                         if time.monotonic() > until_s:
                             return

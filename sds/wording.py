@@ -52,6 +52,16 @@ def factor_text(factor: float) -> str:
     return f"{factor:,.0f}" if factor >= 1000 else f"{factor:.3g}"
 
 
+def factors_apart(one: float, other: float) -> tuple[str, str]:
+    """Return two factors with digits that tell them apart: ``1.384``, ``1.379``."""
+    texts = factor_text(one), factor_text(other)
+    for digits in range(4, 18 if one != other else 4):
+        if texts[0] != texts[1]:
+            break
+        texts = f"{one:,.{digits}g}", f"{other:,.{digits}g}"
+    return texts
+
+
 def shares_apart(one: float, other: float) -> tuple[str, str]:
     """Return two shares in per cent, with digits that tell them apart: ``89.96%``, ``90.00%``."""
     for digits in range(17 if one != other else 1):

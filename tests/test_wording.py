@@ -5,6 +5,7 @@ import pytest
 from sds.wording import (
     counted,
     factor_text,
+    factors_apart,
     share_text,
     shares_apart,
     time_text,
@@ -81,3 +82,16 @@ def test_large_factors_are_written_out(factor, text):
 )
 def test_shares_that_differ_read_so(one, other, texts):
     assert shares_apart(one, other) == texts
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [
+        (1.38, 1.25, ("1.38", "1.25")),
+        (1.3791, 1.3812, ("1.379", "1.381")),
+        (6418.2, 6418.4, ("6,418.2", "6,418.4")),
+        (1.0, 1.0, ("1", "1")),
+    ],
+)
+def test_factors_that_differ_read_so(one, other, texts):
+    assert factors_apart(one, other) == texts

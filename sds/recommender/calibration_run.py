@@ -195,13 +195,12 @@ def _with_simulation(
 
 def _other_stripes(there: StripeLayout, described: StripeLayout) -> str:
     """Return in words that a file is striped otherwise than a machine, and what to do."""
-    kib = described.stripe_size_bytes // 1024
     return (
         f"Lustre says that the file which was read has {there.stripe_count} stripes of "
         f"{there.stripe_size_bytes} bytes, and the machine is described with "
         f"{described.stripe_count} of {described.stripe_size_bytes}: describe those that there "
         f"are, or calibrate in a directory with the others (lfs setstripe -c "
-        f"{described.stripe_count} -S {kib}K)"
+        f"{described.stripe_count} -S {described.stripe_size_bytes})"
     )
 
 

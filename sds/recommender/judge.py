@@ -14,7 +14,7 @@ from sds.recommender.recommendation import (
     Recommendation,
 )
 from sds.recommender.tables import UNCALIBRATED_MARGIN, serving_margin
-from sds.wording import counted, factor_text, shares_apart, time_text
+from sds.wording import counted, factor_text, factors_apart, shares_apart, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,9 +173,10 @@ def _no_gain(factor: float, margin: float) -> str:
     """Return why a layout would serve no read, where none is predicted over `factor` as fast."""
     if factor < UNCALIBRATED_MARGIN:  # the least margin that there is
         return "no read would be faster"
+    predicted, needed = factors_apart(factor, margin)
     return (
-        f"reads are predicted at most {factor_text(factor)} times as fast, which the error of the "
-        f"models cannot tell from no gain (needed {factor_text(margin)}): measure with "
+        f"reads are predicted at most {predicted} times as fast, which the error of the "
+        f"models cannot tell from no gain (needed {needed}): measure with "
         "sds calibrate, while the machine has nothing else to do"
     )
 

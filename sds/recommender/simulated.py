@@ -130,6 +130,7 @@ class SimulatedModel:
     engine: IoParameters | None = None
     budget: SimulationBudget = field(default_factory=SimulationBudget)
     _known: dict[PlacedRead, float] = field(default_factory=dict)
+    _asked: set[PlacedRead] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -180,8 +181,12 @@ class SimulatedModel:
 
     @property
     def has_simulated_chunks(self) -> bool:
-        """Whether any of its predictions was of chunks, on which it was not judged."""
-        return any(read.is_chunks for read in self._known)
+        """Whether it was asked for reads of chunks, on which it was not judged, since `begin`."""
+        return any(read.is_chunks for read in self._asked)
+
+    def begin(self) -> None:
+        """Forget what it was asked for, not what it has simulated: another answer begins."""
+        self._asked.clear()
 
     def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
         """Return the time of one read of which only features are known: by the baseline."""
@@ -218,6 +223,7 @@ class SimulatedModel:
             raise SimulationLimitError(
                 "its file is striped otherwise than the machine that was fitted"
             )
+        self._asked.add(read)
         if read not in self._known:
             operation = operation_of(read, self.via, features=features, parameters=self.engine)
             self._known[read] = self._simulated(operation)
@@ -282,8 +288,15 @@ def note_of_limit(error: SimulationLimitError, models: Iterable[ReadModel]) -> s
     return f"predicted by {names}, not by the fitted machine: of one read, {error}"
 
 
+def begin_answer(models: Iterable[ReadModel]) -> None:
+    """Have models forget what answers before were made of."""
+    for model in models:
+        if isinstance(model, SimulatedModel):
+            model.begin()
+
+
 def notes_on_predictions(models: Iterable[ReadModel]) -> tuple[str, ...]:
-    """Return what has to be said of the predictions that models have made."""
+    """Return what has to be said of the predictions that an answer is made of."""
     if any(isinstance(model, SimulatedModel) and model.has_simulated_chunks for model in models):
         return (NOT_JUDGED_ON_CHUNKS,)
     return ()

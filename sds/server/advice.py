@@ -23,7 +23,7 @@ from sds.recommender import (
     what_if_sorted,
 )
 from sds.recommender.portfolio import without_simulation_of
-from sds.recommender.simulated import note_of_limit, notes_on_predictions
+from sds.recommender.simulated import begin_answer, note_of_limit, notes_on_predictions
 from sds.server.known_reads import KnownReads, shape_of
 from sds.server.reports import Advice, PortfolioAdvice, QueriedTable, QueryAdvice
 from sds.sort_advice import sample_queries
@@ -328,6 +328,7 @@ def _simulated_or_not(
     compared are of one origin. The notes say so, and of what reads its error was not measured.
     """
     models = [model for each in reads if each.models is not None for model in each.models]
+    begin_answer(models)
     try:
         result = work(reads)
     except SimulationLimitError as error:

@@ -282,4 +282,4 @@ def test_no_machine_is_fitted_to_a_file_that_is_striped_otherwise(tmp_path, monk
     if stripes != (2, 1 << 20):
         (words,) = set(cold)
         assert f"has {stripes[0]} stripes of {stripes[1]} bytes" in words
-        assert "lfs setstripe -c 2 -S 1024K" in words
+        assert "lfs setstripe -c 2 -S 1048576)" in words

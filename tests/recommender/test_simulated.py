@@ -29,6 +29,7 @@ from sds.recommender.simulated import (
     SIMULATED,
     Simulation,
     SimulationBudget,
+    begin_answer,
     notes_on_predictions,
     within_budget,
     without_simulation,
@@ -184,6 +185,11 @@ def test_of_chunks_it_is_said_that_its_error_was_not_measured(calibration):
     models = models_for_advice(calibration)
     slab = stated_pattern("[:, 3]", extent=CUBE.extent, element_size_bytes=4).call
     seconds_as_stored(models[0], CUBE, slab)
+    assert notes_on_predictions(models) == ()
+    seconds_as_stored(models[0], replace(CUBE, chunks=(16, 16, 16)), slab)
+    assert notes_on_predictions(models) == (NOT_JUDGED_ON_CHUNKS,)
+    # What another answer is made of is said there; times that are known already count as well.
+    begin_answer(models)
     assert notes_on_predictions(models) == ()
     seconds_as_stored(models[0], replace(CUBE, chunks=(16, 16, 16)), slab)
     assert notes_on_predictions(models) == (NOT_JUDGED_ON_CHUNKS,)
