@@ -267,12 +267,12 @@ def test_an_operation_whose_time_is_spent_is_given_up():
     raid = RaidLayout(unit_bytes=509, data_disks=7, min_request_bytes=1021)
     layout = ContiguousLayout(element_size_bytes=1)
     for mode in IoMode:
-        begun_s = time.perf_counter()
+        begun_s = time.process_time()
         with pytest.raises(SdsValueError, match="time for an operation"):
             operation_features(
                 (10**13,), reads, layout, stripes, raid, mode=mode, n_aggregators=1, budget_s=0.02
             )
-        assert time.perf_counter() - begun_s < 2
+        assert time.process_time() - begun_s < 2
 
 
 def test_processes_that_read_nothing_do_not_count():

@@ -58,10 +58,10 @@ def test_a_hundred_thousand_reads_of_few_costs_are_few_groups_and_quick():
     rng = np.random.default_rng(5)
     centres = np.exp(rng.uniform(-9, 3, size=(40, 20)))
     seconds = centres[rng.integers(0, 40, 100_000)]
-    began = time.perf_counter()
+    began = time.process_time()
     groups = group_by_cost(seconds, np.ones(100_000), tolerance=0.02)
     assert len(groups) <= 40
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_the_coarser_the_tolerance_the_fewer_the_groups():

@@ -331,9 +331,9 @@ def test_no_dataset_is_nothing_to_build():
 
 def test_the_highest_rank_is_chosen_for_in_time():
     dataset = reads_of((2,) * 30, ("[..., 0]", 10), ("[0]", 10), element=1)
-    began = time.perf_counter()
+    began = time.process_time()
     portfolio = choose_portfolio([dataset])
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     # [0] is one run in the original; the last axis goes next to the first, and nothing else moves.
     assert portfolio.layouts[0].layout.order == (0, 29, *range(1, 29))
     highest = reads_of((2,) * 32, ("[..., 0]", 10), element=1)
@@ -409,21 +409,21 @@ def test_thousands_of_patterns_and_hundreds_of_datasets_are_quick():
         *((f"[{i}]", 1) for i in range(2000)),
         *((f"[:, {i % 180}, {i}]", 1) for i in range(300)),
     )
-    began = time.perf_counter()
+    began = time.process_time()
     portfolio = choose_portfolio([many])
     assert portfolio.n_patterns == 2300
     assert portfolio.n_groups <= 4
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     alike = [
         reads_of(GRID, ("[:, 3, 4]", 1 + i), ("[7]", 9), target=f"f{i}.h5:/d") for i in range(200)
     ]
-    began = time.perf_counter()
+    began = time.process_time()
     portfolio = choose_portfolio(alike, budget_bytes=50 * alike[0].array.size_bytes)
     assert len(portfolio.layouts) == 50
     assert {layout.target for layout in portfolio.layouts} == {
         f"f{i}.h5:/d" for i in range(150, 200)
     }
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_patterns_of_another_dataset_and_settings_that_make_no_sense_are_refused():
@@ -494,10 +494,10 @@ def test_a_scalar_has_one_layout():
 
 def test_rank_32_is_advised_in_time_that_no_one_waits_for():
     extent = (1,) * 10 + (2,) * 20 + (3, 3)
-    begin_s = time.perf_counter()
+    begin_s = time.process_time()
     dataset = reads_of(extent, ("[..., 1]", 10**6), ("[..., 1, :]", 10**6), ("[:]", 10))
     portfolio = choose_portfolio([dataset])
-    assert time.perf_counter() - begin_s < 20
+    assert time.process_time() - begin_s < 20
     for layout in portfolio.layouts:
         assert sorted(layout.layout.order) == list(range(32))
         assert 0 < layout.saving.seconds < portfolio.seconds_now

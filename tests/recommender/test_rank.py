@@ -264,10 +264,10 @@ def test_high_and_low_ranks():
     advice = rank_layouts([stated(highest, "[..., 0]")], array=highest)
     assert advice.order == (31, *range(31))
     deep = StoredArray(extent=(8,) * 7 + (16,), element_size_bytes=4)
-    began = time.perf_counter()
+    began = time.process_time()
     advice = rank_layouts([stated(deep, "[:, 1, :, 1, 1, 1, 1, 1]")], array=deep)
     assert advice.order == (1, 3, 4, 5, 6, 7, 0, 2)
-    assert time.perf_counter() - began < 5.0
+    assert time.process_time() - began < 5.0
 
 
 def test_patterns_of_another_dataset_are_refused():
