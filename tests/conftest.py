@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+import signal
+
 # Before netCDF4, beside whose codecs h5py cannot make datasets with hdf5plugin's Blosc.
 import hdf5plugin  # noqa: F401
 import pytest
@@ -19,6 +21,17 @@ def _own_data_directory(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _heed_interrupts():
+    """Undo what a shell does to the jobs that it starts in the background: ignoring Ctrl-C."""
+    are_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if are_ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if are_ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture

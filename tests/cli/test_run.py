@@ -21,14 +21,6 @@ def run(*words):
 
 
 @pytest.fixture(autouse=True)
-def _heed_interrupts():
-    """Undo what a shell does to the jobs that it starts in the background: ignoring Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("SDS_HOME", str(tmp_path / "home"))
 
