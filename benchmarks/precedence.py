@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NICE = -20
 SLICE_NS = 100_000
 # Where the kernel groups processes by session, a nice value counts within the session alone, and
-# this file has that of the session.
+# this file has that of the session; it is empty for a process that is in no group.
 _OF_SESSION = Path("/proc/self/autogroup")
 # System calls: sched_setattr(2), sched_getattr(2).
 _CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
@@ -45,8 +45,7 @@ def precedence() -> Iterator[None]:
         If the kernel gives no short slices of time: before Linux 6.12, or on other machines.
     """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    has_sessions = _OF_SESSION.exists()
-    nice_of_session = _OF_SESSION.read_text().split()[-1] if has_sessions else ""
+    group = _OF_SESSION.read_text() if _OF_SESSION.exists() else ""
     _schedule(NICE, SLICE_NS)
     try:
         given_ns = own_slice_ns()
@@ -56,12 +55,12 @@ def precedence() -> Iterator[None]:
                 "asked for (0: it knows none of a process's own): use Linux 6.12 or newer, or "
                 "measure without precedence"
             )
-        if has_sessions:
+        if group:
             _OF_SESSION.write_text(str(NICE))
         yield
     finally:
-        if has_sessions:
-            _OF_SESSION.write_text(nice_of_session)
+        if group:
+            _OF_SESSION.write_text(group.split()[-1])
         _schedule(nice, 0)
 
 

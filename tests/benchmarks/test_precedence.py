@@ -40,9 +40,9 @@ from pathlib import Path
 from benchmarks.precedence import SLICE_NS, own_slice_ns, precedence
 
 def nice():
-    group = Path("/proc/self/autogroup")
-    of_session = group.read_text().split()[-1] if group.exists() else "-"
-    return [str(os.getpriority(os.PRIO_PROCESS, 0)), of_session]
+    file = Path("/proc/self/autogroup")
+    group = file.read_text() if file.exists() else ""
+    return [str(os.getpriority(os.PRIO_PROCESS, 0)), (group or "-").split()[-1]]
 
 os.setsid()
 before = nice()
@@ -55,8 +55,11 @@ print(*during, before == nice(), slices == SLICE_NS)
 # What the kernel cuts off is not what was asked for, as before Linux 6.12 nothing is.
 _IS_REFUSED = """
 import os
+import sys
+from pathlib import Path
 from benchmarks import precedence
 
+precedence._OF_SESSION = Path(sys.argv[1])
 precedence.SLICE_NS = 50_000
 before = os.getpriority(os.PRIO_PROCESS, 0)
 try:
@@ -81,9 +84,12 @@ def test_precedence_is_over_other_sessions_as_well():
     assert is_as_before == has_its_slices == "True"
 
 
+# A process that is in no group of a session reads nothing there.
+@pytest.mark.parametrize("group", ["/proc/self/autogroup", os.devnull])
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may take precedence")
-def test_slices_that_the_kernel_does_not_give_are_told_and_nothing_is_left_changed():
+def test_slices_that_the_kernel_does_not_give_are_told_and_nothing_is_left_changed(group):
     done = subprocess.run(
-        [sys.executable, "-c", _IS_REFUSED], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _IS_REFUSED, group], capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"Linux .* gives slices of \d+ ns where 50000 .*; True\n", done.stdout)
