@@ -106,9 +106,25 @@ class Opened:
         return list(self._kept.values())
 
 
+class BeyondExtentError(Exception):
+    """A selection reaches beyond a dataset that has shrunk; HDF5 is not asked."""
+
+
+def refuse_beyond(dataset, selection):
+    """Raise what keeps a program out of what HDF5 does not come back from.
+
+    A dataspace of a larger extent than the dataset's: of a chunked dataset HDF5 2.0 reads without
+    end then.
+    """
+    if any(n < asked for n, asked in zip(dataset.shape, selection.extent, strict=True)):
+        raise BeyondExtentError
+
+
 def prepare(opened, read):
     """Return what H5Dread takes; every touch of the buffer shows."""
     dataset = opened.dataset(read.path)
+    if read.selection is not None:
+        refuse_beyond(dataset, read.selection)
     extent = dataset.shape if read.memory is None else read.memory.extent
     dtype = dtype_of(read.memory_dtype)
     memory_type = h5t.py_create(dtype)
@@ -174,10 +190,12 @@ def run_index(opened, read):
 
 
 def run_write(opened, write):
+    dataset = opened.dataset(write.path)
+    refuse_beyond(dataset, write.selection)
     space = space_of(write.selection)
     n = space.get_select_npoints()
     values = values_of(dtype_of(write.dtype), (n,), write.seed)
-    write_values(opened.dataset(write.path), values, h5s.create_simple((n,)), space)
+    write_values(dataset, values, h5s.create_simple((n,)), space)
     return ("done", "")
 
 
