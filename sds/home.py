@@ -83,6 +83,11 @@ class Home:
         return self.root / "lock"
 
     @property
+    def chunked(self) -> Path:
+        """Its presence tells programs that start to be ready for replicas in chunks."""
+        return self.root / "chunked"
+
+    @property
     def disabled(self) -> Path:
         """Its presence turns the connector off for every program."""
         return self.root / "disabled"

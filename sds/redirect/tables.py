@@ -217,6 +217,8 @@ def publish_table(home: Home, table: RedirectTable) -> Path:
     path = table_path(home, table.source_path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(one.chunk_shape for dataset in table.datasets for one in dataset.candidates):
+            home.chunked.touch(mode=0o600)
         replace_whole(path, encoded)
     except PermissionError as error:
         message = (

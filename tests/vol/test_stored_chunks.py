@@ -186,15 +186,19 @@ OF_ITS_NAME = {
 }
 
 
-@pytest.mark.parametrize("which", OF_ITS_NAME)
-@pytest.mark.parametrize("storage", [GZIP, {"compression": "gzip"}], ids=str)
-def test_a_library_that_only_has_the_name_of_one_that_decodes(which, storage, cube, home, tmp_path):
-    library = tmp_path / "libdeflate.so.0"
+def make_libdeflate(folder, which):
+    library = folder / "libdeflate.so.0"
     if which == "none":
         library.write_text("no library")
     else:
         compile_it = ["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"]
         subprocess.run(compile_it, input=OF_ITS_NAME[which], text=True, check=True)
+
+
+@pytest.mark.parametrize("which", OF_ITS_NAME)
+@pytest.mark.parametrize("storage", [GZIP, {"compression": "gzip"}], ids=str)
+def test_a_library_that_only_has_the_name_of_one_that_decodes(which, storage, cube, home, tmp_path):
+    make_libdeflate(tmp_path, which)
     replica_with(cube, home, lambda *_: None, **storage)
     program = (
         """
@@ -211,4 +215,39 @@ def test_a_library_that_only_has_the_name_of_one_that_decodes(which, storage, cu
     assert native.endswith("None\n")
     found, served, _ = run_and_tell(program, cube, home=home, LD_LIBRARY_PATH=tmp_path)
     assert found == native
+    assert served == N_READS
+
+
+LOOK = """
+    with open("/proc/self/maps") as maps:
+        print("libdeflate" in maps.read())
+"""
+
+
+@pytest.mark.parametrize("storage", [{}, {"chunks": CHUNK} | GZIP], ids=["contiguous", "chunked"])
+def test_what_decodes_is_loaded_where_a_replica_has_been_in_chunks(storage, cube, home, tmp_path):
+    make_libdeflate(tmp_path, "an old one")
+    replica = write_replica(cube, "/cube", ORDER, home, **storage)
+    publish_candidates(cube, {"/cube": [replica]}, home)
+    found, served, _ = run_and_tell(READ + LOOK, cube, home=home, LD_LIBRARY_PATH=tmp_path)
+    assert found.endswith(f"\n{bool(storage)}\n")
+    assert served == N_READS
+
+
+def test_a_program_that_runs_before_there_is_a_replica_in_chunks(cube, home, tmp_path):
+    make_libdeflate(tmp_path, "an old one")
+    replica_with(cube, home, lambda *_: None, **GZIP)
+    hidden = tmp_path / "hidden"
+    home.chunked.rename(hidden)
+    published = f"""
+    import sys, h5py
+    from pathlib import Path
+    h5py.File(sys.argv[1]).close()
+    Path({str(hidden)!r}).rename({str(home.chunked)!r})
+    """
+    native = run_python(READ, cube, env=native_environment()).stdout
+    found, served, _ = run_and_tell(
+        published + READ + LOOK, cube, home=home, LD_LIBRARY_PATH=tmp_path
+    )
+    assert found == f"{native}False\n"
     assert served == N_READS

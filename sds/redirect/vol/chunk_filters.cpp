@@ -1,12 +1,12 @@
 #include "chunk_filters.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config.h"
 
@@ -89,25 +89,20 @@ bool find_inflating(sds_filter &out)
     return use(known_libdeflate, out) || use(known_zlib, out);
 }
 
-// Whether a replica may have to be decoded: there are tables.
-bool has_tables()
+// Whether a replica may have to be decoded: a table has named one in chunks.
+bool has_chunked_replicas()
 {
     char *path = nullptr;
-    if (!config().redirect || asprintf(&path, "%s/tables", config().home) < 0) return false;
-    DIR *folder = opendir(path);
+    if (!config().redirect || asprintf(&path, "%s/chunked", config().home) < 0) return false;
+    const bool is_there = access(path, F_OK) == 0;
     free(path);
-    if (!folder) return false;
-    bool is_any = false;
-    while (const dirent *entry = is_any ? nullptr : readdir(folder))
-        is_any = entry->d_name[0] != '.';
-    closedir(folder);
-    return is_any;
+    return is_there;
 }
 
 void look_for_codecs()
 {
     const int saved_errno = errno;
-    if (has_tables()) {
+    if (has_chunked_replicas()) {
         load(known_libdeflate, SDS_CODEC_LIBDEFLATE, "libdeflate.so.0");
         load(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1");
     }

@@ -19,8 +19,9 @@ struct ChunkFilters {
     sds_filter filter[max_core_filters]; // in the order of writing; the last one is Fletcher32
 };
 
-// Look for codecs, where there are tables. While HDF5 loads the connector: later, with HDF5's lock
-// held, another thread's library could wait for that in its constructor, with the loader's held.
+// Look for codecs, where there are replicas in chunks. While HDF5 loads the connector: later, with
+// HDF5's lock held, another thread's library could wait for that in its constructor, with the
+// loader's held.
 void find_codecs();
 
 // What is wrong with the filters of a dataset; nullptr where nothing is.
