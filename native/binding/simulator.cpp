@@ -39,6 +39,7 @@ constexpr Number numbers[] = {
     {"max_rpcs_in_flight", &Parameters::max_rpcs_in_flight},
     {"fetch_bytes", &Parameters::fetch_bytes},
     {"processes_per_node", &Parameters::processes_per_node},
+    {"processors_per_node", &Parameters::processors_per_node},
     {"ost_forgets", &Parameters::ost_forgets},
     {"disk_capacity_bytes", &Parameters::disk_capacity_bytes},
     {"n_aggregators", &Parameters::n_aggregators},

@@ -29,6 +29,7 @@ void sds__disk_free(sds__disk *disk)
 static int is_before(const sds__wanted *a, const sds__wanted *b)
 {
     if (a->low != b->low) return a->low < b->low;
+    if (a->arrived_ns != b->arrived_ns) return a->arrived_ns > b->arrived_ns;
     if (a->high != b->high) return a->high < b->high;
     if (a->process != b->process) return a->process < b->process;
     return a->first_byte < b->first_byte;

@@ -16,12 +16,13 @@
 typedef struct sds__wanted {
     int64_t low;
     int64_t high;
-    int64_t process; /* whose it is, and its first byte: the order of what is equal otherwise */
+    int64_t arrived_ns; /* 0 where that does not matter */
+    int64_t process;    /* whose it is, and its first byte: the order of what is equal otherwise */
     int64_t first_byte;
     int32_t message;
 } sds__wanted;
 
-/* A heap, least (low, high, process, first byte) first. */
+/* A heap, least (low, high, process, first byte) first; of one place what arrived last. */
 typedef struct sds__wanted_heap {
     size_t n;
     size_t room;

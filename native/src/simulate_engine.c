@@ -5,7 +5,7 @@
 
 #include "arithmetic.h"
 
-enum { ARRIVES, GOES_ON, DISK_ENDS, DISK_RESTS };
+enum { ARRIVES, GOES_ON, DISK_ENDS, DISK_RESTS, WAKES };
 
 #define NONE INT32_C(-1)
 #define MAX_POOL ((size_t)1 << 30)
@@ -30,12 +30,13 @@ sds_status sds__engine_init(sds__engine *engine, const sds__machine *machine, si
     engine->ost = malloc(n_osts * sizeof *engine->ost);
     engine->concerned = malloc(n_osts * sizeof *engine->concerned);
     engine->nodes_met = malloc(node_words * sizeof *engine->nodes_met);
+    engine->woken = malloc(n_clients * sizeof *engine->woken);
     engine->disk = malloc(n_disks * sizeof *engine->disk);
     if (engine->disk != NULL)
         for (size_t i = 0; i < n_disks; i++)
             sds__disk_init(&engine->disk[i], &engine->blocks_left);
     if (engine->ost == NULL || engine->disk == NULL || engine->concerned == NULL ||
-        engine->nodes_met == NULL)
+        engine->nodes_met == NULL || (engine->woken == NULL && n_clients > 0))
         return SDS_ENOMEM;
     for (size_t i = 0; i < n_osts; i++)
         engine->ost[i] = (sds__ost){.arrived = NONE, .ready = NONE};
@@ -51,6 +52,7 @@ void sds__engine_free(sds__engine *engine)
     free(engine->ost);
     free(engine->concerned);
     free(engine->nodes_met);
+    free(engine->woken);
     free(engine->message);
     free(engine->part);
     free(engine->ready);
@@ -110,6 +112,11 @@ sds_status sds__engine_send(sds__engine *engine, int32_t client, int64_t time_ns
 {
     engine->client[client].done_ns = 0;
     return push(engine, sds__plus_ns(time_ns, engine->machine->latency_ns), ARRIVES, client);
+}
+
+sds_status sds__engine_wake(sds__engine *engine, int32_t client, int64_t time_ns)
+{
+    return push(engine, time_ns, WAKES, client);
 }
 
 static void concern(sds__engine *engine, int32_t ost)
@@ -259,7 +266,7 @@ static int cells_of(const sds__machine *machine, const sds__message *message, in
 }
 
 /* Messages that have arrived are answered from memory or wait for disks. */
-static sds_status take_in(sds__engine *engine, int32_t ost)
+static sds_status take_in(sds__engine *engine, int32_t ost, int64_t now_ns)
 {
     const sds__machine *machine = engine->machine;
     int32_t next;
@@ -269,7 +276,9 @@ static sds_status take_in(sds__engine *engine, int32_t ost)
         message->n_waiting = 1; /* for this loop to end */
         for (int64_t i = 0; i < machine->n_disks; i++) {
             sds__disk *disk = &engine->disk[ost * machine->n_disks + i];
-            sds__wanted wanted = {.process = engine->client[message->client].process,
+            /* A forgetful server puts what comes on top of what waits. */
+            sds__wanted wanted = {.arrived_ns = machine->given.ost_forgets ? now_ns : 0,
+                                  .process = engine->client[message->client].process,
                                   .first_byte = message->low,
                                   .message = of};
             int64_t first, last;
@@ -450,7 +459,7 @@ static sds_status decide(sds__engine *engine, int32_t ost, int64_t now_ns)
 {
     const int64_t n_disks = engine->machine->n_disks;
     engine->ost[ost].is_concerned = 0;
-    sds_status status = take_in(engine, ost);
+    sds_status status = take_in(engine, ost, now_ns);
     for (int64_t i = 0; i < n_disks && status == SDS_OK; i++) {
         const int32_t disk = (int32_t)(ost * n_disks + i);
         if (!engine->disk[disk].is_busy) status = start_disk(engine, disk, now_ns);
@@ -469,9 +478,30 @@ static sds_status happen(sds__engine *engine, const sds__event *event)
         return go_on(engine, event->of);
     case DISK_ENDS:
         return end_reading(engine, event->of, event->time);
-    default:
+    case DISK_RESTS:
         return end_rest(engine, event->of);
+    default:
+        engine->woken[engine->n_woken++] = &engine->client[event->of];
+        return SDS_OK;
     }
+}
+
+static int compare_processes(const void *a, const void *b)
+{
+    const int64_t x = (*(sds__client *const *)a)->process, y = (*(sds__client *const *)b)->process;
+    return x < y ? -1 : x > y;
+}
+
+static sds_status wake(sds__engine *engine, int64_t now_ns)
+{
+    sds_status status = SDS_OK;
+    if (engine->n_woken > 1)
+        qsort(engine->woken, engine->n_woken, sizeof *engine->woken, compare_processes);
+    for (size_t i = 0; i < engine->n_woken && status == SDS_OK; i++)
+        status =
+            engine->awake(engine->context, (int32_t)(engine->woken[i] - engine->client), now_ns);
+    engine->n_woken = 0;
+    return status;
 }
 
 sds_status sds__engine_run(sds__engine *engine)
@@ -485,6 +515,7 @@ sds_status sds__engine_run(sds__engine *engine)
             engine->counts->events++;
         } while (status == SDS_OK && engine->queue.n > 0 && engine->queue.event[0].time == now_ns);
         if (engine->counts->events > engine->machine->given.max_events) status = SDS_ELIMIT;
+        if (status == SDS_OK) status = wake(engine, now_ns);
         for (size_t i = 0; i < engine->n_concerned && status == SDS_OK; i++)
             status = decide(engine, engine->concerned[i], now_ns);
         engine->n_concerned = 0;

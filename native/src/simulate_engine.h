@@ -55,9 +55,13 @@ typedef struct sds__ost {
 /* Called when all ranges of a client's request have come, at done_ns or later. */
 typedef sds_status (*sds__answered)(void *context, int32_t client, int64_t done_ns);
 
+/* Called at a time asked for by sds__engine_wake; at one instant in the order of processes. */
+typedef sds_status (*sds__awake)(void *context, int32_t client, int64_t now_ns);
+
 typedef struct sds__engine {
     const sds__machine *machine;
     sds__answered answered;
+    sds__awake awake; /* the caller's, after sds__engine_init; NULL: nobody is woken */
     void *context;
     sds__event_queue queue;
     size_t n_osts;
@@ -76,6 +80,8 @@ typedef struct sds__engine {
     int32_t free_part;
     int32_t *concerned; /* OSTs of this instant */
     size_t n_concerned;
+    sds__client **woken; /* of this instant */
+    size_t n_woken;
     sds__message **ready;
     size_t ready_room;
     sds_simulated *counts;
@@ -90,7 +96,10 @@ void sds__engine_free(sds__engine *engine);
 /* The client sends its request for client.ranges (one at least) at this time. */
 sds_status sds__engine_send(sds__engine *engine, int32_t client, int64_t time_ns);
 
-/* Until nothing is under way. SDS_ELIMIT, SDS_ENOMEM, or what answered() returned. */
+/* Call awake() for the client at this time, for which it is not waiting yet. */
+sds_status sds__engine_wake(sds__engine *engine, int32_t client, int64_t time_ns);
+
+/* Until nothing is under way. SDS_ELIMIT, SDS_ENOMEM, or what answered() or awake() returned. */
 sds_status sds__engine_run(sds__engine *engine);
 
 #endif

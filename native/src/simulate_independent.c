@@ -15,6 +15,9 @@ typedef struct independent_read {
     sds__client *client;
     sds__fetcher *fetcher;
     int64_t *n_members;
+    int64_t *work_ns;         /* of each client, before its next request */
+    int64_t n_processors;     /* of each node; 0: one for each process */
+    int64_t *processor_at_ns; /* when each will be free, node by node */
 } independent_read;
 
 /* What decides which pages a process touches. */
@@ -91,25 +94,48 @@ static int64_t begin_ns(const sds_simulator_parameters *given, const sds__client
     return delay_ns(given, given->client_start_s, client->process, 0);
 }
 
+/* What a process did after an answer is done: it asks for what it needs next, or has ended. */
+static sds_status worked(independent_read *walk, int32_t of, int64_t now_ns)
+{
+    const sds__client *client = &walk->client[of];
+    sds_simulated *counts = walk->simulation->counts;
+    if (client->n_ranges > 0) return sds__engine_send(&walk->simulation->engine, of, now_ns);
+    const int64_t begun_ns = begin_ns(&walk->simulation->machine.given, client);
+    counts->elapsed_ns = sds__greatest(counts->elapsed_ns, now_ns - begun_ns);
+    counts->requests += walk->fetcher[of].requests * walk->n_members[of];
+    return SDS_OK;
+}
+
+/* A process takes the processor of its node that is free first, for all that it has to do. */
+static sds_status awake(void *context, int32_t of, int64_t now_ns)
+{
+    independent_read *walk = context;
+    const int64_t node =
+        walk->client[of].process / walk->simulation->machine.given.processes_per_node;
+    int64_t *node_at_ns = &walk->processor_at_ns[node * walk->n_processors];
+    int64_t *at_ns = node_at_ns;
+    for (int64_t i = 1; i < walk->n_processors; i++)
+        if (node_at_ns[i] < *at_ns) at_ns = &node_at_ns[i];
+    *at_ns = sds__plus_ns(sds__greatest(*at_ns, now_ns), walk->work_ns[of]);
+    return worked(walk, of, *at_ns);
+}
+
 static sds_status answered(void *context, int32_t of, int64_t done_ns)
 {
     independent_read *walk = context;
     sds__fetcher *fetcher = &walk->fetcher[of];
     sds__client *client = &walk->client[of];
     const sds_simulator_parameters *given = &walk->simulation->machine.given;
-    sds_simulated *counts = walk->simulation->counts;
     int64_t work_ns;
-    if (sds__fetcher_next(fetcher, client->ranges, &client->n_ranges, &work_ns)) {
-        const int64_t late_ns =
-            delay_ns(given, given->client_jitter_s, client->process, ++fetcher->n_fetches);
-        return sds__engine_send(&walk->simulation->engine, of,
-                                sds__plus_ns(done_ns, sds__plus_ns(work_ns, late_ns)));
-    }
-    if (counts->events > given->max_events) return SDS_ELIMIT;
-    counts->elapsed_ns =
-        sds__greatest(counts->elapsed_ns, sds__plus_ns(done_ns, work_ns) - begin_ns(given, client));
-    counts->requests += fetcher->requests * walk->n_members[of];
-    return SDS_OK;
+    if (sds__fetcher_next(fetcher, client->ranges, &client->n_ranges, &work_ns))
+        work_ns = sds__plus_ns(work_ns, delay_ns(given, given->client_jitter_s, client->process,
+                                                 ++fetcher->n_fetches));
+    else if (walk->simulation->counts->events > given->max_events)
+        return SDS_ELIMIT;
+    if (walk->n_processors == 0 || work_ns == 0)
+        return worked(walk, of, sds__plus_ns(done_ns, work_ns));
+    walk->work_ns[of] = work_ns;
+    return sds__engine_wake(&walk->simulation->engine, of, done_ns);
 }
 
 static sds_status run(independent_read *walk, size_t n_clients, size_t node_words)
@@ -118,6 +144,7 @@ static sds_status run(independent_read *walk, size_t n_clients, size_t node_word
     sds_status status =
         sds__engine_init(&simulation->engine, &simulation->machine, n_clients, walk->client,
                          node_words, answered, walk, simulation->counts);
+    simulation->engine.awake = awake;
     for (size_t i = 0; i < n_clients && status == SDS_OK; i++)
         status = answered(walk, (int32_t)i, begin_ns(&simulation->machine.given, &walk->client[i]));
     if (status == SDS_OK) status = sds__engine_run(&simulation->engine);
@@ -129,12 +156,12 @@ static size_t form_clients(independent_read *walk, size_t n, const track tracks[
                            size_t node_words, uint64_t nodes[], size_t depth, sds__range ranges[])
 {
     const sds__simulation *simulation = walk->simulation;
-    /* Where disks forget or pause, those who ask at the same time are served one after the other.
-     */
+    /* Where disks forget or pause, or processors are few, those who ask at the same time are
+     * served one after the other. */
     const sds_simulator_parameters *given = &simulation->machine.given;
     const int may_join = !simulation->operation->is_request_by_request && !given->ost_forgets &&
                          given->disk_request_s == 0 && given->client_jitter_s == 0 &&
-                         given->client_start_s == 0;
+                         given->client_start_s == 0 && walk->n_processors == 0;
     size_t n_clients = 0;
     for (size_t i = 0, end; i < n; i = end, n_clients++) {
         sds__client *client = &walk->client[n_clients];
@@ -162,20 +189,28 @@ sds_status sds__simulate_independent(sds__simulation *simulation)
 {
     const sds_simulator_operation *operation = simulation->operation;
     const size_t n_processes = (size_t)operation->n_processes;
-    const size_t n_nodes = n_processes / (size_t)simulation->machine.given.processes_per_node + 1;
+    const sds_simulator_parameters *given = &simulation->machine.given;
+    const size_t n_nodes = n_processes / (size_t)given->processes_per_node + 1;
     const size_t node_words = n_nodes / 64 + 1;
     const size_t depth =
         operation->strategy == SDS_SIMULATE_LIST ? (size_t)operation->list_depth : 1;
-    independent_read walk = {.simulation = simulation};
+    independent_read walk = {.simulation = simulation, .n_processors = given->processors_per_node};
+    if (walk.n_processors >= given->processes_per_node ||
+        walk.n_processors >= operation->n_processes)
+        walk.n_processors = 0;
     track *tracks = calloc(n_processes, sizeof *tracks);
     uint64_t *nodes = calloc(n_processes, node_words * sizeof *nodes);
     sds__range *ranges = calloc(n_processes, depth * sizeof *ranges);
     walk.client = calloc(n_processes, sizeof *walk.client);
     walk.fetcher = calloc(n_processes, sizeof *walk.fetcher);
     walk.n_members = calloc(n_processes, sizeof *walk.n_members);
+    walk.work_ns = calloc(n_processes, sizeof *walk.work_ns);
+    walk.processor_at_ns =
+        calloc(n_nodes, ((size_t)walk.n_processors + 1) * sizeof *walk.processor_at_ns);
     sds_status status = SDS_ENOMEM;
     if (tracks != NULL && nodes != NULL && ranges != NULL && walk.client != NULL &&
-        walk.fetcher != NULL && walk.n_members != NULL) {
+        walk.fetcher != NULL && walk.n_members != NULL && walk.work_ns != NULL &&
+        walk.processor_at_ns != NULL) {
         size_t n = 0;
         for (size_t i = 0; i < n_processes; i++)
             if (simulation->runs[i].run_bytes > 0) tracks[n++] = track_of(simulation, (int64_t)i);
@@ -191,5 +226,7 @@ sds_status sds__simulate_independent(sds__simulation *simulation)
     free(walk.client);
     free(walk.fetcher);
     free(walk.n_members);
+    free(walk.work_ns);
+    free(walk.processor_at_ns);
     return status;
 }

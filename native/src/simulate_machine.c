@@ -35,7 +35,8 @@ static int is_machine(const sds_simulator_parameters *p)
     if (!is_size(p->page_bytes) || p->read_ahead_bytes < 0 || p->read_ahead_bytes > MAX_BYTES ||
         p->read_ahead_gap_bytes < 0 || p->read_ahead_gap_bytes > MAX_BYTES ||
         p->read_ahead_after < 0 || !is_size(p->rpc_bytes) || p->max_rpcs_in_flight < 1 ||
-        p->fetch_bytes < 0 || p->fetch_bytes > MAX_BYTES || p->processes_per_node < 1)
+        p->fetch_bytes < 0 || p->fetch_bytes > MAX_BYTES || p->processes_per_node < 1 ||
+        p->processors_per_node < 0)
         return 0;
     if (p->striping.stripe_bytes % p->page_bytes != 0 || p->rpc_bytes % p->page_bytes != 0 ||
         p->read_ahead_bytes % p->page_bytes != 0)

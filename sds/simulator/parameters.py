@@ -39,6 +39,9 @@ class SimulatorParameters:
     processes_per_node
         Processes 0, 1, ... are placed on nodes in this order; those of one node that wait for the
         same range at the same instant share one reply.
+    processors_per_node
+        Of independent reads: that the processes of a node share for what they do themselves
+        (requests, copying, jitter), first come, first served; 0: one for each.
     client_request_s, client_bytes_per_s
         What a process spends on each of its requests besides waiting, and on copying bytes.
     network_latency_s
@@ -62,13 +65,14 @@ class SimulatorParameters:
         come, as kernels cut up what is not to be cached; 0: for all of it at once.
     ost_forgets
         Servers keep nothing of what was read, only each disk what its last request brought; what
-        waits meanwhile has to wait for the head to come round again.
+        waits meanwhile has to wait for the head to come round again. Of what waits for one place
+        the last to come is served first.
     disk_first_s
         Before a disk's first access; 0: the mean seek between two places, and half a revolution.
     disk_request_s
         After each access, before a disk chooses the next: what has come meanwhile is among them.
     client_jitter_s, client_start_s, jitter_seed
-        Of independent reads: means of what chance adds to each fetch of a process, and of how late
+        Of independent reads: means of what chance adds to the work for each fetch, and of how late
         it begins (its time counts from there), exponential; drawn from the seed. With 0, processes
         that do the same stay in step.
     """
@@ -99,6 +103,7 @@ class SimulatorParameters:
     shuffle_bytes_per_s: float
     max_events: int
     fetch_bytes: int = 0
+    processors_per_node: int = 0
     ost_forgets: bool = False
     disk_first_s: float = 0.0
     disk_request_s: float = 0.0
@@ -162,7 +167,7 @@ def _check(name: str, value: float) -> None:
         low, high = 0, _MAX_NUMBER
     elif name == "ost_forgets":
         low, high = 0, 1
-    elif name == "jitter_seed":
+    elif name in {"jitter_seed", "processors_per_node"}:
         low, high = 0, _MAX_NUMBER
     elif name.startswith("read_ahead") or name == "fetch_bytes":
         low, high = 0, _MAX_SIZE_BYTES

@@ -304,6 +304,7 @@ static sds_simulator_parameters random_machine(uint64_t *random)
     machine.collective_buffer_bytes = random_between(random, 1, 300);
     if (random_between(random, 0, 3) == 0) {
         machine.fetch_bytes = random_between(random, 0, 100);
+        machine.processors_per_node = random_between(random, 0, 3);
         machine.ost_forgets = random_between(random, 0, 1);
         machine.disk_first_s = ONE_OF(costs);
         machine.disk_request_s = ONE_OF(costs);
@@ -425,17 +426,38 @@ static void test_the_elevator_goes_up_and_begins_again(void)
     const int64_t first[] = {50, 10, 90, 10};
     sds__wanted next;
     for (size_t i = 0; i < 4; i++)
-        CHECK(sds__disk_want(&disk, &(sds__wanted){first[i], first[i] + 1, 0, 0, (int32_t)i}) ==
-              SDS_OK);
+        CHECK(sds__disk_want(&disk, &(sds__wanted){.low = first[i],
+                                                   .high = first[i] + 1,
+                                                   .message = (int32_t)i}) == SDS_OK);
     CHECK(sds__disk_next(&disk, &next) && next.low == 10);
     CHECK(sds__disk_next(&disk, &next) && next.low == 10);
     CHECK(sds__disk_next(&disk, &next) && next.low == 50);
-    CHECK(sds__disk_want(&disk, &(sds__wanted){20, 21, 0, 0, 9}) == SDS_OK);
-    CHECK(sds__disk_want(&disk, &(sds__wanted){60, 61, 0, 0, 9}) == SDS_OK);
+    CHECK(sds__disk_want(&disk, &(sds__wanted){.low = 20, .high = 21}) == SDS_OK);
+    CHECK(sds__disk_want(&disk, &(sds__wanted){.low = 60, .high = 61}) == SDS_OK);
     CHECK(sds__disk_next(&disk, &next) && next.low == 60);
     CHECK(sds__disk_next(&disk, &next) && next.low == 90);
     CHECK(sds__disk_next(&disk, &next) && next.low == 20);
     CHECK(!sds__disk_next(&disk, &next));
+    sds__disk_free(&disk);
+}
+
+static void test_of_one_place_the_last_to_come_is_first(void)
+{
+    int64_t blocks_left = 2;
+    sds__disk disk;
+    sds__disk_init(&disk, &blocks_left);
+    const sds__wanted come[] = {
+        {.low = 10, .high = 12, .arrived_ns = 1, .process = 3},
+        {.low = 20, .high = 21, .arrived_ns = 9, .process = 4},
+        {.low = 10, .high = 13, .arrived_ns = 2, .process = 2},
+        {.low = 10, .high = 11, .arrived_ns = 1, .process = 5},
+    };
+    const int64_t served[] = {2, 5, 3, 4};
+    sds__wanted next;
+    for (size_t i = 0; i < 4; i++)
+        CHECK(sds__disk_want(&disk, &come[i]) == SDS_OK);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(sds__disk_next(&disk, &next) && next.process == served[i]);
     sds__disk_free(&disk);
 }
 
@@ -501,6 +523,7 @@ int main(void)
     test_parts_are_dealt_in_turn();
     test_memory_tells_what_is_missing();
     test_the_elevator_goes_up_and_begins_again();
+    test_of_one_place_the_last_to_come_is_first();
     test_ranks_and_offsets_are_inverse();
     test_events_come_in_order_of_time();
     return 0;

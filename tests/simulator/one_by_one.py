@@ -70,6 +70,7 @@ class System:
         self.head = {}
         self.link_free = defaultdict(int)
         self.link_busy = defaultdict(int)
+        self.processors_free = {}
         self.disk_busy = defaultdict(int)
         self.messages = self.bytes_sent = self.accesses = self.seeks = self.bytes_read = 0
         self.cell = math.gcd(p.raid.unit_bytes, p.raid.min_request_bytes)
@@ -88,20 +89,15 @@ class System:
     def run(self):
         while self.events:
             now = self.events[0][0]
-            arrived = []
+            arrived, woken = [], []
             while self.events and self.events[0][0] == now:
                 _, _, (kind, *of) = heappop(self.events)
-                if kind == "request":
-                    self.open_parts(*of, arrived)
-                elif kind == "message":
-                    self.next_message(*of, arrived)
-                elif kind == "rested":
-                    del self.busy[of[0]]
-                else:
-                    self.end_disk(now, *of)
+                self.happen(now, kind, of, arrived, woken)
+            for client, work, then in sorted(woken, key=lambda w: w[0]):
+                then(self.processor_done(now, client, work))
             ready = []
             for message in arrived:
-                self.take_in(message, ready)
+                self.take_in(now, message, ready)
             for message in self.freed:
                 self.less(message, ready)
             self.freed = []
@@ -111,6 +107,33 @@ class System:
             self.reply(now, ready)
 
     freed = ()
+
+    def happen(self, now, kind, of, arrived, woken):
+        if kind == "request":
+            self.open_parts(*of, arrived)
+        elif kind == "message":
+            self.next_message(*of, arrived)
+        elif kind == "rested":
+            del self.busy[of[0]]
+        elif kind == "wakes":
+            woken.append(of)
+        else:
+            self.end_disk(now, *of)
+
+    def work(self, time, client, work, then):
+        """Work for a process; when it is done, then(time)."""
+        if work and 0 < self.p.processors_per_node < self.p.processes_per_node:
+            self.at(time, "wakes", client, work, then)
+        else:
+            then(time + work)
+
+    def processor_done(self, now, client, work):
+        free = self.processors_free.setdefault(
+            client // self.p.processes_per_node, [0] * self.p.processors_per_node
+        )
+        first = min(range(len(free)), key=free.__getitem__)
+        free[first] = max(free[first], now) + work
+        return free[first]
 
     def open_parts(self, request, arrived):
         stripe, n = self.p.stripes.stripe_size_bytes, self.p.stripes.stripe_count
@@ -159,13 +182,14 @@ class System:
             cells[block % raid.data_disks].append(place // self.cell)
         return cells
 
-    def take_in(self, message, ready):
+    def take_in(self, now, message, ready):
         ost = message["part"]["ost"]
         for disk, cells in self.wanted(message).items():
             if set(cells) - self.in_memory[ost, disk]:
                 message["waits"] += 1
                 client = message["part"]["request"]["client"]
-                order = cells[0], cells[-1] + 1, client, message["low"]
+                since = now if self.p.ost_forgets else 0
+                order = cells[0], -since, cells[-1] + 1, client, message["low"]
                 self.queue[ost, disk].append((*order, message))
         if message["waits"] == 0:
             ready.append(message)
@@ -194,9 +218,9 @@ class System:
         while self.queue[place] and place not in self.busy:
             begin = self.head.get(place, 0) if forgets else self.swept[place]
             ahead = [w for w in self.queue[place] if w[0] >= begin]
-            chosen = min(ahead or self.queue[place], key=lambda w: w[:4])
+            chosen = min(ahead or self.queue[place], key=lambda w: w[:5])
             self.queue[place].remove(chosen)
-            low, high, _, _, message = chosen
+            low, _, high, _, _, message = chosen
             self.swept[place] = low
             if forgets and set(range(low, high)) <= self.last.get(place, set()):
                 self.less(message, ready)
@@ -307,22 +331,29 @@ class Process:
                 windows.append([(low, at - low)])
         return windows
 
-    def go_on(self, time):
-        p = self.system.p
+    def go_on(self, time, copied=0):
+        p, work = self.system.p, copied
         while self.waiting:
             request = self.waiting.pop(0)
             self.requests += 1
-            time += ns(p.client_request_s)
+            work += ns(p.client_request_s)
             copying = sum(transfer_ns(p.client_bytes_per_s, length) for _, length in request)
             ranges = [r for run in request for r in self.missing(*run)]
             if ranges:
                 self.fetches += 1
-                time += delay(p, p.client_jitter_s, self.number, self.fetches)
-                self.system.send(
-                    time, self.number, ranges, lambda done, c=copying: self.go_on(done + c)
-                )
+                work += delay(p, p.client_jitter_s, self.number, self.fetches)
+                self.fetch(time, work, ranges, copying)
                 return
-            time += copying
+            work += copying
+        self.system.work(time, self.number, work, self.end)
+
+    def fetch(self, time, work, ranges, copying):
+        def ask(now):
+            self.system.send(now, self.number, ranges, lambda come: self.go_on(come, copying))
+
+        self.system.work(time, self.number, work, ask)
+
+    def end(self, time):
         self.ended = time
 
     def missing(self, offset, length):

@@ -54,6 +54,7 @@ def options():
         {},
         optional={
             "fetch_bytes": st.integers(1, 100),
+            "processors_per_node": st.integers(1, 3),
             "ost_forgets": st.just(value=True),
             "disk_first_s": st.sampled_from([1e-9, 5e-3]),
             "disk_request_s": st.sampled_from([1e-9, 4e-5, 1e-3]),

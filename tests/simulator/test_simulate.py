@@ -1,5 +1,6 @@
 """What has to hold on any file system holds in the simulated one."""
 
+import math
 import threading
 from dataclasses import replace
 
@@ -233,6 +234,7 @@ FROZEN_NS = [15066267571, 3852622064, 3408571772, 89574310, 725806840, 727086712
 # Of the machine, beyond what `hopper()` uses.
 OPTIONS = {
     "fetch_bytes": 128 << 10,
+    "processors_per_node": 1,
     "ost_forgets": True,
     "disk_first_s": 1e-3,
     "disk_request_s": 1e-5,
@@ -322,6 +324,53 @@ def test_replies_that_come_together_set_off_no_empty_messages(n_bytes):
     assert found.messages == -(-n_bytes // HOPPER.rpc_bytes)
     assert found.bytes_sent == n_bytes
     assert found.seconds > 4.0  # what did not fit into flight takes a trip of its own
+
+
+BUSY = replace(
+    striped(HOPPER, 4),
+    processes_per_node=8,
+    client_request_s=1e-3,
+    client_bytes_per_s=1e15,
+    network_latency_s=1e-9,
+    ost_request_s=0.0,
+    ost_bytes_per_s=1e15,
+    disk_settle_s=0.0,
+    disk_full_stroke_s=0.0,
+    disk_revolution_s=0.0,
+    disk_bytes_per_s=1e15,
+)
+
+
+def every_other_mib(n_processes, n_requests):
+    return line(1 << 30, [
+        Hyperslab(start=(i * 4096,), stride=(2 * MIB,), count=(n_requests,), block=(1,))
+        for i in range(n_processes)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("n_processors", [1, 2, 3, 4])
+@pytest.mark.parametrize("n_processes", [6, 12])
+def test_processes_of_a_node_wait_for_its_processors(n_processes, n_processors):
+    """Where storage takes no time, a node takes what its processors need for all requests."""
+    found = simulate(
+        every_other_mib(n_processes, 50), replace(BUSY, processors_per_node=n_processors)
+    )
+    on_fullest_node = min(n_processes, BUSY.processes_per_node)
+    work_s = math.ceil(on_fullest_node * 50 / n_processors) * BUSY.client_request_s
+    assert found.seconds == pytest.approx(work_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_processors", [0, 6, 8, 1 << 30])
+def test_processors_enough_for_all_processes_change_nothing(n_processors):
+    many = replace(BUSY, processes_per_node=1 << 30, processors_per_node=n_processors)
+    found = simulate(every_other_mib(6, 50), many)
+    assert found == simulate(every_other_mib(6, 50), replace(many, processors_per_node=0))
+
+
+def test_a_process_that_has_all_its_bytes_waits_for_no_processor():
+    """Of two that fetch once, the one served first ends while the other still works."""
+    found = simulate(every_other_mib(2, 1), replace(BUSY, processors_per_node=1))
+    assert found.seconds == pytest.approx(2 * BUSY.client_request_s, rel=1e-3)
 
 
 def test_late_processes_count_from_when_they_begin():

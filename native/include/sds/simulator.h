@@ -34,9 +34,10 @@ typedef struct sds_simulator_parameters {
     int64_t max_rpcs_in_flight;   /* of one range on one OST */
     int64_t fetch_bytes; /* longer ranges are fetched in parts, one after the other; 0: at once */
     int64_t processes_per_node;
-    double client_request_s;   /* per request of the program, without waiting */
-    double client_bytes_per_s; /* into the program's memory */
-    double client_jitter_s;    /* independent reads: mean of what chance adds to each fetch */
+    int64_t processors_per_node; /* that they share for their own work; 0: one for each */
+    double client_request_s;     /* per request of the program, without waiting */
+    double client_bytes_per_s;   /* into the program's memory */
+    double client_jitter_s;      /* independent reads: mean of what chance adds to each fetch */
     double client_start_s; /* likewise: of how late a process begins; its time counts from there */
     int64_t jitter_seed;
 
