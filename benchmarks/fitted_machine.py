@@ -11,6 +11,7 @@ next to nothing is known.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,13 @@ _START_S = 0.3e-3
 _AT_ONCE = 1e15
 
 
-def array_machine(array: DiskArray) -> SimulatorParameters:
-    """Return the simulated machine before anything is fitted."""
+def array_machine(array: DiskArray, *, n_processes: int = 1) -> SimulatorParameters:
+    """Return the simulated machine before anything is fitted.
+
+    More processes than this one may use processors share those.
+    """
     nearest_s = array.seek_s(0)
-    return replace(
+    alone = replace(
         hopper(),
         stripes=array.stripes,
         raid=array.raid,
@@ -64,6 +68,16 @@ def array_machine(array: DiskArray) -> SimulatorParameters:
         disk_capacity_bytes=array.capacity_bytes,
         disk_first_s=nearest_s + 8 / 15 * (array.seek_s(array.capacity_bytes) - nearest_s),
         disk_request_s=_CALL_S,
+    )
+    n_processors = len(os.sched_getaffinity(0))
+    if n_processes <= n_processors:
+        return alone
+    return replace(
+        alone,
+        processes_per_node=n_processes,
+        processors_per_node=n_processors,
+        client_request_s=_CALL_S,
+        network_latency_s=0.0,
     )
 
 

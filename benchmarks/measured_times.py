@@ -424,7 +424,7 @@ def _judged(
 
     judgements = []
     start = (
-        array_machine(DiskArray())
+        array_machine(DiskArray(), n_processes=times.experiment.n_processes)
         if arguments.where == "array"
         else disk_machine(times.experiment.stripes)
     )

@@ -163,14 +163,15 @@ def _print_fit(found: "MachineFit") -> None:
     """Print the numbers found, the errors by process count and layout, and the worst reads."""
     from sds.cli.output import print_fields, print_table
     from sds.cli.quantities import format_seconds
-    from sds.simulator.fit import FREE
+    from sds.simulator.fit import searched
 
     machine = found.machine
     error = (
         f"x{math.exp(machine.median_error):.2f} in the median, "
         f"x{math.exp(machine.p95_error):.2f} in 95 %, {machine.n_left_out} reads"
     )
-    numbers = [(name, f"{getattr(machine.parameters, name):.4g}") for name in FREE]
+    parameters = machine.parameters
+    numbers = [(name, f"{getattr(parameters, name):.4g}") for name in searched(parameters)]
     print_fields(
         (
             *numbers,

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from sds.simulator.operation import Operation
 
 # What is searched. Half a revolution after each seek cannot be told from settling, nor the
-# program's own work from the network's latency: of each pair one is left as it is. So is what a
-# longer seek takes more than the shortest, of which reads of one file tell little.
+# program's own work from the network's latency: of each pair one is left as it is (`searched` says
+# which). So is what a longer seek takes more than the shortest, of which reads of one file tell
+# little.
 FREE = (
     "network_latency_s",
     "client_jitter_s",
@@ -36,6 +37,8 @@ FREE = (
     "disk_first_s",
     "disk_request_s",
 )
+# Where processes wait for each other's work, it is that instead of the latency.
+_SHARED = tuple("client_request_s" if name == "network_latency_s" else name for name in FREE)
 # Fewer timed reads say too little of so many numbers.
 MIN_OPERATIONS = 4 * len(FREE)
 # Errors of a tenth and less matter little, those of a factor not much more than others.
@@ -43,9 +46,14 @@ _SCALE = 0.1
 _FIRST_STEP = math.log(2.0)
 _LAST_STEP = math.log(1.04)
 # Draws of the jitter: while steps are long, then, and for predictions.
-_COARSE_DRAWS, _FINE_DRAWS, _DRAWS = 2, 4, 8
+_COARSE_DRAWS, _FINE_DRAWS, _DRAWS = 2, 4, 16
 _COARSE_STEP = math.log(1.3)
 _MOST_SWEEPS = 24
+# Of what calls and pauses take, guesses may be far off, and steps lead to the nearest of several
+# explanations: so many others are tried, within this factor, and the best descended from.
+_GUESSES = {"network_latency_s", "client_jitter_s", "disk_request_s", "client_request_s"}
+_TRIED, _FOLLOWED = 64, 3
+_FAR = math.log(8.0)
 # Jumps in all directions at once, out of where single steps lead nowhere.
 _JUMPS = 30
 _JUMP = 0.3
@@ -121,7 +129,7 @@ def fit_machine(
     operations, seconds
         Reads that were timed, one by one.
     start
-        The machine as it is built. The numbers of `FREE` are searched from those given, by
+        The machine as it is built. Its numbers that are `searched` are so from those given, by
         factors: none may be 0.
     groups
         Of each read: those that belong together (one pattern in several layouts). A quarter of
@@ -173,12 +181,13 @@ def find_numbers(
     """
     measured = np.asarray(seconds, dtype=np.float64)
     _check_times(measured)
-    for name in FREE:
+    names = searched(start)
+    for name in names:
         if not getattr(start, name) > 0:
             raise SdsValueError(f"{name} is {getattr(start, name)}: the search needs a first guess")
     if len(operations) < MIN_OPERATIONS:
         raise SdsValueError(
-            f"{len(operations)} timed reads besides those left out are too few for {len(FREE)} "
+            f"{len(operations)} timed reads besides those left out are too few for {len(names)} "
             f"numbers: give at least {MIN_OPERATIONS}"
         )
 
@@ -187,7 +196,15 @@ def find_numbers(
         times = mean_seconds(operations, machine, n_draws=n_draws, n_threads=n_threads)
         return float(np.mean(np.log1p((np.log(times / measured) / _SCALE) ** 2)))
 
-    return _machine(start, _search(loss, _logs_of(start), np.random.default_rng([seed, 6])))
+    is_guess = np.array([name in _GUESSES for name in names])
+    random = np.random.default_rng([seed, 6])
+    return _machine(start, _search(loss, _logs_of(start), is_guess, random))
+
+
+def searched(machine: SimulatorParameters) -> tuple[str, ...]:
+    """Return the names of the numbers that are searched of a machine."""
+    is_shared = 0 < machine.processors_per_node < machine.processes_per_node
+    return _SHARED if is_shared else FREE
 
 
 def _check_times(measured: NDArray[np.float64]) -> None:
@@ -207,12 +224,12 @@ def left_out(groups: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
 
 
 def _logs_of(machine: SimulatorParameters) -> NDArray[np.float64]:
-    return np.log([getattr(machine, name) for name in FREE])
+    return np.log([getattr(machine, name) for name in searched(machine)])
 
 
 def _machine(start: SimulatorParameters, logs: NDArray[np.float64]) -> SimulatorParameters:
     """Return the machine with other numbers."""
-    numbers: dict[str, Any] = dict(zip(FREE, np.exp(logs).tolist(), strict=True))
+    numbers: dict[str, Any] = dict(zip(searched(start), np.exp(logs).tolist(), strict=True))
     longer_s = start.disk_full_stroke_s - start.disk_settle_s
     return replace(start, **numbers, disk_full_stroke_s=numbers["disk_settle_s"] + longer_s)
 
@@ -236,6 +253,7 @@ def mean_seconds(
 def _search(
     loss: Callable[[NDArray[np.float64], int], float],
     at: NDArray[np.float64],
+    is_guess: NDArray[np.bool_],
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return where a loss is least: by steps along the axes, by jumps, by shorter steps.
@@ -243,6 +261,13 @@ def _search(
     No derivatives: a nanosecond more can send a head elsewhere.
     """
     at = _descend(loss, at, _FIRST_STEP, _COARSE_STEP, _COARSE_DRAWS)
+    others = at + is_guess * random.uniform(-_FAR, _FAR, (_TRIED, len(at)))
+    others = others[np.argsort([loss(other, _COARSE_DRAWS) for other in others], kind="stable")]
+    reached = [at] + [
+        _descend(loss, other, _FIRST_STEP, _COARSE_STEP, _COARSE_DRAWS)
+        for other in others[:_FOLLOWED]
+    ]
+    at = min(reached, key=lambda place: loss(place, _FINE_DRAWS))
     best, jump = loss(at, _COARSE_DRAWS), _JUMP
     for _ in range(_JUMPS):
         tried = at + jump * random.standard_normal(len(at))

@@ -1,6 +1,7 @@
 """The measured side of Table I's protocol: what is drawn, and what is kept of what was measured."""
 
 import json
+import os
 import time
 from dataclasses import replace
 
@@ -200,6 +201,16 @@ def test_the_machine_that_is_fitted_is_built_like_the_array():
             array.seek_s(distance)
         )
     assert machine.disk_bytes_per_s == array.bytes_per_s * array.speed
+
+
+def test_readers_share_the_processors_of_this_machine():
+    n = len(os.sched_getaffinity(0))
+    alone = array_machine(DiskArray())
+    assert array_machine(DiskArray(), n_processes=n) == alone
+    many = array_machine(DiskArray(), n_processes=n + 1)
+    assert (many.processes_per_node, many.processors_per_node) == (n + 1, n)
+    assert many.client_request_s > 0
+    assert (many.raid, many.disk_settle_s) == (alone.raid, alone.disk_settle_s)
 
 
 def test_what_stands_for_a_disk_reads_a_long_run_at_its_rate():

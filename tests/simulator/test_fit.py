@@ -9,7 +9,7 @@ import pytest
 from sds.errors import SdsValueError
 from sds.geometry import RaidLayout, StripeLayout
 from sds.simulator import Operation, hopper, simulate_many
-from sds.simulator.fit import FREE, MIN_OPERATIONS, fit_machine
+from sds.simulator.fit import FREE, MIN_OPERATIONS, fit_machine, mean_seconds, searched
 
 EXTENT = (64, 64, 512)
 # Two OSTs of two disks that remember nothing but their last access.
@@ -61,6 +61,8 @@ WRONG = replace(
     disk_request_s=60e-6,
     disk_bytes_per_s=60e6,
 )
+# Four processes on one node of two processors.
+SHARED = replace(TRUE, processes_per_node=4, processors_per_node=2, client_request_s=60e-6)
 N = 80
 OPERATIONS = reads(N)
 GROUPS = [str(i // 2) for i in range(N)]
@@ -130,6 +132,7 @@ def test_the_same_reads_give_the_same_machine(seconds):
         ({"seconds": [float("nan")] * N}, "read 0 took nan s: measure it again"),
         ({"seconds": [1.0] * (N - 1) + [0.0]}, "read 79 took 0.0 s"),
         ({"start": replace(TRUE, disk_first_s=0.0)}, "disk_first_s is 0.0: the search needs"),
+        ({"start": replace(SHARED, client_request_s=0.0)}, "client_request_s is 0.0: the search"),
         ({"groups": ["one"] * N}, f"0 timed reads .* give at least {MIN_OPERATIONS}"),
     ],
 )
@@ -140,4 +143,15 @@ def test_what_cannot_be_fitted_is_refused_with_words(change, words):
 
 
 def test_what_is_searched_are_numbers_of_the_machine():
-    assert set(FREE) <= set(TRUE.__dataclass_fields__)
+    assert set(searched(SHARED)) <= set(TRUE.__dataclass_fields__)
+
+
+def test_work_is_searched_where_processes_wait_for_each_others():
+    assert set(searched(SHARED)) ^ set(FREE) == {"client_request_s", "network_latency_s"}
+    assert searched(TRUE) == searched(replace(SHARED, processors_per_node=4)) == FREE
+    measured = [run.seconds for run in simulate_many(OPERATIONS, replace(SHARED, jitter_seed=9))]
+    start = replace(SHARED, client_request_s=25e-6)
+    found = fit_machine(OPERATIONS, measured, start, groups=GROUPS)
+    others = reads(60, seed=2)
+    predicted = [time.seconds for time in found.predict_many(others)]
+    assert within_20_percent(predicted, mean_seconds(others, SHARED)) > 0.9
