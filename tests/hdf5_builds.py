@@ -10,6 +10,7 @@ versions holds one of HDF5. What was built stays in a cache of its own, SDS_TEST
 import argparse
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -217,6 +218,13 @@ def crate_sources(version):
 
 
 def fetch_crate(version):
+    if trouble := trouble_of_fetching(version):
+        raise CannotBuildError(f"cargo cannot fetch hdf5-metno-src {version}: {trouble}")
+
+
+@functools.cache  # what failed once is not waited for again by each of the tests
+def trouble_of_fetching(version):
+    """Have cargo fetch a crate; return what it says last where it cannot."""
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "Cargo.toml").write_text(
             '[package]\nname = "sources"\nversion = "0.0.0"\nedition = "2021"\n'
@@ -229,9 +237,11 @@ def fetch_crate(version):
                 timeout=120, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
-            raise CannotBuildError(str(error)) from error
-        if done.returncode != 0:
-            raise CannotBuildError(f"cargo cannot fetch hdf5-metno-src {version}: {done.stderr}")
+            return str(error)
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit status {done.returncode}"
 
 
 if __name__ == "__main__":
