@@ -95,7 +95,7 @@ def fit(
 ) -> None:
     """Find the numbers of a machine from timed reads, and tell how far it errs on others.
 
-    Takes half a minute to some minutes: all reads are simulated some hundred times, which takes
+    Takes half a minute to some minutes: all reads are simulated some thousand times, which takes
     milliseconds to seconds for each read.
     """
     from sds.cli.output import note, print_json, progress_bar

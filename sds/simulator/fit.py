@@ -43,20 +43,16 @@ _SHARED = tuple("client_request_s" if name == "network_latency_s" else name for 
 MIN_OPERATIONS = 4 * len(FREE)
 # Errors of a tenth and less matter little, those of a factor not much more than others.
 _SCALE = 0.1
-_FIRST_STEP = math.log(2.0)
-_LAST_STEP = math.log(1.04)
-# Draws of the jitter: while steps are long, then, and for predictions.
-_COARSE_DRAWS, _FINE_DRAWS, _DRAWS = 2, 4, 16
-_COARSE_STEP = math.log(1.3)
-_MOST_SWEEPS = 24
-# Of what calls and pauses take, guesses may be far off, and steps lead to the nearest of several
-# explanations: so many others are tried, within this factor, and the best descended from.
+# Of what calls and pauses take, guesses may be far off; of disks there is a data sheet. Each is
+# right within such a factor in two cases of three.
 _GUESSES = {"network_latency_s", "client_jitter_s", "disk_request_s", "client_request_s"}
-_TRIED, _FOLLOWED = 64, 3
-_FAR = math.log(8.0)
-# Jumps in all directions at once, out of where single steps lead nowhere.
-_JUMPS = 30
-_JUMP = 0.3
+_GUESS_SPREAD, _KNOWN_SPREAD = math.log(2.5), math.log(1.5)
+# Draws of the jitter: by which machines are compared, and for predictions.
+_DRAWS_COMPARED, _DRAWS = 4, 16
+# The search: generations of so many machines, of which the best say where to look next.
+_GENERATIONS, _TRIED, _KEPT = 12, 40, 10
+# The last generations' means differ by the draws of chance alone.
+_LAST = 3
 _LEFT_OUT = 1 / 4
 _INTERVAL = 2 / 3
 
@@ -191,14 +187,14 @@ def find_numbers(
             f"numbers: give at least {MIN_OPERATIONS}"
         )
 
-    def loss(logs: NDArray[np.float64], n_draws: int) -> float:
-        machine = _machine(start, logs)
-        times = mean_seconds(operations, machine, n_draws=n_draws, n_threads=n_threads)
+    def loss(logs: NDArray[np.float64], first_draw: int) -> float:
+        machine = replace(_machine(start, logs), jitter_seed=start.jitter_seed + first_draw)
+        times = mean_seconds(operations, machine, n_draws=_DRAWS_COMPARED, n_threads=n_threads)
         return float(np.mean(np.log1p((np.log(times / measured) / _SCALE) ** 2)))
 
-    is_guess = np.array([name in _GUESSES for name in names])
+    spread = np.array([_GUESS_SPREAD if name in _GUESSES else _KNOWN_SPREAD for name in names])
     random = np.random.default_rng([seed, 6])
-    return _machine(start, _search(loss, _logs_of(start), is_guess, random))
+    return _machine(start, _search(loss, _logs_of(start), spread, random))
 
 
 def searched(machine: SimulatorParameters) -> tuple[str, ...]:
@@ -253,58 +249,23 @@ def mean_seconds(
 def _search(
     loss: Callable[[NDArray[np.float64], int], float],
     at: NDArray[np.float64],
-    is_guess: NDArray[np.bool_],
+    spread: NDArray[np.float64],
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Return where a loss is least: by steps along the axes, by jumps, by shorter steps.
+    """Return about where a loss is least, by the cross-entropy method (Rubinstein 1999).
 
-    No derivatives: a nanosecond more can send a head elsewhere.
+    No derivatives: a nanosecond more can send a head elsewhere. Each generation is compared by
+    draws of its own, lest what is found explains nothing but them.
     """
-    at = _descend(loss, at, _FIRST_STEP, _COARSE_STEP, _COARSE_DRAWS)
-    others = at + is_guess * random.uniform(-_FAR, _FAR, (_TRIED, len(at)))
-    others = others[np.argsort([loss(other, _COARSE_DRAWS) for other in others], kind="stable")]
-    reached = [at] + [
-        _descend(loss, other, _FIRST_STEP, _COARSE_STEP, _COARSE_DRAWS)
-        for other in others[:_FOLLOWED]
-    ]
-    at = min(reached, key=lambda place: loss(place, _FINE_DRAWS))
-    best, jump = loss(at, _COARSE_DRAWS), _JUMP
-    for _ in range(_JUMPS):
-        tried = at + jump * random.standard_normal(len(at))
-        value = loss(tried, _COARSE_DRAWS)
-        # Longer where it succeeds in one of five, shorter where it does not.
-        jump *= 1.5 if value < best else 0.9
-        if value < best:
-            at, best = tried, value
-    return _descend(loss, at, _COARSE_STEP, _LAST_STEP, _FINE_DRAWS)
-
-
-def _descend(
-    loss: Callable[[NDArray[np.float64], int], float],
-    at: NDArray[np.float64],
-    first_step: float,
-    last_step: float,
-    n_draws: int,
-) -> NDArray[np.float64]:
-    """Return where no step along an axis makes it less."""
-    steps = np.full(len(at), first_step)
-    best = loss(at, n_draws)
-    for _ in range(_MOST_SWEEPS):
-        for i in np.flatnonzero(steps >= last_step):
-            before = best
-            for sign in (1.0, -1.0):
-                while True:
-                    tried = at.copy()
-                    tried[i] += sign * steps[i]
-                    value = loss(tried, n_draws)
-                    if value >= best:
-                        break
-                    at, best = tried, value
-                if best < before:
-                    break
-            if best == before:
-                steps[i] /= 2.0
-    return at
+    covariance, means = np.diag(spread**2), []
+    for generation in range(_GENERATIONS):
+        tried = random.multivariate_normal(at, covariance, _TRIED)
+        tried[0] = at
+        values = [loss(place, generation * _DRAWS_COMPARED) for place in tried]
+        best = tried[np.argsort(values, kind="stable")[:_KEPT]]
+        at, covariance = best.mean(axis=0), np.cov(best.T)
+        means.append(at)
+    return np.asarray(np.mean(means[-_LAST:], axis=0), dtype=np.float64)
 
 
 def _ratio_error(errors: NDArray[np.float64], groups: Sequence[str]) -> float:
