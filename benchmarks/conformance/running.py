@@ -81,14 +81,17 @@ def children_cpu_s() -> float:
 
 
 def measured(command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str]) -> Measured:
-    """Run a command; its output goes to a file ``output`` beside what it writes."""
+    """Run a command; its output goes to a file ``output`` beside what it writes.
+
+    That includes what it leaves behind where temporary files are made.
+    """
     log = cwd / "output"
     cpu_s, begin = children_cpu_s(), time.perf_counter()
     with (
         log.open("w") as stream,
         subprocess.Popen(
-            [str(word) for word in command], cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL,
-            stdout=stream, stderr=subprocess.STDOUT,
+            [str(word) for word in command], cwd=cwd, env={**env, "TMPDIR": str(cwd)},
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
         ) as process,
     ):  # fmt: skip
         # Waiting with a timeout looks only now and then, which is as long as some suites take.

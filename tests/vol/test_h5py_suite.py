@@ -12,7 +12,7 @@ def start_suite(env, directory):
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "--pyargs", "h5py", "-q", "-rfE", "-p", "no:cacheprovider",
          "-W", "default", f"--basetemp={directory / 'files'}"],
-        env={**env, **without_configuration(directory)}, cwd=directory,
+        env={**env, **without_configuration(directory), "TMPDIR": str(directory)}, cwd=directory,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
