@@ -29,6 +29,13 @@ from sds.geometry.operation import (
     operation_of_extents,
 )
 from sds.geometry.reads import IoMode, ProcessReads, process_grid
+from sds.geometry.segments import (
+    MAX_TILES,
+    MAX_TILES_OF_READ,
+    SegmentList,
+    tile_grid,
+    tiles_touched,
+)
 from sds.geometry.selection import (
     is_basic_index,
     parse_index,
@@ -43,6 +50,8 @@ __all__ = [
     "LOCAL_DISK",
     "LOCAL_DISK_RAID",
     "LOCAL_DISK_STRIPES",
+    "MAX_TILES",
+    "MAX_TILES_OF_READ",
     "ArrayLayout",
     "BlockFeatures",
     "Box",
@@ -58,6 +67,7 @@ __all__ = [
     "OstLoads",
     "ProcessReads",
     "RaidLayout",
+    "SegmentList",
     "StripeComponent",
     "StripeLayout",
     "Stripes",
@@ -77,4 +87,6 @@ __all__ = [
     "parse_selection",
     "process_grid",
     "selection_from_index",
+    "tile_grid",
+    "tiles_touched",
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sds.dataset import Filter
 from sds.errors import LayoutError, SelectionError, UnsupportedError
-from sds.geometry import Box, check_chunks, parse_selection
+from sds.geometry import Box, SegmentList, check_chunks, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +62,13 @@ class ReplicaLayout:
     filters
         In the order in which writing applies them, without the checksum that is always the last.
     region
-        The box of the source that it holds, in the axes of the source.
+        The box of the source that it holds, in the axes of the source; around all tiles where it
+        holds segments.
     sort
         Of a table whose rows are sorted, else None. Such a replica answers queries, not reads.
+    segments
+        The tiles that it holds, else None. Such a replica is contiguous: tiles one behind the
+        other, the elements of each in `order`.
     """
 
     order: tuple[int, ...]
@@ -72,6 +76,11 @@ class ReplicaLayout:
     filters: tuple[Filter, ...]
     region: Box
     sort: SortOrder | None = None
+    segments: SegmentList | None = None
+
+    def __post_init__(self) -> None:
+        if self.segments is not None and (self.chunk_shape is not None or self.sort is not None):
+            raise LayoutError("segments are stored contiguously and unsorted: leave that out")
 
     @property
     def storage(self) -> Literal["contiguous", "chunked"]:
@@ -80,7 +89,10 @@ class ReplicaLayout:
 
     @property
     def replica_extent(self) -> tuple[int, ...]:
-        """Elements per axis of the replica."""
+        """Elements per axis of the replica; of one of segments the first axis counts tiles."""
+        if self.segments is not None:
+            shape = self.segments.tile_shape
+            return (len(self.segments.tiles), *(shape[axis] for axis in self.order))
         return tuple(self.region.extent[axis] for axis in self.order)
 
     @property
