@@ -16,7 +16,7 @@ from pydantic import Field, JsonValue
 from sds.analyzer import AccessPattern
 from sds.dataset import Filter
 from sds.errors import LayoutError, SdsValueError
-from sds.geometry import Box
+from sds.geometry import Box, SegmentList
 from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout, SortOrder
 from sds.organizer.replica import Replica
@@ -189,6 +189,8 @@ class ReplicaRecord:
     sort
         Of a table whose rows are sorted, else None. Such a replica answers queries; no read is
         redirected to it.
+    segments
+        The tiles that it holds, else None; its region is then the box around them.
     """
 
     id: int
@@ -210,6 +212,7 @@ class ReplicaRecord:
     build_s: float | None
     replica: Replica | None
     sort: SortOrder | None = None
+    segments: SegmentList | None = None
 
     @property
     def layout(self) -> ReplicaLayout:
@@ -220,6 +223,7 @@ class ReplicaRecord:
             filters=self.filters,
             region=self.region,
             sort=self.sort,
+            segments=self.segments,
         )
 
 
@@ -262,6 +266,9 @@ class ReorganizeRequest:
         Filters such as ``shuffle,gzip:4``; ``source``: those of the source.
     region
         The box of the source to copy, as a selection such as ``[0:100, :, :]``; None: all.
+    segments
+        The tiles of the source to copy, and nothing else of it; None: all, or the region. Such a
+        replica is contiguous.
     output
         Where to write it; None: in the home.
     """
@@ -272,6 +279,7 @@ class ReorganizeRequest:
     chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
     compress: str = "none"
     region: str | None = None
+    segments: SegmentList | None = None
     memory_bytes: int = 512 << 20
     output: str | None = None
     kind: Literal["reorganize"] = "reorganize"
@@ -290,7 +298,29 @@ class ReorganizeRequest:
                 "for example 64,64,64"
             )
             raise LayoutError(message)
+        if self.segments is not None:
+            self._check_segments(self.segments)
         _check_memory(self.memory_bytes)
+
+    def _check_segments(self, segments: SegmentList) -> None:
+        if len(segments.tile_shape) != len(self.order):
+            message = (
+                f"tiles of {len(segments.tile_shape)} axes and an order of {len(self.order)}: "
+                "both name every axis of the dataset"
+            )
+            raise LayoutError(message)
+        given = {
+            "chunks": self.chunks not in {None, "contiguous"},
+            "compress": self.compress.strip().lower() != "none",
+            "region": self.region is not None,
+        }
+        excluded = [name for name, is_given in given.items() if is_given]
+        if excluded:
+            message = (
+                f"{', '.join(excluded)} and segments exclude each other: tiles are stored "
+                "contiguously, one behind the other, and say themselves what is copied"
+            )
+            raise LayoutError(message)
 
 
 def _check_memory(memory_bytes: int) -> None:

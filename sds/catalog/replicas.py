@@ -155,4 +155,5 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         build_s=row.build_s,
         replica=row.replica,
         sort=row.layout.sort,
+        segments=row.layout.segments,
     )

@@ -123,7 +123,7 @@ def _kind_name(layout: ReplicaLayout, extent: Sequence[int]) -> str:
         words.append("part")
     said = quote("-".join(words), safe="")[:_MAX_STEM]
     fields = asdict(layout)
-    del fields["sort"]  # names are older than it
+    del fields["sort"], fields["segments"]  # names are older than these
     content = json.dumps(fields, sort_keys=True)
     return f"-{said}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sds.dataset import Filter
 from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
-from sds.geometry import Box
+from sds.geometry import Box, SegmentList
 from sds.identity import FileIdentity, identity_of
 from sds.organizer.layout import ReplicaLayout, SortOrder, check_region
 
@@ -112,6 +112,9 @@ class Replica:
         Of a table whose rows are sorted, else None. Its elements are then rows, `size_bytes` is
         that of columns and row numbers, and what is said of the stored type and place of one
         dataset is empty.
+    segments
+        The tiles that it holds, else None. Its region is then the box around them, and
+        `size_bytes` counts what tiles that are cut off leave empty.
     """
 
     path: Path
@@ -140,6 +143,7 @@ class Replica:
     build_s: float
     left_out: tuple[str, ...]
     sort: SortOrder | None = None
+    segments: SegmentList | None = None
 
     @property
     def layout(self) -> ReplicaLayout:
@@ -150,6 +154,7 @@ class Replica:
             filters=self.filters,
             region=self.region,
             sort=self.sort,
+            segments=self.segments,
         )
 
     @property

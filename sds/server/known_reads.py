@@ -145,7 +145,8 @@ class KnownReads:
         self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
     ) -> KnownDataset:
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
-        active = [record for record in found if record.sort is None]  # others serve no reads
+        # A sorted one serves no reads; what segments hold is no box.
+        active = [record for record in found if record.sort is None and record.segments is None]
         shapes = [shape_of(record) for record in active if record.replica is not None]
         stripes, stripes_source = self._models.told_stripes(file)
         reads = DatasetReads(

@@ -82,6 +82,8 @@ class Publisher:
                     self._store.set_replica(record.id, state, reason)
                 elif record.replica is None or record.source_identity != identity:
                     continue
+                elif record.replica.segments is not None:
+                    continue  # a table names boxes alone
                 elif record.replica.sort is not None:
                     of_tables.append(_sorted_replica(record.replica, record.replica.sort))
                 else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sds.catalog.queue import JobQueue
     from sds.catalog.records import JobRequest, ReplicaRecord
     from sds.catalog.store import Store
+    from sds.geometry import SegmentList
     from sds.home import Home
     from sds.organizer.replica import Replica
     from sds.server.builder import Builder
@@ -55,7 +56,7 @@ class Recovery:
         finished, dropped = [], []
         again = {_wanted(job.request) for job in interrupted if job.state is JobState.QUEUED}
         for record in self._store.replicas(states=OPEN_STATES):
-            key = None if record.sort is None else record.sort.key
+            key = record.segments if record.sort is None else record.sort.key
             if (record.file, record.dataset, record.order, key) in again:
                 continue  # its job runs again, and goes on from what is on disk
             replica = _whole_replica(record)
@@ -145,12 +146,14 @@ class Recovery:
         return tuple(removed)
 
 
-def _wanted(request: JobRequest) -> tuple[str, str, tuple[int, ...], str | None] | None:
-    """Return source, dataset, order and key that a job builds; None where it builds nothing."""
+def _wanted(
+    request: JobRequest,
+) -> tuple[str, str, tuple[int, ...], str | SegmentList | None] | None:
+    """Return source, dataset, order, and key or tiles of what a job builds; None: of nothing."""
     if isinstance(request, SortRequest):
         return str(Path(request.file).resolve()), request.dataset, (0,), request.key
     if isinstance(request, ReorganizeRequest):
-        return str(Path(request.file).resolve()), request.dataset, request.order, None
+        return str(Path(request.file).resolve()), request.dataset, request.order, request.segments
     return None
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
+from sds.errors import UnsupportedError
 from sds.home import Home
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
             memory_bytes=request.memory_bytes,
             output=output,
         )
+    if request.segments is not None:
+        message = "no organizer builds replicas of segments: leave segments out"
+        raise UnsupportedError(message)
     return plan_reorganization(
         request.file,
         request.dataset,

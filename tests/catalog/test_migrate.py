@@ -9,11 +9,11 @@ from alembic.script import ScriptDirectory
 from sds.catalog.engine import open_engine, sqlite_url
 from sds.catalog.migrate import HEAD, alembic_config, check_revision, upgrade
 from sds.catalog.queue import JobQueue
-from sds.catalog.records import DatasetFacts, SortRequest
+from sds.catalog.records import DatasetFacts, ReorganizeRequest, SortRequest
 from sds.catalog.rows import Base
 from sds.catalog.store import Store
 from sds.errors import CatalogError
-from sds.geometry import Box
+from sds.geometry import Box, SegmentList
 from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout, SortOrder
 
@@ -105,8 +105,8 @@ def test_a_newer_revision_is_refused_with_the_command_that_helps(engine, url, tm
 
 def test_an_older_revision_is_refused_with_the_command_that_helps(engine, url, monkeypatch):
     upgrade(engine)
-    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0006")
-    with pytest.raises(CatalogError, match=r"revision 0005.*needs 0006.*sds-server upgrade"):
+    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0007")
+    with pytest.raises(CatalogError, match=r"revision 0006.*needs 0007.*sds-server upgrade"):
         Store.open(url)
 
 
@@ -267,3 +267,59 @@ def test_a_downgrade_forgets_sorted_replicas_and_nothing_else(of_the_first_relea
     assert [row[0] for row in layouts] == [1, 2]
     assert not any("sort" in json.loads(text) for row in layouts for text in row[1:] if text)
     assert kinds == ["reorganize"]
+
+
+def test_a_downgrade_forgets_replicas_of_segments_and_nothing_else(
+    of_the_first_release, url, tmp_path
+):
+    """A release that does not know them would find in them what lies elsewhere."""
+    from alembic import command
+
+    upgrade(of_the_first_release)
+    store = Store.open(url)
+    assert [record.segments for record in store.replicas()] == [None, None]
+    facts = DatasetFacts(
+        file="/data/run.h5",
+        identity=FileIdentity(**json.loads(IDENTITY)),
+        path="/cube",
+        extent=(16, 9, 10),
+        element_size_bytes=4,
+        storage="contiguous",
+        data_offset_bytes=2048,
+        chunk_shape=None,
+    )
+    segments = SegmentList(tile_shape=(4, 3, 5), tiles=(7, 0, 2), lengths=(2, 1))
+    layout = ReplicaLayout(
+        order=(2, 0, 1),
+        chunk_shape=None,
+        filters=(),
+        region=segments.around(facts.extent),
+        segments=segments,
+    )
+    made = store.begin_replica(facts, layout=layout, path="/segments.h5", size_bytes=720)
+    assert store.replica(made.id).layout == layout
+    asked = ReorganizeRequest(
+        file="/data/run.h5", dataset="/cube", order=(2, 0, 1), segments=segments
+    )
+    queued = JobQueue(store).submit(asked)
+    assert JobQueue(store).job(queued.id).request == asked
+    whole = JobQueue(store).submit(
+        ReorganizeRequest(file="/data/run.h5", dataset="/cube", order=(1, 0, 2))
+    )
+    store.close()
+    config = alembic_config(url)
+    with of_the_first_release.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0005")
+    connection = sqlite3.connect(tmp_path / "sds.db")
+    layouts = connection.execute("SELECT id, layout, replica FROM replica ORDER BY id").fetchall()
+    jobs = connection.execute("SELECT id, request FROM job ORDER BY id").fetchall()
+    connection.close()
+    assert [row[0] for row in layouts] == [1, 2]
+    assert not any("segments" in json.loads(text) for row in layouts for text in row[1:] if text)
+    assert [job[0] for job in jobs] == [1, whole.id]
+    assert not any("segments" in json.loads(text) for _, text in jobs)
+    upgrade(of_the_first_release)
+    again = Store.open(url)
+    assert [record.id for record in again.replicas()] == [1, 2]
+    again.close()

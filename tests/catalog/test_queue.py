@@ -9,6 +9,7 @@ from sds.catalog.records import (
     VerifyRequest,
 )
 from sds.errors import LayoutError, NotFoundError, SdsValueError
+from sds.geometry import SegmentList
 
 
 @pytest.fixture
@@ -23,6 +24,12 @@ def queue(store):
         VerifyRequest(replica_id=3),
         CalibrateRequest(path="/scratch"),
         ReorganizeRequest(file="/a.h5", dataset="/d", order=(2, 0, 1), output="/b.h5"),
+        ReorganizeRequest(
+            file="/a.h5",
+            dataset="/d",
+            order=(1, 0),
+            segments=SegmentList(tile_shape=(8, 64), tiles=(7, 1, 99), lengths=(1, 2)),
+        ),
     ],
     ids=lambda request: request.kind,
 )
@@ -118,3 +125,21 @@ def test_an_order_that_is_no_permutation_is_refused(order):
 def test_too_little_memory_is_refused():
     with pytest.raises(SdsValueError, match="at least 1M"):
         ReorganizeRequest(file="/a", dataset="/d", order=(1, 0), memory_bytes=10)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"order": (2, 0, 1)}, "tiles of 2 axes and an order of 3"),
+        ({"chunks": "auto"}, "^chunks and segments exclude each other"),
+        ({"chunks": (4, 4), "compress": "gzip:4"}, "^chunks, compress and segments"),
+        ({"compress": "source"}, "^compress and segments"),
+        ({"region": "[0:3, :]"}, "^region and segments"),
+    ],
+)
+def test_segments_go_with_no_other_choice_of_layout(other, said):
+    segments = SegmentList(tile_shape=(8, 64), tiles=(3,), lengths=(1,))
+    asked = {"file": "/a", "dataset": "/d", "order": (1, 0), "segments": segments}
+    ReorganizeRequest(**asked, chunks="contiguous", compress="none")
+    with pytest.raises(LayoutError, match=said):
+        ReorganizeRequest(**asked | other)
