@@ -280,6 +280,16 @@ def write_many_replicas(path, n, home):
     publish_candidates(path, candidates, home)
 
 
+def files_served(home):
+    """Return the paths of the files of which replicas served reads."""
+    served = set()
+    for path in home.spool.iterdir():
+        spool = read_spool(path)
+        by_replica = set(spool.records.dataset_id[spool.records.served_by > 0].tolist())
+        served |= {dataset.file for dataset in spool.datasets if dataset.id in by_replica}
+    return served
+
+
 def reads_by_replica(home):
     """Return how many reads each replica served, 0 standing for the originals.
 

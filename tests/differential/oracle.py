@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.differential.programs import FILE_NAME, is_read, make_file, paths_of
+from tests.differential.programs import FILE_NAME, Index, is_read, make_file, paths_of
 from tests.differential.saboteur import Saboteur
 from tests.redirected import redirect, settle
 from tests.under_connector import ROOT, connector_environment, native_environment
@@ -50,6 +50,17 @@ class Worker:
         return self._log.read_text(errors="replace")
 
 
+def reads_what_replicas_hold(program, steps, answers):
+    """Return whether a program reads boxes of a dataset with a replica, before it writes."""
+    held = {source.path for source in program.sources if source.replicas}
+    for step, (kind, _) in zip(steps, answers, strict=True):
+        if kind == "done":
+            return False
+        if kind == "bytes" and isinstance(step, Index) and step.path in held:
+            return True
+    return False
+
+
 class Oracle:
     """Compares what programs read natively and under the connector.
 
@@ -69,6 +80,7 @@ class Oracle:
         self.n_writes = 0
         self.n_after_writes = 0  # reads of files that were written before
         self.n_others = 0  # reads that are neither
+        self.eligible = set()  # files with undamaged replicas of what was read before any write
         self.sabotage = {}  # how often each kind was done
         self._directory = directory
         self._native = Worker(native_environment(), directory / "native.log")
@@ -107,6 +119,8 @@ class Oracle:
                 self.sabotage[kind] = self.sabotage.get(kind, 0) + n
         steps = program.steps
         self._count(program, steps, expected)
+        if sabotage_seed is None and reads_what_replicas_hold(program, steps, expected):
+            self.eligible.add(str(source))
         differences = [
             f"step {number} of {len(steps)}: {step}\n  native {e}\n  connector {f}"
             for number, (step, e, f) in enumerate(zip(steps, expected, found, strict=True))
