@@ -425,6 +425,11 @@ class TableModel(TypedDict):
     coefficients: list[float]
     floor_s: float
 
+class TableSegments(TypedDict):
+    tile_shape: list[int]
+    tiles: list[int]
+    lengths: list[int]
+
 class TableCandidate(TypedDict):
     replica_id: int
     path: str
@@ -438,6 +443,7 @@ class TableCandidate(TypedDict):
     order: list[int]
     region_start: list[int]
     region_extent: list[int]
+    segments: TableSegments | None
     layout: TableLayout
     model: TableModel
     shadow_permille: int

@@ -1,8 +1,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +75,24 @@ void put_chunking(nb::dict &to, const sds_chunking &from, int32_t storage, int32
     to["decode_s_per_byte"] = from.decode_s_per_byte;
 }
 
+// In stored order; None of a replica without tiles.
+nb::object segments_of(const sds_candidate &from)
+{
+    const sds_tiles &tiles = from.tiles;
+    if (tiles.n == 0) return nb::none();
+    std::vector<int64_t> stored(static_cast<size_t>(tiles.n));
+    for (int32_t i = 0; i < tiles.n; i++)
+        stored[tiles.place[i]] = tiles.number[i];
+    nb::list lengths;
+    for (int32_t i = 0; i < tiles.n_segments; i++)
+        lengths.append(tiles.segment_end[i] - (i > 0 ? tiles.segment_end[i - 1] : 0));
+    nb::dict to;
+    to["tile_shape"] = list_of(tiles.shape, from.rank);
+    to["tiles"] = list_of(stored.data(), tiles.n);
+    to["lengths"] = lengths;
+    return to;
+}
+
 nb::dict dict_of(const sds_candidate &from)
 {
     nb::dict to;
@@ -85,6 +106,7 @@ nb::dict dict_of(const sds_candidate &from)
     to["order"] = list_of(from.order, from.rank);
     to["region_start"] = list_of(from.region_start, from.rank);
     to["region_extent"] = list_of(from.region_extent, from.rank);
+    to["segments"] = segments_of(from);
     to["layout"] = dict_of(from.layout);
     to["model"] = dict_of(from.model);
     to["shadow_permille"] = from.shadow_permille;
@@ -201,6 +223,41 @@ Numbers list_of_rank(const nb::dict &from, const char *key, size_t rank)
     return list;
 }
 
+// Tiles as a builder takes them.
+struct Tiles {
+    Numbers shape, numbers;
+    std::vector<uint32_t> place, segment_end;
+
+    Tiles(const nb::dict &from, size_t rank) : shape(list_of_rank(from, "tile_shape", rank))
+    {
+        const auto stored = number<Numbers>(from, "tiles");
+        if (stored.empty() || stored.size() > SDS_TABLE_MAX_TILES)
+            refuse("redirect table: " + std::to_string(stored.size()) +
+                   " tiles; a replica has 1 to " + std::to_string(SDS_TABLE_MAX_TILES));
+        place.resize(stored.size());
+        std::iota(place.begin(), place.end(), 0U);
+        std::sort(place.begin(), place.end(),
+                  [&](uint32_t a, uint32_t b) { return stored[a] < stored[b]; });
+        for (const uint32_t at : place)
+            numbers.push_back(stored[at]);
+        uint32_t end = 0;
+        for (const uint32_t length : number<std::vector<uint32_t>>(from, "lengths"))
+            segment_end.push_back(end += length);
+    }
+
+    sds_tiles view() const
+    {
+        sds_tiles to = {};
+        to.n = static_cast<int32_t>(numbers.size());
+        to.n_segments = static_cast<int32_t>(segment_end.size());
+        to.shape = shape.data();
+        to.number = numbers.data();
+        to.place = place.data();
+        to.segment_end = segment_end.data();
+        return to;
+    }
+};
+
 void add_candidate(sds_table_builder *builder, const nb::dict &from)
 {
     const std::string path = bytes_of_path(from["path"]);
@@ -220,6 +277,10 @@ void add_candidate(sds_table_builder *builder, const nb::dict &from)
     candidate.order = order.data();
     candidate.region_start = start.data();
     candidate.region_extent = extent.data();
+    std::optional<Tiles> tiles;
+    if (!number<nb::object>(from, "segments").is_none())
+        tiles.emplace(number<nb::dict>(from, "segments"), order.size());
+    if (tiles) candidate.tiles = tiles->view();
     candidate.layout = layout_of(number<nb::dict>(from, "layout"));
     candidate.model = model_of(number<nb::dict>(from, "model"));
     candidate.shadow_permille = number<int32_t>(from, "shadow_permille");

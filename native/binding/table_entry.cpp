@@ -98,7 +98,8 @@ int32_t TableEntry::cheapest(const sds_hyperslab &slab, std::optional<double> or
     int32_t best = original;
     for (int32_t i = 0; i < dataset_.n_candidates; i++) {
         const sds_candidate candidate = candidate_at(i);
-        if (candidate.shadow_permille < active_permille || !sds_candidate_holds(&candidate, &slab))
+        if (candidate.shadow_permille < active_permille || candidate.tiles.n > 0 ||
+            !sds_candidate_holds(&candidate, &slab))
             continue;
         double seconds;
         if (candidate.storage == SDS_TABLE_CONTIGUOUS) {
@@ -126,7 +127,8 @@ int32_t TableEntry::cheapest(const sds_hyperslab &slab, std::optional<double> or
 StoredRead TableEntry::stored_read(int32_t number, const sds_hyperslab &slab) const
 {
     const sds_candidate candidate = candidate_at(number);
-    if (candidate.storage != SDS_TABLE_CONTIGUOUS || !sds_candidate_holds(&candidate, &slab))
+    if (candidate.storage != SDS_TABLE_CONTIGUOUS || candidate.tiles.n > 0 ||
+        !sds_candidate_holds(&candidate, &slab))
         refuse("no contiguous candidate of number " + std::to_string(number) +
                " holds what is selected");
     sds_array array;

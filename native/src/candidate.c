@@ -1,5 +1,7 @@
 #include "sds/candidate.h"
 
+#include "sds/tiles.h"
+
 int sds_candidate_holds(const sds_candidate *candidate, const sds_hyperslab *slab)
 {
     for (int32_t axis = 0; axis < slab->rank; axis++) {
@@ -8,11 +10,12 @@ int sds_candidate_holds(const sds_candidate *candidate, const sds_hyperslab *sla
                              slab->block[axis] - 1;
         if (slab->start[axis] < begin || last >= begin + candidate->region_extent[axis]) return 0;
     }
-    return 1;
+    return candidate->tiles.n == 0 || sds_tiles_hold(candidate, slab);
 }
 
 int sds_candidate_is_partial(const sds_candidate *candidate, const sds_table_dataset *dataset)
 {
+    if (candidate->tiles.n > 0) return 1;
     for (int32_t axis = 0; axis < dataset->rank; axis++)
         if (candidate->region_extent[axis] != dataset->extent[axis]) return 1;
     return 0;
@@ -37,6 +40,16 @@ void sds_candidate_array(const sds_candidate *candidate, const sds_table_dataset
     };
     for (int32_t axis = 0; axis < dataset->rank; axis++)
         out->extent[axis] = candidate->region_extent[candidate->order[axis]];
+}
+
+int64_t sds_candidate_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset)
+{
+    const int is_of_tiles = candidate->tiles.n > 0;
+    const int64_t *shape = is_of_tiles ? candidate->tiles.shape : candidate->region_extent;
+    int64_t n_bytes = dataset->element_bytes * (is_of_tiles ? candidate->tiles.n : 1);
+    for (int32_t axis = 0; axis < dataset->rank; axis++)
+        n_bytes *= shape[axis];
+    return n_bytes;
 }
 
 int sds_candidate_keeps_order(const sds_candidate *candidate, const int64_t shape[])

@@ -177,6 +177,22 @@ sds_status sds_table_find(const sds_table *table, const char *dataset_path, int3
     return SDS_ENOENT;
 }
 
+static sds_tiles tiles_of(const sds_table *table, const sds__table_dataset *of,
+                          const sds__table_candidate *from)
+{
+    if (from->n_tiles == 0) return (sds_tiles){0};
+    const int64_t *shape = numbers_at(table, from->tiles_at);
+    const int64_t *number = shape + of->rank;
+    const uint32_t *place = (const uint32_t *)(const void *)(number + from->n_tiles);
+    return (sds_tiles){.n = (int32_t)from->n_tiles,
+                       .n_segments = (int32_t)from->n_segments,
+                       .extent = numbers_at(table, of->extent_at),
+                       .shape = shape,
+                       .number = number,
+                       .place = place,
+                       .segment_end = place + from->n_tiles};
+}
+
 sds_status sds_table_candidate_at(const sds_table *table, int32_t dataset, int32_t i,
                                   sds_candidate *out)
 {
@@ -198,6 +214,7 @@ sds_status sds_table_candidate_at(const sds_table *table, int32_t dataset, int32
         .order = (const int32_t *)(const void *)(table->bytes + from->order_at),
         .region_start = region,
         .region_extent = region + of->rank,
+        .tiles = tiles_of(table, of, from),
         .layout = layout_of(&from->layout),
         .model = model_of(&from->model),
         .shadow_permille = from->shadow_permille,

@@ -54,6 +54,20 @@ static uint32_t keep_region(sds_table_builder *builder, const sds_candidate *can
     return keep(builder, region, 2 * n * sizeof(int64_t));
 }
 
+/* Tiles follow each other in the pool as in the file; at 0 there is something else. */
+static uint32_t keep_tiles(sds_table_builder *builder, const sds_tiles *tiles, int32_t rank)
+{
+    if (tiles->n <= 0 || tiles->n_segments < 0) return 0;
+    const size_t n = (size_t)tiles->n;
+    const uint32_t at = keep(builder, tiles->shape, (size_t)rank * sizeof(int64_t));
+    sds__buffer *pool = &builder->pool;
+    sds__put(pool, tiles->number, n * sizeof(int64_t));
+    sds__put(pool, tiles->place, n * sizeof(uint32_t));
+    sds__put(pool, tiles->segment_end, (size_t)tiles->n_segments * sizeof(uint32_t));
+    if (pool->n > SDS_TABLE_MAX_BYTES) pool->failed = 1;
+    return at;
+}
+
 static sds__table_layout layout_of(const sds_file_layout *from)
 {
     return (sds__table_layout){
@@ -131,6 +145,9 @@ sds_status sds_table_builder_candidate(sds_table_builder *builder, const sds_can
         .storage = (uint32_t)candidate->storage,
         .region_at = keep_region(builder, candidate),
         .chunks = keep_chunking(builder, &candidate->chunks, candidate->rank),
+        .tiles_at = keep_tiles(builder, &candidate->tiles, candidate->rank),
+        .n_tiles = (uint32_t)candidate->tiles.n,
+        .n_segments = (uint32_t)candidate->tiles.n_segments,
     };
     sds__put(&builder->candidates, &row, sizeof row);
     dataset->n_candidates++;
@@ -155,6 +172,7 @@ static void place_pool(sds__table_header *header, uint8_t *bytes, uint32_t pool_
         candidates[i].order_at += pool_at;
         candidates[i].region_at += pool_at;
         candidates[i].chunks.shape_at += pool_at;
+        if (candidates[i].n_tiles > 0) candidates[i].tiles_at += pool_at;
     }
 }
 

@@ -127,6 +127,66 @@ static int64_t region_bytes(const subject *table, const sds__table_candidate *ca
     return array_bytes(rank, length, element_bytes);
 }
 
+/* Each place is that of one tile. */
+static int sound_places(int64_t n, const uint32_t place[])
+{
+    uint64_t taken[SDS_TABLE_MAX_TILES / 64] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        if (place[i] >= n) return 0;
+        const uint64_t bit = UINT64_C(1) << place[i] % 64;
+        if (taken[place[i] / 64] & bit) return 0;
+        taken[place[i] / 64] |= bit;
+    }
+    return 1;
+}
+
+/* Numbers of a grid of tiles, ascending. The grid has no more tiles than the source has elements,
+ * which fit in 63 bits. */
+static int sound_numbers(int64_t n, const int64_t number[], int32_t rank, const int64_t shape[],
+                         const int64_t extent[])
+{
+    int64_t n_grid = 1;
+    for (int32_t axis = 0; axis < rank; axis++)
+        n_grid *= (extent[axis] - 1) / shape[axis] + 1;
+    for (int64_t i = 0; i < n; i++)
+        if (number[i] < 0 || number[i] >= n_grid || (i > 0 && number[i] <= number[i - 1])) return 0;
+    return 1;
+}
+
+static int sound_ends(int64_t n, const uint32_t end[], int64_t n_tiles)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (end[i] <= (i > 0 ? end[i - 1] : 0)) return 0;
+    return end[n - 1] == n_tiles;
+}
+
+/* Bytes of the replica's dataset; -1 where its tiles are not sound. */
+static int64_t tiles_bytes(const subject *table, const sds__table_candidate *candidate,
+                           int32_t rank, const int64_t extent[], int64_t element_bytes)
+{
+    const int64_t n = candidate->n_tiles, n_segments = candidate->n_segments;
+    if (rank == 0 || n > SDS_TABLE_MAX_TILES || n_segments < 1 || n_segments > n) return -1;
+    const int64_t *shape = find_numbers(table, candidate->tiles_at, rank + n);
+    if (shape == NULL) return -1;
+    const uint64_t place_at = candidate->tiles_at + (uint64_t)(rank + n) * sizeof(int64_t);
+    if (!holds(table, place_at, (uint64_t)(n + n_segments) * sizeof(uint32_t))) return -1;
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (shape[axis] < 1 || shape[axis] > extent[axis]) return -1;
+    const int64_t *number = shape + rank;
+    const uint32_t *place = (const uint32_t *)(const void *)(table->bytes + place_at);
+    if (!sound_numbers(n, number, rank, shape, extent) || !sound_places(n, place) ||
+        !sound_ends(n_segments, place + n, n))
+        return -1;
+    const int64_t tile_bytes = array_bytes(rank, shape, element_bytes);
+    int64_t nbytes;
+    return tile_bytes < 0 || __builtin_mul_overflow(tile_bytes, n, &nbytes) ? -1 : nbytes;
+}
+
+static int has_no_tiles(const sds__table_candidate *candidate)
+{
+    return candidate->tiles_at == 0 && candidate->n_tiles == 0 && candidate->n_segments == 0;
+}
+
 static int sound_candidate(const subject *table, const sds__table_candidate *candidate,
                            int32_t rank, const int64_t extent[], int64_t element_bytes)
 {
@@ -135,9 +195,14 @@ static int sound_candidate(const subject *table, const sds__table_candidate *can
     if (!holds(table, candidate->order_at, (uint64_t)rank * sizeof(int32_t))) return 0;
     const int32_t *order = (const int32_t *)(const void *)(table->bytes + candidate->order_at);
     if (!sound_order(rank, order)) return 0;
-    const int64_t nbytes = region_bytes(table, candidate, rank, extent, element_bytes);
-    if (nbytes < 0) return 0;
+    int64_t nbytes = region_bytes(table, candidate, rank, extent, element_bytes);
+    if (nbytes < 0 || candidate->reserved != 0) return 0;
     const int is_chunked = candidate->storage == SDS_TABLE_CHUNKED;
+    if (!has_no_tiles(candidate)) {
+        if (is_chunked) return 0;
+        nbytes = tiles_bytes(table, candidate, rank, extent, element_bytes);
+        if (nbytes < 0) return 0;
+    }
     if (is_chunked) {
         if (candidate->data_offset_bytes != 0 || candidate->metadata_crc32c != 0) return 0;
     } else if (candidate->storage != SDS_TABLE_CONTIGUOUS ||

@@ -78,6 +78,10 @@ typedef struct sds__table_candidate {
     uint32_t storage;
     uint32_t region_at;
     sds__table_chunking chunks;
+    uint32_t tiles_at;
+    uint32_t n_tiles;
+    uint32_t n_segments;
+    uint32_t reserved;
 } sds__table_candidate;
 
 _Static_assert(sizeof(sds__table_header) == 80, "documented in table_format.h");
@@ -85,7 +89,7 @@ _Static_assert(sizeof(sds__table_layout) == 40, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_model) == 88, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_chunking) == 24, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_dataset) == 200, "documented in table_format.h");
-_Static_assert(sizeof(sds__table_candidate) == 224, "documented in table_format.h");
+_Static_assert(sizeof(sds__table_candidate) == 240, "documented in table_format.h");
 _Static_assert(sizeof(double) == 8, "IEEE 754 binary64");
 
 /* The checksum that belongs into the header of these bytes. */

@@ -585,8 +585,7 @@ def _find_decision(
 ) -> _Decision | None:
     """Return the decision for reads of a shape, made anew where it is due; None: only with HDF5."""
     holders = tuple(
-        candidate.region is None or candidate.region.holds(slab)
-        for candidate in entry.dataset.candidates
+        candidate.holds(slab, entry.dataset.extent) for candidate in entry.dataset.candidates
     )
     key = (described.path, slab.count, slab.stride, slab.block, holders)
     decision = known.decisions.get(key)
@@ -844,9 +843,8 @@ def _unchecked_metadata(
     """
     if candidate.chunk_shape is not None or _key_of(candidate) in _checked:
         return ()
-    region = candidate.region_in(known.extent)
     begin = candidate.data_offset_bytes
-    end = begin + known.element_size_bytes * math.prod(region.extent)
+    end = begin + known.element_size_bytes * math.prod(candidate.stored_extent(known.extent))
     tail = candidate.identity.size_bytes - end
     if tail < 0:
         message = f"replica {candidate.path} is too short for its dataset; verify the replicas"

@@ -18,11 +18,12 @@ from sds.errors import (
     PermissionDeniedError,
     SdsValueError,
 )
-from sds.geometry import Box, RaidLayout, StripeLayout
+from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
 from sds.identity import FileIdentity
 from sds.whole_file import replace_whole, sync_directory
 
 if TYPE_CHECKING:
+    from sds.geometry import Hyperslab
     from sds.home import Home
 
 
@@ -76,6 +77,9 @@ class TableCandidate:
         Time of undoing the filters, per byte that comes out.
     region
         What it holds of the source, in the source's axes; None where that is everything.
+    segments
+        The tiles that it holds instead of all of its region, which is the box around them: it is
+        contiguous then, and has one axis more, of tiles in their stored order.
     """
 
     replica_id: int
@@ -92,10 +96,25 @@ class TableCandidate:
     stored_bytes: int = 0
     decode_s_per_byte: float = 0.0
     region: Box | None = None
+    segments: SegmentList | None = None
 
     def region_in(self, extent: tuple[int, ...]) -> Box:
-        """Return what it holds of a source of this extent."""
+        """Return what it holds of a source of this extent; of one of tiles, the box around them."""
         return Box.whole(extent) if self.region is None else self.region
+
+    def holds(self, slab: Hyperslab, extent: tuple[int, ...]) -> bool:
+        """Return whether it holds all that is selected of a source of this extent."""
+        if self.segments is not None:
+            return self.segments.holds(slab, extent)
+        return self.region is None or self.region.holds(slab)
+
+    def stored_extent(self, extent: tuple[int, ...]) -> tuple[int, ...]:
+        """Return elements per axis of its dataset, of a source of this extent."""
+        if self.segments is not None:
+            tile = self.segments.tile_shape
+            return (len(self.segments.tiles), *(tile[axis] for axis in self.order))
+        region = self.region_in(extent)
+        return tuple(region.extent[axis] for axis in self.order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +328,30 @@ def _storage_name(entry: TableCandidate | TableDataset) -> str:
     return "other" if entry.data_offset_bytes is None else "contiguous"
 
 
+def _check_segments(candidate: TableCandidate, extent: tuple[int, ...], region: Box) -> None:
+    """Raise SdsValueError unless the region is the box around what the replica holds."""
+    if candidate.segments is None:
+        return
+    candidate.segments.check_within(extent)
+    around = candidate.segments.around(extent)
+    if around != region:
+        message = f"the tiles of replica {candidate.path} lie in {around}, not in {region}"
+        raise SdsValueError(message)
+
+
+def _segments_fields(segments: SegmentList | None) -> _native.TableSegments | None:
+    if segments is None:
+        return None
+    return {
+        "tile_shape": list(segments.tile_shape),
+        "tiles": list(segments.tiles),
+        "lengths": list(segments.lengths),
+    }
+
+
 def _candidate_fields(candidate: TableCandidate, extent: tuple[int, ...]) -> _native.TableCandidate:
     region = candidate.region_in(extent)
+    _check_segments(candidate, extent, region)
     return {
         "replica_id": candidate.replica_id,
         "path": os.fspath(candidate.path),
@@ -324,6 +365,7 @@ def _candidate_fields(candidate: TableCandidate, extent: tuple[int, ...]) -> _na
         "order": list(candidate.order),
         "region_start": list(region.start),
         "region_extent": list(region.extent),
+        "segments": _segments_fields(candidate.segments),
         "layout": _layout_fields(candidate.stripes, candidate.raid),
         "model": _model_fields(candidate.model),
         "shadow_permille": candidate.shadow_permille,
@@ -379,8 +421,24 @@ def _chunk_shape_of(entry: _native.TableCandidate | _native.TableDataset) -> tup
     return tuple(entry["chunk"]) if entry["storage"] == "chunked" else None
 
 
+def _segments_of(fields: _native.TableSegments | None) -> SegmentList | None:
+    return (
+        None
+        if fields is None
+        else SegmentList(
+            tile_shape=tuple(fields["tile_shape"]),
+            tiles=tuple(fields["tiles"]),
+            lengths=tuple(fields["lengths"]),
+        )
+    )
+
+
 def _candidate_of(candidate: _native.TableCandidate, extent: tuple[int, ...]) -> TableCandidate:
     region = Box(start=tuple(candidate["region_start"]), extent=tuple(candidate["region_extent"]))
+    segments = _segments_of(candidate["segments"])
+    if segments is not None and segments.around(extent) != region:
+        message = f"the tiles of replica {candidate['path']} do not lie in {region}"
+        raise FormatError(message)
     return TableCandidate(
         replica_id=candidate["replica_id"],
         path=Path(candidate["path"]),
@@ -396,6 +454,7 @@ def _candidate_of(candidate: _native.TableCandidate, extent: tuple[int, ...]) ->
         stored_bytes=candidate["stored_bytes"],
         decode_s_per_byte=candidate["decode_s_per_byte"],
         region=None if region == Box.whole(extent) else region,
+        segments=segments,
     )
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from sds import _native
-from sds.geometry import Box, RaidLayout, StripeLayout
+from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
 from sds.identity import FileIdentity
 from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset, TableModel
 
 HERE = Path(__file__).parent
-TABLE = HERE / "table-v2.sdst"
+TABLE = HERE / "table-v3.sdst"
 SPOOL = HERE / "trace-v1.sdst-spool"
 
 LOCAL = RaidLayout(unit_bytes=4096, data_disks=1, min_request_bytes=4096)
@@ -68,6 +68,15 @@ def golden_table() -> RedirectTable:
         decode_s_per_byte=2.5e-9,
         region=Box(start=(0, 100, 2048), extent=(1000, 1, 2048)),
     )
+    segments = replace(
+        second,
+        replica_id=10,
+        path=Path("/scratch/sds/replicas/0a/run-cube-201-tiles.h5"),
+        region=Box(start=(0, 128, 0), extent=(1000, 1872, 2048)),
+        segments=SegmentList(
+            tile_shape=(100, 64, 1024), tiles=(1160, 8, 9, 1277, 137), lengths=(3, 2)
+        ),
+    )
     cube = TableDataset(
         path="/entry/würfel",
         extent=(1000, 2000, 4096),
@@ -78,7 +87,7 @@ def golden_table() -> RedirectTable:
         stripes=ONE_STRIPE,
         raid=LOCAL,
         model=BUILTIN,
-        candidates=(candidate, second, chunked),
+        candidates=(candidate, second, chunked, segments),
     )
     scalar = TableDataset(
         path="/energy",

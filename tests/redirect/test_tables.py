@@ -1,17 +1,20 @@
 """Redirect tables: what is written is read, and nothing else is accepted."""
 
 import dataclasses
+import math
 import stat
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sds import _native
 from sds.errors import FormatError, FormatVersionError, NotFoundError, SdsValueError
-from sds.geometry import Box, RaidLayout, StripeLayout
+from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
+from sds.geometry.segments import tile_grid
 from sds.home import Home
 from sds.identity import FileIdentity
 from sds.redirect.tables import (
@@ -27,7 +30,7 @@ from sds.redirect.tables import (
 from tests.data.make_golden import TABLE, golden_table
 
 GOLDEN = TABLE.read_bytes()
-VERSION_1 = TABLE.with_name("table-v1.sdst").read_bytes()
+OLDER = [TABLE.with_name(f"table-v{version}.sdst").read_bytes() for version in (1, 2)]
 
 sizes = st.integers(1, 2**50)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -48,6 +51,16 @@ models = st.builds(
 )
 stripes = st.builds(StripeLayout, stripe_size_bytes=sizes, stripe_count=sizes)
 raids = st.builds(RaidLayout, unit_bytes=sizes, data_disks=sizes, min_request_bytes=sizes)
+
+
+@st.composite
+def segment_lists(draw, extent):
+    tile = tuple(draw(st.integers(1, n)) for n in extent)
+    n_grid = math.prod(tile_grid(extent, tile))
+    tiles = draw(st.lists(st.integers(0, n_grid - 1), min_size=1, max_size=12, unique=True))
+    ends = draw(st.sets(st.integers(1, len(tiles)))) | {len(tiles)}
+    lengths = np.diff([0, *sorted(ends)])
+    return SegmentList(tile_shape=tile, tiles=tuple(tiles), lengths=tuple(lengths.tolist()))
 
 
 @st.composite
@@ -91,10 +104,21 @@ def datasets(draw):
             raid=raids,
             model=models,
             shadow_permille=st.integers(0, 1000),
-            region=st.none() | boxes.filter(lambda box: box != whole),
-            **{name: st.just(value) for name, value in kind.items()},
+            **{"region": st.none() | boxes.filter(lambda box: box != whole)}
+            | {name: st.just(value) for name, value in kind.items()},
         )
 
+    if math.prod(extent) > 0:
+        contiguous |= st.builds(
+            lambda offset, held: {
+                "data_offset_bytes": offset,
+                "metadata_crc32c": 5,
+                "segments": held,
+                "region": None if held.around(extent) == whole else held.around(extent),
+            },
+            offsets,
+            segment_lists(extent),
+        )
     candidates = (contiguous | chunked if extent else contiguous).flatmap(candidate_of)
     storage = draw(
         st.just({"data_offset_bytes": None})
@@ -140,6 +164,15 @@ def test_decoding_undoes_encoding(table):
     encoded = table.to_bytes()
     assert RedirectTable.from_bytes(encoded) == table
     assert RedirectTable.from_bytes(encoded).to_bytes() == encoded
+
+
+def test_segments_keep_the_order_in_which_they_are_stored():
+    cube = RedirectTable.from_bytes(GOLDEN).datasets[0]
+    segments = cube.candidates[-1].segments
+    assert segments.tiles == (1160, 8, 9, 1277, 137)
+    assert segments.segments() == [(1160, 8, 9), (1277, 137)]
+    assert cube.candidates[-1].stored_extent(cube.extent) == (5, 64, 1024, 100)
+    assert cube.candidates[-1].region_in(cube.extent) == segments.around(cube.extent)
 
 
 def test_the_golden_table_is_written_byte_for_byte():
@@ -194,11 +227,11 @@ def test_every_truncation_is_refused():
 
 
 def test_a_table_of_another_version_is_refused_as_such(home, tmp_path):
-    for other in (GOLDEN[:8] + struct.pack("<I", 3) + GOLDEN[12:], VERSION_1):
+    for other in (GOLDEN[:8] + struct.pack("<I", 4) + GOLDEN[12:], *OLDER):
         with pytest.raises(FormatVersionError):
             RedirectTable.from_bytes(other)
     path = publish_table(home, _table_of(tmp_path / "run.h5"))
-    path.write_bytes(VERSION_1)
+    path.write_bytes(OLDER[-1])
     with pytest.raises(FormatVersionError, match="verify the replicas to have it written again"):
         read_table(home, tmp_path / "run.h5")
 
@@ -235,6 +268,20 @@ def _with_candidate(**changes):
         {"chunk_shape": (8, 8, 8)},  # with an offset and a checksum: of one kind or the other
         {"data_offset_bytes": 0, "metadata_crc32c": 0, "chunk_shape": (8, 0, 8)},
         {"data_offset_bytes": 0, "metadata_crc32c": 0, "chunk_shape": (8, 8)},
+        {"segments": SegmentList(tile_shape=(10, 10), tiles=(0,), lengths=(1,))},
+        {"segments": SegmentList(tile_shape=(10, 10, 5000), tiles=(0,), lengths=(1,))},
+        {"segments": SegmentList(tile_shape=(500, 2000, 4096), tiles=(2,), lengths=(1,))},
+        {"segments": SegmentList(tile_shape=(500, 2000, 4096), tiles=(1,), lengths=(1,))},
+        {
+            "segments": SegmentList(tile_shape=(500, 2000, 4096), tiles=(0, 1), lengths=(2,)),
+            "region": Box(start=(0, 0, 0), extent=(999, 2000, 4096)),
+        },
+        {
+            "data_offset_bytes": 0,
+            "metadata_crc32c": 0,
+            "chunk_shape": (8, 8, 8),
+            "segments": SegmentList(tile_shape=(500, 2000, 4096), tiles=(0, 1), lengths=(2,)),
+        },
         {"stored_bytes": 1},
         {"decode_s_per_byte": 1e-9},
     ],

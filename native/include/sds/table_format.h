@@ -10,7 +10,7 @@
  *
  * Header, 80 bytes:
  *     0  char[8]  "SDSTABLE"
- *     8  u32      version, 2. A reader refuses any other without looking further: the server
+ *     8  u32      version, 3. A reader refuses any other without looking further: the server
  *                 writes a table of another version anew from its catalog, and until then
  *                 programs read the original.
  *    12  u32      CRC-32C of the whole file, these four bytes taken as zero
@@ -41,14 +41,14 @@
  *   168  u32      index of its first candidate
  *   172  u32      number of its candidates; those of the next dataset follow on
  *   176  chunking of the source
- * Candidate, 224 bytes each:
+ * Candidate, 240 bytes each:
  *     0  i64      id of the replica
  *     8  u32      at: path of the replica's file
  *    12  u32      contiguous: CRC-32C of every byte of that file outside the dataset's bytes;
  *                 chunked: 0, HDF5's own checksums protect it
  *    16  identity of that file
  *    48  i64      contiguous: file offset of the dataset's first byte; it lies inside the file's
- *                 size; chunked: 0
+ *                 size, as does all of the dataset; chunked: 0
  *    56  u32      at: axis order, i32[rank], multiple of 4
  *    60  i32      share of reads that it may serve, permille, 0 to 1000
  *    64  file layout of the replica
@@ -58,13 +58,27 @@
  *   196  u32      at: region, i64[2*rank], multiple of 8: start per axis, then extent per axis, in
  *                 the axes of the source: the box that the replica holds. It lies inside the
  *                 source's extent. Axis i of the replica is as long as the box on axis order[i].
+ *                 Of a replica of tiles: the box around them.
  *   200  chunking of the replica, in its own axes
+ *   224  u32      at: tiles, multiple of 8; 0: the replica holds all of its region
+ *   228  u32      number of tiles, 1 to 16384; 0 where there are none
+ *   232  u32      number of segments, 1 to that of tiles; 0 where there are none
+ *   236  u32      0
+ * Tiles of a contiguous replica that holds boxes from all over the source, all of one shape, of a
+ * grid that begins at the source's origin; those at the end of an axis are cut off there. Its
+ * dataset has one axis more than the source: element k of the first is a tile, whose axis 1 + i is
+ * source axis order[i]; it takes the room of a whole tile also where one is cut off. In the
+ * sequence of their places tiles make segments, that is what is read one after the other:
+ *     i64[rank]      shape of a tile in the axes of the source, 1 to the extent
+ *     i64[tiles]     number of each tile in the grid, the last axis fastest, ascending
+ *     u32[tiles]     place of each in the replica: 0 to tiles - 1, none twice
+ *     u32[segments]  place behind the last tile of each segment, ascending; the last is that of all
  * Chunking, 24 bytes: u32 at: chunk shape, i64[rank], multiple of 8, each positive where chunked,
  *     0 where not; u32 0; i64 bytes of all stored chunks, at most the file's size; f64 seconds
  *     that undoing the filters takes per decoded byte, finite, not negative. The last two are 0
  *     where not chunked.
- * Paths end with NUL and begin with '/'. They, extents, orders, regions and chunk shapes follow the
- * candidates, each padded with zeros to a multiple of 8; several may share bytes.
+ * Paths end with NUL and begin with '/'. They, extents, orders, regions, chunk shapes and tiles
+ * follow the candidates, each padded with zeros to a multiple of 8; several may share bytes.
  *
  * type_crc32c is the CRC-32C of a text that says what the elements are, the same in every version
  * of HDF5, unlike H5Tencode. "%d" and "%zu" are decimal without padding; no spaces, no NUL:
@@ -104,8 +118,9 @@
 extern "C" {
 #endif
 
-#define SDS_TABLE_VERSION 2
+#define SDS_TABLE_VERSION 3
 #define SDS_TABLE_MAX_BYTES (64 << 20) /* a larger one is refused */
+#define SDS_TABLE_MAX_TILES (1 << 14)  /* of one replica: every program reads their list */
 
 /* A file of the table's file system: how its bytes are dealt to disks. */
 typedef struct sds_file_layout {
@@ -127,8 +142,19 @@ typedef struct sds_chunking {
     double decode_s_per_byte; /* time of undoing the filters, per decoded byte */
 } sds_chunking;
 
-/* One replica of one dataset, or of a box of it: axis i is source axis order[i]. Pointers are into
- * the table and live as long as it. */
+/* Tiles that a replica holds instead of all of its region. */
+typedef struct sds_tiles {
+    int32_t n; /* 0: the replica holds all of its region, and nothing else here counts */
+    int32_t n_segments;
+    const int64_t *extent;       /* the source's; a builder has it of the dataset */
+    const int64_t *shape;        /* elements of a tile per axis of the source */
+    const int64_t *number;       /* of each in the grid of tiles, ascending */
+    const uint32_t *place;       /* of each in the replica */
+    const uint32_t *segment_end; /* place behind the last tile of each segment */
+} sds_tiles;
+
+/* One replica of one dataset, of a box of it, or of tiles: axis i is source axis order[i]. Pointers
+ * are into the table and live as long as it. */
 typedef struct sds_candidate {
     int64_t replica_id;
     const char *path;          /* absolute path of the replica file */
@@ -139,8 +165,9 @@ typedef struct sds_candidate {
     sds_chunking chunks;       /* in the axes of the replica */
     int32_t rank;
     const int32_t *order;
-    const int64_t *region_start; /* the box that it holds, in the axes of the source */
-    const int64_t *region_extent;
+    const int64_t *region_start;  /* the box that it holds, in the axes of the source; of tiles: */
+    const int64_t *region_extent; /* the one around them */
+    sds_tiles tiles;
     sds_file_layout layout;
     sds_cost_model model;    /* time of a read from this replica, filters apart */
     int32_t shadow_permille; /* share of reads to serve; 1000: active */

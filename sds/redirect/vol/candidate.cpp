@@ -25,12 +25,4 @@ sds_array array_of(const sds_table_dataset &dataset, const sds_candidate &candid
     return array;
 }
 
-int64_t bytes_of(const sds_table_dataset &dataset, const sds_candidate &candidate)
-{
-    int64_t n_bytes = dataset.element_bytes;
-    for (int32_t axis = 0; axis < dataset.rank; axis++)
-        n_bytes *= candidate.region_extent[axis];
-    return n_bytes;
-}
-
 } // namespace sds::vol

@@ -16,8 +16,7 @@ int64_t chunk_bytes_of(const sds_table_dataset &dataset, const sds_candidate &ca
 // True of a candidate in such chunks.
 bool has_large_chunks(const sds_table_dataset &dataset, const sds_candidate &candidate);
 
+// Of one without tiles.
 sds_array array_of(const sds_table_dataset &dataset, const sds_candidate &candidate);
-// Bytes of all of its elements.
-int64_t bytes_of(const sds_table_dataset &dataset, const sds_candidate &candidate);
 
 } // namespace sds::vol

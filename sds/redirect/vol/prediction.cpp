@@ -81,6 +81,7 @@ double predict_replica(const sds_table_dataset &dataset, const sds_candidate &ca
                        const sds_hyperslab &slab)
 {
     sds_hyperslab stored;
+    if (candidate.tiles.n > 0) return unpredictable;
     if (sds_candidate_slab(&candidate, &slab, &stored) != SDS_OK) return unpredictable;
     if (candidate.storage == SDS_TABLE_CONTIGUOUS)
         return predict_contiguous(array_of(dataset, candidate), stored, candidate.layout,

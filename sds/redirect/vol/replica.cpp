@@ -97,7 +97,7 @@ void announce_metadata(int fd, int64_t begin, int64_t end)
 const char *check_metadata(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
                            int64_t size_bytes, const sds_hyperslab *slab)
 {
-    const int64_t n_bytes = bytes_of(dataset, candidate);
+    const int64_t n_bytes = sds_candidate_bytes(&candidate, &dataset);
     const int64_t begin = candidate.data_offset_bytes, end = begin + n_bytes;
     if (end > size_bytes) return "the replica is too short for its dataset";
     if (size_bytes - n_bytes > max_metadata_bytes)

@@ -384,7 +384,7 @@ void remember(ScatteredChoices &choices, const ScatteredRead &read, uint64_t hol
 
 bool can_serve(const sds_candidate &candidate, const ScatteredRead &read)
 {
-    if (candidate.storage != SDS_TABLE_CONTIGUOUS) return false;
+    if (candidate.storage != SDS_TABLE_CONTIGUOUS || candidate.tiles.n > 0) return false;
     for (int32_t axis = 0; axis < candidate.rank; axis++)
         if (read.low[axis] < candidate.region_start[axis] ||
             read.high[axis] - candidate.region_start[axis] >= candidate.region_extent[axis])

@@ -1,0 +1,72 @@
+/* Reads from a replica of tiles: which tiles they touch, and what they take of each. */
+#ifndef SDS_TILES_H
+#define SDS_TILES_H
+
+#include <stdint.h>
+
+#include "sds/geometry.h"
+#include "sds/table_format.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A read that touches more is not served from tiles. */
+#define SDS_MAX_TILES_OF_READ (1 << 10)
+
+/* How many tiles a selection inside the source's extent touches; 0 where nothing is selected,
+ * SDS_MAX_TILES_OF_READ + 1 for all that are more. */
+int64_t sds_tiles_touched(const sds_tiles *tiles, const sds_hyperslab *slab);
+
+/* Whether a selection inside the source's extent lies in tiles that are held, few enough. */
+int sds_tiles_hold(const sds_candidate *candidate, const sds_hyperslab *slab);
+
+/* What a read takes of one tile, as far as it is a regular selection: a tile's edge may cut
+ * blocks, and then there are several pieces in it. */
+typedef struct sds_tile_piece {
+    int32_t place;            /* of the tile in the replica; -1: it holds none such */
+    sds_hyperslab slab;       /* of the tile, in the axes of the replica */
+    int64_t at[SDS_MAX_RANK]; /* first index in the selection's shape, in the axes of the source */
+    int64_t shape[SDS_MAX_RANK]; /* indices of the selection, in the axes of the source */
+} sds_tile_piece;
+
+/* Walks the pieces of a read, each once, the last axis of the source fastest. */
+typedef struct sds_tile_walk {
+    const sds_candidate *candidate;
+    int64_t grid[SDS_MAX_RANK];  /* tiles of the source per axis */
+    sds_hyperslab slab;          /* what is read of the source */
+    int64_t at[SDS_MAX_RANK];    /* of the next piece */
+    int64_t taken[SDS_MAX_RANK]; /* its shape */
+    int64_t tile[SDS_MAX_RANK];  /* that it lies in, per axis */
+    sds_hyperslab part;          /* what it takes of that tile, in the axes of the source */
+    int32_t known;               /* where its number was found, for the one after it */
+    int32_t done;
+} sds_tile_walk;
+
+/* slab lies inside the extent; SDS_MAX_TILES_OF_READ does not bound a walk. */
+void sds_tile_walk_init(sds_tile_walk *walk, const sds_candidate *candidate,
+                        const sds_hyperslab *slab);
+
+/* Return 1 and the next piece, or 0 at the end. */
+int sds_tile_walk_next(sds_tile_walk *walk, sds_tile_piece *out);
+
+/* How many pieces a read has that touches at most SDS_MAX_TILES_OF_READ tiles, and one that is on
+ * each axis as long as any (place -1). Costs a step for each piece of each axis alone. */
+int64_t sds_tile_pieces(const sds_candidate *candidate, const sds_hyperslab *slab,
+                        sds_tile_piece *longest);
+
+/* The array that a tile is, in the axes of the replica. */
+void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dataset, int32_t place,
+                    sds_array *out);
+
+/* The segment in which a tile lies. */
+int32_t sds_segment_of(const sds_tiles *tiles, int32_t place);
+
+/* Where the bytes of a segment lie in the replica's file. */
+sds_extent sds_segment_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                             int32_t segment);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
