@@ -11,21 +11,29 @@ from sds.analyzer.patterns import (
 )
 from sds.analyzer.places import BoxGroup, Place, group_boxes
 from sds.analyzer.records import ReadRecords
+from sds.analyzer.recurring import MIN_READS, reads_served, recurring_segments
+from sds.analyzer.trail import ReadTrail, join_trails, trail_of
 
 __all__ = [
+    "MIN_READS",
     "AccessPattern",
     "BoxGroup",
     "LogicalReads",
     "PatternKind",
     "Place",
     "ReadRecords",
+    "ReadTrail",
     "Shape",
     "best_observed_rate",
     "classify",
     "combine_patterns",
     "find_patterns",
     "group_boxes",
+    "join_trails",
     "logical_reads",
     "merge_patterns",
+    "reads_served",
+    "recurring_segments",
     "stated_pattern",
+    "trail_of",
 ]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.analyzer.logical import Int64, LogicalReads, Sections, Slabs, logical_reads
+from sds.analyzer.logical import Int64, LogicalReads, Sections, logical_reads
 from sds.analyzer.patterns import AccessPattern, PatternKind, classify
 from sds.analyzer.places import Place, joined_places, places_of
 from sds.errors import SdsValueError
-from sds.geometry import Hyperslab
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -213,7 +212,7 @@ def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPatt
     """Return the pattern of rows that agree in shape, before time lost is known."""
     # The record with the most reads speaks for the others.
     typical = int(rows[np.argmax(reads.n_reads[rows])])
-    slab = _hyperslab(reads.selection, typical)
+    slab = reads.selection.slab(typical)
     irregular = bool(reads.irregular[typical])
     shape = classify(slab, batch.extent, irregular=irregular)
     return AccessPattern(
@@ -224,7 +223,7 @@ def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPatt
         extent=batch.extent,
         element_size_bytes=batch.element_size_bytes,
         typical=slab,
-        call=_hyperslab(reads.call, typical),
+        call=reads.call.slab(typical),
         n_reads=int(reads.n_reads[rows].sum()),
         n_calls=int(reads.n_calls[rows].sum()),
         n_elements=int(reads.n_elements[typical]),
@@ -244,13 +243,3 @@ def _places(sections: Sections, extent: tuple[int, ...]) -> tuple[Place, ...]:
     """Return where the reads of some groups lie."""
     used = sections.n_calls > 0
     return places_of(sections.low[used], sections.high[used], sections.n_calls[used], extent)
-
-
-def _hyperslab(slabs: Slabs, row: int) -> Hyperslab:
-    """Return one selection as a value."""
-    return Hyperslab(
-        start=tuple(slabs.start[row].tolist()),
-        stride=tuple(slabs.stride[row].tolist()),
-        count=tuple(slabs.count[row].tolist()),
-        block=tuple(slabs.block[row].tolist()),
-    )

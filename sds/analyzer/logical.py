@@ -7,12 +7,16 @@ times for what is one selection. The rule, in full: docs/reference/patterns.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB, SELECT_NONE, ReadRecords
+from sds.geometry import Hyperslab
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Int64: TypeAlias = NDArray[np.int64]
 
@@ -53,6 +57,25 @@ class Slabs:
             stride=self.stride[index],
             count=self.count[index],
             block=self.block[index],
+        )
+
+    def slab(self, row: int) -> Hyperslab:
+        """Return one selection as a value."""
+        return Hyperslab(
+            start=tuple(self.start[row].tolist()),
+            stride=tuple(self.stride[row].tolist()),
+            count=tuple(self.count[row].tolist()),
+            block=tuple(self.block[row].tolist()),
+        )
+
+    @staticmethod
+    def joined(slabs: Sequence[Slabs]) -> Slabs:
+        """Return the rows of several, one after the other."""
+        return Slabs(
+            start=np.concatenate([each.start for each in slabs]),
+            stride=np.concatenate([each.stride for each in slabs]),
+            count=np.concatenate([each.count for each in slabs]),
+            block=np.concatenate([each.block for each in slabs]),
         )
 
 
@@ -156,14 +179,14 @@ def logical_reads(records: ReadRecords, *, max_pause_s: float = 1.0) -> LogicalR
     stay planes. Loops of a record are joined innermost first, up to the first that cannot be;
     in them the walk may also go backwards.
     """
-    first = _normalized(records)
+    first = first_selections(records)
     regular = np.isin(records.selection_kind, (SELECT_ALL, SELECT_HYPERSLAB))
     joined, remaining = _fold_loops(records, first, regular, max_pause_s)
     reads = _grouped(records, first, joined, remaining, regular)
     return _join_neighbours(records, reads, max_pause_s)
 
 
-def _normalized(records: ReadRecords) -> Slabs:
+def first_selections(records: ReadRecords) -> Slabs:
     """Return the first selection of each record with adjacent indices as stride 1, block 1."""
     kind = records.selection_kind[:, np.newaxis]
     extent = np.array(records.extent, dtype=np.int64)

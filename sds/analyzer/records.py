@@ -5,7 +5,7 @@ A record is one read, or the reads of up to four nested loops (native/include/sd
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,15 @@ class ReadRecords:
 
     def __len__(self) -> int:
         return len(self.selection_kind)
+
+    def rows(self, index: NDArray[np.int64]) -> ReadRecords:
+        """Return some of the records, in the order given; one may come several times."""
+        columns = {
+            field.name: getattr(self, field.name)[index]
+            for field in fields(self)
+            if field.name not in {"process", "extent", "element_size_bytes"}
+        }
+        return replace(self, **columns)
 
     @property
     def n_calls(self) -> NDArray[np.int64]:
