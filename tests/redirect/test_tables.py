@@ -108,7 +108,7 @@ def datasets(draw):
             | {name: st.just(value) for name, value in kind.items()},
         )
 
-    if math.prod(extent) > 0:
+    if extent and math.prod(extent) > 0:
         contiguous |= st.builds(
             lambda offset, held: {
                 "data_offset_bytes": offset,
