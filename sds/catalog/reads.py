@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from sds.analyzer import merge_patterns
+from sds.analyzer import join_trails, merge_patterns
 from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
-from sds.catalog.rows import DatasetRow, PatternRow, SourceFileRow, SpoolFileRow
+from sds.catalog.rows import DatasetRow, PatternRow, SourceFileRow, SpoolFileRow, TrailRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sqlalchemy.orm import Session
 
-    from sds.analyzer import AccessPattern
+    from sds.analyzer import AccessPattern, ReadTrail
 
 
 class Reads(Database):
@@ -42,6 +42,7 @@ class Reads(Database):
         self,
         advances: Iterable[records.SpoolAdvance],
         patterns: Iterable[tuple[records.DatasetFacts, AccessPattern]],
+        trails: Iterable[tuple[records.DatasetFacts, ReadTrail]] = (),
     ) -> bool:
         """Count the reads of some spool files, and that they are counted, in one transaction.
 
@@ -70,7 +71,22 @@ class Reads(Database):
                 row.problem = advance.problem
             for facts, pattern in patterns:
                 _add_pattern(session, dataset_row(session, facts), pattern)
+            for facts, trail in trails:
+                _add_trail(session, dataset_row(session, facts), trail)
         return True
+
+    def trail(self, file: str, dataset: str) -> ReadTrail | None:
+        """Return where the newest reads of a dataset lay; None where that is not known."""
+        query = of_dataset(
+            select(TrailRow)
+            .join(DatasetRow, DatasetRow.id == TrailRow.dataset_id)
+            .join(DatasetRow.source),
+            file,
+            dataset,
+        )
+        with self.reading() as session:
+            row = session.scalars(query).one_or_none()
+            return None if row is None else row.trail
 
     def patterns(
         self, file: str | None = None, dataset: str | None = None
@@ -130,6 +146,18 @@ def _add_pattern(session: Session, dataset: DatasetRow, pattern: AccessPattern) 
     row.time_lost_s = pattern.time_lost_s
     row.first_ns = pattern.first_ns
     row.last_ns = pattern.last_ns
+    session.flush()
+
+
+def _add_trail(session: Session, dataset: DatasetRow, trail: ReadTrail) -> None:
+    query = select(TrailRow).filter_by(dataset_id=dataset.id)
+    row = session.scalars(query).one_or_none()
+    if row is None:
+        row = TrailRow(dataset_id=dataset.id)
+        session.add(row)
+    elif row.trail.extent == trail.extent:  # another extent: what lay where is no longer there
+        trail = join_trails([row.trail, trail])
+    row.trail = trail
     session.flush()
 
 

@@ -24,8 +24,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from sds.analyzer import AccessPattern
+from sds.analyzer import AccessPattern, ReadTrail
 from sds.catalog.records import JobRequest, JobState, ReplicaState
+from sds.catalog.trails import AsTrail
 from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout
 from sds.organizer.replica import Replica
@@ -124,6 +125,20 @@ class PatternRow(Base):
     pattern: Mapped[AccessPattern] = mapped_column(AsJson(AccessPattern))
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="patterns")
+
+
+class TrailRow(Base):
+    """Where the newest reads of a dataset lay; what was counted before there were trails has none.
+
+    It changes in the transaction that counts the reads.
+    """
+
+    __tablename__ = "trail"
+    __table_args__ = (UniqueConstraint("dataset_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id", ondelete="CASCADE"))
+    trail: Mapped[ReadTrail] = mapped_column(AsTrail)
 
 
 class RecommendationRow(Base):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sds.analyzer import ReadRecords, find_patterns
+from sds.analyzer import ReadRecords, find_patterns, trail_of
 from sds.catalog.records import DatasetFacts, SpoolAdvance
 from sds.errors import FormatError, FormatVersionError
 from sds.identity import FileIdentity
@@ -91,9 +91,14 @@ class Ingester:
             for name, batches in step.batches.items()
             for pattern in self._patterns(name[0], batches)
         ]
+        trails = [
+            (facts, trail)
+            for name, batches in step.batches.items()
+            if (trail := trail_of(batches, (facts := step.facts[name]).extent)) is not None
+        ]
         known = {path.name: record for path, _, record in files}
         moved = [a for a in step.advances if _is_news(a, known[a.name])]
-        if not moved or not self._store.record_ingest(moved, patterns):
+        if not moved or not self._store.record_ingest(moved, patterns, trails):
             return _Step(unread=step.unread)
         step.report = IngestReport(
             files=len(moved),

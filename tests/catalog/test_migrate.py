@@ -105,8 +105,8 @@ def test_a_newer_revision_is_refused_with_the_command_that_helps(engine, url, tm
 
 def test_an_older_revision_is_refused_with_the_command_that_helps(engine, url, monkeypatch):
     upgrade(engine)
-    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0007")
-    with pytest.raises(CatalogError, match=r"revision 0006.*needs 0007.*sds-server upgrade"):
+    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0008")
+    with pytest.raises(CatalogError, match=r"revision 0007.*needs 0008.*sds-server upgrade"):
         Store.open(url)
 
 

@@ -1,8 +1,17 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import delete, select
 
+from sds.analyzer import ReadTrail, join_trails
+from sds.analyzer.logical import Slabs
+from sds.analyzer.trail import MAX_TRAIL_READS
 from sds.catalog.records import ReplicaState, SpoolAdvance, as_json
+from sds.catalog.rows import DatasetRow, TrailRow
+from sds.catalog.trails import decode_trail, encode_trail
 from sds.errors import NotFoundError
 from sds.geometry import Box
 from sds.organizer.layout import ReplicaLayout
@@ -117,3 +126,86 @@ def test_records_are_json(store, facts, plane):
     (pattern,) = store.patterns()
     assert as_json(pattern)["pattern"]["n_reads"] == plane.n_reads
     assert as_json(store.datasets())[0]["path"] == "/cube"
+
+
+def trail_of_planes(first_ns, n, extent=(8, 9, 10)):
+    rank = len(extent)
+    start = np.zeros((n, rank), dtype=np.int64)
+    start[:, 2] = np.arange(n) % extent[2]
+    ones = np.ones((n, rank), dtype=np.int64)
+    return ReadTrail(
+        extent=extent,
+        processes=("host-1-2",),
+        process=np.zeros(n, dtype=np.int64),
+        time_ns=first_ns + np.arange(n, dtype=np.int64),
+        n_reads=ones[:, 0],
+        selection=Slabs(start=start, stride=ones, count=ones * (extent[0], 9, 1), block=ones),
+    )
+
+
+def same(one, other):
+    """Whether two trails hold the same reads."""
+    return encode_trail(one) == encode_trail(other)
+
+
+def test_a_trail_grows_with_what_is_counted_and_only_then(store, facts):
+    assert store.trail("/data/run.h5", "/cube") is None
+    first, second = trail_of_planes(10, 20), trail_of_planes(100, 5)
+    assert store.record_ingest([advance(0, 100)], [], [(facts, first)])
+    assert same(store.trail("/data/run.h5", "/cube"), first)
+    assert not store.record_ingest([advance(0, 100)], [], [(facts, second)])
+    assert same(store.trail("/data/run.h5", "/cube"), first)
+    assert store.record_ingest([advance(100, 200)], [], [(facts, second)])
+    assert same(store.trail("/data/run.h5", "/cube"), join_trails([second, first]))
+    assert store.trail("/data/run.h5", "/other") is None
+
+
+def test_a_trail_of_another_extent_replaces_the_one_there_is(store, facts):
+    store.record_ingest([advance(0, 1)], [], [(facts, trail_of_planes(1, 3))])
+    grown = replace(facts, extent=(16, 9, 10))
+    newer = trail_of_planes(9, 2, extent=(16, 9, 10))
+    store.record_ingest([advance(1, 2)], [], [(grown, newer)])
+    assert same(store.trail("/data/run.h5", "/cube"), newer)
+
+
+def test_a_trail_goes_with_its_dataset(store, facts):
+    store.record_ingest([advance(0, 1)], [], [(facts, trail_of_planes(1, 3))])
+    with store.writing() as session:
+        session.execute(delete(DatasetRow))
+        assert session.scalars(select(TrailRow)).all() == []
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.integers(0, 2**62), min_size=1, max_size=5),
+    st.text(min_size=1),
+)
+def test_a_trail_is_stored_whole(rank, numbers, process):
+    n = len(numbers)
+    column = np.array(numbers, dtype=np.int64)
+    block = np.stack([column] * rank, axis=1)
+    trail = ReadTrail(
+        extent=(2**40,) * rank,
+        processes=(process,),
+        process=np.zeros(n, dtype=np.int64),
+        time_ns=np.sort(column),
+        n_reads=column,
+        selection=Slabs(start=block, stride=block + 1, count=block[::-1], block=block // 2),
+    )
+    again = decode_trail(encode_trail(trail))
+    assert (again.extent, again.processes) == (trail.extent, trail.processes)
+    for name in ("process", "time_ns", "n_reads"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(trail, name))
+    for name in ("start", "stride", "count", "block"):
+        part = getattr(again.selection, name)
+        np.testing.assert_array_equal(part, getattr(trail.selection, name))
+
+
+def test_the_largest_trail_takes_some_ten_thousand_bytes():
+    rng = np.random.default_rng(5)
+    trail = trail_of_planes(10**18, MAX_TRAIL_READS, extent=(1000, 400, 400))
+    start = trail.selection.start
+    start[:, 1:] = rng.integers(0, 400, (MAX_TRAIL_READS, 2))
+    times = np.cumsum(rng.integers(10**5, 10**7, MAX_TRAIL_READS))
+    stored = encode_trail(replace(trail, time_ns=times))
+    assert len(stored) < 40_000

@@ -104,6 +104,25 @@ def test_an_empty_file_of_a_live_process_is_no_fault(service, home):
     assert service.ingest().problems == ()
 
 
+def test_a_trail_holds_where_the_reads_lay_in_order_of_time(service, home, source):
+    """Pieces of a growing file, looked at again and again, make one trail."""
+    writer = _native.SpoolWriter(
+        home.spool, pid=os.getpid(), start_ns=2**62, host=socket.gethostname(), executable="x"
+    )
+    expected = []
+    for n, axis in enumerate((1, 0, 1)):
+        add_planes(writer, source, 7, axis=axis, first_ns=(n + 1) * 10**12)
+        writer.flush()
+        service.ingest()
+        service.ingest()
+        expected += [tuple(i if a == axis else 0 for a in range(3)) for i in range(7)]
+    writer.close()
+    trail = service._store.trail(str(source), "/cube")
+    assert list(map(tuple, trail.selection.start.tolist())) == expected
+    assert trail.extent == EXTENT
+    assert len(trail.processes) == 1
+
+
 def test_many_records_are_counted_in_bounded_pieces(service, home, source, monkeypatch):
     monkeypatch.setattr("sds.server.ingest._RECORDS_PER_STEP", 2)
     writer = _native.SpoolWriter(
