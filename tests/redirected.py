@@ -1,6 +1,8 @@
 """Files whose reads are redirected: real replicas, and tables that say what the test wants."""
 
+import ctypes
 import dataclasses
+import mmap
 import os
 import time
 
@@ -47,6 +49,19 @@ def go_past_the_page_cache(path, home):
     except OSError:
         return False
     return kind != TMPFS
+
+
+def pages_cached(path):
+    """Which pages of a file the page cache holds; looking loads none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        state = ctypes.create_string_buffer(len(mapped) // mmap.PAGESIZE)
+        begin = ctypes.c_char.from_buffer(mapped)
+        if libc.mincore(ctypes.addressof(begin), len(mapped), state) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot see what of {path} is cached")
+        del begin
+    return (np.frombuffer(state, np.uint8)[: len(state)] & 1).astype(bool)
 
 
 def drop_from_page_cache(path):
@@ -145,13 +160,34 @@ def table_of(source, replicas, *, paths=()):
     )
 
 
-def write_replica(source, path, order, home, *, number=1, region=None, libver=None, **storage):
+def stored_values(stored, order, region, segments):
+    """Return the elements that a replica of an h5py dataset holds, as it holds them."""
+    if segments is None:
+        box = Box.whole(stored.shape) if region is None else region
+        return np.ascontiguousarray(part_of(stored, box).transpose(order))
+    tiles = np.zeros((len(segments.tiles), *segments.tile_shape), stored.dtype)
+    for tile, number in zip(tiles, segments.tiles, strict=True):
+        box = segments.box(number, stored.shape)
+        tile[tuple(slice(n) for n in box.extent)] = part_of(stored, box)
+    return np.ascontiguousarray(tiles.transpose(0, *(1 + axis for axis in order)))
+
+
+def part_of(stored, box):
+    """Return the elements of an h5py dataset in a box."""
+    return stored[tuple(slice(a, a + n) for a, n in zip(box.start, box.extent, strict=True))]
+
+
+def write_replica(
+    source, path, order, home, *, number=1, region=None, segments=None, libver=None, **storage
+):
     """Write a replica with h5py itself and return its candidate under the built-in model.
 
     Parameters
     ----------
     region
         Box of the source that it holds; None: everything.
+    segments
+        Tiles that it holds instead.
     storage
         Passed to h5py's create_dataset: chunks, compression, ...; contiguous without chunks.
     """
@@ -161,14 +197,14 @@ def write_replica(source, path, order, home, *, number=1, region=None, libver=No
         storage = {"fletcher32": True} | storage
     with h5py.File(source) as original:
         stored = original[path]
-        box = Box.whole(stored.shape) if region is None else region
-        part = stored[tuple(slice(a, a + n) for a, n in zip(box.start, box.extent, strict=True))]
+        values = stored_values(stored, order, region, segments)
+        if segments is not None:
+            around = segments.around(stored.shape)
+            region = None if around == Box.whole(stored.shape) else around
         file_type = stored.id.get_type()
         with h5py.File(file, "w", libver=libver or ("v110", "v110")) as replica:
-            made = replica.create_dataset(
-                path, shape=tuple(part.shape[axis] for axis in order), dtype=file_type, **storage
-            )
-            made[...] = np.ascontiguousarray(part.transpose(order))
+            made = replica.create_dataset(path, shape=values.shape, dtype=file_type, **storage)
+            made[...] = values
             offset = made.id.get_offset()
             chunks = made.chunks
             stored_bytes = made.id.get_storage_size()
@@ -188,6 +224,7 @@ def write_replica(source, path, order, home, *, number=1, region=None, libver=No
         order=tuple(order),
         model=stored_model(models_for_table(None)[1]),
         region=region,
+        segments=segments,
         stripes=LOCAL_DISK_STRIPES,
         raid=LOCAL_DISK_RAID,
         **described,

@@ -227,7 +227,7 @@ static void announce(const calls *self, const sds__place *place)
     const sds__access *access = self->access;
     const sds__group whole = sds__access_whole(access);
     const int64_t n = whole.length - place->bytes;
-    if (!is_cold(self) || place->piece > 0 || n > SDS__ANNOUNCED_BYTES ||
+    if (!is_cold(self) || place->piece > 0 || n > SDS_ANNOUNCED_BYTES ||
         self->plan->bytes_read < whole.length / 2)
         return;
     sds__announce(self->fd, whole.offset + place->bytes, n);

@@ -6,10 +6,6 @@
 
 #include "sds/status.h"
 
-/* Ranges up to this length are announced whole. Of longer ones the kernel reads larger pages by
- * itself than of what is announced, which is up to twice as fast. */
-#define SDS__ANNOUNCED_BYTES (INT64_C(16) << 20)
-
 /* Have the kernel begin to read a range into the page cache. Only a hint. */
 void sds__announce(int fd, int64_t offset, int64_t n);
 

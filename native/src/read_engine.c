@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic.h"
 #include "cache_probe.h"
 #include "exec.h"
 #include "mapping.h"
@@ -35,6 +36,11 @@
 void sds_announce_range(int fd, int64_t offset_bytes, int64_t n_bytes)
 {
     if (n_bytes < LEAST_DIRECT_BYTES) sds__announce_missing(fd, offset_bytes, n_bytes);
+}
+
+void sds_announce_rest(sds_file *file, int64_t offset_bytes, int64_t n_bytes)
+{
+    sds__announce(file->fd, offset_bytes, sds__least(n_bytes, SDS_ANNOUNCED_BYTES));
 }
 
 sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out)

@@ -182,32 +182,47 @@ int sds_tiles_hold(const sds_candidate *candidate, const sds_hyperslab *slab)
     return 1;
 }
 
+/* How many parts a selection has on one axis; the longest of them goes to an axis of kept, and its
+ * number of indices and the first of them to *length and *first. */
+static int64_t count_parts(const sds_hyperslab *slab, int32_t axis, int64_t size,
+                           sds_hyperslab *kept, int64_t *length, int64_t *first)
+{
+    const int64_t n_indices = slab->count[axis] * slab->block[axis];
+    sds_hyperslab part;
+    int64_t n = 0, tile, taken;
+    *length = *first = 0;
+    for (int64_t at = 0; at < n_indices; at += taken) {
+        n++;
+        taken = cut_part(slab, axis, at, size, &tile, &part);
+        if (taken <= *length) continue;
+        *length = taken;
+        *first = at;
+        kept->start[axis] = part.start[axis];
+        kept->stride[axis] = part.stride[axis];
+        kept->count[axis] = part.count[axis];
+        kept->block[axis] = part.block[axis];
+    }
+    return n;
+}
+
 int64_t sds_tile_pieces(const sds_candidate *candidate, const sds_hyperslab *slab,
                         sds_tile_piece *longest)
 {
     const sds_hyperslab even = without_touching_blocks(slab);
-    sds_hyperslab part, kept = {.rank = slab->rank};
+    sds_hyperslab kept = {.rank = slab->rank};
     int64_t n = 1;
-    part.rank = slab->rank;
     for (int32_t axis = 0; axis < slab->rank; axis++) {
         const int64_t size = candidate->tiles.shape[axis];
-        const int64_t n_indices = even.count[axis] * even.block[axis];
-        int64_t n_parts = 0, tile;
-        longest->shape[axis] = longest->at[axis] = 0;
-        for (int64_t at = 0; at < n_indices; n_parts++) {
-            const int64_t taken = cut_part(&even, axis, at, size, &tile, &part);
-            if (taken > longest->shape[axis]) {
-                longest->shape[axis] = taken;
-                longest->at[axis] = at;
-                kept.start[axis] = part.start[axis];
-                kept.stride[axis] = part.stride[axis];
-                kept.count[axis] = part.count[axis];
-                kept.block[axis] = part.block[axis];
-            }
-            at += taken;
+        int64_t n_parts, length, first;
+        if (longest == NULL && even.block[axis] == 1) { /* no edge cuts one */
+            n_parts = touched_on_axis(&even, axis, size);
+        } else {
+            n_parts = count_parts(&even, axis, size, &kept, &length, &first);
+            if (longest != NULL) longest->shape[axis] = length, longest->at[axis] = first;
         }
         if (__builtin_mul_overflow(n, n_parts, &n)) n = INT64_MAX;
     }
+    if (longest == NULL) return n;
     longest->place = NOT_HELD;
     (void)sds_hyperslab_permute(&kept, candidate->order, &longest->slab);
     return n;

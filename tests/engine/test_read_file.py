@@ -1,6 +1,5 @@
 """Reads through the engine from Python: every strategy and executor, cold and warm."""
 
-import ctypes
 import mmap
 import os
 import time
@@ -10,6 +9,7 @@ import pytest
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, TruncatedFileError
+from tests.redirected import pages_cached
 
 CONTENT = np.random.default_rng(3).integers(0, 256, (1 << 20) + 77, np.uint8)
 
@@ -121,19 +121,6 @@ def test_names_are_checked(path):
         file.read_runs(0, 8, (), (), out, executor="magic")
     with pytest.raises(SdsValueError):
         file.read_runs(0, 8, (), (), out, queue_depth=-1)
-
-
-def pages_cached(path):
-    """Which pages of a file the page cache holds; looking loads none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        state = ctypes.create_string_buffer(len(mapped) // mmap.PAGESIZE)
-        begin = ctypes.c_char.from_buffer(mapped)
-        if libc.mincore(ctypes.addressof(begin), len(mapped), state) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot see what of {path} is cached")
-        del begin
-    return (np.frombuffer(state, np.uint8)[: len(state)] & 1).astype(bool)
 
 
 @pytest.fixture

@@ -200,6 +200,7 @@ static void check_read(const subject *of, const sds_hyperslab *slab)
 
     sds_tile_piece greatest;
     CHECK(sds_tile_pieces(candidate, slab, &greatest) == n_pieces);
+    CHECK(!is_few || sds_tile_pieces(candidate, slab, NULL) == n_pieces);
     CHECK(n_pieces >= expected.n_tiles && greatest.place == -1);
     int64_t shape[SDS_MAX_RANK];
     sds_hyperslab_shape(&greatest.slab, shape);

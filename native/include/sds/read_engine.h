@@ -49,10 +49,18 @@ typedef struct sds_read_report {
     int64_t bytes_read; /* from the file, holes included */
 } sds_read_report;
 
+/* Ranges up to this length are announced whole. Of longer ones the kernel reads larger pages by
+ * itself than of what is announced, which is up to twice as fast. */
+#define SDS_ANNOUNCED_BYTES (INT64_C(16) << 20)
+
 /* Have the kernel begin to read a range that one read is about to ask for, so that the device works
  * while something else has to be done first, such as checks of the file. Only a hint: nothing where
  * the range is cached, short, or so long that it may be read past the page cache. */
 void sds_announce_range(int fd, int64_t offset_bytes, int64_t n_bytes);
+
+/* Have the kernel begin to read a range of which a part was not cached when it was read, and the
+ * rest is expected to be asked for. Only a hint, for at most SDS_ANNOUNCED_BYTES of it. */
+void sds_announce_rest(sds_file *file, int64_t offset_bytes, int64_t n_bytes);
 
 /* The descriptor stays the caller's, and open until sds_file_close(). Costs an allocation: what
  * reads need besides is made when one needs it. options may be NULL: nothing is kept. */

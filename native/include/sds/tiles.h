@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "sds/geometry.h"
+#include "sds/read_engine.h"
 #include "sds/table_format.h"
 
 #ifdef __cplusplus
@@ -51,7 +52,8 @@ void sds_tile_walk_init(sds_tile_walk *walk, const sds_candidate *candidate,
 int sds_tile_walk_next(sds_tile_walk *walk, sds_tile_piece *out);
 
 /* How many pieces a read has that touches at most SDS_MAX_TILES_OF_READ tiles, and one that is on
- * each axis as long as any (place -1). Costs a step for each piece of each axis alone. */
+ * each axis as long as any (place -1; NULL: not wanted). Costs a step at most for each piece of
+ * each axis alone. */
 int64_t sds_tile_pieces(const sds_candidate *candidate, const sds_hyperslab *slab,
                         sds_tile_piece *longest);
 
@@ -65,6 +67,21 @@ int32_t sds_segment_of(const sds_tiles *tiles, int32_t place);
 /* Where the bytes of a segment lie in the replica's file. */
 sds_extent sds_segment_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,
                              int32_t segment);
+
+/* What is read one after the other lies in one segment: with the first piece of it that the cache
+ * does not hold, the rest is expected to be asked for. announced: a bit for each segment of the
+ * replica, set once; threads may share it. Around the read of a piece: */
+
+/* Whether the rest is to be announced when the piece was read: not for one so long that it may be
+ * read past the page cache. Looks at one byte. */
+int sds_segment_is_due(sds_file *file, const sds_candidate *candidate,
+                       const sds_table_dataset *dataset, const sds_tile_piece *piece,
+                       const uint64_t announced[]);
+
+/* Announce it, from the piece's tile on where it is longer than is announced at once. */
+void sds_announce_segment(sds_file *file, const sds_candidate *candidate,
+                          const sds_table_dataset *dataset, const sds_tile_piece *piece,
+                          uint64_t announced[]);
 
 #ifdef __cplusplus
 }

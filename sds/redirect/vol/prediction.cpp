@@ -5,6 +5,7 @@
 #include "candidate.h"
 #include "chunk_grid.h"
 #include "config.h"
+#include "sds/tiles.h"
 
 namespace sds::vol
 {
@@ -16,13 +17,14 @@ constexpr int64_t budget_ns = 50000;
 constexpr double unpredictable = -1.0;
 
 double predict_contiguous(const sds_array &array, const sds_hyperslab &slab,
-                          const sds_file_layout &layout, const sds_cost_model &model)
+                          const sds_file_layout &layout, const sds_cost_model &model,
+                          int64_t within_ns = budget_ns)
 {
     sds_runs runs;
     sds_features features;
     int64_t gap_paper = 0;
     if (sds_runs_of(&array, &slab, &runs) != SDS_OK ||
-        sds_features_of_runs(&runs, &layout.striping, &layout.raid, budget_ns, &features) != SDS_OK)
+        sds_features_of_runs(&runs, &layout.striping, &layout.raid, within_ns, &features) != SDS_OK)
         return unpredictable;
     if (model.gap == SDS_GAP_PAPER && sds_block_gap_paper(&array, &slab, &gap_paper) != SDS_OK)
         return unpredictable;
@@ -35,6 +37,36 @@ int64_t elements_of(const sds_hyperslab &slab)
     for (int32_t axis = 0; axis < slab.rank; axis++)
         n *= slab.count[axis] * slab.block[axis];
     return n;
+}
+
+// So many pieces of a read from tiles are predicted each by itself.
+constexpr int64_t max_predicted = 16;
+
+// As if tiles were read one after the other, each by a read of its own, which is no less than they
+// take. Of many, as if each piece were as long as the longest.
+double predict_tiles(const sds_table_dataset &dataset, const sds_candidate &candidate,
+                     const sds_hyperslab &slab)
+{
+    sds_tile_piece piece;
+    sds_array tile;
+    const int64_t n = sds_tile_pieces(&candidate, &slab, &piece);
+    if (n > max_predicted) {
+        sds_tile_array(&candidate, &dataset, 0, &tile);
+        return static_cast<double>(n) *
+               predict_contiguous(tile, piece.slab, candidate.layout, candidate.model);
+    }
+    double sum_s = 0;
+    sds_tile_walk walk;
+    sds_tile_walk_init(&walk, &candidate, &slab);
+    while (sds_tile_walk_next(&walk, &piece)) {
+        if (piece.place < 0) return unpredictable;
+        sds_tile_array(&candidate, &dataset, piece.place, &tile);
+        const double predicted_s =
+            predict_contiguous(tile, piece.slab, candidate.layout, candidate.model, budget_ns / n);
+        if (predicted_s < 0) return unpredictable;
+        sum_s += predicted_s;
+    }
+    return sum_s;
 }
 
 } // namespace
@@ -81,7 +113,7 @@ double predict_replica(const sds_table_dataset &dataset, const sds_candidate &ca
                        const sds_hyperslab &slab)
 {
     sds_hyperslab stored;
-    if (candidate.tiles.n > 0) return unpredictable;
+    if (candidate.tiles.n > 0) return predict_tiles(dataset, candidate, slab);
     if (sds_candidate_slab(&candidate, &slab, &stored) != SDS_OK) return unpredictable;
     if (candidate.storage == SDS_TABLE_CONTIGUOUS)
         return predict_contiguous(array_of(dataset, candidate), stored, candidate.layout,

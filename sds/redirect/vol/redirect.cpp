@@ -20,20 +20,33 @@
 #include "replica.h"
 #include "scattered.h"
 #include "scattered_choice.h"
+#include "sds/tiles.h"
 #include "transfer.h"
 #include "type_digest.h"
 
 namespace sds::vol
 {
 
+// The partial candidates that hold what is read. Reads of one shape touch more tiles or fewer,
+// which counts for what they cost.
+struct Holders {
+    uint64_t candidates; // one bit each
+    uint64_t n_pieces;   // that they take of their tiles: of each, in one number
+
+    bool operator==(const Holders &other) const
+    {
+        return candidates == other.candidates && n_pieces == other.n_pieces;
+    }
+};
+
 // Reads of one shape are decided alike: where the start lies hardly matters to the prediction,
 // which costs as much as a small read.
 struct Decision {
     Decision *next;
-    uint64_t holders; // partial candidates that hold what is read
-    int32_t choice;   // of the candidates; by_hdf5, by_engine: the original
-    uint32_t n_left;  // uses until it is made anew
-    int64_t shape[];  // counts, blocks and strides
+    Holders holders;
+    int32_t choice;  // of the candidates; by_hdf5, by_engine: the original
+    uint32_t n_left; // uses until it is made anew
+    int64_t shape[]; // counts, blocks and strides
 };
 constexpr int max_decisions = 4;
 constexpr uint32_t uses_per_decision = 64;
@@ -95,7 +108,7 @@ constexpr const char *reason_text[] = {
     "the original is predicted to be cheaper",
     "no replica holds all that is selected",
     "the replica's chunks are larger than 1 MiB, which would take much of the program's memory",
-    "only replicas in chunks are there, which serve boxes alone",
+    "only replicas in chunks or of tiles are there, which serve boxes alone",
     "the replica serves a share of the reads",
     "the replica cannot be used",
     "other threads use the memory that there is to decode chunks of replicas",
@@ -188,14 +201,17 @@ sds_candidate candidate_of(const OpenDataset &dataset, int32_t i)
     return candidate;
 }
 
-// The partial candidates that hold all that is selected, one bit each.
-uint64_t holders_of(const OpenDataset &dataset, const sds_hyperslab &slab)
+Holders holders_of(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
-    uint64_t holders = 0;
+    Holders holders = {0, 0};
     for (uint64_t left = dataset.redirection->partial; left != 0; left &= left - 1) {
         const int i = __builtin_ctzll(left);
         const sds_candidate candidate = candidate_of(dataset, i);
-        if (sds_candidate_holds(&candidate, &slab)) holders |= uint64_t{1} << i;
+        if (!sds_candidate_holds(&candidate, &slab)) continue;
+        holders.candidates |= uint64_t{1} << i;
+        if (candidate.tiles.n > 0)
+            holders.n_pieces = holders.n_pieces * (SDS_MAX_TILES_OF_READ + 1) +
+                               static_cast<uint64_t>(sds_tile_pieces(&candidate, &slab, nullptr));
     }
     return holders;
 }
@@ -207,7 +223,7 @@ struct Choice {
 };
 
 // The cheapest candidate that is cheaper than the original, or how the original is read.
-Choice predict_best(const OpenDataset &open, uint64_t holders, const sds_hyperslab &slab)
+Choice predict_best(const OpenDataset &open, const Holders &holders, const sds_hyperslab &slab)
 {
     const Layouts layouts = layouts_of(open);
     const sds_table_dataset &dataset = layouts.dataset;
@@ -224,7 +240,7 @@ Choice predict_best(const OpenDataset &open, uint64_t holders, const sds_hypersl
     for (int32_t i = 0; i < dataset.n_candidates; i++) {
         const sds_candidate candidate = layouts.candidate(i);
         if (sds_candidate_is_partial(&candidate, &dataset) &&
-            (i >= max_partial || !(holders >> i & 1)))
+            (i >= max_partial || !(holders.candidates >> i & 1)))
             continue;
         if (has_large_chunks(dataset, candidate)) continue;
         const double predicted_s = predict_replica(dataset, candidate, slab);
@@ -243,7 +259,8 @@ bool is_of_shape(const sds_hyperslab &slab, const int64_t shape[])
            memcmp(slab.stride, shape + 2 * n, n * sizeof(int64_t)) == 0;
 }
 
-void remember(Redirection &redirection, uint64_t holders, const sds_hyperslab &slab, Choice choice)
+void remember(Redirection &redirection, const Holders &holders, const sds_hyperslab &slab,
+              Choice choice)
 {
     const size_t n = static_cast<size_t>(slab.rank);
     Decision *made =
@@ -258,7 +275,7 @@ void remember(Redirection &redirection, uint64_t holders, const sds_hyperslab &s
 }
 
 // The decision for reads of this shape, made anew where it is due.
-int32_t decide(const OpenDataset &dataset, uint64_t holders, const sds_hyperslab &slab)
+int32_t decide(const OpenDataset &dataset, const Holders &holders, const sds_hyperslab &slab)
 {
     Redirection &redirection = *dataset.redirection;
     for (Decision *decision = redirection.newest; decision; decision = decision->next)
@@ -282,7 +299,7 @@ __attribute__((noinline)) int32_t predict_or_remember(const OpenDataset &dataset
                                                       const sds_hyperslab &slab)
 {
     Redirection &redirection = *dataset.redirection;
-    const uint64_t holders = holders_of(dataset, slab);
+    const Holders holders = holders_of(dataset, slab);
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE))
         return predict_best(dataset, holders, slab).of; // another thread is at it
     const int32_t choice = decide(dataset, holders, slab);
@@ -319,7 +336,7 @@ Reason why_none(const OpenDataset &dataset, const ScatteredRead &read)
     for (int32_t i = 0; i < dataset.redirection->n_candidates; i++) {
         const sds_candidate candidate = candidate_of(dataset, i);
         if (can_serve(candidate, read)) return original_cheaper;
-        if (candidate.storage == SDS_TABLE_CONTIGUOUS) reason = not_held;
+        if (candidate.storage == SDS_TABLE_CONTIGUOUS && candidate.tiles.n == 0) reason = not_held;
     }
     return reason;
 }
@@ -331,12 +348,12 @@ bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
     return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
 }
 
-// Read a contiguous replica by move(file).
-template <typename Move> Reason read_file(const OpenReplica &replica, Move move)
+// Read a contiguous replica by move(file, announced).
+template <typename Move> Reason read_file(OpenReplica &replica, Move move)
 {
     const ReplicaFile file(replica);
     if (!file.get()) return replica_unusable;
-    return move(file.get()) && file.is_unchanged() ? served : failed_transfer;
+    return move(file.get(), replica.announced) && file.is_unchanged() ? served : failed_transfer;
 }
 
 // Read a replica in chunks by move(dataset).
@@ -351,7 +368,7 @@ template <typename Move> Reason read_dataset(const OpenReplica &replica, Move mo
     return is_right ? served : failed_transfer;
 }
 
-// Have the engine read the original by in_file(file).
+// Have the engine read the original by in_file(file, nullptr): it has no segments.
 template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_file)
 {
     OriginalFile &file = *dataset.file->original;
@@ -361,7 +378,7 @@ template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_
     if (!may_be_read(file, end_of(dataset.description))) return 0;
     const OriginalReader reader(file);
     if (!reader.get()) return 0;
-    if (!in_file(reader.get())) {
+    if (!in_file(reader.get(), nullptr)) {
         count_failure(file); // it may have ended early, where HDF5 reads zeros
         return 0;
     }
@@ -388,8 +405,8 @@ struct Server {
     }
 };
 
-// Have what was chosen read: a file by in_file(file), a replica in chunks by in_chunks(dataset).
-// slab: what is read, nullptr where elements are listed.
+// Have what was chosen read: a file by in_file(file, announced), a replica in chunks by
+// in_chunks(dataset). slab: what is read, nullptr where elements are listed.
 template <typename InFile, typename InChunks>
 int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hyperslab *slab,
                    InFile in_file, InChunks in_chunks)
@@ -438,7 +455,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     if (!writes_once(host, read)) return original(dataset, repeated_points);
     return serve_from(
         dataset, server, nullptr,
-        [&](sds_file *file) {
+        [&](sds_file *file, uint64_t *) {
             return transfer_scattered(host, file, server.dataset, server.candidate, read,
                                       conversion, request.buffer);
         },
@@ -471,8 +488,8 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
         return serve_scattered(object, dataset, selection, request);
     return serve_from(
         dataset, server, &selection.slab,
-        [&](sds_file *file) {
-            return transfer(host, file, server.dataset, server.candidate, selection.slab,
+        [&](sds_file *file, uint64_t *announced) {
+            return transfer(host, file, announced, server.dataset, server.candidate, selection.slab,
                             conversion, memory, request.buffer);
         },
         [&](const ReplicaDataset &in_chunks) {

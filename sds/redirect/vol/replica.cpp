@@ -17,6 +17,7 @@
 #include "open_file.h"
 #include "scratch.h"
 #include "sds/checksum.h"
+#include "sds/tiles.h"
 #include "shared_state.h"
 
 namespace sds::vol
@@ -73,14 +74,31 @@ bool add_range(int fd, int64_t begin, int64_t end, uint32_t &crc)
     return is_whole;
 }
 
+// What is read first, as it is stored; false where that is nothing.
+bool find_first(const sds_table_dataset &dataset, const sds_candidate &candidate,
+                const sds_hyperslab &slab, sds_array &array, sds_hyperslab &stored)
+{
+    if (candidate.tiles.n == 0) {
+        array = array_of(dataset, candidate);
+        return sds_candidate_slab(&candidate, &slab, &stored) == SDS_OK;
+    }
+    sds_tile_walk walk;
+    sds_tile_piece piece;
+    sds_tile_walk_init(&walk, &candidate, &slab);
+    if (!sds_tile_walk_next(&walk, &piece) || piece.place < 0) return false;
+    sds_tile_array(&candidate, &dataset, piece.place, &array);
+    stored = piece.slab;
+    return true;
+}
+
 // The device is to work on what is read first while the file is checked.
 void announce_slab(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
                    const sds_hyperslab &slab)
 {
-    const sds_array array = array_of(dataset, candidate);
+    sds_array array;
     sds_hyperslab stored;
     sds_runs runs;
-    if (sds_candidate_slab(&candidate, &slab, &stored) == SDS_OK &&
+    if (find_first(dataset, candidate, slab, array, stored) &&
         sds_runs_of(&array, &stored, &runs) == SDS_OK && runs.n_levels == 0)
         sds_announce_range(fd, runs.first_offset, runs.run_bytes);
 }
@@ -384,7 +402,9 @@ const char *open_in_chunks(const Host &host, uid_t source_owner, const sds_table
 // What is known of a replica from the start; nullptr where memory is exhausted.
 OpenReplica *make_replica(const sds_candidate &candidate)
 {
-    auto *replica = static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica)));
+    const size_t n_words = (static_cast<size_t>(candidate.tiles.n_segments) + 63) / 64;
+    auto *replica =
+        static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica) + n_words * sizeof(uint64_t)));
     if (!replica) return nullptr;
     replica->replica_id = candidate.replica_id;
     replica->path = candidate.path;

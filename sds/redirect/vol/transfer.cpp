@@ -7,6 +7,7 @@
 #include "scratch.h"
 #include "sds/permute.h"
 #include "sds/read_engine.h"
+#include "sds/tiles.h"
 
 namespace sds::vol
 {
@@ -115,14 +116,17 @@ bool move_from(const Transfer &self, int32_t axis, const sds_hyperslab &slab, ch
     return true;
 }
 
-// Choose pieces that fit; returns the bytes that the greatest needs.
-int64_t plan_pieces(Transfer &self)
+int64_t element_bytes_of(const Conversion &conversion)
 {
-    const int64_t most = most_piece_bytes();
-    const int64_t element_bytes = self.conversion.from_bytes > self.conversion.to_bytes
-                                      ? self.conversion.from_bytes
-                                      : self.conversion.to_bytes;
-    int64_t inner = element_bytes; // of one index of the axis
+    return conversion.from_bytes > conversion.to_bytes ? conversion.from_bytes
+                                                       : conversion.to_bytes;
+}
+
+// Choose pieces of at most so many bytes, or of one element; returns the bytes that the greatest
+// needs.
+int64_t plan_pieces(Transfer &self, int64_t most)
+{
+    int64_t inner = element_bytes_of(self.conversion); // of one index of the axis
     for (int32_t axis = 0; axis < self.array.rank; axis++)
         inner *= self.shape[axis];
     if (inner <= most || self.array.rank == 0) {
@@ -137,17 +141,92 @@ int64_t plan_pieces(Transfer &self)
     return inner * self.split;
 }
 
+bool move_planned(const Transfer &self)
+{
+    return self.split_axis == self.array.rank ? move_piece(self, self.slab, self.memory)
+                                              : move_from(self, 0, self.slab, self.memory);
+}
+
+// Whether the elements lie one after the other where they go, in the order of the replica.
+bool is_packed_as_stored(const Transfer &self)
+{
+    int64_t expected = self.conversion.to_bytes;
+    for (int32_t axis = self.array.rank - 1; axis >= 0; axis--) {
+        if (self.shape[axis] == 1) continue;
+        if (self.memory_stride[axis] != expected) return false;
+        expected *= self.shape[axis];
+    }
+    return true;
+}
+
+// Room for the pieces of a read from tiles, made where one of them needs it.
+struct TileRoom {
+    int64_t most; // bytes
+    Scratch memory;
+};
+
+// Read the piece that is described. False on any error.
+bool move_tile(Transfer &self, TileRoom &room)
+{
+    if (self.conversion.from == 0 && is_packed_as_stored(self))
+        return read_slab(self, self.slab, self.memory);
+    if (!self.piece) {
+        if (!room.memory.allocate(room.most)) return false;
+        self.piece = room.memory.bytes();
+    }
+    plan_pieces(self, room.most);
+    return move_planned(self);
+}
+
+// What is read of one tile after the other.
+bool transfer_tiles(Transfer &self, uint64_t announced[], const sds_table_dataset &dataset,
+                    const sds_candidate &candidate, const sds_hyperslab &slab,
+                    const MemoryLayout &memory)
+{
+    char *begin = self.memory;
+    const int64_t element_bytes = element_bytes_of(self.conversion);
+    TileRoom room;
+    room.most = element_bytes;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        const int64_t n = slab.count[axis] * slab.block[axis];
+        room.most *= n < candidate.tiles.shape[axis] ? n : candidate.tiles.shape[axis];
+        self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
+    }
+    const int64_t most = most_piece_bytes();
+    if (room.most > most) room.most = most > element_bytes ? most : element_bytes;
+
+    sds_tile_walk walk;
+    sds_tile_piece piece;
+    sds_tile_walk_init(&walk, &candidate, &slab);
+    while (sds_tile_walk_next(&walk, &piece)) {
+        if (piece.place < 0) return false;
+        sds_tile_array(&candidate, &dataset, piece.place, &self.array);
+        self.slab = piece.slab;
+        sds_hyperslab_shape(&self.slab, self.shape);
+        self.memory = begin;
+        for (int32_t axis = 0; axis < slab.rank; axis++)
+            self.memory += piece.at[axis] * memory.stride_bytes[axis];
+        const int is_due = sds_segment_is_due(self.file, &candidate, &dataset, &piece, announced);
+        if (!move_tile(self, room)) return false;
+        if (is_due) sds_announce_segment(self.file, &candidate, &dataset, &piece, announced);
+    }
+    return true;
+}
+
 } // namespace
 
-bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
-              const sds_candidate &candidate, const sds_hyperslab &slab,
-              const Conversion &conversion, const MemoryLayout &memory, void *buffer)
+bool transfer(const Host &host, sds_file *file, uint64_t announced[],
+              const sds_table_dataset &dataset, const sds_candidate &candidate,
+              const sds_hyperslab &slab, const Conversion &conversion, const MemoryLayout &memory,
+              void *buffer)
 {
-    Transfer self = {
-        host, file, array_of(dataset, candidate), {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
+    Transfer self = {host, file, {}, {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
+    self.memory = static_cast<char *>(buffer) + memory.offset_bytes;
+    if (candidate.tiles.n > 0)
+        return transfer_tiles(self, announced, dataset, candidate, slab, memory);
+    self.array = array_of(dataset, candidate);
     if (sds_candidate_slab(&candidate, &slab, &self.slab) != SDS_OK) return false;
     sds_hyperslab_shape(&self.slab, self.shape);
-    self.memory = static_cast<char *>(buffer) + memory.offset_bytes;
     if (conversion.from == 0 && memory.is_packed &&
         sds_candidate_keeps_order(&candidate, self.shape))
         return read_slab(self, self.slab, self.memory);
@@ -155,10 +234,9 @@ bool transfer(const Host &host, sds_file *file, const sds_table_dataset &dataset
     for (int32_t axis = 0; axis < self.array.rank; axis++)
         self.memory_stride[axis] = memory.stride_bytes[candidate.order[axis]];
     Scratch piece;
-    if (!piece.allocate(plan_pieces(self))) return false;
+    if (!piece.allocate(plan_pieces(self, most_piece_bytes()))) return false;
     self.piece = piece.bytes();
-    return self.split_axis == self.array.rank ? move_piece(self, self.slab, self.memory)
-                                              : move_from(self, 0, self.slab, self.memory);
+    return move_planned(self);
 }
 
 } // namespace sds::vol

@@ -1,0 +1,568 @@
+"""Programs read the same bytes from replicas of tiles, just where all tiles of a read are held."""
+
+import dataclasses
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds.geometry import Hyperslab, SegmentList
+from sds.geometry.segments import tile_grid
+from sds.identity import identity_of
+from sds.redirect.tables import publish_table, read_table, table_path
+from tests.hdf5_builds import hdf5_build
+from tests.redirected import (
+    drop_from_page_cache,
+    pages_cached,
+    publish_candidates,
+    reads_by_replica,
+    settle,
+    with_models,
+    write_replica,
+)
+from tests.under_connector import (
+    connector_environment,
+    decisions,
+    native_environment,
+    run_python,
+)
+from tests.vol.test_redirect import DAMAGES, RANDOM_READS, damage_header
+
+SHAPE = (9, 14, 11)
+KINDS = Path(__file__).with_name("kinds.c")
+PLANES = (18, 28, 22)  # that kinds.c reads
+
+
+def segments_of(extent, tile_shape, *, seed, share=1.0):
+    """Return so great a share of all tiles, in any order and any segments."""
+    random = np.random.default_rng(seed)
+    n_grid = int(np.prod(tile_grid(extent, tile_shape)))
+    tiles = random.permutation(n_grid)[: max(1, round(share * n_grid))].tolist()
+    lengths = []
+    while sum(lengths) < len(tiles):
+        lengths.append(int(random.integers(1, len(tiles) - sum(lengths) + 1)))
+    return SegmentList(tile_shape=tile_shape, tiles=tuple(tiles), lengths=tuple(lengths))
+
+
+# Name, order of the replica, shape of its tiles.
+DATASETS = [
+    ("/f4", (2, 0, 1), (4, 5, 3)),
+    ("/big_endian", (1, 0, 2), (9, 1, 11)),
+    ("/i2", (0, 1, 2), (2, 14, 11)),
+    ("/complex", (0, 2, 1), (5, 14, 2)),
+    ("/text", (1, 2, 0), (3, 3, 3)),
+    ("/bool", (2, 0, 1), (1, 1, 1)),
+    ("/compound", (2, 1, 0), (9, 14, 11)),
+    ("/chunked", (0, 1, 2), (3, 7, 5)),
+    ("/line", (0,), (7,)),
+    ("/plane", (1, 0), (4, 11)),
+    ("/four", (3, 1, 0, 2), (2, 3, 2, 3)),
+    ("/five", (4, 2, 0, 1, 3), (2, 2, 3, 1, 2)),
+]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.h5"
+    random = np.random.default_rng(1)
+    values = random.integers(-30000, 30000, SHAPE)
+    with h5py.File(path, "w") as file:
+        file["f4"] = values.astype("<f4")
+        file["big_endian"] = values.astype(">i4")
+        file["i2"] = values.astype("<i2")
+        file["complex"] = values + 1j * values
+        file["text"] = np.char.mod("%06d", values).astype("S7")
+        file["bool"] = values > 0
+        file["compound"] = np.rec.fromarrays([values, values * 0.5], names="n,x")
+        file.create_dataset("chunked", data=values, chunks=(4, 5, 3), compression="gzip")
+        file["line"] = np.arange(40.0)
+        file["plane"] = values[0].astype("u1")
+        file["four"] = random.standard_normal((5, 4, 6, 3))
+        file["five"] = random.standard_normal((5, 4, 6, 3, 4))
+    settle(path)
+    return path
+
+
+def redirect_tiles(source, datasets, home, *, share=1.0, always=True):
+    """Publish a replica of some tiles of each (path, order, tile shape), and return the table."""
+    candidates = {}
+    with h5py.File(source) as file:
+        extents = {path: file[path].shape for path, _, _ in datasets}
+    for number, (path, order, tile_shape) in enumerate(datasets, start=1):
+        segments = segments_of(extents[path], tile_shape, seed=number, share=share)
+        replica = write_replica(source, path, order, home, number=number, segments=segments)
+        candidates[path] = [replica]
+    return publish_candidates(source, candidates, home, always=always)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("share", "least"), [(1.0, 200), (0.5, 10)])
+def test_random_reads_are_equal(seed, share, least, source, home):
+    redirect_tiles(source, DATASETS, home, share=share)
+    arguments = (source, seed, 400)
+    native = run_python(RANDOM_READS, *arguments, env=native_environment())
+    redirected = run_python(RANDOM_READS, *arguments, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    served = reads_by_replica(home)
+    assert sum(n for replica, n in served.items() if replica > 0) > least, served
+
+
+def test_a_wrong_table_would_be_seen(source, home):
+    # The control of the test above: tables that swap two tiles, or two axes, give other bytes.
+    table = redirect_tiles(source, DATASETS[:1], home)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    right = candidate.segments
+    program = "import sys, h5py; print(h5py.File(sys.argv[1])['f4'][1:5, :7, 2:9].tolist())"
+    native = run_python(program, source, env=native_environment()).stdout
+    for wrong in (
+        {},
+        {"order": (0, 2, 1)},
+        {"segments": dataclasses.replace(right, tiles=right.tiles[::-1])},
+    ):
+        changed = dataclasses.replace(candidate, **wrong)
+        publish_table(
+            home,
+            dataclasses.replace(
+                table, datasets=(dataclasses.replace(dataset, candidates=(changed,)),)
+            ),
+        )
+        redirected = run_python(program, source, env=connector_environment(home.root)).stdout
+        assert (redirected == native) == (not wrong), wrong
+
+
+READ_SLABS = """
+    import json, sys, h5py, numpy as np
+    with h5py.File(sys.argv[1]) as file:
+        data = file["values"]
+        expected = np.arange(data.size, dtype="f8").reshape(data.shape)
+        for start, stride, count, block in json.load(open(sys.argv[2])):
+            space = data.id.get_space()
+            space.select_hyperslab(tuple(start), tuple(count), tuple(stride), tuple(block))
+            shape = tuple(c * b for c, b in zip(count, block))
+            out = np.full(shape, np.nan)
+            data.id.read(h5py.h5s.create_simple(shape), space, out)
+            on = [[a + s * i + j for i in range(c) for j in range(b)]
+                  for a, s, c, b in zip(start, stride, count, block)]
+            assert np.array_equal(out, expected[np.ix_(*on)]), (start, stride, count, block)
+"""
+
+
+def any_slab(random, extent):
+    start, stride, count, block = [], [], [], []
+    for n in extent:
+        begin = int(random.integers(n))
+        longest = min(n - begin, int(random.choice([1, 1, 3, n])))
+        b = int(random.integers(1, longest + 1))
+        s = b + int(random.choice([0, 1, 4, n]))
+        start.append(begin), stride.append(s), block.append(b)
+        count.append(int(random.integers(1, (n - begin - b) // s + 2)))
+    return Hyperslab(
+        start=tuple(start), stride=tuple(stride), count=tuple(count), block=tuple(block)
+    )
+
+
+@pytest.mark.parametrize(
+    ("extent", "tile_shape"),
+    [
+        ((600,), (7,)),
+        ((40, 33), (8, 8)),
+        ((20, 21, 13), (20, 4, 5)),
+        ((9, 8, 10, 7), (2, 8, 3, 3)),
+        ((5, 6, 5, 4, 6), (2, 3, 5, 1, 4)),
+    ],
+)
+def test_served_are_just_the_reads_whose_tiles_are_held(extent, tile_shape, tmp_path, home):
+    # In chunks: of a contiguous original HDF5 reads what lies in one run itself.
+    path = tmp_path / "values.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset(
+            "values", data=np.arange(np.prod(extent), dtype="f8").reshape(extent), chunks=extent
+        )
+    settle(path)
+    order = tuple(range(len(extent)))[::-1]
+    redirect_tiles(path, [("/values", order, tile_shape)], home, share=0.7)
+    segments = read_table(home, path).datasets[0].candidates[0].segments
+    random = np.random.default_rng(5)
+    slabs = [any_slab(random, extent) for _ in range(600)]
+    held = [slab for slab in slabs if segments.holds(slab, extent)]
+    others = [slab for slab in slabs if not segments.holds(slab, extent)]
+    assert min(len(held), len(others)) > 50
+    for kind, asked in (("held", held), ("others", others)):
+        listed = tmp_path / kind
+        axes = [(slab.start, slab.stride, slab.count, slab.block) for slab in asked]
+        listed.write_text(json.dumps(axes))
+        run_python(READ_SLABS, path, listed, env=connector_environment(home.root))
+        replica = 1 if kind == "held" else 0
+        assert reads_by_replica(home) == {replica: len(asked)}, kind
+        for spooled in home.spool.iterdir():
+            spooled.unlink()
+
+
+def test_reads_of_many_tiles_are_the_originals(tmp_path, home):
+    path = tmp_path / "values.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("values", data=np.arange(2000.0), chunks=(2000,))
+    settle(path)
+    redirect_tiles(path, [("/values", (0,), (1,))], home)
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            for index in (np.s_[:1024], np.s_[1:1026], np.s_[::2], np.s_[976:], np.s_[:1025]):
+                assert np.array_equal(file["values"][index], np.arange(2000.0)[index])
+    """
+    run_python(program, path, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {1: 3, 0: 2}
+
+
+def test_elements_that_are_listed_are_the_originals(source, home):
+    redirect_tiles(source, DATASETS[:1], home)
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            data = file["f4"]
+            whole = data[...]
+            assert np.array_equal(data[[1, 2, 5]], whole[[1, 2, 5]])
+            points = np.zeros(data.shape, bool)
+            points[::2, 3, 1:5] = points[1, 2, 3] = True
+            assert np.array_equal(data[points], whole[points])
+            # A box, to points in memory.
+            space, memory = data.id.get_space(), h5py.h5s.create_simple((40,))
+            space.select_hyperslab((1, 2, 3), (2, 3, 4))
+            memory.select_elements([(i * 7 % 40,) for i in range(24)])
+            out = np.zeros(40, "f4")
+            data.id.read(memory, space, out)
+            assert np.array_equal(out[[i * 7 % 40 for i in range(24)]],
+                                  whole[1:3, 2:5, 3:7].ravel())
+    """
+    log = home.root / "log"
+    run_python(program, source, env=connector_environment(home.root, SDS_DEBUG=log))
+    served = reads_by_replica(home)
+    assert served == {0: 4}
+    assert any("which serve boxes alone" in line[3] for line in decisions(log))
+
+
+def test_large_reads_go_in_pieces(tmp_path, home):
+    path = tmp_path / "large.h5"
+    values = np.arange(300 * 70 * 130, dtype="f8").reshape(300, 70, 130)
+    with h5py.File(path, "w") as file:
+        file["cube"] = values
+    settle(path)
+    redirect_tiles(path, [("/cube", (2, 0, 1), (160, 70, 100))], home)
+    program = """
+        import sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            data = file["cube"]
+            expected = np.arange(data.size, dtype="f8").reshape(data.shape)
+            for index in (np.s_[:, :, 1:], np.s_[::2], np.s_[:, 1:69:2, ::3], np.s_[5:, :, 129]):
+                assert np.array_equal(data[index], expected[index]), index
+            assert np.array_equal(data.astype("f4")[:, 1:], expected[:, 1:].astype("f4"))
+            space = data.id.get_space()
+            space.select_hyperslab((0, 0, 0), (60, 7, 26), (5, 10, 5), (3, 6, 4))
+            packed = np.empty(60 * 3 * 7 * 6 * 26 * 4)
+            data.id.read(h5py.h5s.create_simple(packed.shape), space, packed)
+            on = [[s * i + j for i in range(c) for j in range(b)]
+                  for c, s, b in ((60, 5, 3), (7, 10, 6), (26, 5, 4))]
+            assert np.array_equal(packed, expected[np.ix_(*on)].ravel())
+    """
+    run_python(program, path, env=connector_environment(home.root))
+    assert reads_by_replica(home)[1] == 6
+
+
+# ---- the choice
+
+
+@pytest.fixture
+def grid(tmp_path):
+    """Return a chunked 64 x 64 dataset of which a tile is 16 x 16."""
+    path = tmp_path / "grid.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("grid", data=np.arange(64.0 * 64).reshape(64, 64), chunks=(64, 64))
+    settle(path)
+    return path
+
+
+READ_PATCHES = """
+    import json, sys, h5py, numpy as np
+    expected = np.arange(64.0 * 64).reshape(64, 64)
+    with h5py.File(sys.argv[1]) as file:
+        for y, x, n in json.loads(sys.argv[2]):
+            assert np.array_equal(file["grid"][y:y+n, x:x+n], expected[y:y+n, x:x+n])
+"""
+
+
+def read_patches(path, patches, home):
+    for spooled in home.spool.iterdir():
+        spooled.unlink()
+    env = connector_environment(home.root)
+    run_python(READ_PATCHES, path, json.dumps(patches), env=env)
+    return reads_by_replica(home)
+
+
+def test_a_read_of_more_tiles_costs_more(grid, home):
+    # By these models a read of each tile takes 0.3 s, and of the original 1 s: of one shape, reads
+    # that touch one tile or two are served, those that touch four are not, in whatever order.
+    table = redirect_tiles(grid, [("/grid", (1, 0), (16, 16))], home)
+    publish_table(home, with_models(table, original_s=1.0, replica_s=0.3))
+    one, two, four = (16, 32, 16), (16, 40, 16), (24, 40, 16)
+    assert read_patches(grid, [one, four, two, four, one, one, four], home) == {1: 4, 0: 3}
+    assert read_patches(grid, [four, one] * 100, home) == {1: 100, 0: 100}
+    assert read_patches(grid, [(0, 0, 64)], home) == {0: 1}  # 16 tiles
+    publish_table(home, with_models(table, original_s=5.0, replica_s=0.3))
+    assert read_patches(grid, [(0, 0, 64), four], home) == {1: 2}
+    publish_table(home, with_models(table, original_s=4.7, replica_s=0.3))
+    assert read_patches(grid, [(0, 0, 64), four], home) == {0: 1, 1: 1}
+
+
+def test_many_tiles_are_predicted_as_many(tmp_path, home):
+    path = tmp_path / "values.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("grid", data=np.arange(64.0 * 64).reshape(64, 64), chunks=(64, 64))
+    settle(path)
+    table = redirect_tiles(path, [("/grid", (0, 1), (2, 64))], home)
+    publish_table(home, with_models(table, original_s=9.3, replica_s=0.3))
+    assert read_patches(path, [(0, 0, 60), (0, 0, 64)], home) == {1: 1, 0: 1}
+
+
+def test_replicas_compete(grid, home):
+    # Of tiles, of a part and of everything: the cheapest that holds a read serves it.
+    tiles = write_replica(
+        grid, "/grid", (0, 1), home, number=1, segments=segments_of((64, 64), (16, 16), seed=1)
+    )
+    whole = write_replica(grid, "/grid", (1, 0), home, number=2)
+    table = publish_candidates(grid, {"/grid": [tiles, whole]}, home)
+    (dataset,) = table.datasets
+    model = dataset.model
+    for tile_s, whole_s, expected in ((0.1, 0.35, 1), (0.1, 0.05, 2)):
+        candidates = [
+            dataclasses.replace(one, model=dataclasses.replace(model, floor_s=seconds))
+            for one, seconds in zip(dataset.candidates, (tile_s, whole_s), strict=True)
+        ]
+        changed = dataclasses.replace(dataset, candidates=tuple(candidates))
+        publish_table(home, dataclasses.replace(table, datasets=(changed,)))
+        assert read_patches(grid, [(16, 16, 16)] * 3, home) == {expected: 3}
+        assert read_patches(grid, [(8, 8, 30)] * 3, home) == {2: 3}  # nine tiles
+
+
+# ---- fall-backs: the bytes of the original, and the reason in the log
+
+
+READ_PLANE = """
+    import sys, h5py
+    with h5py.File(sys.argv[1]) as file:
+        print(file["f4"][:, :, 3].tolist())
+"""
+
+
+def read_plane(path, home):
+    """Return what is read under the connector, how many reads were served, and the reasons."""
+    log = home.root / "log"
+    log.unlink(missing_ok=True)
+    for file in home.spool.iterdir():
+        file.unlink()
+    result = run_python(READ_PLANE, path, env=connector_environment(home.root, SDS_DEBUG=log))
+    assert result.stderr == ""
+    served = sum(n for replica, n in reads_by_replica(home).items() if replica > 0)
+    return json.loads(result.stdout), served, [line[3] for line in decisions(log)]
+
+
+def plane_of(path):
+    with h5py.File(path) as file:
+        return file["f4"][:, :, 3].tolist()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("under_its_new_identity", [False, True])
+def test_a_damaged_replica_serves_nothing(damage, under_its_new_identity, source, home):
+    table = redirect_tiles(source, DATASETS[:1], home)
+    assert read_plane(source, home)[:2] == (plane_of(source), 1)
+    (dataset,) = table.datasets
+    (candidate,) = dataset.candidates
+    damage(candidate.path)
+    if under_its_new_identity:
+        if damage is not damage_header:  # the others cannot be told from what was published
+            return
+        changed = dataclasses.replace(candidate, identity=identity_of(candidate.path))
+        dataset = dataclasses.replace(dataset, candidates=(changed,))
+        publish_table(home, dataclasses.replace(table, datasets=(dataset,)))
+    values, served, reasons = read_plane(source, home)
+    assert (values, served) == (plane_of(source), 0)
+    assert any("replica" in reason for reason in reasons), reasons
+
+
+def test_a_damaged_table_serves_nothing(source, home):
+    redirect_tiles(source, DATASETS[:1], home)
+    path = table_path(home, source)
+    whole = path.read_bytes()
+    program = """
+        import sys, h5py
+        table, whole = sys.argv[2], open(sys.argv[3], "rb").read()
+        def read():
+            with h5py.File(sys.argv[1]) as file:
+                return file["f4"][:, :, 3].tolist()
+        expected = read()
+        for i in range(0, len(whole), 3):
+            with open(table, "wb") as file:
+                file.write(whole[:i] + bytes([whole[i] ^ 0x41]) + whole[i + 1:])
+            assert read() == expected, i
+        for i in range(0, len(whole), 7):
+            with open(table, "wb") as file:
+                file.write(whole[:i])
+            assert read() == expected, i
+    """
+    kept = home.root / "whole"
+    kept.write_bytes(whole)
+    run_python(program, source, path, kept, env=connector_environment(home.root))
+    assert reads_by_replica(home)[1] == 1
+
+
+def test_a_replica_that_ends_early_while_it_is_read(source, home):
+    # Truncated after it was opened: the tile that is gone has the read made from the original.
+    table = redirect_tiles(source, DATASETS[:1], home)
+    replica = table.datasets[0].candidates[0].path
+    program = """
+        import os, sys, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            first = file["f4"][:, :, 3]
+            os.truncate(sys.argv[2], 9000)
+            for _ in range(5):
+                assert np.array_equal(file["f4"][:, :, 3], first)
+    """
+    run_python(program, source, replica, env=connector_environment(home.root))
+    assert reads_by_replica(home)[1] == 1
+
+
+def test_a_write_drops_the_replica(source, home):
+    redirect_tiles(source, DATASETS[:1], home)
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            before = file["f4"][:, :, 3]
+        with h5py.File(sys.argv[1], "r+") as file:
+            file["f4"][:, :, 3] = before + 1
+        with h5py.File(sys.argv[1]) as file:
+            assert (file["f4"][:, :, 3] == before + 1).all()
+    """
+    run_python(program, source, env=connector_environment(home.root))
+    assert reads_by_replica(home)[1] == 1
+    assert not table_path(home, source).exists()
+
+
+# ---- what is read ahead
+
+
+@pytest.fixture
+def series(tmp_path, home):
+    """Return a file, and a replica of it in two segments, of tiles of 256 KiB, out of the cache."""
+    path = tmp_path / "series.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("series", data=np.arange(64.0 * 32768).reshape(64, 32768))
+    settle(path)
+    segments = SegmentList(
+        tile_shape=(1, 32768), tiles=(*range(40, 60), *range(0, 40, 2)), lengths=(20, 20)
+    )
+    replica = write_replica(path, "/series", (0, 1), home, segments=segments)
+    # In one run HDF5 would read it itself.
+    table = publish_candidates(path, {"/series": [replica]}, home)
+    give_up_s = time.monotonic() + 5
+    while pages_cached(replica.path).any():
+        drop_from_page_cache(replica.path)
+        if time.monotonic() > give_up_s:
+            pytest.skip("this file system keeps all of a file in memory")
+    return path, table.datasets[0].candidates[0]
+
+
+def cached_tiles(candidate):
+    """Return how much of each tile the cache holds, in stored order."""
+    pages = pages_cached(candidate.path)
+    tile = 32768 * 8
+    begins = [candidate.data_offset_bytes + k * tile for k in range(len(candidate.segments.tiles))]
+    return [pages[-(-b // 4096) : (b + tile) // 4096].mean() for b in begins]
+
+
+def test_the_rest_of_a_segment_is_read_ahead(series, home):
+    path, candidate = series
+    program = """
+        import sys, time, h5py, numpy as np
+        with h5py.File(sys.argv[1]) as file:
+            assert np.array_equal(file["series"][45, ::2], np.arange(45 * 32768.0, 46 * 32768)[::2])
+        time.sleep(1)
+    """
+    run_python(program, path, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {1: 1}
+    cached = cached_tiles(candidate)
+    assert min(cached[:20]) == 1, cached
+    # The kernel reads ahead some behind the tile itself, but not the other segment.
+    assert max(cached[21:]) == 0, cached
+
+
+def test_what_is_cached_is_not_announced(series, home):
+    # The tile that is read is cached: there is no reason to think that the others are wanted.
+    path, candidate = series
+    offset = candidate.data_offset_bytes + 5 * 32768 * 8
+    with candidate.path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        assert len(file.read(32768 * 8)) == 32768 * 8
+    before = cached_tiles(candidate)
+    program = """
+        import sys, time, h5py
+        with h5py.File(sys.argv[1]) as file:
+            for _ in range(3):
+                file["series"][45, ::2]
+        time.sleep(0.5)
+    """
+    run_python(program, path, env=connector_environment(home.root))
+    assert reads_by_replica(home) == {1: 3}
+    assert cached_tiles(candidate)[:5] == before[:5]
+    assert cached_tiles(candidate)[10:] == before[10:]
+
+
+# ---- programs in C, threads and processes
+
+
+@pytest.fixture
+def cube(tmp_path, home):
+    """Return the file that kinds.c reads, planes 0 to 4 and 10 to 14 of which are in a replica."""
+    path = tmp_path / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.arange(np.prod(PLANES), dtype=float).reshape(PLANES)
+    settle(path)
+    tiles = [n for n in range(3 * 4 * 5) if n % 5 in (0, 2)]
+    np.random.default_rng(2).shuffle(tiles)
+    segments = SegmentList(tile_shape=(7, 9, 5), tiles=tuple(tiles), lengths=(1, 20, 3))
+    replica = write_replica(path, "/cube", (2, 0, 1), home, segments=segments)
+    publish_candidates(path, {"/cube": [replica]}, home)
+    return path
+
+
+@pytest.mark.parametrize("end", ["close", "left-open", "library-close", "twice"])
+@pytest.mark.parametrize("version", ["1.14.6", "2.0.0", "2.2.0"])
+def test_a_program_in_c(version, end, cube, home, tmp_path):
+    program = hdf5_build(version).compile(KINDS, tmp_path / "program")
+    served = compare(program, cube, end, home=home)
+    assert served == ({1: 20, 0: 24} if end == "twice" else {1: 10, 0: 12})
+
+
+def test_threads_of_a_thread_safe_library(cube, home, tmp_path):
+    program = hdf5_build("1.14.6", "threadsafe").compile(KINDS, tmp_path / "program")
+    served = compare(program, cube, "threads", home=home)
+    planes = [*range(22)] + 4 * [turn * 7 % 22 for turn in range(200)]
+    n = sum(plane in (*range(5), *range(10, 15)) for plane in planes)
+    assert served == {1: n, 0: len(planes) - n}
+
+
+def compare(program, *arguments, home):
+    """Run a program natively and under the connector; return the reads by replica."""
+    command = [program, *map(str, arguments)]
+    native, found = (
+        subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+        for env in (native_environment(), connector_environment(home.root))
+    )
+    assert (native.returncode, native.stderr) == (0, "")
+    assert "wrong: 0" in native.stdout
+    assert (found.returncode, found.stdout, found.stderr) == (0, native.stdout, "")
+    return reads_by_replica(home)
