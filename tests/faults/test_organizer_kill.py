@@ -33,12 +33,12 @@ ORDER = (2, 0, 1)
 BUILD = """
 import json, sys
 from pathlib import Path
-import sds.organizer.transposer
+import sds.organizer.stepwise
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
 
-sds.organizer.transposer._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
-sds.organizer.transposer._NOTES_SHARE = 0
+sds.organizer.stepwise._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
+sds.organizer.stepwise._NOTES_SHARE = 0
 home = Home(Path(sys.argv[2]))
 plan = plan_reorganization(
     sys.argv[1],
@@ -139,8 +139,8 @@ def test_kill_at_many_random_times(cube, tmp_path, kind):
 
 def interrupted(cube, home, monkeypatch, at=0.5, kind="contiguous"):
     """Interrupt a build as a terminal does, at a share of its copy."""
-    monkeypatch.setattr("sds.organizer.transposer._CHECKPOINT_S", 0.0)
-    monkeypatch.setattr("sds.organizer.transposer._NOTES_SHARE", 0)
+    monkeypatch.setattr("sds.organizer.stepwise._CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("sds.organizer.stepwise._NOTES_SHARE", 0)
     plan = planned(cube, home, kind)
 
     def interrupt(phase, done_bytes, total_bytes):

@@ -182,12 +182,12 @@ def test_a_new_process_that_goes_on_with_a_build_loads_its_plugins(tmp_path):
     begin = """
         import sys
         from pathlib import Path
-        import sds.organizer.transposer
+        import sds.organizer.stepwise
         from sds.home import Home
         from sds.organizer import plan_reorganization, reorganize
         from tests.organizer.sources import make_cube
-        sds.organizer.transposer._CHECKPOINT_S = 0.0
-        sds.organizer.transposer._NOTES_SHARE = 0
+        sds.organizer.stepwise._CHECKPOINT_S = 0.0
+        sds.organizer.stepwise._NOTES_SHARE = 0
         place = Path(sys.argv[1])
         if not (place / "a.h5").exists():
             make_cube(place / "a.h5", (64, 64, 64), "<i4")
