@@ -5,6 +5,7 @@ from sds.organizer.journal import recover
 from sds.organizer.plan import ReorganizationPlan, ReorganizationRequest, Source
 from sds.organizer.protocol import Organizer, Progress, find_organizers, load_organizer
 from sds.organizer.replica import Replica, describe_replica
+from sds.organizer.segment_plan import SegmentPlan
 from sds.organizer.sort_plan import SortPlan
 from sds.organizer.verify import VerificationReport, verify_replica
 
@@ -14,6 +15,7 @@ __all__ = [
     "ReorganizationPlan",
     "ReorganizationRequest",
     "Replica",
+    "SegmentPlan",
     "SortPlan",
     "Source",
     "VerificationReport",

@@ -10,7 +10,7 @@ import numpy as np
 from sds.dataset import is_type_of_fixed_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 # The connector checks at most 1 MiB of metadata; the checksums take up to 256 KiB of it, scales
 # another 256 KiB.
@@ -21,9 +21,19 @@ SCALE_ATTRIBUTES = frozenset({"DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LAB
 
 
 def carry_attributes(
-    original: h5py.Dataset, copy: h5py.h5d.DatasetID, order: Sequence[int]
+    original: h5py.Dataset,
+    copy: h5py.h5d.DatasetID,
+    order: Sequence[int],
+    *,
+    without: Collection[str] = (),
 ) -> list[str]:
-    """Copy the attributes, smallest first; return the names of those that do not come along."""
+    """Copy the attributes, smallest first; return the names of those that do not come along.
+
+    Parameters
+    ----------
+    without
+        Names of attributes to leave out.
+    """
     left_out: list[str] = []
     room = _ROOM_BYTES
     tracked = original.id.get_create_plist().get_attr_creation_order()
@@ -41,7 +51,8 @@ def carry_attributes(
             continue
         room -= _attribute_bytes(attribute)
         # References point into the source file; in another they would point at nothing.
-        if room < 0 or file_type.detect_class(h5py.h5t.REFERENCE):
+        refers = file_type.detect_class(h5py.h5t.REFERENCE)
+        if room < 0 or refers or name in without:
             left_out.append(f"attribute {name}")
             continue
         copy_attribute(attribute, copy, order)

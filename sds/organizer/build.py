@@ -54,6 +54,7 @@ from sds.organizer.plan import (
 )
 from sds.organizer.protocol import load_organizer
 from sds.organizer.replica import describe_replica, stored_plan
+from sds.organizer.segment_plan import SegmentPlan
 from sds.organizer.sort_plan import SortPlan, plan_sort
 from sds.organizer.space import free_space_bytes
 from sds.organizer.verify import verify_replica
@@ -62,12 +63,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.dataset import Filter
+    from sds.geometry import SegmentList
     from sds.home import Home
     from sds.organizer.layout import ReplicaLayout
-    from sds.organizer.protocol import AnyPlan, Builder, Progress
+    from sds.organizer.protocol import AnyPlan, Builder, DatasetPlan, Progress
     from sds.organizer.replica import Replica
 
-PlanT = TypeVar("PlanT", ReorganizationPlan, SortPlan)
+PlanT = TypeVar("PlanT", ReorganizationPlan, SegmentPlan, SortPlan)
 
 _MAX_STEM = 80
 # What a disk that is full, over quota or over the limit of file sizes answers.
@@ -113,17 +115,21 @@ def _kind_name(layout: ReplicaLayout, extent: Sequence[int]) -> str:
     if layout.sort is not None:
         columns = json.dumps(asdict(layout.sort), sort_keys=True)
         return f"-{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
-    if layout.chunk_shape is None and not partial:
+    if layout.chunk_shape is None and not partial and layout.segments is None:
         return ""
+    fields = asdict(layout)
+    del fields["sort"]  # names are older than it
     words = []
+    if layout.segments is None:
+        del fields["segments"]  # and than these
+    else:
+        words += ["tiles", "x".join(map(str, layout.segments.tile_shape))]
     if layout.chunk_shape is not None:
         words.append("x".join(map(str, layout.chunk_shape)))
         words += [filter_name(step) for step in layout.filters]
-    if partial:
+    if partial and layout.segments is None:
         words.append("part")
     said = quote("-".join(words), safe="")[:_MAX_STEM]
-    fields = asdict(layout)
-    del fields["sort"], fields["segments"]  # names are older than these
     content = json.dumps(fields, sort_keys=True)
     return f"-{said}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
@@ -137,10 +143,11 @@ def plan_reorganization(
     chunks: Sequence[int] | Literal["auto", "contiguous"] | None = None,
     filters: str | Sequence[Filter] = "none",
     region: str | Box | None = None,
+    segments: SegmentList | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     output: Path | None = None,
-    organizer: str = "transposer",
-) -> ReorganizationPlan:
+    organizer: str | None = None,
+) -> DatasetPlan:
     """Return what a reorganization would do; writes nothing.
 
     Waits, where the source was written less than two seconds ago, until it was not.
@@ -157,8 +164,12 @@ def plan_reorganization(
         Of the chunks; text as in :func:`sds.organizer.filters.parse_filters`.
     region
         The box of the source to copy, or the text of one such as ``[0:100, :, :]``; None: all.
+    segments
+        The tiles of the source to copy, and nothing else; None: all, or the region.
     output
         Where the replica shall lie; in the home where None.
+    organizer
+        Which is to build it; None: "segmenter" where segments are named, else "transposer".
 
     Raises
     ------
@@ -172,7 +183,7 @@ def plan_reorganization(
         If a program is writing the source.
     """
     _refuse_connector()
-    chosen = load_organizer(organizer)
+    chosen = load_organizer(organizer or ("transposer" if segments is None else "segmenter"))
     found = describe_dataset(_canonical(Path(file)), dataset)  # an external link may lead elsewhere
     path = _canonical(found.file)
     identity = settled_identity(path)
@@ -194,6 +205,7 @@ def plan_reorganization(
         chunks=chunks if chunks is None or isinstance(chunks, str) else tuple(chunks),
         filters=tuple(filters),
         region=region,
+        segments=segments,
         stored_share=stored_share,
     )
     plan = chosen.plan(Source(description=described, identity=identity), request)
@@ -320,10 +332,13 @@ def _kind_of(found: Replica) -> str:
     """Return what tells a replica from others of its dataset, in words."""
     if found.sort is not None:
         return f" with {', '.join(found.sort.columns)} sorted by {found.sort.key}"
-    partial = found.region != Box.whole(found.extent)
+    partial = found.region != Box.whole(found.extent) and found.segments is None
     chunked = found.chunk_shape is not None
     axes = ",".join(map(str, found.order))
     part = f" {found.region}" if partial else ""
+    if found.segments is not None:
+        shape = "x".join(map(str, found.segments.tile_shape))
+        part = f", {len(found.segments.tiles)} tiles of {shape},"
     return f"{part}{', chunked,' if chunked else ''} in order {axes}"
 
 

@@ -24,7 +24,8 @@ from sds.organizer import replica as names
 from sds.organizer.attributes import carry_attributes
 from sds.organizer.blocks import block_size_bytes, file_checksums, metadata_checksum, n_blocks
 from sds.organizer.filters import format_filters
-from sds.organizer.scales import carry_scales
+from sds.organizer.scales import carry_scales, names_of_scales
+from sds.organizer.segment_plan import SegmentPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plan import ReorganizationPlan
-    from sds.organizer.protocol import AnyPlan
+    from sds.organizer.protocol import AnyPlan, DatasetPlan
 
 PAGE_BYTES = 4096
 # How far behind a page the elements of a contiguous replica begin. A copy to memory that lies 1 to
@@ -48,6 +49,9 @@ LEAST_BEHIND_PAGE_BYTES = 1 << 16
 _LIBVER = ("v108", "latest")
 # From 1.10 on: every structure that leads to a chunk has a checksum.
 CHUNKED_LIBVER = ("v110", "latest")
+# Attributes that name an axis each: those of tiles are others.
+_OF_AXES = frozenset({"_Netcdf4Coordinates"})
+_OF_SCALES = _OF_AXES | {"_Netcdf4Dimid", "CLASS", "NAME"}
 # What one more small dataset takes besides its elements, aligned and with the links to it.
 _CHECKSUMS_OVERHEAD_BYTES = 64 * 1024
 
@@ -68,7 +72,7 @@ def open_source(path: Path) -> h5py.File:
     return h5py.File(path, "r", locking=False, rdcc_nbytes=0)
 
 
-def create_container(staged: Path, plan: ReorganizationPlan) -> None:
+def create_container(staged: Path, plan: DatasetPlan) -> None:
     """Make `staged` an HDF5 file that lacks nothing but the elements and what is known after them.
 
     Raises
@@ -77,9 +81,7 @@ def create_container(staged: Path, plan: ReorganizationPlan) -> None:
         If the path of the dataset is taken by what SDS stores in a replica, or HDF5 does not store
         such elements with such filters.
     """
-    if plan.dataset_path == names.CHECKSUMS_PATH:
-        message = f"{plan.dataset_path} is the name of SDS's own checksums: rename the dataset"
-        raise UnsupportedError(message)
+    _check_name(plan)
     chunked = plan.layout.chunk_shape is not None
     with (
         open_source(plan.source_path) as source,
@@ -87,20 +89,52 @@ def create_container(staged: Path, plan: ReorganizationPlan) -> None:
     ):
         original = get_dataset(source, plan.dataset_path)
         copy = target[plan.dataset_path].id
-        left_out = carry_attributes(original, copy, plan.order)
-        left_out += carry_scales(original, copy, plan)
-        write_provenance(target, plan, left_out)
+        if isinstance(plan, SegmentPlan):
+            without = _OF_SCALES if h5py.h5ds.is_scale(original.id) else _OF_AXES
+            left_out = carry_attributes(original, copy, plan.order, without=without)
+            left_out += names_of_scales(original)
+            write_provenance(target, plan, left_out)
+            _write_segments(target, plan)
+        else:
+            left_out = carry_attributes(original, copy, plan.order)
+            left_out += carry_scales(original, copy, plan)
+            write_provenance(target, plan, left_out)
         if not chunked:
             _create_checksums(target, 1 + n_blocks(plan.size_bytes, _block_bytes(plan)))
 
 
-def _create_chunked(staged: Path, source: h5py.File, plan: ReorganizationPlan) -> h5py.File:
+def _check_name(plan: DatasetPlan) -> None:
+    """Raise UnsupportedError where SDS stores something of its own at the path of the dataset."""
+    own = {names.CHECKSUMS_PATH}
+    if plan.layout.segments is not None:
+        own |= {names.TILES_PATH, names.SEGMENTS_PATH}
+    for path in own:
+        if plan.dataset_path == path or plan.dataset_path.startswith(f"{path}/"):
+            message = f"{path} is a name that SDS uses in replicas: rename the dataset"
+            raise UnsupportedError(message)
+
+
+def _write_segments(target: h5py.File, plan: SegmentPlan) -> None:
+    """Write which tiles a replica holds, in which order."""
+    segments = plan.segments
+    target.attrs[names.FORMAT] = np.uint32(names.SEGMENTS_FORMAT_VERSION)
+    target.attrs[names.TILE_SHAPE] = np.array(segments.tile_shape, np.int64)
+    for path, numbers in (
+        (names.TILES_PATH, segments.tiles),
+        (names.SEGMENTS_PATH, segments.lengths),
+    ):
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        created = create_early(target, path, h5py.h5t.STD_I64LE, (len(numbers),), properties)
+        created.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(numbers, "<i8"))
+
+
+def _create_chunked(staged: Path, source: h5py.File, plan: DatasetPlan) -> h5py.File:
     """Create the file of a chunked replica, with its dataset."""
     target = h5py.File(staged, "w", libver=CHUNKED_LIBVER, locking=False)
     return _with_dataset(target, source, plan)
 
 
-def _create_contiguous(staged: Path, source: h5py.File, plan: ReorganizationPlan) -> h5py.File:
+def _create_contiguous(staged: Path, source: h5py.File, plan: DatasetPlan) -> h5py.File:
     """Create the file of a contiguous replica, with its dataset where its elements are to begin."""
     *others, last = _intervals_bytes(plan.size_bytes)
     for interval in others:
@@ -123,7 +157,7 @@ def _intervals_bytes(size_bytes: int) -> tuple[int, ...]:
 
 
 def _create_aligned(
-    staged: Path, source: h5py.File, plan: ReorganizationPlan, interval_bytes: int
+    staged: Path, source: h5py.File, plan: DatasetPlan, interval_bytes: int
 ) -> h5py.File:
     target = h5py.File(
         staged,
@@ -136,7 +170,7 @@ def _create_aligned(
     return _with_dataset(target, source, plan)
 
 
-def _with_dataset(target: h5py.File, source: h5py.File, plan: ReorganizationPlan) -> h5py.File:
+def _with_dataset(target: h5py.File, source: h5py.File, plan: DatasetPlan) -> h5py.File:
     """Return a new file with the dataset of a replica in it; closed where that fails."""
     try:
         _create_dataset(target, get_dataset(source, plan.dataset_path), plan)
@@ -155,7 +189,7 @@ def open_for_chunks(staged: Path) -> h5py.File:
     return h5py.File(staged, "r+", libver=CHUNKED_LIBVER, locking=False, rdcc_nbytes=0)
 
 
-def find_container(staged: Path, plan: ReorganizationPlan) -> Container:
+def find_container(staged: Path, plan: DatasetPlan) -> Container:
     """Return where things lie in a file that :func:`create_container` made earlier."""
     with h5py.File(staged, "r", locking=False) as target:
         return Container(
@@ -167,7 +201,7 @@ def find_container(staged: Path, plan: ReorganizationPlan) -> Container:
 def finish_container(
     staged: Path,
     container: Container,
-    plan: ReorganizationPlan,
+    plan: DatasetPlan,
     checksums: NDArray[np.uint32],
     *,
     build_s: float,
@@ -287,7 +321,7 @@ def _create(
 
 
 def _create_dataset(
-    target: h5py.File, original: h5py.Dataset, plan: ReorganizationPlan
+    target: h5py.File, original: h5py.Dataset, plan: DatasetPlan
 ) -> h5py.h5d.DatasetID:
     """Create the dataset of the replica: type, properties and permuted extent of the original."""
     file_type = original.id.get_type().copy()  # a named type would stay behind in the source

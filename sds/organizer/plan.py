@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sds.dataset import DatasetDescription, Filter
 from sds.errors import ConfigurationError, LayoutError, UnsupportedError
-from sds.geometry import Box
+from sds.geometry import Box, SegmentList
 from sds.identity import FileIdentity
 from sds.organizer.layout import (
     CHECKSUM_BYTES,
@@ -76,6 +76,8 @@ class ReorganizationRequest:
         Of the chunks, in the order in which writing applies them; a checksum is always added.
     region
         What to copy; None: everything.
+    segments
+        The tiles to copy instead, contiguous; None: the region.
     stored_share
         Bytes that filtered chunks are expected to take, as a share of their elements.
     """
@@ -86,6 +88,7 @@ class ReorganizationRequest:
     chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
     filters: tuple[Filter, ...] = ()
     region: Box | None = None
+    segments: SegmentList | None = None
     stored_share: float = 1.0
 
 
@@ -97,9 +100,31 @@ class Slab:
     shape: tuple[int, ...]
 
     @property
+    def n_elements(self) -> int:
+        """Elements in all."""
+        return math.prod(self.shape)
+
+    @property
+    def end(self) -> tuple[int, ...]:
+        """The index behind the last, per axis."""
+        return tuple(a + n for a, n in zip(self.start, self.shape, strict=True))
+
+    @property
     def slices(self) -> tuple[slice, ...]:
         """The box as an index expression."""
         return tuple(slice(a, a + n) for a, n in zip(self.start, self.shape, strict=True))
+
+    def halves(self) -> tuple[Slab, Slab]:
+        """Return a box of several elements in two, cut across its first axis that can be."""
+        axis = next(axis for axis, n in enumerate(self.shape) if n > 1)
+        before, after, begin = list(self.shape), list(self.shape), list(self.start)
+        before[axis] = self.shape[axis] // 2
+        after[axis] -= before[axis]
+        begin[axis] += before[axis]
+        return (
+            Slab(start=self.start, shape=tuple(before)),
+            Slab(start=tuple(begin), shape=tuple(after)),
+        )
 
     def permuted(self, order: Sequence[int]) -> Slab:
         """Return the same box in the axes of the replica."""
@@ -165,6 +190,11 @@ class CopyPlan:
         """What of the source is copied."""
         return self.layout.region
 
+    @property
+    def replica_extent(self) -> tuple[int, ...]:
+        """Elements per axis of the replica."""
+        return self.layout.replica_extent
+
     def to_json(self) -> dict[str, object]:
         """Return the plan as values that JSON knows."""
         fields = asdict(self)
@@ -186,11 +216,6 @@ class ReorganizationPlan(CopyPlan):
 
     slab_start: tuple[int, ...]
     slab_shape: tuple[int, ...]
-
-    @property
-    def replica_extent(self) -> tuple[int, ...]:
-        """Elements per axis of the replica."""
-        return self.layout.replica_extent
 
     @property
     def slab_counts(self) -> tuple[int, ...]:
@@ -216,7 +241,9 @@ class ReorganizationPlan(CopyPlan):
     def decode_bytes(self) -> int:
         """Memory for undoing the source's filters without HDF5; 0 where HDF5 is to."""
         element = self.element_size_bytes
-        chunks = _chunk_bytes(self.source_chunk_shape, self.layout.chunk_in_source_axes, element)
+        chunks = chunk_buffer_bytes(
+            self.source_chunk_shape, self.layout.chunk_in_source_axes, element
+        )
         return self.memory_bytes - 2 * self.slab_elements * element - chunks - FIXED_BYTES
 
     @property
@@ -301,6 +328,9 @@ def plan_transposition(
         tuple(region.extent[axis] for axis in order),
         element,
     )
+    if request.segments is not None:
+        message = f"organizer {organizer!r} copies boxes, no segments: leave them, or it, out"
+        raise LayoutError(message)
     layout = ReplicaLayout(
         order=order, chunk_shape=chunk_shape, filters=request.filters, region=region
     )
@@ -335,8 +365,8 @@ def _choose_slabs(
     region = layout.region
     of_source = described.chunk_shape
     of_replica = layout.chunk_in_source_axes
-    chunk_bytes = _chunk_bytes(of_source, of_replica, element)
-    decode_bytes = _decode_bytes(described, allowed_bytes)
+    chunk_bytes = chunk_buffer_bytes(of_source, of_replica, element)
+    decode_bytes = decode_buffer_bytes(described, allowed_bytes)
     fixed_bytes = FIXED_BYTES + chunk_bytes + decode_bytes
     start = region.start
     span = region.extent
@@ -365,9 +395,9 @@ def _choose_slabs(
     budget = (allowed_bytes - fixed_bytes) // 2
     unit_bytes = math.prod(unit) * element
     if budget < unit_bytes:
-        holds = "one element" if of_source is None else f"one chunk of {_shown(of_source)}"
+        holds = "one element" if of_source is None else f"one chunk of {shown(of_source)}"
         if of_replica is not None:
-            holds = f"one chunk of {_shown(of_replica)}"
+            holds = f"one chunk of {shown(of_replica)}"
         needed = 2 * unit_bytes + fixed_bytes
         purpose = (
             f"for {described.path}: {FIXED_BYTES} bytes for the work itself, {chunk_bytes} for "
@@ -403,7 +433,7 @@ def too_little_memory(allowed_bytes: int, purpose: str, needed_bytes: int) -> Co
     )
 
 
-def _chunk_bytes(
+def chunk_buffer_bytes(
     of_source: tuple[int, ...] | None, of_replica: tuple[int, ...] | None, element: int
 ) -> int:
     """Return the memory of the chunks that HDF5 filters: one of the source, one of the replica."""
@@ -414,7 +444,7 @@ def _chunk_bytes(
     )
 
 
-def _decode_bytes(described: DatasetDescription, allowed_bytes: int) -> int:
+def decode_buffer_bytes(described: DatasetDescription, allowed_bytes: int) -> int:
     """Return the memory for undoing the source's filters in several threads; 0: HDF5 does that."""
     if not described.filters:
         return 0
@@ -423,7 +453,8 @@ def _decode_bytes(described: DatasetDescription, allowed_bytes: int) -> int:
     return size_bytes if size_bytes >= max(_MIN_DECODE_BYTES, _DECODED_CHUNKS * chunk_bytes) else 0
 
 
-def _shown(shape: Sequence[int]) -> str:
+def shown(shape: Sequence[int]) -> str:
+    """Return a shape as people read it."""
     return "x".join(map(str, shape))
 
 

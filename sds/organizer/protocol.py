@@ -14,7 +14,7 @@ journal, the source's identity, verification before the atomic rename, permissio
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from sds.errors import ConfigurationError, NotFoundError
 
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
     from sds.organizer.plan import ReorganizationPlan, ReorganizationRequest, Source
     from sds.organizer.replica import Replica
+    from sds.organizer.segment_plan import SegmentPlan
     from sds.organizer.sort_plan import SortPlan
     from sds.organizer.verify import VerificationReport
 
-    AnyPlan: TypeAlias = ReorganizationPlan | SortPlan
+    DatasetPlan: TypeAlias = ReorganizationPlan | SegmentPlan
+    """What organizers make."""
+    AnyPlan: TypeAlias = DatasetPlan | SortPlan
     """What :func:`sds.organizer.build.reorganize` carries out."""
 
 ENTRY_POINT_GROUP = "sds.organizers"
@@ -87,10 +90,10 @@ class Builder(Protocol[PlanT_contra]):
 
 
 @runtime_checkable
-class Organizer(Builder["ReorganizationPlan"], Protocol):
-    """Makes one kind of replica of datasets."""
+class Organizer(Builder[Any], Protocol):
+    """Makes one kind of replica of datasets; carries out the plans that it makes."""
 
-    def plan(self, source: Source, request: ReorganizationRequest) -> ReorganizationPlan:
+    def plan(self, source: Source, request: ReorganizationRequest) -> DatasetPlan:
         """Return what would be done; touches no file.
 
         Raises

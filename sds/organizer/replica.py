@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sds.dataset import Filter
 from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
-from sds.geometry import Box, SegmentList
+from sds.geometry import MAX_TILES, Box, SegmentList, check_order
 from sds.identity import FileIdentity, identity_of
 from sds.organizer.layout import ReplicaLayout, SortOrder, check_region
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 """Of replicas of datasets."""
 SORTED_FORMAT_VERSION = 3
-"""Of replicas of tables, their rows sorted; the newest that is known."""
+"""Of replicas of tables, their rows sorted."""
+SEGMENTS_FORMAT_VERSION = 4
+"""Of replicas of segments; the newest that is known."""
 
 SOURCE = "sds_source"
 SOURCE_IDENTITY = "sds_source_identity"
@@ -47,6 +49,9 @@ BUILD_SECONDS = "sds_build_s"
 BLOCK_BYTES = "sds_block_bytes"
 LEFT_OUT = "sds_left_out"
 CHECKSUMS_PATH = "/sds_checksums"
+TILE_SHAPE = "sds_tile_shape"
+TILES_PATH = "/sds_tiles"
+SEGMENTS_PATH = "/sds_segments"
 SORT_KEY = "sds_sort_key"
 SORT_COLUMNS = "sds_sort_columns"
 SORT_BLOCK_ROWS = "sds_sort_block_rows"
@@ -197,12 +202,18 @@ def _check_format(path: Path, handle: h5py.File) -> None:
         message = f"{path} is no SDS replica: it has no attribute {FORMAT}"
         raise FormatError(message)
     version = int(handle.attrs[FORMAT])
-    if version > SORTED_FORMAT_VERSION:
+    if version > SEGMENTS_FORMAT_VERSION:
         message = (
             f"{path} was written in replica format {version}; this SDS knows formats up to "
-            f"{SORTED_FORMAT_VERSION}: update SDS"
+            f"{SEGMENTS_FORMAT_VERSION}: update SDS"
         )
         raise FormatVersionError(message)
+    if (version == SEGMENTS_FORMAT_VERSION) != (TILE_SHAPE in handle.attrs):
+        message = (
+            f"{path} is a damaged SDS replica (format {version}, {TILE_SHAPE} present or not "
+            "against it): remove it and build it again"
+        )
+        raise FormatError(message)
 
 
 def stored_plan(path: Path) -> str | None:
@@ -229,7 +240,10 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
     attributes = handle.attrs
     dataset = get_dataset(handle, _text(attributes[DATASET]))
     described = describe_open_dataset(dataset, path)
-    layout, extent = _layout(described, attributes)
+    if TILE_SHAPE in attributes:
+        layout, extent = _layout_of_segments(described, handle)
+    else:
+        layout, extent = _layout(described, attributes)
     metadata_crc32c = 0
     if layout.chunk_shape is None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -271,6 +285,7 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
         sds_version=_text(attributes[VERSION]),
         build_s=float(attributes[BUILD_SECONDS]),
         left_out=tuple(json.loads(_text(attributes[LEFT_OUT]))),
+        segments=layout.segments,
     )
 
 
@@ -365,6 +380,52 @@ def _layout(
         order=order, chunk_shape=described.chunk_shape, filters=filters, region=region
     )
     return layout, extent
+
+
+def _layout_of_segments(
+    described: DatasetDescription, handle: h5py.File
+) -> tuple[ReplicaLayout, tuple[int, ...]]:
+    """Return the layout of a replica of segments, and the extent of its source.
+
+    Raises
+    ------
+    ValueError, KeyError, SdsError
+        If the attributes contradict the dataset, or each other.
+    """
+    attributes = handle.attrs
+    order = tuple(int(axis) for axis in attributes[ORDER])
+    extent = tuple(int(n) for n in attributes[SOURCE_EXTENT])
+    segments = SegmentList(
+        tile_shape=tuple(int(n) for n in attributes[TILE_SHAPE]),
+        tiles=_numbers(handle, TILES_PATH),
+        lengths=_numbers(handle, SEGMENTS_PATH),
+    )
+    check_order(order, len(extent))
+    segments.check_within(extent)
+    region = segments.around(extent)
+    layout = ReplicaLayout(
+        order=order, chunk_shape=None, filters=(), region=region, segments=segments
+    )
+    start = tuple(int(n) for n in attributes[REGION_START])
+    if described.data_offset_bytes is None or start != region.start:
+        message = f"dataset {described.path} is not stored as tiles, or not those of its region"
+        raise ValueError(message)
+    if described.extent != layout.replica_extent:
+        message = f"dataset {described.path} has extent {described.extent}, not that of its tiles"
+        raise ValueError(message)
+    return layout, extent
+
+
+def _numbers(handle: h5py.File, path: str) -> tuple[int, ...]:
+    """Return a list of tiles or lengths; ValueError for what is no such list."""
+    stored = handle[path]
+    if stored.dtype != "<i8" or stored.id.get_offset() is None or stored.ndim != 1:
+        message = f"{path} is no contiguous list of numbers"
+        raise ValueError(message)
+    if len(stored) > MAX_TILES:
+        message = f"{path} has {len(stored)} entries; replicas have at most {MAX_TILES}"
+        raise ValueError(message)
+    return tuple(stored[...].tolist())
 
 
 def _type_checksum(dataset: h5py.Dataset) -> int | None:

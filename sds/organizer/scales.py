@@ -58,6 +58,19 @@ def carry_scales(
     return left_out
 
 
+def names_of_scales(original: h5py.Dataset) -> list[str]:
+    """Return the names of dimension scales, and of labels, as what a replica leaves out."""
+    if h5py.h5ds.is_scale(original.id):
+        return []
+    scales = dict.fromkeys(
+        scale.name for dimension in original.dims for scale in dimension.values()
+    )
+    labels = [dimension.label for dimension in original.dims if dimension.label]
+    return [f"dimension scale {name}" for name in scales] + [
+        f"dimension label {label}" for label in labels
+    ]
+
+
 def _part(scale: h5py.Dataset, source_axis: int, plan: ReorganizationPlan) -> slice | None:
     """Return what of a scale belongs to the region; None: all of it."""
     first = plan.region.start[source_axis]

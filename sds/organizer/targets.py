@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plan import ReorganizationPlan, Slab
-    from sds.organizer.protocol import Checkpoint
+    from sds.organizer.protocol import Checkpoint, DatasetPlan
 
 
 class Target(Protocol):
@@ -64,7 +64,7 @@ class Target(Protocol):
 class ContiguousTarget:
     """Slabs go straight to their places in the file, past HDF5."""
 
-    def __init__(self, staged: Path, plan: ReorganizationPlan) -> None:
+    def __init__(self, staged: Path, plan: DatasetPlan) -> None:
         self._staged = staged
         self._plan = plan
         self._container = find_container(staged, plan)

@@ -281,7 +281,7 @@ def _first_difference(
     source_bytes = np.empty(slab_bytes, np.uint8)
     replica_bytes = np.empty(slab_bytes, np.uint8)
     done_bytes = 0
-    with open_source(plan.source_path) as source, _reading_back(replica) as copy:
+    with open_source(plan.source_path) as source, reading_back(replica) as copy:
         original = get_dataset(source, plan.dataset_path)
         copied = get_dataset(copy, plan.dataset_path)
         for slab in plan.slabs():
@@ -290,12 +290,12 @@ def _first_difference(
             try:
                 read_slab_through_hdf5(copied, target, replica_bytes)
             except OSError as error:
-                raise _unreadable(replica, error) from error
+                raise unreadable(replica, error) from error
             expected = as_words(source_bytes, slab.shape, size)
             found = as_words(replica_bytes, target.shape, size)
             # The replica's elements in the axes of the source; the words of an element stay last.
             back = (*np.argsort(plan.order).tolist(), len(plan.order))
-            at = _first_unequal(expected, found.transpose(back), plan.order)
+            at = first_unequal(expected, found.transpose(back), plan.order)
             if at is not None:
                 return tuple(a + b for a, b in zip(slab.start, at, strict=True))
             done_bytes += math.prod(slab.shape) * size
@@ -304,23 +304,24 @@ def _first_difference(
     return None
 
 
-def _reading_back(replica: Replica) -> h5py.File:
+def reading_back(replica: Replica) -> h5py.File:
     """Open a replica for comparison."""
     from sds.organizer.container import open_source  # noqa: PLC0415
 
     try:
         return open_source(replica.path)
     except OSError as error:
-        raise _unreadable(replica, error) from error
+        raise unreadable(replica, error) from error
 
 
-def _unreadable(replica: Replica, error: OSError) -> VerificationError:
+def unreadable(replica: Replica, error: OSError) -> VerificationError:
+    """Return the error for a replica that HDF5 cannot read though its checksums are right."""
     return VerificationError(
         f"{replica.path} cannot be read back ({error}): check the disk, and build it again"
     )
 
 
-def _first_unequal(
+def first_unequal(
     a: NDArray[np.unsignedinteger], b: NDArray[np.unsignedinteger], order: Sequence[int]
 ) -> tuple[int, ...] | None:
     """Return the index of an element in which two arrays differ, compared tile by tile.

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from sds.errors import UnsupportedError
 from sds.home import Home
 
 if TYPE_CHECKING:
@@ -63,9 +62,6 @@ def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
             memory_bytes=request.memory_bytes,
             output=output,
         )
-    if request.segments is not None:
-        message = "no organizer builds replicas of segments: leave segments out"
-        raise UnsupportedError(message)
     return plan_reorganization(
         request.file,
         request.dataset,
@@ -73,6 +69,7 @@ def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
         chunks=request.chunks,
         filters=request.compress,
         region=request.region,
+        segments=request.segments,
         home=home,
         memory_bytes=request.memory_bytes,
         output=output,
@@ -101,8 +98,8 @@ def compare(
 ) -> tuple[FileIdentity, VerificationReport]:
     """Compare every byte of a replica with its source; return which file that is now."""
     from sds.organizer.build import plan_reorganization, plan_sorting  # noqa: PLC0415  (h5py)
+    from sds.organizer.protocol import load_organizer  # noqa: PLC0415
     from sds.organizer.sort_verify import compare_with_table  # noqa: PLC0415
-    from sds.organizer.verify import compare_with_source  # noqa: PLC0415
 
     def report(_: str, done_bytes: int, total_bytes: int) -> None:
         progress(done_bytes / total_bytes if total_bytes else 1.0, f"compare {replica.path.name}")
@@ -124,12 +121,14 @@ def compare(
         order=replica.order,
         chunks=replica.chunk_shape,
         filters=replica.filters,
-        region=replica.region,
+        region=replica.region if replica.segments is None else None,
+        segments=replica.segments,
         home=Home(home_root),
         output=replica.path,
     )
     now = replace(replica, source_identity=plan.source_identity)
-    return plan.source_identity, compare_with_source(now, plan, progress=report)
+    organizer = load_organizer(plan.organizer)
+    return plan.source_identity, organizer.verify(now, plan, progress=report)
 
 
 def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:

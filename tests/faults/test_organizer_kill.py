@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from sds.errors import VerificationError
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.identity import identity_of
 from sds.organizer import plan_reorganization, recover, reorganize, verify_replica
 from sds.organizer.journal import journal_directory
-from tests.organizer.sources import make_cube
+from tests.organizer.sources import gathered, make_cube
 
 MEMORY = (4 << 20) + (1 << 19)
 KINDS = {
@@ -27,6 +28,13 @@ KINDS = {
         "filters": "shuffle,gzip:1",
         "region": "[3:, :, 5:250]",
     },
+    "segments": {
+        "segments": {
+            "tile_shape": [1, 24, 24],  # cut off at the ends of two axes
+            "tiles": np.random.default_rng(7).permutation(64 * 6 * 11)[:3000].tolist(),
+            "lengths": [1000, 2000],
+        },
+    },
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 ORDER = (2, 0, 1)
@@ -34,19 +42,18 @@ BUILD = """
 import json, sys
 from pathlib import Path
 import sds.organizer.stepwise
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
 
 sds.organizer.stepwise._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
 sds.organizer.stepwise._NOTES_SHARE = 0
 home = Home(Path(sys.argv[2]))
+options = json.loads(sys.argv[4])
+if "segments" in options:
+    options["segments"] = SegmentList(**{k: tuple(v) for k, v in options["segments"].items()})
 plan = plan_reorganization(
-    sys.argv[1],
-    "/cube",
-    order=(2, 0, 1),
-    home=home,
-    memory_bytes=int(sys.argv[3]),
-    **json.loads(sys.argv[4]),
+    sys.argv[1], "/cube", order=(2, 0, 1), home=home, memory_bytes=int(sys.argv[3]), **options
 )
 print("ready", flush=True)
 reorganize(plan, home=home, rebuild=True)
@@ -66,8 +73,12 @@ def cube(tmp_path):
 
 
 def planned(cube, home, kind):
+    options = dict(KINDS[kind])
+    if "segments" in options:
+        lists = {name: tuple(numbers) for name, numbers in options["segments"].items()}
+        options["segments"] = SegmentList(**lists)
     return plan_reorganization(
-        cube, "/cube", order=ORDER, home=home, memory_bytes=MEMORY, **KINDS[kind]
+        cube, "/cube", order=ORDER, home=home, memory_bytes=MEMORY, **options
     )
 
 
@@ -75,6 +86,8 @@ def wanted(cube, plan):
     """Return the elements that a replica is to hold."""
     box = zip(plan.region.start, plan.region.extent, strict=True)
     with h5py.File(cube) as original:
+        if plan.layout.segments is not None:
+            return gathered(original["cube"][...], plan.layout.segments, ORDER)
         elements = original["cube"][tuple(slice(a, a + n) for a, n in box)]
     return elements.transpose(ORDER)
 
@@ -110,7 +123,7 @@ def test_kill_at_many_random_times(cube, tmp_path, kind):
     plan.output.unlink()
     rng = np.random.default_rng(20261121)
     outcomes = set()
-    n_kills, least = 0, 20 if kind == "contiguous" else 12
+    n_kills, least = 0, 12 if kind == "chunked" else 20
     # More where the first build took long and the others do not: all would be done or not begun.
     while n_kills < least or not any(half_made for half_made, _ in outcomes):
         n_kills += 1
@@ -160,9 +173,46 @@ def test_the_next_build_goes_on_where_the_last_was_interrupted(cube, tmp_path, m
     calls = []
     replica = reorganize(plan, home=home, progress=lambda *call: calls.append(call))
     first_done = next(done for phase, done, _ in calls if phase == "copy")
-    assert first_done > 0.4 * plan.size_bytes
+    total = next(total for phase, _, total in calls if phase == "copy")
+    assert first_done > 0.4 * total > 0.3 * plan.size_bytes
+    with h5py.File(replica.path) as copy:
+        np.testing.assert_array_equal(copy["cube"][...], wanted(cube, plan))
     assert verify_replica(replica.path).ok
     assert not list(journal_directory(home).iterdir())
+
+
+def test_tiles_are_gathered_again_from_any_step_on(cube, tmp_path, monkeypatch):
+    """Stopped behind each step in turn: what is there is kept, what is not is copied."""
+    home = Home(tmp_path / "home")
+    monkeypatch.setattr("sds.organizer.stepwise._CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("sds.organizer.stepwise._NOTES_SHARE", 0)
+    plan = planned(cube, home, "segments")
+    n_steps = len(plan.steps())
+    assert n_steps > 20
+
+    class Stop(BaseException):
+        pass
+
+    seen = []
+
+    def once_more(phase, done_bytes, _):
+        if phase == "copy" and done_bytes not in seen:
+            seen.append(done_bytes)
+            raise Stop
+
+    stopped = 0
+    while True:
+        try:
+            replica = reorganize(plan, home=home, progress=once_more)
+        except Stop:
+            stopped += 1
+        else:
+            break
+    assert stopped == len(set(seen)) > n_steps
+    assert seen == sorted(seen)
+    with h5py.File(replica.path) as copy:
+        np.testing.assert_array_equal(copy["cube"][...], wanted(cube, plan))
+    assert not list(home.replicas.rglob("*.partial"))
 
 
 def test_a_build_goes_on_from_the_bytes_of_the_last_checkpoint(cube, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sds.errors import InsufficientSpaceError
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize, verify_replica
 from tests.organizer.sources import make_cube, settle
@@ -22,6 +23,59 @@ def test_a_disk_too_small_is_refused_before_anything_is_written(tmp_path, small_
     with pytest.raises(InsufficientSpaceError, match=r"needs 9437184 bytes .* has \d+ "):
         reorganize(plan, home=home)
     assert not [path for path in small_disk.rglob("*") if path.is_file()]
+
+
+def test_tiles_that_fit_are_gathered_where_the_dataset_does_not_fit(tmp_path, small_disk):
+    make_cube(tmp_path / "cube.h5", (128, 128, 128), "<f4")  # 8 MiB
+    home = Home(small_disk / "home")
+
+    def planned(n_tiles):
+        return plan_reorganization(
+            tmp_path / "cube.h5",
+            "/cube",
+            order=(2, 0, 1),
+            home=home,
+            segments=SegmentList(
+                tile_shape=(1, 32, 32), tiles=tuple(range(0, 4 * n_tiles, 4)), lengths=(n_tiles,)
+            ),
+        )
+
+    plan, few = planned(512), planned(400)  # 2 MiB, and less
+    assert verify_replica(reorganize(plan, home=home).path).ok
+    with pytest.raises(InsufficientSpaceError, match=f"needs {few.space_needed_bytes} bytes"):
+        reorganize(few, home=home)
+    assert [path for path in home.replicas.rglob("*") if path.is_file()] == [plan.output]
+    plan.output.unlink()
+
+
+def test_a_disk_that_fills_up_while_tiles_are_gathered_leaves_nothing(tmp_path, small_disk):
+    make_cube(tmp_path / "cube.h5", (128, 128, 128), "<f4")
+    home = Home(small_disk / "home")
+    home.create()
+    plan = plan_reorganization(
+        tmp_path / "cube.h5",
+        "/cube",
+        order=(2, 0, 1),
+        home=home,
+        segments=SegmentList(tile_shape=(1, 32, 32), tiles=tuple(range(500)), lengths=(500,)),
+    )
+    free_bytes = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
+    (small_disk / "filled").write_bytes(bytes(free_bytes - plan.space_needed_bytes - 20_000))
+    posix_fallocate = os.posix_fallocate
+
+    def too_late(descriptor, offset, length):
+        """Take the room between the look at the disk and the copy, as another program may."""
+        room = os.statvfs(small_disk)
+        (small_disk / "other").write_bytes(bytes(room.f_bavail * room.f_frsize))
+        posix_fallocate(descriptor, offset, length)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", too_late)
+        with pytest.raises(InsufficientSpaceError, match=r"the replica needs \d+ bytes"):
+            reorganize(plan, home=home)
+    assert not [path for path in home.replicas.rglob("*") if path.is_file()]
+    (small_disk / "other").unlink()
+    assert verify_replica(reorganize(plan, home=home).path).ok
 
 
 def test_compressed_chunks_may_fit_where_their_elements_do_not(tmp_path, small_disk):

@@ -120,6 +120,22 @@ def stored_bytes(dataset):
     return elements
 
 
+def gathered(elements, segments, order):
+    """Return what a replica of segments holds of an array, tile by tile."""
+    grid = [-(-n // size) for n, size in zip(elements.shape, segments.tile_shape, strict=True)]
+    tiles = np.zeros((len(segments.tiles), *segments.tile_shape), elements.dtype)
+    for tile, number in zip(tiles, segments.tiles, strict=True):
+        index = np.unravel_index(number, grid)
+        part = elements[
+            tuple(
+                slice(i * size, (i + 1) * size)
+                for i, size in zip(index, segments.tile_shape, strict=True)
+            )
+        ]
+        tile[tuple(slice(n) for n in part.shape)] = part
+    return tiles.transpose(0, *(axis + 1 for axis in order))
+
+
 def settle(path):
     """Make a file look old enough for its identity to be trusted at once."""
     then = Path(path).stat().st_mtime_ns - 10**10

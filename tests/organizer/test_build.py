@@ -1,3 +1,4 @@
+import hashlib
 import os
 import stat
 import subprocess
@@ -5,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -22,10 +24,11 @@ from sds.errors import (
     SourceChangedError,
     UnsupportedError,
 )
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize
 from sds.organizer.journal import journal_directory, open_journal, plan_digest
-from tests.organizer.sources import make_cube, settle
+from tests.organizer.sources import gathered, make_cube, settle
 
 
 @pytest.fixture
@@ -48,10 +51,15 @@ def cube(tmp_path):
     return path
 
 
-@pytest.fixture(params=["contiguous", "chunked"])
+SEGMENTS = SegmentList(tile_shape=(2, 3, 3), tiles=(11, 0, 6, 1), lengths=(3, 1))
+
+
+@pytest.fixture(params=["contiguous", "chunked", "segments"])
 def kind(request):
     if request.param == "contiguous":
         return {}
+    if request.param == "segments":
+        return {"segments": SEGMENTS}
     return {"chunks": (2, 3, 2), "filters": "shuffle,gzip:1", "region": "[1:, :, 1:]"}
 
 
@@ -62,6 +70,8 @@ def planned(cube, home, kind, **options):
 def wanted(cube, kind):
     with h5py.File(cube) as original:
         elements = original["cube"][...]
+    if "segments" in kind:
+        return gathered(elements, SEGMENTS, (2, 0, 1))
     return (elements[1:, :, 1:] if kind else elements).transpose(2, 0, 1)
 
 
@@ -135,7 +145,11 @@ def test_an_output_holds_one_kind(cube, home, tmp_path, kind):
     output = tmp_path / "mine.h5"
     reorganize(planned(cube, home, kind, output=output), home=home)
     other = {} if kind else {"region": "[1:, :, 1:]"}
-    said = r"/cube \[1:6, 0:5, 1:4\], chunked, in order 2,0,1" if kind else "/cube in order 2,0,1"
+    said = "/cube in order 2,0,1"
+    if "chunks" in kind:
+        said = r"/cube \[1:6, 0:5, 1:4\], chunked, in order 2,0,1"
+    elif kind:
+        said = "/cube, 4 tiles of 2x3x3, in order 2,0,1"
     with pytest.raises(SdsValueError, match=f"is the replica of .*{said}: name another file"):
         planned(cube, home, other, output=output)
     again = planned(cube, home, kind, output=output)
@@ -152,15 +166,31 @@ def test_the_name_of_each_kind_is_its_own(cube, home):
         {"region": "[1:]"},
         {"region": "[2:]"},
         {"region": "[1:]", "chunks": (2, 3, 2)},
+        {"segments": SEGMENTS},
+        {"segments": replace(SEGMENTS, tiles=SEGMENTS.tiles[::-1])},
+        {"segments": replace(SEGMENTS, lengths=(1, 3))},
+        {"segments": replace(SEGMENTS, tile_shape=(2, 3, 2))},
     ]
     outputs = [planned(cube, home, kind).output for kind in kinds]
     assert len(set(outputs)) == len(kinds)
     assert outputs[0].name.endswith("-2_0_1.h5")
     assert "-2x3x2-gzip-" in outputs[2].name
+    assert "-2_0_1-tiles-2x3x3-" in outputs[8].name
     # Asked for otherwise, but the same.
     assert planned(cube, home, {"region": "[:, ...]"}).output == outputs[0]
     assert planned(cube, home, {"chunks": "contiguous", "filters": "none"}).output == outputs[0]
     assert planned(cube, home, {"region": "[1:6, 0:5, :99]"}).output == outputs[5]
+
+
+def test_names_stay_what_they_were(cube, home):
+    """A replica is found again by its name, whatever layouts have learned to say since."""
+    kind = {"chunks": (2, 3, 2), "filters": "gzip:1", "region": "[1:]"}
+    content = (
+        '{"chunk_shape": [2, 3, 2], "filters": [{"code": 1, "name": "gzip", "options": [1]}], '
+        '"order": [2, 0, 1], "region": {"extent": [5, 5, 4], "start": [1, 0, 0]}}'
+    )
+    tag = hashlib.sha256(content.encode()).hexdigest()[:8]
+    assert planned(cube, home, kind).output.name.endswith(f"-2_0_1-2x3x2-gzip-part-{tag}.h5")
 
 
 def test_a_file_that_appears_during_the_build_is_kept(cube, home, tmp_path):
@@ -192,6 +222,7 @@ def test_no_permission_to_write_is_a_clear_error(reachable, where):
     program = f"""
 import os
 from pathlib import Path
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.errors import PermissionDeniedError
 from sds.organizer import plan_reorganization, reorganize

@@ -18,7 +18,7 @@ from sds.organizer import (
     reorganize,
     verify_replica,
 )
-from sds.organizer.verify import _first_unequal
+from sds.organizer.verify import first_unequal
 from tests.organizer.sources import make_cube, settle
 
 # Made by the first release from numbers 0 to 59 of shape (3, 4, 5).
@@ -231,7 +231,7 @@ def test_the_first_difference_is_an_element_that_differs(data):
     order = tuple(data.draw(st.permutations(range(len(shape)))))
     a = np.zeros((*shape, 1), np.uint64)
     b = a[..., 0].transpose(order).copy().transpose(np.argsort(order))[..., None]
-    assert _first_unequal(a, b, order) is None
+    assert first_unequal(a, b, order) is None
     at = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
     a[(*at, 0)] = 1
-    assert _first_unequal(a, b, order) == at
+    assert first_unequal(a, b, order) == at
