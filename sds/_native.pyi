@@ -491,6 +491,27 @@ class TableEntry:
         candidate_s: Sequence[float | None],
         engine_serves_original: bool,
     ) -> int | None: ...
+    # Of each candidate: how many pieces what is selected is read in, 0 where it does not hold it.
+    def pieces(
+        self,
+        start: Sequence[int],
+        stride: Sequence[int],
+        count: Sequence[int],
+        block: Sequence[int],
+    ) -> tuple[int, ...]: ...
+    def announced_bytes(self, candidate: int) -> int: ...
+    # Into out, in the order of the source. announced: of announced_bytes(), zeros at first.
+    def read_tiles(
+        self,
+        candidate: int,
+        start: Sequence[int],
+        stride: Sequence[int],
+        count: Sequence[int],
+        block: Sequence[int],
+        file: ReadFile,
+        announced: bytearray,
+        out: Buffer,
+    ) -> None: ...
     # Offset of a read that starts at index 0 of every axis, and what one index further along each
     # adds; bytes of a run, counts and strides as of runs(); whether elements keep their order.
     def stored_read(

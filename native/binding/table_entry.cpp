@@ -4,10 +4,15 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
+#include <vector>
 
 #include "binding.h"
+#include "read_file.h"
 #include "sds/cost.h"
+#include "sds/permute.h"
+#include "sds/tiles.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -22,14 +27,22 @@ struct Touched {
     sds_features features;
     int64_t gap_paper;
 
+    static sds_status find(const sds_array &array, const sds_hyperslab &slab,
+                           const sds_file_layout &layout, int64_t budget_ns, Touched &out)
+    {
+        sds_runs runs;
+        sds_status status = sds_runs_of(&array, &slab, &runs);
+        if (status == SDS_OK)
+            status = sds_features_of_runs(&runs, &layout.striping, &layout.raid, budget_ns,
+                                          &out.features);
+        return status == SDS_OK ? sds_block_gap_paper(&array, &slab, &out.gap_paper) : status;
+    }
+
+    Touched() = default;
     Touched(const sds_array &array, const sds_hyperslab &slab, const sds_file_layout &layout,
             int64_t budget_ns)
     {
-        sds_runs runs;
-        check(sds_runs_of(&array, &slab, &runs), "selection");
-        check(sds_features_of_runs(&runs, &layout.striping, &layout.raid, budget_ns, &features),
-              "striping and RAID");
-        check(sds_block_gap_paper(&array, &slab, &gap_paper), "selection");
+        check(find(array, slab, layout, budget_ns, *this), "selection");
     }
 
     // By one process.
@@ -39,6 +52,38 @@ struct Touched {
         return sds_cost_predict(&model, &features, gap_paper, 1 / n_osts);
     }
 };
+
+// What predicts a piece of a read from tiles.
+struct PieceCost {
+    const sds_candidate &candidate;
+    int64_t budget_ns;
+    static double predict(void *context, const sds_array *tile, const sds_hyperslab *slab,
+                          int64_t n)
+    {
+        const auto &self = *static_cast<const PieceCost *>(context);
+        const int64_t share_ns = n > SDS_MAX_COUNTED_PIECES ? self.budget_ns : self.budget_ns / n;
+        Touched touched;
+        const sds_status status =
+            Touched::find(*tile, *slab, self.candidate.layout, share_ns, touched);
+        return status == SDS_OK ? touched.seconds(self.candidate.model) : -1;
+    }
+};
+
+double tiles_seconds(const sds_table_dataset &dataset, const sds_candidate &candidate,
+                     const sds_hyperslab &slab, int64_t budget_ns)
+{
+    PieceCost cost = {candidate, budget_ns};
+    return sds_tiles_cost(&candidate, &dataset, &slab, PieceCost::predict, &cost);
+}
+
+// Bytes from one index to the next on each axis of an array in C order.
+void packed_strides(int32_t rank, const int64_t shape[], int64_t element_bytes, int64_t stride[])
+{
+    for (int32_t axis = rank - 1; axis >= 0; axis--) {
+        stride[axis] = element_bytes;
+        element_bytes *= shape[axis];
+    }
+}
 
 sds_array array_of(const sds_table_dataset &dataset)
 {
@@ -71,6 +116,13 @@ sds_candidate TableEntry::candidate_at(int32_t i) const
     return candidate;
 }
 
+void TableEntry::check_selection(const sds_hyperslab &slab) const
+{
+    const sds_array array = array_of(dataset_);
+    sds_runs runs;
+    check(sds_runs_of(&array, &slab, &runs), "selection");
+}
+
 bool TableEntry::is_plain() const
 {
     if (dataset_.storage != SDS_TABLE_CONTIGUOUS) return false;
@@ -98,11 +150,12 @@ int32_t TableEntry::cheapest(const sds_hyperslab &slab, std::optional<double> or
     int32_t best = original;
     for (int32_t i = 0; i < dataset_.n_candidates; i++) {
         const sds_candidate candidate = candidate_at(i);
-        if (candidate.shadow_permille < active_permille || candidate.tiles.n > 0 ||
-            !sds_candidate_holds(&candidate, &slab))
+        if (candidate.shadow_permille < active_permille || !sds_candidate_holds(&candidate, &slab))
             continue;
         double seconds;
-        if (candidate.storage == SDS_TABLE_CONTIGUOUS) {
+        if (candidate.tiles.n > 0) {
+            seconds = tiles_seconds(dataset_, candidate, slab, budget_ns_);
+        } else if (candidate.storage == SDS_TABLE_CONTIGUOUS) {
             sds_array stored;
             sds_hyperslab within;
             sds_candidate_array(&candidate, &dataset_, &stored);
@@ -114,6 +167,7 @@ int32_t TableEntry::cheapest(const sds_hyperslab &slab, std::optional<double> or
         } else {
             continue;
         }
+        if (seconds < 0) continue;
         // The table's model of the original is that of HDF5; the engine may do better than that.
         if (seconds >= best_s || (engine_serves_original && of_original &&
                                   seconds >= of_original->seconds(candidate.model)))
@@ -152,6 +206,63 @@ StoredRead TableEntry::stored_read(int32_t number, const sds_hyperslab &slab) co
     return read;
 }
 
+std::vector<int64_t> TableEntry::pieces(const sds_hyperslab &slab) const
+{
+    std::vector<int64_t> n(static_cast<size_t>(dataset_.n_candidates));
+    for (int32_t i = 0; i < dataset_.n_candidates; i++) {
+        const sds_candidate candidate = candidate_at(i);
+        if (!sds_candidate_holds(&candidate, &slab)) continue;
+        n[static_cast<size_t>(i)] =
+            candidate.tiles.n > 0 ? sds_tile_pieces(&candidate, &slab, nullptr) : 1;
+    }
+    return n;
+}
+
+size_t TableEntry::announced_bytes(int32_t number) const
+{
+    return (static_cast<size_t>(candidate_at(number).tiles.n_segments) + 63) / 64 *
+           sizeof(uint64_t);
+}
+
+sds_status TableEntry::read_tiles(int32_t number, const sds_hyperslab &slab, sds_file *file,
+                                  uint64_t announced[], void *out) const
+{
+    const sds_candidate candidate = candidate_at(number);
+    const int32_t rank = slab.rank;
+    int64_t whole[SDS_MAX_RANK], stride[SDS_MAX_RANK], of_replica[SDS_MAX_RANK];
+    sds_hyperslab_shape(&slab, whole);
+    packed_strides(rank, whole, dataset_.element_bytes, stride);
+    for (int32_t axis = 0; axis < rank; axis++)
+        of_replica[axis] = stride[candidate.order[axis]];
+    std::vector<uint8_t> room;
+    sds_tile_walk walk;
+    sds_tile_piece piece;
+    sds_tile_walk_init(&walk, &candidate, &slab);
+    while (sds_tile_walk_next(&walk, &piece)) {
+        if (piece.place < 0) return SDS_EBOUNDS;
+        sds_array tile;
+        sds_runs runs;
+        int64_t shape[SDS_MAX_RANK], packed[SDS_MAX_RANK];
+        sds_tile_array(&candidate, &dataset_, piece.place, &tile);
+        sds_status status = sds_runs_of(&tile, &piece.slab, &runs);
+        if (status != SDS_OK) return status;
+        room.resize(static_cast<size_t>(sds_runs_bytes(&runs)));
+        const int is_due = sds_segment_is_due(file, &candidate, &dataset_, &piece, announced);
+        status = sds_read_runs(file, &runs, nullptr, room.data(), nullptr);
+        if (status != SDS_OK) return status;
+        if (is_due) sds_announce_segment(file, &candidate, &dataset_, &piece, announced);
+        auto *to = static_cast<uint8_t *>(out);
+        for (int32_t axis = 0; axis < rank; axis++)
+            to += piece.at[axis] * stride[axis];
+        sds_hyperslab_shape(&piece.slab, shape);
+        packed_strides(rank, shape, dataset_.element_bytes, packed);
+        status = sds_copy_strided(rank, shape, packed, of_replica,
+                                  static_cast<size_t>(dataset_.element_bytes), room.data(), to);
+        if (status != SDS_OK) return status;
+    }
+    return SDS_OK;
+}
+
 namespace
 {
 
@@ -171,13 +282,21 @@ sds_hyperslab slab_of(const TableEntry &entry, const Axes &start, const Axes &st
     return slab;
 }
 
+sds_hyperslab checked_slab_of(const TableEntry &entry, const Axes &start, const Axes &stride,
+                              const Axes &count, const Axes &block)
+{
+    const sds_hyperslab slab = slab_of(entry, start, stride, count, block);
+    entry.check_selection(slab);
+    return slab;
+}
+
 nb::object cheapest(const TableEntry &entry, const Axes &start, const Axes &stride,
                     const Axes &count, const Axes &block, std::optional<double> original_s,
                     const std::vector<std::optional<double>> &candidate_s,
                     bool engine_serves_original)
 {
-    const int32_t found = entry.cheapest(slab_of(entry, start, stride, count, block), original_s,
-                                         candidate_s, engine_serves_original);
+    const int32_t found = entry.cheapest(checked_slab_of(entry, start, stride, count, block),
+                                         original_s, candidate_s, engine_serves_original);
     return found == TableEntry::original ? nb::none() : nb::cast(found);
 }
 
@@ -197,6 +316,44 @@ nb::tuple stored_read(const TableEntry &entry, int32_t candidate, const Axes &st
                           nb::tuple(counts), nb::tuple(strides), read.keeps_order);
 }
 
+nb::tuple pieces(const TableEntry &entry, const Axes &start, const Axes &stride, const Axes &count,
+                 const Axes &block)
+{
+    nb::list found;
+    for (const int64_t n : entry.pieces(checked_slab_of(entry, start, stride, count, block)))
+        found.append(n);
+    return nb::tuple(found);
+}
+
+void read_tiles(const TableEntry &entry, int32_t candidate, const Axes &start, const Axes &stride,
+                const Axes &count, const Axes &block, const ReadFile &file, nb::object announced,
+                nb::object out)
+{
+    const sds_hyperslab slab = checked_slab_of(entry, start, stride, count, block);
+    const size_t n_announced = entry.announced_bytes(candidate);
+    if (n_announced == 0) refuse("candidate " + std::to_string(candidate) + " has no tiles");
+    if (entry.pieces(slab)[static_cast<size_t>(candidate)] == 0)
+        refuse("candidate " + std::to_string(candidate) + " does not hold what is selected");
+    const Buffer bits(announced, true), into(out, true);
+    int64_t n_bytes = entry.element_bytes();
+    for (int32_t axis = 0; axis < slab.rank; axis++)
+        n_bytes *= slab.count[axis] * slab.block[axis];
+    if (bits.size() != n_announced || into.size() != static_cast<size_t>(n_bytes))
+        refuse("announced has " + std::to_string(bits.size()) + " bytes and out " +
+               std::to_string(into.size()) + ", not " + std::to_string(n_announced) + " and " +
+               std::to_string(n_bytes));
+    sds_status status;
+    int saved_errno;
+    {
+        const nb::gil_scoped_release released;
+        status = entry.read_tiles(candidate, slab, file.file(),
+                                  static_cast<uint64_t *>(bits.bytes()), into.bytes());
+        saved_errno = errno;
+    }
+    errno = saved_errno;
+    check(status, "tiles");
+}
+
 } // namespace
 
 void bind_table_entry(nb::module_ &module)
@@ -207,6 +364,12 @@ void bind_table_entry(nb::module_ &module)
         .def("cheapest", &cheapest, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
              nb::arg("block"), nb::arg("original_s").none(), nb::arg("candidate_s"),
              nb::arg("engine_serves_original"))
+        .def("pieces", &pieces, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
+             nb::arg("block"))
+        .def("announced_bytes", &TableEntry::announced_bytes, nb::arg("candidate"))
+        .def("read_tiles", &read_tiles, nb::arg("candidate"), nb::arg("start"), nb::arg("stride"),
+             nb::arg("count"), nb::arg("block"), nb::arg("file"), nb::arg("announced"),
+             nb::arg("out"))
         .def("stored_read", &stored_read, nb::arg("candidate"), nb::arg("start"), nb::arg("stride"),
              nb::arg("count"), nb::arg("block"));
 }

@@ -10,6 +10,7 @@
 
 #include "sds/candidate.h"
 #include "sds/geometry.h"
+#include "sds/read_engine.h"
 #include "sds/table_format.h"
 
 // How reads of one shape are done from a contiguous replica, wherever they start.
@@ -29,6 +30,9 @@ class TableEntry
     TableEntry(nanobind::handle encoded, int64_t budget_ns);
 
     int32_t rank() const { return dataset_.rank; }
+    int64_t element_bytes() const { return dataset_.element_bytes; }
+    // Throws where a selection is none of the dataset.
+    void check_selection(const sds_hyperslab &slab) const;
 
     // Whether reads of one shape can be decided about alike wherever they start, from the table
     // alone: source and replicas are contiguous, and every replica holds all of the source.
@@ -41,8 +45,19 @@ class TableEntry
                      const std::vector<std::optional<double>> &candidate_s,
                      bool engine_serves_original) const;
 
+    // Of each candidate: 0 where it does not hold all that is selected, else how many pieces that
+    // takes: one, but of tiles.
+    std::vector<int64_t> pieces(const sds_hyperslab &slab) const;
+
     // Throws where a contiguous candidate does not hold the selection.
     StoredRead stored_read(int32_t candidate, const sds_hyperslab &slab) const;
+
+    // Read from a candidate of tiles, open as file, into memory of so many bytes, packed in the
+    // order of the source. announced: a bit for each segment.
+    sds_status read_tiles(int32_t candidate, const sds_hyperslab &slab, sds_file *file,
+                          uint64_t announced[], void *out) const;
+    // Bytes that a candidate of tiles needs for `announced`; 0 of others.
+    size_t announced_bytes(int32_t candidate) const;
 
   private:
     struct Release {

@@ -246,6 +246,29 @@ void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dat
         out->extent[axis] = candidate->tiles.shape[candidate->order[axis]];
 }
 
+double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                      const sds_hyperslab *slab, sds_piece_cost *of_one, void *context)
+{
+    sds_tile_piece piece;
+    sds_array tile;
+    const int64_t n = sds_tile_pieces(candidate, slab, &piece);
+    if (n > SDS_MAX_COUNTED_PIECES) {
+        sds_tile_array(candidate, dataset, 0, &tile);
+        return (double)n * of_one(context, &tile, &piece.slab, n);
+    }
+    double sum = 0;
+    sds_tile_walk walk;
+    sds_tile_walk_init(&walk, candidate, slab);
+    while (sds_tile_walk_next(&walk, &piece)) {
+        if (piece.place < 0) return -1;
+        sds_tile_array(candidate, dataset, piece.place, &tile);
+        const double cost = of_one(context, &tile, &piece.slab, n);
+        if (cost < 0) return cost;
+        sum += cost;
+    }
+    return sum;
+}
+
 int32_t sds_segment_of(const sds_tiles *tiles, int32_t place)
 {
     int32_t low = 0, high = tiles->n_segments - 1;

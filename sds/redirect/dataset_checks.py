@@ -192,6 +192,8 @@ def _across_the_grain(entry: TableDataset) -> list[tuple[int, int, int]]:
     """
     replica = entry.candidates[0]
     box = replica.region_in(entry.extent)
+    if replica.segments is not None:
+        box = replica.segments.box(replica.segments.tiles[0], entry.extent)
     shape = list(box.extent)
     n_elements = 1
     for axis in reversed(replica.order):

@@ -142,7 +142,8 @@ class _Decision:
     """What reads of one shape are served from; None: the original."""
 
     candidate: TableCandidate | None
-    plan: _ContiguousRead | None
+    plan: _ContiguousRead | None = None
+    number: int = 0  # of the candidate in the table
     uses: _native.Uses = field(default_factory=lambda: _native.Uses(USES_PER_DECISION))
 
 
@@ -154,11 +155,14 @@ class _OpenReplica:
     ----------
     chunked
         Of one in chunks that was read: what it takes to read it without HDF5, if that can be done.
+    announced
+        Of one of tiles: the segments of which the rest was announced to the kernel, one bit each.
     """
 
     engine: _native.ReadFile
     stamp: _Stamp
     chunked: ChunkedSource | None = None
+    announced: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -368,15 +372,17 @@ class Redirection:
             return Outcome.ORIGINAL
         run = None if plan is None else plan.run_from(slab.start)
         replica = self._find_replica(home, known, candidate, entry.dataset, run)
-        if plan is None:
-            _read_from_chunks(replica, candidate, entry.dataset, slab, result)
-        else:
+        if plan is not None:
             _read_contiguous(replica, candidate, plan, slab, result)
+        elif candidate.segments is not None:
+            _read_from_tiles(replica, entry, decision.number, slab, result)
+        else:
+            _read_from_chunks(replica, candidate, entry.dataset, slab, result)
         # A source that changed meanwhile: its replica is no longer what it says.
         after = _stamp_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
         is_same = after[1:] == self._stamp
         may_repeat = is_same and plan is not None and plan.stored_shape is None
-        if may_repeat and all(one.region is None for one in entry.dataset.candidates):
+        if may_repeat and all(_holds_all(one) for one in entry.dataset.candidates):
             self._add_repeats(known, described, slab, decision, after)
         return Outcome.SERVED if is_same else Outcome.UNKNOWN
 
@@ -518,6 +524,10 @@ def serve_from_replica(
     return outcome is Outcome.SERVED
 
 
+def _holds_all(candidate: TableCandidate) -> bool:
+    return candidate.region is None and candidate.segments is None
+
+
 def _stamp_of(found: os.stat_result) -> _Stamp:
     """Return what changes with any change of a file, and with another file in its place."""
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -584,10 +594,9 @@ def _find_decision(
     engine_serves_original: bool,
 ) -> _Decision | None:
     """Return the decision for reads of a shape, made anew where it is due; None: only with HDF5."""
-    holders = tuple(
-        candidate.holds(slab, entry.dataset.extent) for candidate in entry.dataset.candidates
-    )
-    key = (described.path, slab.count, slab.stride, slab.block, holders)
+    # Of tiles, reads of one shape take more pieces or fewer, which counts for what they cost.
+    pieces = entry.native.pieces(slab.start, slab.stride, slab.count, slab.block)
+    key = (described.path, slab.count, slab.stride, slab.block, pieces)
     decision = known.decisions.get(key)
     if decision is not None and decision.uses.n_left > 0:
         return decision
@@ -620,10 +629,10 @@ def _decide(
         engine_serves_original,
     )
     if number is None:
-        return _Decision(candidate=None, plan=None)
+        return _Decision(candidate=None)
     candidate = known.candidates[number]
-    if candidate.chunk_shape is not None:
-        return _Decision(candidate=candidate, plan=None)
+    if candidate.chunk_shape is not None or candidate.segments is not None:
+        return _Decision(candidate=candidate, number=number)
     base_offset, index_bytes, run_bytes, counts, strides_bytes, keeps_order = (
         entry.native.stored_read(number, *axes)
     )
@@ -752,6 +761,25 @@ def _put_back(
     back = np.argsort(order).tolist()
     into = result.reshape(slab.shape)
     _native.permute(_as_words(values), [*back, len(back)], _as_words(into))
+
+
+def _read_from_tiles(
+    replica: _OpenReplica, entry: _Entry, number: int, slab: Hyperslab, result: NDArray[Any]
+) -> None:
+    """Fill an array from a replica of tiles that holds a selection; raises where it changed."""
+    if not replica.announced:
+        replica.announced = bytearray(entry.native.announced_bytes(number))
+    entry.native.read_tiles(
+        number,
+        slab.start,
+        slab.stride,
+        slab.count,
+        slab.block,
+        replica.engine,
+        replica.announced,
+        result.reshape(-1).view(np.uint8).data,
+    )
+    _check_still_unchanged(replica, entry.dataset.candidates[number])
 
 
 def _read_from_chunks(

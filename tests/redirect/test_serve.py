@@ -9,7 +9,13 @@ import pytest
 
 import sds
 from sds.dataset import describe_open_dataset
-from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, Box, selection_from_index
+from sds.geometry import (
+    LOCAL_DISK_RAID,
+    LOCAL_DISK_STRIPES,
+    Box,
+    SegmentList,
+    selection_from_index,
+)
 from sds.home import Home
 from sds.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
@@ -25,7 +31,7 @@ from sds.redirect.tables import (
 )
 from sds.redirect.type_digest import type_crc32c
 from tests.organizer.sources import settle
-from tests.redirected import publish_candidates, write_replica
+from tests.redirected import publish_candidates, with_models, write_replica
 
 SHAPE = (24, 30, 40)
 ORDERS = {"plain": (2, 0, 1), "packed": (2, 1, 0), "pairs": (1, 2, 0)}
@@ -272,6 +278,69 @@ def test_a_part_serves_what_lies_in_it(cube, storage):
         assert same_as_hdf5(source, index) == inside, index
     for index in (np.s_[2:23, :, 10], np.s_[3:24, :, 10], np.s_[3:23, :, 9], np.s_[4:9, :, 39]):
         assert not same_as_hdf5(source, index), index
+
+
+def held_tiles(seed, share):
+    """Return tiles of 5 x 7 x 40 in any order, so great a share of all."""
+    n_grid = 5 * 5 * 1
+    tiles = np.random.default_rng(seed).permutation(n_grid)[: round(share * n_grid)].tolist()
+    return SegmentList(tile_shape=(5, 7, 40), tiles=tuple(tiles), lengths=(3, 1, len(tiles) - 4))
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_tiles_serve_what_lies_in_those_that_are_held(cube, order, share):
+    source, home = cube
+    segments = held_tiles(3, share)
+    replica = write_replica(source, "/cube", order, home, segments=segments)
+    publish_candidates(source, {"/cube": [replica]}, home)
+    random = np.random.default_rng(1)
+    n_served = 0
+    for _ in range(150):
+        index = tuple(
+            slice(begin, begin + int(random.integers(1, n - begin + 1)), int(random.integers(1, 9)))
+            for begin, n in ((int(random.integers(n)), n) for n in SHAPE)
+        )
+        slab, _ = selection_from_index(index, SHAPE)
+        holds = segments.holds(slab, SHAPE)
+        assert same_as_hdf5(source, index) == holds, index
+        n_served += holds
+    assert n_served == 150 if share == 1 else 10 < n_served < 140
+
+
+def test_a_read_of_more_tiles_costs_more(cube):
+    source, home = cube
+    replica = write_replica(source, "/cube", (0, 1, 2), home, segments=held_tiles(3, 1))
+    table = publish_candidates(source, {"/cube": [replica]}, home)
+    publish_table(home, with_models(table, original_s=1.0, replica_s=0.3))
+    one, two, four = np.s_[5:9, 7:13, :], np.s_[5:9, 9:15, :], np.s_[3:7, 9:15, :]
+    assert [served(source, "cube", index) is not None for index in (one, two, four)] == [
+        True,
+        True,
+        False,
+    ]
+    with h5py.File(source) as handle:
+        for index in (four, one, two, four, one):  # of one shape, by what was decided before
+            assert sds.read(source, "cube", index).tobytes() == handle["cube"][index].tobytes()
+
+
+@pytest.mark.parametrize("damage", ["short", "touched", "metadata"])
+def test_damaged_tiles_mean_the_original(cube, damage, monkeypatch, caplog):
+    source, home = cube
+    monkeypatch.setattr("sds.redirect.serve._checked", set())
+    replica = write_replica(source, "/cube", (2, 0, 1), home, segments=held_tiles(3, 1))
+    if damage == "touched":
+        os.utime(replica.path)
+    elif damage == "short":
+        os.truncate(replica.path, replica.path.stat().st_size - 4)
+    else:
+        with replica.path.open("r+b") as file:
+            file.seek(100)
+            file.write(b"damage")
+        replica = replace(replica, identity=identity_of(replica.path))
+    publish_candidates(source, {"/cube": [replica]}, home)
+    assert not same_as_hdf5(source, np.s_[:, :, 7])
+    assert "from the original" in caplog.text
 
 
 def test_filters_cost(cube):

@@ -1,22 +1,27 @@
 """What reads of a table's dataset are predicted to cost, by the core and by the models' Python."""
 
+import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sds import _native
-from sds.errors import SdsValueError, SelectionError
+from sds.errors import SdsValueError, SelectionError, TruncatedFileError
 from sds.geometry import (
     Box,
     ContiguousLayout,
     Hyperslab,
     RaidLayout,
+    SegmentList,
     StripeLayout,
     block_features,
 )
+from sds.geometry.segments import tile_grid
 from sds.identity import FileIdentity
 from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset, TableModel
 from tests.strategies import axis_slabs
@@ -53,6 +58,14 @@ def storages(draw):
 
 
 @st.composite
+def segment_lists(draw, extent):
+    tile = tuple(draw(st.sampled_from([n, -(-n // 2), max(1, n // 3)])) for n in extent)
+    tiles = set(range(math.prod(tile_grid(extent, tile))))
+    tiles -= draw(st.sets(st.sampled_from(sorted(tiles)), max_size=min(4, len(tiles) - 1)))
+    return SegmentList(tile_shape=tile, tiles=tuple(tiles), lengths=(len(tiles),))
+
+
+@st.composite
 def entries(draw):
     """A dataset with contiguous candidates, of all of it and of parts, and a selection of it."""
     rank = draw(st.integers(1, 4))
@@ -64,6 +77,9 @@ def entries(draw):
     for number in range(draw(st.integers(1, 3))):
         low = tuple(draw(st.integers(0, length - 1)) for length in extent)
         part = Box(start=low, extent=tuple(n - first for n, first in zip(extent, low, strict=True)))
+        segments = draw(st.none() | st.none() | segment_lists(extent))
+        if segments is not None:
+            part = segments.around(extent)
         candidates.append(
             TableCandidate(
                 replica_id=number,
@@ -73,7 +89,8 @@ def entries(draw):
                 metadata_crc32c=0,
                 order=tuple(draw(st.permutations(range(rank)))),
                 shadow_permille=draw(st.sampled_from([1000, 1000, 500])),
-                region=draw(st.sampled_from([None, part])),
+                region=part if segments else draw(st.sampled_from([None, part])),
+                segments=segments,
                 **draw(storages()),
             )
         )
@@ -108,6 +125,61 @@ def seconds(model, features):
     )
 
 
+def box_seconds(candidate, extent, slab, size, offset):
+    layout = ContiguousLayout(
+        element_size_bytes=size, data_offset_bytes=offset, order=candidate.order
+    )
+    features = block_features(extent, slab, layout, candidate.stripes, candidate.raid)
+    return seconds(candidate.model, features)
+
+
+def parts_of_axis(start, stride, count, block, size):
+    """Return (tile, start in it, stride, count, block) of what is regular in each tile."""
+    if count == 1 or stride == block:
+        stride, count, block = 1, count * block, 1
+    parts = []
+    for begin in range(start, start + count * stride, stride):
+        at = begin
+        while at < begin + block:
+            tile = at // size
+            end = min(begin + block, (tile + 1) * size)
+            is_whole = end - at == block
+            last = parts[-1] if parts else None
+            if is_whole and last and last[0] == tile and last[4] == block:
+                parts[-1] = (*last[:3], last[3] + 1, block)
+            else:
+                parts.append((tile, at - tile * size, stride, 1, end - at))
+            at = end
+    return parts
+
+
+def tiles_seconds(candidate, slab, size, extent):
+    segments = candidate.segments
+    axes = [
+        parts_of_axis(*axis, n) for axis, n in zip(slab.axes(), segments.tile_shape, strict=True)
+    ]
+    pieces = list(itertools.product(*axes))
+    offsets = [0] * len(pieces)
+    if len(pieces) > 16:
+        longest = tuple(max(axis, key=lambda part: part[3] * part[4]) for axis in axes)
+        times, pieces, offsets = len(pieces), [longest], [2048]
+    else:
+        times = 1
+        grid = tile_grid(extent, segments.tile_shape)
+        for i, piece in enumerate(pieces):
+            number = 0
+            for part, n in zip(piece, grid, strict=True):
+                number = number * n + part[0]
+            place = segments.tiles.index(number)
+            offsets[i] = 2048 + place * segments.tile_elements * size
+    total_s = 0.0
+    for piece, offset in zip(pieces, offsets, strict=True):
+        _, start, stride, count, block = (tuple(values) for values in zip(*piece, strict=True))
+        part = Hyperslab(start=start, stride=stride, count=count, block=block)
+        total_s += box_seconds(candidate, segments.tile_shape, part, size, offset)
+    return times * total_s
+
+
 def cheapest_by_python(dataset, slab, *, engine_serves_original):
     size = dataset.element_size_bytes
     layout = ContiguousLayout(
@@ -118,18 +190,13 @@ def cheapest_by_python(dataset, slab, *, engine_serves_original):
         return None
     best, best_s = None, seconds(dataset.model, original)
     for number, candidate in enumerate(dataset.candidates):
-        box = candidate.region_in(dataset.extent)
-        if candidate.shadow_permille < 1000 or not box.holds(slab):
+        if candidate.shadow_permille < 1000 or not candidate.holds(slab, dataset.extent):
             continue
-        layout = ContiguousLayout(
-            element_size_bytes=size, data_offset_bytes=2048, order=candidate.order
-        )
-        predicted_s = seconds(
-            candidate.model,
-            block_features(
-                box.extent, box.relative(slab), layout, candidate.stripes, candidate.raid
-            ),
-        )
+        if candidate.segments is not None:
+            predicted_s = tiles_seconds(candidate, slab, size, dataset.extent)
+        else:
+            box = candidate.region_in(dataset.extent)
+            predicted_s = box_seconds(candidate, box.extent, box.relative(slab), size, 2048)
         by_engine_s = seconds(candidate.model, original) if engine_serves_original else best_s
         if predicted_s < min(best_s, by_engine_s):
             best, best_s = number, predicted_s
@@ -153,7 +220,7 @@ def test_reads_of_a_replica_begin_where_their_elements_lie(drawn):
     entry, axes = entry_of(dataset), (slab.start, slab.stride, slab.count, slab.block)
     for number, candidate in enumerate(dataset.candidates):
         box = candidate.region_in(dataset.extent)
-        if not box.holds(slab):
+        if candidate.segments is not None or not box.holds(slab):
             with pytest.raises(SdsValueError, match="holds what is selected"):
                 entry.stored_read(number, *axes)
             continue
@@ -178,7 +245,8 @@ def test_reads_of_a_replica_begin_where_their_elements_lie(drawn):
 def test_only_whole_contiguous_candidates_can_be_decided_about_alike(drawn):
     dataset, _ = drawn
     is_whole = all(
-        one.region_in(dataset.extent) == Box.whole(dataset.extent) for one in dataset.candidates
+        one.region_in(dataset.extent) == Box.whole(dataset.extent) and one.segments is None
+        for one in dataset.candidates
     )
     assert entry_of(dataset).is_plain == is_whole
     in_chunks = replace(
@@ -186,8 +254,73 @@ def test_only_whole_contiguous_candidates_can_be_decided_about_alike(drawn):
         chunk_shape=(1,) * len(dataset.extent),
         data_offset_bytes=0,
         region=None,
+        segments=None,
     )
     assert not entry_of(replace(dataset, candidates=(in_chunks,))).is_plain
+
+
+@given(entries())
+def test_pieces_are_what_lies_evenly_in_a_tile(drawn):
+    dataset, slab = drawn
+    assume(slab.n_elements > 0)
+    found = entry_of(dataset).pieces(slab.start, slab.stride, slab.count, slab.block)
+    for n, candidate in zip(found, dataset.candidates, strict=True):
+        if candidate.segments is None or not candidate.holds(slab, dataset.extent):
+            assert n == candidate.holds(slab, dataset.extent)
+            continue
+        axes = zip(slab.axes(), candidate.segments.tile_shape, strict=True)
+        assert n == math.prod(len(parts_of_axis(*axis, size)) for axis, size in axes)
+
+
+def test_reads_of_tiles_are_checked(tmp_path):
+    segments = SegmentList(tile_shape=(2, 3), tiles=(3, 0), lengths=(1, 1))
+    candidate = TableCandidate(
+        replica_id=1,
+        path=Path("/replica/1"),
+        identity=IDENTITY,
+        data_offset_bytes=64,
+        metadata_crc32c=0,
+        order=(1, 0),
+        stripes=StripeLayout(stripe_size_bytes=4096, stripe_count=1),
+        raid=RaidLayout(unit_bytes=512, data_disks=1, min_request_bytes=512),
+        model=TableModel(kind=3, gap=0, calibrated=True, coefficients=(0.0,) * 3, floor_s=0.0),
+        segments=segments,
+    )
+    dataset = TableDataset(
+        path="/x",
+        extent=(4, 6),
+        element_size_bytes=8,
+        type_crc32c=0,
+        type_class=1,
+        data_offset_bytes=1000,
+        stripes=candidate.stripes,
+        raid=candidate.raid,
+        model=candidate.model,
+        candidates=(candidate, replace(candidate, replica_id=2, segments=None)),
+    )
+    entry = entry_of(dataset)
+    path = tmp_path / "replica"
+    stored = np.arange(12.0)  # tile 3, then tile 0, each in the replica's order
+    path.write_bytes(bytes(64) + stored.tobytes())
+    file = _native.ReadFile(path)
+    assert entry.announced_bytes(0) == 8
+    assert entry.announced_bytes(1) == 0
+    out = np.empty((2, 3))
+    axes = ((2, 3), (1, 1), (2, 3), (1, 1))
+    entry.read_tiles(0, *axes, file, bytearray(8), out)
+    assert out.tolist() == stored[:6].reshape(3, 2).T.tolist()
+    with pytest.raises(SdsValueError, match="candidate 1 has no tiles"):
+        entry.read_tiles(1, *axes, file, bytearray(8), out)
+    with pytest.raises(SdsValueError, match="candidate 0 does not hold what is selected"):
+        entry.read_tiles(0, (1, 3), *axes[1:], file, bytearray(8), out)
+    for announced, into in ((bytearray(7), out), (bytearray(8), np.empty(5))):
+        with pytest.raises(SdsValueError, match=r"announced has . bytes and out "):
+            entry.read_tiles(0, *axes, file, announced, into)
+    with pytest.raises(SelectionError):
+        entry.read_tiles(0, (2, 4), *axes[1:], file, bytearray(8), out)
+    path.write_bytes(bytes(64 + 40))
+    with pytest.raises(TruncatedFileError):
+        entry.read_tiles(0, *axes, file, bytearray(8), out)
 
 
 DATASET = entries().filter(lambda drawn: len(drawn[0].extent) == 2).map(lambda drawn: drawn[0])

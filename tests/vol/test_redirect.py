@@ -187,6 +187,25 @@ def test_a_wrong_replica_would_be_seen(source, home):
         assert (redirected == native) == (order == (2, 0, 1))
 
 
+LARGE_READS = """
+    import sys, h5py, numpy as np
+    with h5py.File(sys.argv[1]) as file:
+        data = file["cube"]
+        expected = np.arange(data.size, dtype="f8").reshape(data.shape)
+        for index in (np.s_[:, :, 1:], np.s_[::2], np.s_[:, 1:69:2, ::3], np.s_[5:, :, 129]):
+            assert np.array_equal(data[index], expected[index]), index
+        assert np.array_equal(data.astype("f4")[:, 1:], expected[:, 1:].astype("f4"))
+        space = data.id.get_space()
+        space.select_hyperslab((0, 0, 0), (60, 7, 26), (5, 10, 5), (3, 6, 4))
+        out = np.zeros_like(expected)
+        data.id.read(h5py.h5s.create_simple((60 * 3 * 7 * 6 * 26 * 4,)), space,
+                     packed := np.empty(60 * 3 * 7 * 6 * 26 * 4))
+        on = [[s * i + j for i in range(c) for j in range(b)]
+              for c, s, b in ((60, 5, 3), (7, 10, 6), (26, 5, 4))]
+        assert np.array_equal(packed, expected[np.ix_(*on)].ravel())
+"""
+
+
 def test_large_reads_go_in_pieces(tmp_path, home):
     path = tmp_path / "large.h5"
     values = np.arange(300 * 70 * 130, dtype="f8").reshape(300, 70, 130)
@@ -194,24 +213,7 @@ def test_large_reads_go_in_pieces(tmp_path, home):
         file["cube"] = values
     settle(path)
     redirect(path, [("/cube", (2, 0, 1))], home)
-    program = """
-        import sys, h5py, numpy as np
-        with h5py.File(sys.argv[1]) as file:
-            data = file["cube"]
-            expected = np.arange(data.size, dtype="f8").reshape(data.shape)
-            for index in (np.s_[:, :, 1:], np.s_[::2], np.s_[:, 1:69:2, ::3], np.s_[5:, :, 129]):
-                assert np.array_equal(data[index], expected[index]), index
-            assert np.array_equal(data.astype("f4")[:, 1:], expected[:, 1:].astype("f4"))
-            space = data.id.get_space()
-            space.select_hyperslab((0, 0, 0), (60, 7, 26), (5, 10, 5), (3, 6, 4))
-            out = np.zeros_like(expected)
-            data.id.read(h5py.h5s.create_simple((60 * 3 * 7 * 6 * 26 * 4,)), space,
-                         packed := np.empty(60 * 3 * 7 * 6 * 26 * 4))
-            on = [[s * i + j for i in range(c) for j in range(b)]
-                  for c, s, b in ((60, 5, 3), (7, 10, 6), (26, 5, 4))]
-            assert np.array_equal(packed, expected[np.ix_(*on)].ravel())
-    """
-    run_python(program, path, env=connector_environment(home.root))
+    run_python(LARGE_READS, path, env=connector_environment(home.root))
     assert reads_by_replica(home)[1] == 6
 
 
@@ -354,29 +356,32 @@ def test_a_damaged_replica_serves_nothing_even_under_its_new_identity(what, cube
     assert any("replica" in reason for reason in reasons), reasons
 
 
+READS_WHILE_A_TABLE_IS_DAMAGED = """
+    import sys, h5py
+    table, whole = sys.argv[2], open(sys.argv[3], "rb").read()
+    def read():
+        with h5py.File(sys.argv[1]) as file:
+            return file[sys.argv[4]][:, :, 3].tolist()
+    expected = read()
+    for i in range(0, len(whole), 3):
+        with open(table, "wb") as file:
+            file.write(whole[:i] + bytes([whole[i] ^ 0x41]) + whole[i + 1:])
+        assert read() == expected, i
+    for i in range(0, len(whole), 7):
+        with open(table, "wb") as file:
+            file.write(whole[:i])
+        assert read() == expected, i
+"""
+
+
 def test_a_damaged_table_serves_nothing(cube, home):
     redirect(cube, [("/cube", (2, 0, 1))], home)
     path = table_path(home, cube)
     whole = path.read_bytes()
-    program = """
-        import sys, h5py
-        table, whole = sys.argv[2], open(sys.argv[3], "rb").read()
-        def read():
-            with h5py.File(sys.argv[1]) as file:
-                return file["cube"][:, :, 3].tolist()
-        expected = read()
-        for i in range(0, len(whole), 3):
-            with open(table, "wb") as file:
-                file.write(whole[:i] + bytes([whole[i] ^ 0x41]) + whole[i + 1:])
-            assert read() == expected, i
-        for i in range(0, len(whole), 7):
-            with open(table, "wb") as file:
-                file.write(whole[:i])
-            assert read() == expected, i
-    """
     kept = home.root / "whole"
     kept.write_bytes(whole)
-    run_python(program, cube, path, kept, env=connector_environment(home.root))
+    env = connector_environment(home.root)
+    run_python(READS_WHILE_A_TABLE_IS_DAMAGED, cube, path, kept, "cube", env=env)
     served = reads_by_replica(home)
     assert served[1] == 1
     assert served[0] > len(whole) // 3

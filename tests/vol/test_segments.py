@@ -30,7 +30,13 @@ from tests.under_connector import (
     native_environment,
     run_python,
 )
-from tests.vol.test_redirect import DAMAGES, RANDOM_READS, damage_header
+from tests.vol.test_redirect import (
+    DAMAGES,
+    LARGE_READS,
+    RANDOM_READS,
+    READS_WHILE_A_TABLE_IS_DAMAGED,
+    damage_header,
+)
 
 SHAPE = (9, 14, 11)
 KINDS = Path(__file__).with_name("kinds.c")
@@ -253,23 +259,7 @@ def test_large_reads_go_in_pieces(tmp_path, home):
         file["cube"] = values
     settle(path)
     redirect_tiles(path, [("/cube", (2, 0, 1), (160, 70, 100))], home)
-    program = """
-        import sys, h5py, numpy as np
-        with h5py.File(sys.argv[1]) as file:
-            data = file["cube"]
-            expected = np.arange(data.size, dtype="f8").reshape(data.shape)
-            for index in (np.s_[:, :, 1:], np.s_[::2], np.s_[:, 1:69:2, ::3], np.s_[5:, :, 129]):
-                assert np.array_equal(data[index], expected[index]), index
-            assert np.array_equal(data.astype("f4")[:, 1:], expected[:, 1:].astype("f4"))
-            space = data.id.get_space()
-            space.select_hyperslab((0, 0, 0), (60, 7, 26), (5, 10, 5), (3, 6, 4))
-            packed = np.empty(60 * 3 * 7 * 6 * 26 * 4)
-            data.id.read(h5py.h5s.create_simple(packed.shape), space, packed)
-            on = [[s * i + j for i in range(c) for j in range(b)]
-                  for c, s, b in ((60, 5, 3), (7, 10, 6), (26, 5, 4))]
-            assert np.array_equal(packed, expected[np.ix_(*on)].ravel())
-    """
-    run_python(program, path, env=connector_environment(home.root))
+    run_python(LARGE_READS, path, env=connector_environment(home.root))
     assert reads_by_replica(home)[1] == 6
 
 
@@ -398,25 +388,10 @@ def test_a_damaged_table_serves_nothing(source, home):
     redirect_tiles(source, DATASETS[:1], home)
     path = table_path(home, source)
     whole = path.read_bytes()
-    program = """
-        import sys, h5py
-        table, whole = sys.argv[2], open(sys.argv[3], "rb").read()
-        def read():
-            with h5py.File(sys.argv[1]) as file:
-                return file["f4"][:, :, 3].tolist()
-        expected = read()
-        for i in range(0, len(whole), 3):
-            with open(table, "wb") as file:
-                file.write(whole[:i] + bytes([whole[i] ^ 0x41]) + whole[i + 1:])
-            assert read() == expected, i
-        for i in range(0, len(whole), 7):
-            with open(table, "wb") as file:
-                file.write(whole[:i])
-            assert read() == expected, i
-    """
     kept = home.root / "whole"
     kept.write_bytes(whole)
-    run_python(program, source, path, kept, env=connector_environment(home.root))
+    env = connector_environment(home.root)
+    run_python(READS_WHILE_A_TABLE_IS_DAMAGED, source, path, kept, "f4", env=env)
     assert reads_by_replica(home)[1] == 1
 
 

@@ -57,6 +57,18 @@ int sds_tile_walk_next(sds_tile_walk *walk, sds_tile_piece *out);
 int64_t sds_tile_pieces(const sds_candidate *candidate, const sds_hyperslab *slab,
                         sds_tile_piece *longest);
 
+/* What a read of n pieces costs of one of them, as a read of its own; negative: nobody knows. */
+typedef double sds_piece_cost(void *context, const sds_array *tile, const sds_hyperslab *slab,
+                              int64_t n);
+
+/* What all pieces of a read cost that the candidate holds, as if they were read one after the
+ * other, each by itself: no less than they take together. Bounded work: of more than
+ * SDS_MAX_COUNTED_PIECES each counts as one that is as long as the longest on each axis. Negative:
+ * one of them is. */
+#define SDS_MAX_COUNTED_PIECES 16
+double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                      const sds_hyperslab *slab, sds_piece_cost *of_one, void *context);
+
 /* The array that a tile is, in the axes of the replica. */
 void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dataset, int32_t place,
                     sds_array *out);

@@ -39,34 +39,11 @@ int64_t elements_of(const sds_hyperslab &slab)
     return n;
 }
 
-// So many pieces of a read from tiles are predicted each by itself.
-constexpr int64_t max_predicted = 16;
-
-// As if tiles were read one after the other, each by a read of its own, which is no less than they
-// take. Of many, as if each piece were as long as the longest.
-double predict_tiles(const sds_table_dataset &dataset, const sds_candidate &candidate,
-                     const sds_hyperslab &slab)
+double predict_piece(void *context, const sds_array *tile, const sds_hyperslab *slab, int64_t n)
 {
-    sds_tile_piece piece;
-    sds_array tile;
-    const int64_t n = sds_tile_pieces(&candidate, &slab, &piece);
-    if (n > max_predicted) {
-        sds_tile_array(&candidate, &dataset, 0, &tile);
-        return static_cast<double>(n) *
-               predict_contiguous(tile, piece.slab, candidate.layout, candidate.model);
-    }
-    double sum_s = 0;
-    sds_tile_walk walk;
-    sds_tile_walk_init(&walk, &candidate, &slab);
-    while (sds_tile_walk_next(&walk, &piece)) {
-        if (piece.place < 0) return unpredictable;
-        sds_tile_array(&candidate, &dataset, piece.place, &tile);
-        const double predicted_s =
-            predict_contiguous(tile, piece.slab, candidate.layout, candidate.model, budget_ns / n);
-        if (predicted_s < 0) return unpredictable;
-        sum_s += predicted_s;
-    }
-    return sum_s;
+    const auto &candidate = *static_cast<const sds_candidate *>(context);
+    const int64_t share_ns = n > SDS_MAX_COUNTED_PIECES ? budget_ns : budget_ns / n;
+    return predict_contiguous(*tile, *slab, candidate.layout, candidate.model, share_ns);
 }
 
 } // namespace
@@ -113,7 +90,10 @@ double predict_replica(const sds_table_dataset &dataset, const sds_candidate &ca
                        const sds_hyperslab &slab)
 {
     sds_hyperslab stored;
-    if (candidate.tiles.n > 0) return predict_tiles(dataset, candidate, slab);
+    if (candidate.tiles.n > 0) {
+        sds_candidate of = candidate;
+        return sds_tiles_cost(&of, &dataset, &slab, predict_piece, &of);
+    }
     if (sds_candidate_slab(&candidate, &slab, &stored) != SDS_OK) return unpredictable;
     if (candidate.storage == SDS_TABLE_CONTIGUOUS)
         return predict_contiguous(array_of(dataset, candidate), stored, candidate.layout,
