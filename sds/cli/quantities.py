@@ -10,6 +10,7 @@ from sds.wording import time_text
 
 if TYPE_CHECKING:
     from sds.catalog.records import ReplicaRecord
+    from sds.geometry import SegmentList
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:I?B)?|B)?\s*", re.ASCII | re.IGNORECASE)
@@ -113,8 +114,21 @@ def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
         fields.append(("filters", format_filters(replica.filters)))
         if replica.stored_bytes is not None:
             fields.append(("stored", format_size(replica.stored_bytes)))
-    fields.append(("region", describe_region(replica)))
+    if replica.segments is not None:
+        fields.append(("segments", format_segments(replica.segments)))
+        fields.append(("within", str(replica.region)))
+    else:
+        fields.append(("region", describe_region(replica)))
     return tuple(fields)
+
+
+def format_segments(segments: SegmentList) -> str:
+    """Return how many tiles of which shape a replica holds, in how many segments."""
+    from sds.wording import counted
+
+    tiles = counted(len(segments.tiles), "tile")
+    shape = "x".join(map(str, segments.tile_shape))
+    return f"{tiles} of {shape} in {counted(len(segments.lengths), 'segment')}"
 
 
 def describe_order(replica: ReplicaRecord) -> str:
@@ -137,7 +151,11 @@ def describe_storage(replica: ReplicaRecord) -> str:
 def describe_region(replica: ReplicaRecord) -> str:
     """Return what of its source a replica holds; ``all`` where that is known to be all."""
     from sds.geometry import Box
+    from sds.wording import counted
 
+    if replica.segments is not None:
+        shape = "x".join(map(str, replica.segments.tile_shape))
+        return f"{counted(len(replica.segments.tiles), 'tile')} of {shape}"
     whole = replica.replica is not None and replica.region == Box.whole(replica.replica.extent)
     return "all" if whole else str(replica.region)
 

@@ -30,6 +30,9 @@ def status(*, as_json: AsJson = False) -> None:
     spool = (
         f"{counted(found.spool_files, 'file')}, {format_size(found.spool_pending_bytes)} to ingest"
     )
+    replicas = f"{_counts(found.replicas)}, {format_size(found.replica_bytes)}"
+    if found.tiles:
+        replicas += f"; {counted(found.tiles, 'tile')} in segments"
     print_fields(
         (
             ("version", found.version),
@@ -38,7 +41,7 @@ def status(*, as_json: AsJson = False) -> None:
             ("connector", "enabled" if found.enabled else "disabled by SDS_HOME/disabled"),
             ("traced", traced),
             ("spool", spool),
-            ("replicas", f"{_counts(found.replicas)}, {format_size(found.replica_bytes)}"),
+            ("replicas", replicas),
             ("jobs", _counts(found.jobs)),
             ("calibrated", ", ".join(found.calibrated) or "no file system"),
         )

@@ -295,6 +295,11 @@ class Adviser:
                 f"replica {number} is sorted by {record.sort.key}: it answers queries, and takes "
                 "part in no read; name others"
             )
+        if record.segments is not None:
+            raise SdsValueError(
+                f"replica {number} holds {len(record.segments.tiles)} tiles: boxes are "
+                "predicted here; name others"
+            )
         if record.state is not ReplicaState.ACTIVE:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
         return shape_of(record)

@@ -242,7 +242,9 @@ def stated(selection: Selections, n_reads: Counts) -> list[tuple[str, int]]:
 
 def holds_all(record: ReplicaRecord) -> bool:
     """Return whether a replica that was built holds all of its dataset."""
-    return record.replica is not None and record.region == Box.whole(record.replica.extent)
+    if record.replica is None or record.segments is not None:
+        return False
+    return record.region == Box.whole(record.replica.extent)
 
 
 def shape_of(record: ReplicaRecord) -> ReplicaShape:

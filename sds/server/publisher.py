@@ -82,8 +82,6 @@ class Publisher:
                     self._store.set_replica(record.id, state, reason)
                 elif record.replica is None or record.source_identity != identity:
                     continue
-                elif record.replica.segments is not None:
-                    continue  # a table names boxes alone
                 elif record.replica.sort is not None:
                     of_tables.append(_sorted_replica(record.replica, record.replica.sort))
                 else:
@@ -217,6 +215,7 @@ class Publisher:
             stored_bytes=replica.stored_bytes if chunked else 0,
             decode_s_per_byte=replica.decode_s_per_byte,
             region=replica.region,
+            segments=replica.segments,
         )
 
 

@@ -179,6 +179,8 @@ class Status:
         Bytes of traces that are not counted yet.
     replica_bytes
         What the elements of all replicas take on the disk.
+    tiles
+        That replicas of segments hold, of all datasets.
     """
 
     version: str
@@ -195,6 +197,7 @@ class Status:
     time_lost_s: float
     replicas: dict[str, int]
     replica_bytes: int
+    tiles: int
     jobs: dict[str, int]
     calibrated: tuple[str, ...]
     problems: tuple[str, ...]

@@ -51,6 +51,7 @@ def status_of(home: Home, store: Store, queue: JobQueue) -> Status:
             record.size_bytes if record.stored_bytes is None else record.stored_bytes
             for record in replicas
         ),
+        tiles=sum(len(record.segments.tiles) for record in replicas if record.segments),
         jobs=queue.counts(),
         calibrated=tuple(record.mount_point for record in store.calibrations()),
         problems=tuple(

@@ -11,8 +11,12 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.catalog.records import ReorganizeRequest
+from sds.geometry import SegmentList
+from sds.home import Home
 from sds.recommender import ReplicaShape
 from sds.redirect.connector import plugin_path
+from sds.server.service import Service
 
 
 @pytest.fixture
@@ -191,6 +195,30 @@ def test_a_whole_replica_is_listed_as_such(sds, cube):
     listed = sds("replicas").out
     assert "contiguous" in listed
     assert " all " in listed
+
+
+def test_a_replica_of_segments_is_listed_by_its_tiles(sds, cube, home):
+    segments = SegmentList(tile_shape=(1, 32, 8), tiles=(9, 200, 17, 8), lengths=(3, 1))
+    request = ReorganizeRequest(file=str(cube), dataset="/d", order=(1, 2, 0), segments=segments)
+    with Service.open(Home(home)) as service:
+        service.reorganize(request)
+    listed = sds("replicas").out
+    assert "4 tiles of 1x32x8" in listed
+    assert " 1,2,0 " in listed
+    shown = sds("replicas", "show", "1").out
+    assert "segments  4 tiles of 1x32x8 in 2 segments" in shown
+    assert "within    [1:26, 0:32, 0:16]" in shown
+    assert "4 tiles in segments" in sds("status").out
+    (replica,) = sds("replicas", "--json").json["replicas"]
+    assert replica["segments"] == {
+        "tile_shape": [1, 32, 8],
+        "tiles": [9, 200, 17, 8],
+        "lengths": [3, 1],
+    }
+    checked = sds("replicas", "verify", "1")
+    assert (checked.code, "1 replica verified, 0 damaged" in checked.out) == (0, True)
+    sds("replicas", "remove", "1")
+    assert "tiles" not in sds("status").out
 
 
 def test_replicas_are_built_listed_verified_shown_and_removed(sds, cube, tmp_path):

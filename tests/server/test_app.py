@@ -137,6 +137,29 @@ def test_a_problem_says_what_value_remedy(client):
             "LayoutError",
             "0,0",
         ),
+        (
+            {
+                "kind": "reorganize",
+                "file": "/a",
+                "dataset": "/d",
+                "order": [1, 0],
+                "segments": {"tile_shape": [4, 4], "tiles": [3, 3], "lengths": [2]},
+            },
+            "LayoutError",
+            "listed twice",
+        ),
+        (
+            {
+                "kind": "reorganize",
+                "file": "/a",
+                "dataset": "/d",
+                "order": [1, 0],
+                "chunks": "auto",
+                "segments": {"tile_shape": [4, 4], "tiles": [3], "lengths": [1]},
+            },
+            "LayoutError",
+            "chunks and segments exclude each other",
+        ),
         ({"kind": "melt"}, "SdsValueError", "melt"),
         ({}, "SdsValueError", "kind"),
         ({"kind": "calibrate", "path": "/a", "settings": {"budget_s": -1}}, "SdsValueError", "-1"),
@@ -313,6 +336,23 @@ def test_a_job_builds_a_replica_in_a_process_of_its_own(living, source):
     assert living.get("/api/v1/replicas").json() == {"replicas": []}
     everything = living.get("/api/v1/replicas", params={"all_states": True}).json()["replicas"]
     assert len(everything) == 1
+
+
+def test_a_job_gathers_the_tiles_that_it_names(living, source):
+    body = {
+        "kind": "reorganize",
+        "file": str(source),
+        "dataset": "/cube",
+        "order": [1, 0, 2],
+        "segments": {"tile_shape": [6, 5, 8], "tiles": [9, 2, 1], "lengths": [1, 2]},
+    }
+    done = wait(living, living.post("/api/v1/jobs", json=body).json()["id"])
+    assert (done["state"], done["error"]) == ("done", "")
+    (replica,) = living.get("/api/v1/replicas").json()["replicas"]
+    assert done["result"] == replica
+    assert done["request"]["segments"] == replica["segments"] == body["segments"]
+    assert replica["region"] == {"start": [0, 0, 0], "extent": [12, 10, 16]}
+    assert living.get("/api/v1/status").json()["tiles"] == 3
 
 
 def test_a_job_that_cannot_be_done_says_why(living):
