@@ -15,11 +15,13 @@ from sds.catalog.events import add_event_row
 from sds.catalog.rows import DatasetRow, PatternRow, SourceFileRow, SpoolFileRow, TrailRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.orm import Session
 
     from sds.analyzer import AccessPattern, ReadTrail
+
+_ROWS_AT_ONCE = 256
 
 
 class Reads(Database):
@@ -69,10 +71,16 @@ class Reads(Database):
                 if advance.problem and advance.problem != row.problem:
                     add_event_row(session, "spool", row.id, "damaged", advance.problem, {})
                 row.problem = advance.problem
+            known: dict[records.DatasetFacts, DatasetRow] = {}
+
+            def dataset_of(facts: records.DatasetFacts) -> DatasetRow:
+                if facts not in known:
+                    known[facts] = dataset_row(session, facts)
+                return known[facts]
+
             for facts, pattern in patterns:
-                _add_pattern(session, dataset_row(session, facts), pattern)
-            for facts, trail in trails:
-                _add_trail(session, dataset_row(session, facts), trail)
+                _add_pattern(session, dataset_of(facts), pattern)
+            _add_trails(session, [(dataset_of(facts).id, trail) for facts, trail in trails])
         return True
 
     def trail(self, file: str, dataset: str) -> ReadTrail | None:
@@ -149,16 +157,21 @@ def _add_pattern(session: Session, dataset: DatasetRow, pattern: AccessPattern) 
     session.flush()
 
 
-def _add_trail(session: Session, dataset: DatasetRow, trail: ReadTrail) -> None:
-    query = select(TrailRow).filter_by(dataset_id=dataset.id)
-    row = session.scalars(query).one_or_none()
-    if row is None:
-        row = TrailRow(dataset_id=dataset.id)
-        session.add(row)
-    elif row.trail.extent == trail.extent:  # another extent: what lay where is no longer there
-        trail = join_trails([row.trail, trail])
-    row.trail = trail
-    session.flush()
+def _add_trails(session: Session, trails: Sequence[tuple[int, ReadTrail]]) -> None:
+    """Join trails to those that there are, by the ids of datasets."""
+    for i in range(0, len(trails), _ROWS_AT_ONCE):
+        some = trails[i : i + _ROWS_AT_ONCE]
+        query = select(TrailRow).where(TrailRow.dataset_id.in_([number for number, _ in some]))
+        rows = {row.dataset_id: row for row in session.scalars(query)}
+        for number, trail in some:
+            row = rows.get(number)
+            if row is None:
+                session.add(TrailRow(dataset_id=number, trail=trail))
+            elif row.trail.extent != trail.extent:
+                row.trail = trail  # what lay where is no longer there
+            else:
+                row.trail = join_trails([row.trail, trail])
+        session.flush()
 
 
 def _spool_record(row: SpoolFileRow) -> records.SpoolRecord:
