@@ -339,6 +339,7 @@ def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
     """Print what to build: the set, what each saves, the commands, and what was left out."""
     from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
+    from sds.recommender.portfolio import holding_text
     from sds.wording import factor_text, share_text
 
     portfolio = advice.portfolio
@@ -382,13 +383,8 @@ def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
         )
         for layout in portfolio.layouts:
             print_lines(f"  {layout.command}")
-            if layout.layout.region is not None:
-                shares = layout.shares
-                print_prose(
-                    f"    holds {share_text(shares.space)} of the dataset, where "
-                    f"{share_text(shares.reads)} of its reads lie and "
-                    f"{share_text(shares.seconds)} of their time goes"
-                )
+            if layout.layout.is_partial:
+                print_prose(f"    {holding_text(layout.layout, layout.shares)}")
             if layout.alike:
                 others = "; ".join(layout.alike)
                 print_prose(f"    the models cannot tell from it: {others}")

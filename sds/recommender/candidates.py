@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import PatternKind, Place, stated_pattern
+from sds.analyzer import MIN_READS, PatternKind, Place, stated_pattern
 from sds.errors import SdsValueError
-from sds.geometry import Box, Hyperslab
+from sds.geometry import Box, Hyperslab, SegmentList
 from sds.recommender.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
 from sds.recommender.layouts import ReplicaShape, read_seconds, size_bytes
 from sds.recommender.model import ReadModel
 from sds.recommender.orders import candidate_orders, inversions
-from sds.recommender.segments import costly_parts
+from sds.recommender.parts import costly_parts
+from sds.recommender.segments import (
+    HeldShare,
+    PlacedReads,
+    ReadsInSegments,
+    recurring_in,
+    tile_shapes,
+)
 from sds.recommender.tables import models_for_advice, serving_margin
 
 if TYPE_CHECKING:
@@ -36,6 +43,12 @@ _N_CHUNKED_ALONE = 3
 _N_PARTS = 4
 _N_LAYOUTS_OF_PART = 3
 _N_PARTIAL = 8
+# The same of segments: kinds of reads whose tiles are tried, lists of tiles, and candidates.
+_N_TILED = 4
+_N_LISTS = 4
+# Tiles are left out that would serve less of every costly kind of reads.
+_MIN_SHARE = 0.1
+_N_OF_SEGMENTS = 8
 _NO_READ = 1e-9
 # A layout is left out where another is no larger and, in every read, no slower by more.
 _TIE = 0.05
@@ -74,7 +87,7 @@ class ReadKind:
     per_day, observed
         HDF5 reads that a replica may serve, a day and in all that was observed.
     inside
-        Of the boxes that were asked about, those that hold these reads.
+        Of the boxes and segments that were asked about, those that hold these reads.
     """
 
     slab: Hyperslab
@@ -84,7 +97,7 @@ class ReadKind:
     n_concurrent: int
     per_day: float
     observed: float
-    inside: frozenset[Box] = frozenset()
+    inside: frozenset[Box | SegmentList] = frozenset()
 
     @classmethod
     def of(cls, alike: Sequence[AccessPattern], *, days: float) -> ReadKind:
@@ -115,6 +128,8 @@ class ReadKind:
 
     def is_served_by(self, shape: ReplicaShape) -> bool:
         """Return whether a replica holds what these reads ask for."""
+        if shape.segments is not None:
+            return shape.segments in self.inside
         return shape.region is None or shape.region in self.inside
 
 
@@ -171,7 +186,11 @@ class _Part:
 
 
 def kinds_in_parts(
-    alike: Sequence[AccessPattern], boxes: Sequence[Box], *, days: float
+    alike: Sequence[AccessPattern],
+    boxes: Sequence[Box],
+    segments: ReadsInSegments,
+    *,
+    days: float,
 ) -> list[ReadKind]:
     """Return patterns that differ in where they begin alone, told apart by what holds their reads.
 
@@ -181,6 +200,8 @@ def kinds_in_parts(
         At least one.
     boxes
         Parts of the dataset.
+    segments
+        Of the dataset.
     days
         That traces were taken for.
     """
@@ -203,8 +224,8 @@ def kinds_in_parts(
         if left > _NO_READ * n:
             parts[frozenset()].observed += left
             parts[frozenset()].per_day += left / days_of(pattern, days)
-    return [
-        replace(
+    kinds = {
+        inside: replace(
             whole,
             slab=_moved(whole.slab, part.place, inside),
             logical=_moved(whole.logical, part.place, inside),
@@ -215,7 +236,57 @@ def kinds_in_parts(
         )
         for inside, part in parts.items()
         if part.observed > 0
+    }
+    if not segments:
+        return list(kinds.values())
+    reads = segments.of_kind(alike)
+    around = _boxes_around(reads, [place for p in alike for place in p.places], boxes)
+    return [
+        each
+        for inside, kind in kinds.items()
+        for each in _in_segments(
+            kind,
+            [*inside, Box.whole(alike[0].extent)],
+            segments.shares(reads.rows(np.flatnonzero([box_set == inside for box_set in around]))),
+        )
     ]
+
+
+def _boxes_around(
+    reads: PlacedReads, places: Sequence[Place], boxes: Sequence[Box]
+) -> list[frozenset[Box]]:
+    """Return for each read the boxes that hold the place in which it counts, the smallest."""
+    inside = [frozenset(box for box in boxes if box.covers(place.box)) for place in places]
+    if not any(inside):
+        return [frozenset()] * len(reads.held)
+    low = np.array([place.box.start for place in places])
+    size = np.array([place.box.extent for place in places])
+    space = np.prod(size.astype(np.float64), axis=1)
+    around = []
+    for first, end in zip(reads.low, reads.high, strict=True):
+        covers = np.all((low <= first) & (end <= low + size), axis=1)
+        smallest = int(np.argmin(np.where(covers, space, np.inf)))
+        around.append(inside[smallest] if covers[smallest] else frozenset())
+    return around
+
+
+def _in_segments(
+    kind: ReadKind, within: Sequence[Box], shares: Sequence[HeldShare]
+) -> list[ReadKind]:
+    """Return reads of a kind that lie within boxes, told apart by the segments that serve them."""
+    found = []
+    for held, share, start in shares:
+        found.append(
+            replace(
+                kind,
+                slab=kind.slab if start is None else _begun_at(kind.slab, start, within),
+                logical_per_day=kind.logical_per_day * share,
+                per_day=kind.per_day * share,
+                observed=kind.observed * share,
+                inside=kind.inside | held,
+            )
+        )
+    return found
 
 
 def regions_of(shapes: Iterable[ReplicaShape]) -> list[Box]:
@@ -238,6 +309,16 @@ def _moved(slab: Hyperslab, place: Place | None, inside: Iterable[Box]) -> Hyper
     return replace(slab, start=tuple(start), count=tuple(counts), block=tuple(blocks))
 
 
+def _begun_at(slab: Hyperslab, start: Sequence[int], within: Sequence[Box]) -> Hyperslab:
+    """Return a selection that begins elsewhere, as near as it can be within boxes."""
+    begin = list(start)
+    for a, (_, stride, count, block) in enumerate(slab.axes()):
+        span = (count - 1) * stride + block
+        high = min(box.start[a] + box.extent[a] for box in within)
+        begin[a] = min(begin[a], high - span)
+    return replace(slab, start=tuple(begin))
+
+
 class Predictor:
     """Predicted times, each asked of the model once: many datasets are alike."""
 
@@ -255,7 +336,12 @@ class Predictor:
         """Return the time of one read; shape None: from the original through HDF5."""
         slab = kind.slab
         read = (slab.stride, slab.count, slab.block, kind.n_concurrent)
-        key = (shape, array, read, models[0], models[1])
+        stored: object = shape
+        if shape is not None and shape.segments is not None:
+            # How a read lies to the tiles decides, not which of them there are.
+            tile = shape.segments.tile_shape
+            stored = (shape.order, tile, tuple(np.mod(slab.start, tile).tolist()))
+        key = (stored, array, read, models[0], models[1])
         if key not in self._seconds:
             self._seconds[key] = read_seconds(
                 shape, array, slab, models, n_concurrent=kind.n_concurrent
@@ -309,16 +395,20 @@ def reads_in_layouts(
             fixed_s += collective * predictor.seconds(None, array, kind, models)
     parts = _parts(dataset, list(groups.values()), predictor, days=days)
     boxes = list(dict.fromkeys((*regions_of(dataset.existing), *parts)))
+    tiled = _tiled(dataset, list(groups.values()), predictor, days=days)
+    segments = ReadsInSegments(dataset.trail, (*dataset.existing, *tiled))
     kinds = [
         (kind, seconds_now(dataset, kind, predictor)[0])
         for alike in groups.values()
-        for kind in kinds_in_parts(alike, boxes, days=days)
+        for kind in kinds_in_parts(alike, boxes, segments, days=days)
     ]
     kinds.sort(key=lambda item: -item[0].per_day * item[1])
     now = np.array([seconds for _, seconds in kinds])
     read = tuple(kind for kind, _ in kinds)
     shapes = _shapes(dataset, read, now, models, predictor)
-    shapes += _partial_shapes(dataset, parts, shapes, kinds, predictor)
+    whole = shapes
+    shapes = whole + _partial_shapes(dataset, parts, whole, kinds, predictor)
+    shapes += _shapes_of_segments(dataset, tiled, whole, kinds, predictor)
     seconds = np.full((len(read), len(shapes)), np.inf)
     margin = serving_margin(*models)
     for j, shape in enumerate(shapes):
@@ -345,8 +435,8 @@ def reads_in_layouts(
         weights,
         [size_bytes(s, array) for s in shapes],
         whole_reads=whole_reads,
-        n_most=(settings.n_candidates, _N_PARTIAL),
-        is_partial=[shape.region is not None for shape in shapes],
+        n_most=(settings.n_candidates, _N_PARTIAL, _N_OF_SEGMENTS),
+        sort=[0 if not s.is_partial else 1 if s.segments is None else 2 for s in shapes],
     )
     return ReadsInLayouts(
         kinds=read,
@@ -495,10 +585,7 @@ def _partial_shapes(
 
         def gain(shape: ReplicaShape, held: Sequence[tuple[ReadKind, float]] = held) -> float:
             """Return what a layout saves of the reads that lie in the part."""
-            return sum(
-                kind.per_day * max(0.0, seconds - predictor.seconds(shape, array, kind, models))
-                for kind, seconds in held
-            )
+            return _gain(shape, held, array, models, predictor)
 
         best = sorted(whole, key=lambda shape: -gain(shape))[:_N_LAYOUTS_OF_PART]
         as_it_is = ReplicaShape(order=tuple(range(len(array.extent))))
@@ -509,6 +596,112 @@ def _partial_shapes(
                 chunks = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
             shapes.append(replace(shape, chunk_shape=chunks, region=part))
     return [s for s in dict.fromkeys(shapes) if s not in dataset.existing]
+
+
+def _tiled(
+    dataset: DatasetReads,
+    groups: Sequence[Sequence[AccessPattern]],
+    predictor: Predictor,
+    *,
+    days: float,
+) -> list[ReplicaShape]:
+    """Return what recurs in a dataset in tiles that suit its costliest reads, as it is stored."""
+    trail, array = dataset.trail, dataset.array
+    if trail is None or not groups or trail.extent != array.extent:
+        return []
+    models = dataset.models or models_for_advice(None)
+    kinds = [(alike, ReadKind.of(alike, days=days)) for alike in groups]
+    costly = [
+        (alike, kind, seconds_now(dataset, kind, predictor)[0])
+        for alike, kind in kinds
+        if kind.per_day > 0
+    ]
+    costly.sort(key=lambda item: -item[1].per_day * item[2])
+    del costly[_N_TILED:]
+
+    def worth(shapes: Sequence[tuple[int, ...]]) -> list[tuple[float, ReplicaShape]]:
+        """Return what recurs in tiles of some shapes, each with the seconds that it saves a day."""
+        lists = recurring_in(trail, shapes, array)
+        as_stored = [
+            ReplicaShape(order=_as_stored(array), segments=each, min_reads=MIN_READS)
+            for each in lists
+        ]
+        segments = ReadsInSegments(trail, as_stored)
+        reads = [segments.of_kind(alike) for alike, *_ in costly]
+        found = []
+        for shape, each in zip(as_stored, lists, strict=True):
+            shares = [segments.share(some, each) for some in reads]
+            if max((s.share for s in shares), default=0.0) < _MIN_SHARE:
+                continue
+            held = [
+                (kinds_held, seconds)
+                for (_, kind, seconds), share in zip(costly, shares, strict=True)
+                for kinds_held in _in_segments(kind, [Box.whole(array.extent)], [share])
+            ]
+            orders = {shape.order, *(_longest_last(kind.slab) for _, kind, _ in costly)}
+            gains = [
+                _gain(replace(shape, order=order), held, array, models, predictor)
+                for order in orders
+            ]
+            found.append((max(gains), shape))
+        return found
+
+    shapes = tile_shapes([k.slab for _, k, _ in costly], array.extent, array.element_size_bytes)
+    found = worth(shapes)
+    if found:
+        costs = ChunkCosts.of(models[1], array, decode_s_per_byte=0.0, stored_share=1.0)
+        reads = [WeightedRead(slab=k.slab, weight=k.per_day, now_s=s) for _, k, s in costly]
+        fitted = predictor.chunk_shape(reads, array, costs)
+        if fitted is not None and fitted not in shapes:
+            found += worth([fitted])
+    best = sorted((item for item in found if item[0] > 0), key=lambda item: -item[0])
+    return [shape for _, shape in best[:_N_LISTS]]
+
+
+def _as_stored(array: StoredArray) -> tuple[int, ...]:
+    return tuple(range(len(array.extent)))
+
+
+def _longest_last(slab: Hyperslab) -> tuple[int, ...]:
+    """Return the axis order in which a read's longest axes are the fastest."""
+    return tuple(sorted(range(slab.rank), key=lambda axis: slab.shape[axis]))
+
+
+def _shapes_of_segments(
+    dataset: DatasetReads,
+    tiled: Sequence[ReplicaShape],
+    whole: Sequence[ReplicaShape],
+    kinds: Sequence[tuple[ReadKind, float]],
+    predictor: Predictor,
+) -> list[ReplicaShape]:
+    """Return replicas of segments: as they are stored, and in the orders best for their reads."""
+    models = dataset.models or models_for_advice(None)
+    shapes: list[ReplicaShape] = []
+    for one in tiled:
+        held = [(kind, seconds) for kind, seconds in kinds if kind.is_served_by(one)]
+
+        def gain(shape: ReplicaShape, held: Sequence[tuple[ReadKind, float]] = held) -> float:
+            """Return what an order saves of the reads that the tiles serve."""
+            return _gain(shape, held, dataset.array, models, predictor)
+
+        orders = [replace(one, order=shape.order) for shape in whole if shape.chunk_shape is None]
+        orders.sort(key=lambda shape: -gain(shape))
+        shapes += [one, *orders[:_N_LAYOUTS_OF_PART]]
+    return [s for s in dict.fromkeys(shapes) if s not in dataset.existing]
+
+
+def _gain(
+    shape: ReplicaShape,
+    held: Sequence[tuple[ReadKind, float]],
+    array: StoredArray,
+    models: tuple[ReadModel, ReadModel],
+    predictor: Predictor,
+) -> float:
+    """Return what a layout saves a day of reads that take so long now."""
+    return sum(
+        kind.per_day * max(0.0, seconds - predictor.seconds(shape, array, kind, models))
+        for kind, seconds in held
+    )
 
 
 def candidate_orders_of(
@@ -526,10 +719,10 @@ def _worth_comparing(
     sizes: Sequence[int],
     *,
     whole_reads: Callable[[int], float],
-    n_most: tuple[int, int],
-    is_partial: Sequence[bool],
+    n_most: tuple[int, ...],
+    sort: Sequence[int],
 ) -> list[int]:
-    """Return the candidates that no other replaces, at most so many whole and partial ones.
+    """Return the candidates that no other replaces, of each sort at most so many.
 
     Parameters
     ----------
@@ -552,7 +745,7 @@ def _worth_comparing(
     room = list(n_most)
     while left:
         first = left[0]
-        if room[is_partial[first]] == 0:
+        if room[sort[first]] == 0:
             left.remove(first)
             continue
         equals = [j for j in left if j == first or (replaces(j, first) and replaces(first, j))]
@@ -560,6 +753,6 @@ def _worth_comparing(
         least = min(logical) * (1.0 + _TIE)
         chosen = min(j for j, s in zip(equals, logical, strict=True) if s <= least)
         kept.append(chosen)
-        room[is_partial[chosen]] -= 1
+        room[sort[chosen]] -= 1
         left = [j for j in left if j not in equals and not replaces(chosen, j)]
     return sorted(kept)

@@ -14,13 +14,13 @@ from sds.recommender.demand import AS_NOW, Demand, ReadDemand, served_by
 from sds.recommender.grouping import group_by_cost
 from sds.recommender.portfolio import (
     NO_QUERY_STATED,
-    NOT_BUILT_BY_SDS,
     DeclinedLayout,
     Portfolio,
     PortfolioLayout,
     PortfolioSettings,
     Saving,
     Shares,
+    holding_text,
     sum_of_savings,
 )
 from sds.recommender.recommendation import NoiseGates
@@ -31,7 +31,7 @@ from sds.recommender.sort_keys import (
     TableQueries,
     queries_in_replicas,
 )
-from sds.wording import counted, share_text, shares_apart, time_text
+from sds.wording import counted, shares_apart, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,11 +80,11 @@ def choose_portfolio(
     Notes
     -----
     Candidates are the axis orders, chunk shapes and filters that the organizer can build, of whole
-    datasets and of parts where much of the time goes, tables sorted by columns that queries
-    compare (`sds.recommender.sort_keys`), and leaving things as they are. The set is
-    chosen by `sds.recommender.selecting.select` from groups of reads of like cost
-    (`sds.recommender.grouping`). A layout that does not pass every gate beside the others is taken
-    out, and the set chosen anew without it.
+    datasets, of parts where much of the time goes and of tiles that are read again and again,
+    tables sorted by columns that queries compare (`sds.recommender.sort_keys`), and leaving things
+    as they are. The set is chosen by `sds.recommender.selecting.select` from groups of reads of
+    like cost (`sds.recommender.grouping`). A layout that does not pass every gate beside the others
+    is taken out, and the set chosen anew without it.
     """
     gates = gates or NoiseGates()
     settings = settings or PortfolioSettings()
@@ -262,7 +262,7 @@ class _Choice:
         return chosen
 
     def _is_part(self, key: Key) -> bool:
-        return self.demands[key[0]].shapes[key[1]].region is not None
+        return self.demands[key[0]].shapes[key[1]].is_partial
 
     def _seconds(self, i: int, chosen: Iterable[Key]) -> float:
         """Return the time that is spent on a dataset a day with a set of layouts."""
@@ -396,12 +396,8 @@ class _Choice:
             f"{shape.name}: {most}{others} from "
             f"{time_text(effect.without_s)} to {time_text(effect.with_s)} a day"
         )
-        if shape.region is not None:
-            reason += (
-                f"; it holds {share_text(shares.space)} of the dataset, where "
-                f"{share_text(shares.reads)} of its reads lie and {share_text(shares.seconds)} of "
-                "their time goes"
-            )
+        if shape.is_partial:
+            reason += f"; it {holding_text(shape, shares)}"
         return PortfolioLayout(
             target=demand.target,
             layout=shape,
@@ -507,21 +503,21 @@ class _Choice:
         for demand in self.demands:
             notes += demand.notes()
         asked = any(demand.unit == "query" for demand in self.demands)
-        return [*dict.fromkeys(notes), *([] if asked else [NO_QUERY_STATED]), NOT_BUILT_BY_SDS]
+        return [*dict.fromkeys(notes), *([] if asked else [NO_QUERY_STATED])]
 
     def _smaller(self, chosen: frozenset[Key]) -> list[str]:
         """Return, for whole replicas that are chosen, which part would save nearly as much."""
         words = []
         for i, c in sorted(chosen):
             shapes = self.demands[i].shapes
-            if shapes[c].region is not None:
+            if shapes[c].is_partial:
                 continue
             others = chosen - {(i, c)}
             saving_s = self._effect((i, c), others).saving_s
             parts = [
                 (self.sizes[i][p], self._effect((i, p), others).saving_s, shape.name)
                 for p, shape in enumerate(shapes)
-                if shape.region is not None and (i, p) not in self.refused
+                if shape.is_partial and (i, p) not in self.refused
             ]
             parts = [part for part in parts if part[1] >= _MOST_OF_THE_SAVING * saving_s]
             if parts:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from sds.recommender.candidates import ReadsInLayouts
-from sds.recommender.layouts import build_seconds, copied, ratio_error, size_bytes
+from sds.recommender.layouts import copied, ratio_error, replica_build_seconds, size_bytes
 from sds.recommender.portfolio import (
     DatasetReads,
     ModelNames,
@@ -161,7 +161,9 @@ class ReadDemand:
     def build_s(self) -> tuple[float, ...]:
         """Seconds to build each."""
         return tuple(
-            build_seconds(copied(shape, self.dataset.array), self.settings.build_bytes_per_s)
+            replica_build_seconds(
+                shape, self.dataset.array, self.reads.models, self.settings.build_bytes_per_s
+            )
             for shape in self.reads.shapes
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError, SdsValueError
@@ -12,6 +12,7 @@ from sds.geometry import (
     Box,
     ChunkedLayout,
     Hyperslab,
+    SegmentList,
     check_chunks,
     check_order,
     count_chunks,
@@ -23,6 +24,8 @@ from sds.recommender.cost import (
     seconds_as_stored,
     seconds_in,
 )
+from sds.recommender.pieces import pieces_in_tiles, seconds_of_pieces
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from sds.recommender.model import ReadModel
@@ -59,15 +62,30 @@ class ReplicaShape:
         Whether its chunks have the filters of the source.
     region
         The box of the source that it holds; None: all of it. It serves reads that lie within.
+    segments
+        The tiles of the source that it holds, contiguously; it serves reads whose tiles it has.
+    min_reads
+        Of segments that may be built: how often their tiles had been read. It tells no two apart;
+        0 where they exist, or are named.
     """
 
     order: tuple[int, ...]
     chunk_shape: tuple[int, ...] | None = None
     filtered: bool = False
     region: Box | None = None
+    segments: SegmentList | None = None
+    min_reads: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         check_order(self.order, len(self.order))
+        if self.segments is not None:
+            if self.chunk_shape is not None or self.region is not None:
+                raise LayoutError("tiles are stored contiguously, of no region: leave those out")
+            if len(self.segments.tile_shape) != len(self.order):
+                raise LayoutError(
+                    f"tiles of {len(self.segments.tile_shape)} axes in an order of "
+                    f"{len(self.order)}: give one length for each"
+                )
         if self.chunk_shape is None:
             if self.filtered:
                 raise LayoutError("filters work on chunks: give a chunk shape, or no filters")
@@ -82,14 +100,23 @@ class ReplicaShape:
     def name(self) -> str:
         """In words, e.g. ``order 2,0,1`` or ``order 0,1 in chunks 32x64, of [0:99, 5:6]``."""
         text = f"order {','.join(map(str, self.order))}"
+        if self.segments is not None:
+            shape = "x".join(map(str, self.segments.tile_shape))
+            n_tiles, n_segments = len(self.segments.tiles), len(self.segments.lengths)
+            return f"{text}, {counted(n_tiles, 'tile')} {shape} in {counted(n_segments, 'segment')}"
         if self.chunk_shape is not None:
             text += f" in chunks {'x'.join(map(str, self.chunk_shape))}"
         if self.filtered:
             text += ", filtered"
         return text if self.region is None else f"{text}, of {self.region}"
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether it holds not all of the source."""
+        return self.region is not None or self.segments is not None
+
     def command(self, target: str) -> str:
-        """Return what a user types to build it."""
+        """Return what a user types to build it; segments anew, of what is known then."""
         words = ["sds", "reorganize", target, "--order", ",".join(map(str, self.order))]
         if self.chunk_shape is not None:
             words += ["--chunks", ",".join(map(str, self.chunk_shape))]
@@ -97,6 +124,9 @@ class ReplicaShape:
             words += ["--compress", "source"]
         if self.region is not None:
             words += ["--region", str(self.region)]
+        if self.segments is not None:
+            words += ["--tiles", ",".join(map(str, self.segments.tile_shape))]
+            words += ["--min-reads", str(self.min_reads)] if self.min_reads else []
         return shlex.join(words)
 
 
@@ -112,6 +142,8 @@ def check_shape(shape: ReplicaShape, array: StoredArray) -> None:
         shape.region.check_within(array.extent)
         if shape.region.n_elements == 0 < array.size_bytes:
             raise LayoutError(f"the region {shape.region} is empty: name one index at least")
+    if shape.segments is not None:
+        shape.segments.check_within(array.extent)
     if shape.chunk_shape is None:
         return
     extent = tuple(copied(shape, array).extent[a] for a in shape.order)
@@ -133,6 +165,9 @@ def n_chunks(extent: tuple[int, ...], chunk_shape: tuple[int, ...]) -> int:
 
 def copied(shape: ReplicaShape, array: StoredArray) -> StoredArray:
     """Return what a replica holds of a dataset, as if that were a dataset of its own."""
+    if shape.segments is not None:
+        tiles = (len(shape.segments.tiles), *shape.segments.tile_shape)
+        return replace(array, extent=tiles, chunks=None, stored_bytes=None)
     region = shape.region
     if region is None:
         return array
@@ -146,6 +181,23 @@ def copied(shape: ReplicaShape, array: StoredArray) -> StoredArray:
 def build_seconds(array: StoredArray, bytes_per_s: float) -> float:
     """Return the time to build a replica that holds an array; see `copied`."""
     return BUILD_START_S + array.size_bytes / bytes_per_s
+
+
+def replica_build_seconds(
+    shape: ReplicaShape,
+    array: StoredArray,
+    models: tuple[ReadModel, ReadModel],
+    bytes_per_s: float,
+) -> float:
+    """Return the time to build a replica; of segments, tile by tile.
+
+    Errors as of `read_seconds`.
+    """
+    seconds = build_seconds(copied(shape, array), bytes_per_s)
+    if shape.segments is not None:
+        tile = Hyperslab.all(shape.segments.tile_shape)
+        seconds += len(shape.segments.tiles) * read_seconds(None, array, tile, models)
+    return seconds
 
 
 def size_bytes(shape: ReplicaShape, array: StoredArray) -> int:
@@ -190,7 +242,8 @@ def read_seconds(
 ) -> float:
     """Return the predicted time of one HDF5 read; shape None: of the original through HDF5.
 
-    Of a replica of a part the read has to lie within.
+    Of a replica of a part the read has to lie within. One of segments takes as long as the pieces
+    that it is read in.
 
     Raises
     ------
@@ -200,6 +253,13 @@ def read_seconds(
         If the model simulates reads, and cannot simulate this one.
     """
     original, engine = models
+    if shape is not None and shape.segments is not None:
+        tile = replace(array, extent=shape.segments.tile_shape, chunks=None)
+        whole = ReplicaShape(order=shape.order)
+        return seconds_of_pieces(
+            pieces_in_tiles(slab, tile.extent),
+            lambda piece: read_seconds(whole, tile, piece, models, n_concurrent=n_concurrent),
+        )
     if shape is not None and shape.region is not None:
         array, slab = copied(shape, array), shape.region.relative(slab)
     if shape is None:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from sds.analyzer import AccessPattern
+from sds.analyzer import AccessPattern, ReadTrail
 from sds.column_names import format_columns
 from sds.errors import SdsValueError
 from sds.recommender.cost import StoredArray
 from sds.recommender.layouts import ReplicaShape
 from sds.recommender.model import ReadModel
 from sds.recommender.simulated import without_simulation
+from sds.wording import share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _N_COLUMNS_NAMED = 4
 
-NOT_BUILT_BY_SDS = (
-    "not considered: segments that gather several parts which are read together, since SDS does "
-    "not build them yet"
-)
 NO_QUERY_STATED = (
     "tables sorted by a key are considered where queries are stated, for those leave no trace: "
     "sds advise FILE:/TABLE --query CONDITION"
@@ -46,8 +43,10 @@ class DatasetReads:
     models
         Of the original through HDF5 and of a replica through the engine; None: built in.
     existing
-        Replicas that serve it, of the whole dataset and of parts; one several times where there are
-        several alike.
+        Replicas that serve it, of the whole dataset, of parts and of segments; one several times
+        where there are several alike.
+    trail
+        Where its newest reads lay; None where that is not known, or reads are stated.
     """
 
     target: str
@@ -55,6 +54,7 @@ class DatasetReads:
     patterns: tuple[AccessPattern, ...]
     models: tuple[ReadModel, ReadModel] | None = None
     existing: tuple[ReplicaShape, ...] = ()
+    trail: ReadTrail | None = field(default=None, compare=False)
 
 
 def without_simulation_of(reads: DatasetReads) -> DatasetReads:
@@ -183,9 +183,9 @@ class SortedShape:
         return f"{text}, with {', '.join(others)}" if others else text
 
     @property
-    def region(self) -> None:
-        """All rows."""
-        return
+    def is_partial(self) -> bool:
+        """Whether it holds not all rows."""
+        return False
 
     def command(self, target: str) -> str:
         """Return what a user types to build it."""
@@ -194,6 +194,20 @@ class SortedShape:
 
 
 ReplicaKind: TypeAlias = ReplicaShape | SortedShape
+
+
+def holding_text(shape: ReplicaKind, shares: Shares) -> str:
+    """Return what a replica that is no whole one is to its dataset, in words."""
+    held, reads, seconds = map(share_text, (shares.space, shares.reads, shares.seconds))
+    if isinstance(shape, ReplicaShape) and shape.segments is not None:
+        return (
+            f"holds {held} of the dataset, what is read again and again: forecast for {reads} of "
+            f"its reads and {seconds} of their time"
+        )
+    return (
+        f"holds {held} of the dataset, where {reads} of its reads lie and {seconds} of their time "
+        "goes"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

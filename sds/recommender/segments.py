@@ -1,71 +1,270 @@
-"""Parts of a dataset where much of the time goes: boxes that a replica may be limited to."""
+"""Replicas of segments: which tiles may be worth gathering, and which reads would be served.
+
+What recurs is read off a trail (`sds.analyzer.recurring_segments`), once for each of a few shapes
+of tiles that suit the reads. Which share of a kind of reads finds its tiles there is a forecast: of
+the later half of its reads on the trail those whose tiles had been read often enough before.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from sds.analyzer import BoxGroup, group_boxes
+import numpy as np
+from numpy.typing import NDArray
+
+from sds.analyzer import reads_served, recurring_segments
+from sds.errors import LayoutError
+from sds.geometry import Box, SegmentList
+from sds.recommender.parts import MAX_SPACE
+from sds.recommender.pieces import pieces_in_tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from sds.geometry import Box
+    from sds.analyzer import AccessPattern, ReadTrail
+    from sds.geometry import Hyperslab
+    from sds.recommender.cost import StoredArray
+    from sds.recommender.layouts import ReplicaShape
 
-MAX_SPACE = 0.5
-"""Share of a dataset: a part that takes more saves little space beside the whole."""
+LEAST_TILE_BYTES = 1 << 10
+"""Smaller tiles cost more to find than to read."""
 
-_MIN_WEIGHT = 0.1
-_N_LEAVES = 48
-# A part of a part is taken in its stead where so much of the weight lies in it.
-_NEARLY_ALL = 0.95
-# Two parts, one within the other, are told apart where the outer one takes so much more space.
-_MUCH_LARGER = 1.5
+GOOD_TILE_BYTES = 64 << 10
+"""From which on a tile takes a disk longer to read than to look up: the pieces of Zhang 2009."""
+
+MOST_TILE_BYTES = 4 << 20
+"""A read of a corner of larger tiles is no longer one of a few of them."""
+
+_MANY_TILES = 64  # each of which costs a request
+_MAX_LISTS = 60  # told apart by the bits of one number
 
 
-def costly_parts(
-    boxes: Sequence[Box], seconds: Sequence[float], extent: tuple[int, ...], *, n_most: int
-) -> list[Box]:
-    """Return boxes that hold much of the time in little of the space, the best first.
+def tile_shapes(
+    slabs: Sequence[Hyperslab], extent: tuple[int, ...], element_size_bytes: int
+) -> list[tuple[int, ...]]:
+    """Return shapes of tiles that suit reads, each once; of none of which every read takes many.
 
     Parameters
     ----------
-    boxes, seconds
-        Where reads lie, and what those reads take.
-    extent
-        Of the dataset.
-    n_most
-        Boxes returned at most.
+    slabs
+        Of the dataset, those first that decide.
 
-    Notes
-    -----
-    What is best is judged by seconds x (1 - space): the time that a replica of the part could save,
-    less what as much of the dataset holds where reads lie everywhere.
+    Returns
+    -------
+    Of each read: a box as long as it on the axes that it spans, else the power of two below, cut
+    or grown to between `LEAST_TILE_BYTES` and `MOST_TILE_BYTES`; half as long on the others; and
+    grown to `GOOD_TILE_BYTES`, so that neighbours come with it. And as much of the fastest axes as
+    that many bytes hold, the aligned extents of a file of Zhang 2009.
     """
-    given = [(box, s) for box, s in zip(boxes, seconds, strict=True) if s > 0 and box.n_elements]
-    if not given or not extent:
-        return []
-    root = group_boxes([box for box, _ in given], [s for _, s in given], extent, n_leaves=_N_LEAVES)
-    found = list(_parts(root, least=_MIN_WEIGHT * root.weight))
-    found.sort(key=lambda group: (-group.weight * (1.0 - group.space), group.box.start))
-    chosen: list[BoxGroup] = []
-    for group in found:
-        if len(chosen) < n_most and not any(_are_alike(group, other) for other in chosen):
-            chosen.append(group)
-    return [group.box for group in chosen]
+    shapes = [
+        _grown((1,) * len(extent), extent, GOOD_TILE_BYTES // element_size_bytes, fastest=True)
+    ]
+    for slab in slabs:
+        spans = [
+            (count - 1) * stride + block if count else 0 for _, stride, count, block in slab.axes()
+        ]
+        own = tuple(
+            n if span >= n else 1 << (max(1, span).bit_length() - 1)
+            for span, n in zip(spans, extent, strict=True)
+        )
+        half = tuple(max(1, t // 2) if t < n else n for t, n in zip(own, extent, strict=True))
+        for shape, least in (
+            (own, LEAST_TILE_BYTES),
+            (half, LEAST_TILE_BYTES),
+            (own, GOOD_TILE_BYTES),
+        ):
+            cut = _cut(shape, MOST_TILE_BYTES // element_size_bytes)
+            shapes.append(_grown(cut, extent, least // element_size_bytes))
+    return [
+        shape
+        for shape in dict.fromkeys(shapes)
+        if any(pieces_in_tiles(slab, shape).total() <= _MANY_TILES for slab in slabs)
+    ]
 
 
-def _parts(group: BoxGroup, *, least: float) -> Iterator[BoxGroup]:
-    """Yield the groups that are worth a replica of their own, each before its parts."""
-    if group.weight < least:
-        return
-    keeps = any(part.weight >= _NEARLY_ALL * group.weight for part in group.parts)
-    if group.space <= MAX_SPACE and not keeps:
-        yield group
-    for part in group.parts:
-        yield from _parts(part, least=least)
+def _cut(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Return a box with its longest axes halved until it has at most so many elements."""
+    cut = list(shape)
+    while math.prod(cut) > max(1, most):
+        longest = max(range(len(cut)), key=cut.__getitem__)
+        cut[longest] = -(-cut[longest] // 2)
+    return tuple(cut)
 
 
-def _are_alike(one: BoxGroup, other: BoxGroup) -> bool:
-    """Return whether one box lies in the other and takes not much less space."""
-    inner, outer = sorted((one, other), key=lambda group: group.space)
-    return outer.box.covers(inner.box) and outer.space < _MUCH_LARGER * inner.space
+def _grown(
+    shape: tuple[int, ...], extent: tuple[int, ...], least: int, *, fastest: bool = False
+) -> tuple[int, ...]:
+    """Return a box with its shortest axes doubled until it has about so many elements or more.
+
+    fastest: the last axes first, each as far as it goes.
+    """
+    grown = list(shape)
+    while 3 * math.prod(grown) < 2 * least:
+        short = [a for a, n in enumerate(extent) if grown[a] < n]
+        if not short:
+            break
+        axis = max(short) if fastest else min(short, key=lambda a: (grown[a], -a))
+        grown[axis] = min(extent[axis], 2 * grown[axis])
+    return tuple(grown)
+
+
+def recurring_in(
+    trail: ReadTrail, shapes: Iterable[tuple[int, ...]], array: StoredArray
+) -> list[SegmentList]:
+    """Return what recurs on a trail in tiles of each shape.
+
+    Left out are tiles that take more than half of the dataset, and more than a replica can hold.
+    """
+    found = []
+    for shape in shapes:
+        try:
+            segments = recurring_segments(trail, shape, element_size_bytes=array.element_size_bytes)
+        except LayoutError:  # too many tiles; larger ones are tried too
+            continue
+        if segments is not None and segments.n_elements <= MAX_SPACE * math.prod(array.extent):
+            found.append(segments)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacedReads:
+    """Reads of one kind where they lay, m of them.
+
+    Attributes
+    ----------
+    low, high
+        First index of each and the one after its last, shape (m, rank).
+    weight
+        How many reads each stands for, shape (m,).
+    held
+        Which segments serve it: bit i for the i-th, shape (m,).
+    """
+
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    held: NDArray[np.int64]
+
+    def rows(self, index: NDArray[np.intp]) -> PlacedReads:
+        """Return some of them."""
+        return PlacedReads(
+            low=self.low[index],
+            high=self.high[index],
+            weight=self.weight[index],
+            held=self.held[index],
+        )
+
+
+class HeldShare(NamedTuple):
+    """A share of a kind of reads that the same segments serve; `start` is that of a typical one."""
+
+    segments: frozenset[SegmentList]
+    share: float
+    start: tuple[int, ...] | None
+
+
+class ReadsInSegments:
+    """Which reads of a dataset are served by which segments.
+
+    Parameters
+    ----------
+    trail
+        Where reads lay; None: not known, and traced reads then count as not served.
+    shapes
+        Replicas of segments; others are passed over. Where several hold the same tiles, the first
+        says how often these had to be read before (`ReplicaShape.min_reads`).
+    """
+
+    def __init__(self, trail: ReadTrail | None, shapes: Iterable[ReplicaShape]) -> None:
+        min_reads: dict[SegmentList, int] = {}
+        for shape in shapes:
+            if shape.segments is not None:
+                min_reads.setdefault(shape.segments, shape.min_reads)
+        self._lists = tuple(min_reads)[:_MAX_LISTS]
+        self._trail = trail
+        if trail is not None:
+            self._bits = np.frexp(trail.selection.selected.astype(np.float64))[1]
+            self._held = np.zeros(len(trail), dtype=np.int64)
+            for i, segments in enumerate(self._lists):
+                served = reads_served(trail, segments, min_reads=min_reads[segments])
+                self._held |= served.astype(np.int64) << i
+
+    def __bool__(self) -> bool:
+        return bool(self._lists)
+
+    def of_kind(self, alike: Sequence[AccessPattern]) -> PlacedReads:
+        """Return the reads by which patterns are judged that differ in where they begin alone.
+
+        Of traced ones the later half of those on the trail: what is forecast of them rests on as
+        many before them. Stated ones are where they are stated.
+        """
+        if alike[0].stated:
+            return self._stated(alike)
+        if self._trail is None:
+            return _placed([], np.zeros(0), np.zeros(0, dtype=np.int64), rank=alike[0].rank)
+        bits = [n.bit_length() for n in alike[0].call.shape]
+        rows = np.flatnonzero((self._bits == bits).all(axis=1))
+        rows = rows[len(rows) // 2 :]
+        slabs = self._trail.selection.rows(rows)
+        return PlacedReads(
+            low=slabs.start,
+            high=slabs.start + (slabs.count - 1) * slabs.stride + slabs.block,
+            weight=self._trail.n_reads[rows].astype(np.float64),
+            held=self._held[rows],
+        )
+
+    def _stated(self, alike: Sequence[AccessPattern]) -> PlacedReads:
+        held = [
+            sum(1 << i for i, each in enumerate(self._lists) if each.holds(p.call, p.extent))
+            for p in alike
+        ]
+        return _placed(
+            [Box.around(p.call) for p in alike],
+            np.array([p.n_calls for p in alike], dtype=np.float64),
+            np.array(held, dtype=np.int64),
+            rank=alike[0].rank,
+        )
+
+    def share(self, reads: PlacedReads, segments: SegmentList) -> HeldShare:
+        """Return what share of some reads segments serve, whatever else serves them."""
+        held = (reads.held >> self._lists.index(segments) & 1).astype(np.bool_)
+        total = float(reads.weight.sum())
+        if not held.any():
+            return HeldShare(frozenset(), 0.0, None)
+        some = reads.rows(np.flatnonzero(held))
+        return HeldShare(
+            frozenset({segments}),
+            float(some.weight.sum()) / total,
+            _typical_start(some, segments.tile_shape),
+        )
+
+    def shares(self, reads: PlacedReads) -> list[HeldShare]:
+        """Return what shares of some reads which segments serve; of no reads that none does."""
+        if not len(reads.held):
+            return [HeldShare(frozenset(), 1.0, None)]
+        total = float(reads.weight.sum())
+        found = []
+        for mask in np.unique(reads.held).tolist():
+            some = reads.rows(np.flatnonzero(reads.held == mask))
+            lists = [each for i, each in enumerate(self._lists) if mask >> i & 1]
+            start = _typical_start(some, lists[0].tile_shape) if lists else None
+            found.append(HeldShare(frozenset(lists), float(some.weight.sum()) / total, start))
+        return found
+
+
+def _placed(
+    boxes: Sequence[Box], weight: NDArray[np.float64], held: NDArray[np.int64], *, rank: int
+) -> PlacedReads:
+    low = np.array([box.start for box in boxes], dtype=np.int64).reshape(len(boxes), rank)
+    size = np.array([box.extent for box in boxes], dtype=np.int64).reshape(len(boxes), rank)
+    return PlacedReads(low=low, high=low + size, weight=weight, held=held)
+
+
+def _typical_start(reads: PlacedReads, tile_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return where a read begins that touches as many tiles as half of the reads or more."""
+    sizes = np.array(tile_shape, dtype=np.int64)
+    touched = np.prod((reads.high - 1) // sizes - reads.low // sizes + 1.0, axis=1)
+    middle = np.argsort(touched, kind="stable")[len(touched) // 2]
+    return tuple(reads.low[middle].tolist())

@@ -18,6 +18,7 @@ from sds.recommender.candidates import (
 from sds.recommender.candidates import usable_patterns as usable
 from sds.recommender.judge import confidence_of
 from sds.recommender.recommendation import NoiseGates
+from sds.recommender.segments import ReadsInSegments
 from sds.recommender.tables import models_for_advice
 
 if TYPE_CHECKING:
@@ -151,10 +152,12 @@ def _seconds(datasets: Sequence[DatasetReads], stripes: StripeLayout | None) -> 
         patterns = usable(dataset)
         days = days_observed(patterns)
         models = dataset.models or models_for_advice(None)
+        boxes = regions_of(dataset.existing)
+        segments = ReadsInSegments(dataset.trail, dataset.existing)
         for pattern in patterns:
             if pattern.irregular:
                 continue
-            for kind in kinds_in_parts([pattern], regions_of(dataset.existing), days=days):
+            for kind in kinds_in_parts([pattern], boxes, segments, days=days):
                 _, shape = seconds_now(dataset, kind, predictor)
                 if shape is not None:
                     total += kind.per_day * predictor.seconds(shape, striped.array, kind, models)

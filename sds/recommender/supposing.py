@@ -21,12 +21,12 @@ from sds.recommender.candidates import (
 from sds.recommender.demand import AS_NOW, served_by
 from sds.recommender.layouts import (
     ReplicaShape,
-    build_seconds,
     check_shape,
-    copied,
+    replica_build_seconds,
     size_bytes,
 )
 from sds.recommender.portfolio import ModelNames, PortfolioSettings, Saving, saving_interval
+from sds.recommender.segments import ReadsInSegments
 from sds.recommender.sort_keys import QueryDemand, TableQueries
 from sds.recommender.tables import models_for_advice
 
@@ -148,9 +148,12 @@ def what_if(
     predictor = Predictor()
     usable = usable_patterns(dataset)
     days = days_observed(usable)
-    rows = [_pattern(pattern, dataset, then, predictor, days=days) for pattern in usable]
+    both = [(each, ReadsInSegments(each.trail, each.existing)) for each in (dataset, then)]
+    rows = [_pattern(pattern, both, predictor, days=days) for pattern in usable]
     rows.sort(key=lambda row: -abs(row.seconds_now - row.seconds_then))
-    build_s = math.fsum(build_seconds(copied(s, dataset.array), build_bytes_per_s) for s in add)
+    build_s = math.fsum(
+        replica_build_seconds(s, dataset.array, models, build_bytes_per_s) for s in add
+    )
     changed = [row for row in rows if row.from_now != row.from_then]
     saving = saving_interval(
         math.fsum(row.seconds_now for row in changed),
@@ -265,8 +268,7 @@ def _check_change(
 
 def _pattern(
     pattern: AccessPattern,
-    now: DatasetReads,
-    then: DatasetReads,
+    now_and_then: Sequence[tuple[DatasetReads, ReadsInSegments]],
     predictor: Predictor,
     *,
     days: float,
@@ -276,14 +278,14 @@ def _pattern(
     collective = pattern.n_collective / days_of(pattern, days)
     seconds: list[float] = []
     layouts: list[str] = []
-    for dataset in (now, then):
+    for dataset, segments in now_and_then:
         if pattern.irregular:
             seconds.append(pattern.elapsed_s / days_of(pattern, days))
             layouts.append(ORIGINAL)
             continue
         total = 0.0
         names: dict[str, None] = {}
-        for kind in kinds_in_parts([pattern], regions_of(dataset.existing), days=days):
+        for kind in kinds_in_parts([pattern], regions_of(dataset.existing), segments, days=days):
             each, shape = seconds_now(dataset, kind, predictor)
             total += each * kind.per_day
             names[ORIGINAL if shape is None else shape.name] = None

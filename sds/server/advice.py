@@ -295,11 +295,6 @@ class Adviser:
                 f"replica {number} is sorted by {record.sort.key}: it answers queries, and takes "
                 "part in no read; name others"
             )
-        if record.segments is not None:
-            raise SdsValueError(
-                f"replica {number} holds {len(record.segments.tiles)} tiles: boxes are "
-                "predicted here; name others"
-            )
         if record.state is not ReplicaState.ACTIVE:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
         return shape_of(record)
@@ -313,7 +308,7 @@ class Adviser:
                 existing_orders=[
                     shape.order
                     for shape in some[0].existing
-                    if shape.chunk_shape is None and shape.region is None
+                    if shape.chunk_shape is None and not shape.is_partial
                 ],
                 target=some[0].target,
             ),

@@ -18,7 +18,7 @@ from sds.recommender import DatasetReads, ReplicaShape, StoredArray, models_for_
 from sds.recommender.simulated import SimulationBudget, within_budget
 
 if TYPE_CHECKING:
-    from sds.analyzer import AccessPattern
+    from sds.analyzer import AccessPattern, ReadTrail
     from sds.catalog.store import Store
     from sds.recommender import ReadModel
     from sds.server.models import Models
@@ -145,8 +145,7 @@ class KnownReads:
         self, file: str, described: DatasetDescription, patterns: tuple[AccessPattern, ...]
     ) -> KnownDataset:
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
-        # A sorted one serves no reads; what segments hold is no box.
-        active = [record for record in found if record.sort is None and record.segments is None]
+        active = [record for record in found if record.sort is None]  # others serve no reads
         shapes = [shape_of(record) for record in active if record.replica is not None]
         stripes, stripes_source = self._models.told_stripes(file)
         reads = DatasetReads(
@@ -165,8 +164,14 @@ class KnownReads:
             patterns=patterns,
             models=self._models_of(file),
             existing=tuple(sorted(shapes, key=lambda shape: shape.name)),
+            trail=None if patterns[0].stated else self.trail_of(file, described),
         )
         return KnownDataset(file=file, described=described, reads=reads, replicas=tuple(active))
+
+    def trail_of(self, file: str, described: DatasetDescription) -> ReadTrail | None:
+        """Return where the newest reads of a dataset as it is now lay; None where none is known."""
+        trail = self._store.trail(file, described.path)
+        return None if trail is None or trail.extent != described.extent else trail
 
     def _models_of(self, file: str) -> tuple[ReadModel, ReadModel]:
         """Return the models of a file, the same ones for all files of one file system."""
@@ -253,7 +258,8 @@ def shape_of(record: ReplicaRecord) -> ReplicaShape:
         order=record.order,
         chunk_shape=record.chunk_shape,
         filtered=bool(record.filters),
-        region=None if holds_all(record) else record.region,
+        region=None if holds_all(record) or record.segments is not None else record.region,
+        segments=record.segments,
     )
 
 

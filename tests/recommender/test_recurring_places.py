@@ -1,0 +1,308 @@
+"""Replicas of segments in advice: forecast from a trail, under the same budget as all others."""
+
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sds.analyzer import find_patterns, recurring_segments, stated_pattern, trail_of
+from sds.errors import LayoutError
+from sds.geometry import Box, SegmentList
+from sds.recommender import (
+    DatasetReads,
+    PortfolioSettings,
+    ReplicaShape,
+    StoredArray,
+    advise_stripes,
+    choose_portfolio,
+    what_if,
+)
+from sds.recommender.candidates import Predictor, kinds_in_parts, reads_in_layouts
+from sds.recommender.layouts import check_shape, replica_build_seconds, size_bytes
+from sds.recommender.segments import (
+    LEAST_TILE_BYTES,
+    MOST_TILE_BYTES,
+    ReadsInSegments,
+    tile_shapes,
+)
+from sds.recommender.tables import models_for_advice
+from tests.analyzer.traces import Read, records_of_reads
+
+GRID = (1000, 400, 400)
+MIB = 1 << 20
+
+
+def dataset_of(reads, extent=GRID, *, took_ms=20.0, existing=(), **stored):
+    """A dataset with the patterns and the trail of some traced reads."""
+    records = records_of_reads([replace(read, took_ms=took_ms) for read in reads], extent)
+    return DatasetReads(
+        target="f.h5:/d",
+        array=StoredArray(extent=extent, element_size_bytes=4, **stored),
+        patterns=tuple(find_patterns([records])),
+        existing=existing,
+        trail=trail_of([records], extent),
+    )
+
+
+def stations(n_places=100, n_reads=600, *, seed=1, at_ms=0):
+    """Time series at places all over a grid, each read again and again."""
+    rng = random.Random(seed)  # noqa: S311
+    places = [(rng.randrange(GRID[1]), rng.randrange(GRID[2])) for _ in range(n_places)]
+    return [
+        Read((slice(0, GRID[0]), *place), at_ms=at_ms + 30 * k)
+        for k, place in enumerate(rng.choices(places, k=n_reads))
+    ]
+
+
+def names(portfolio):
+    return [layout.name for layout in portfolio.layouts]
+
+
+def test_tiles_are_advised_where_the_budget_has_no_room_for_the_whole():
+    dataset = dataset_of(stations())
+    portfolio = choose_portfolio([dataset], budget_bytes=MIB)
+    (layout,) = portfolio.layouts
+    held = layout.layout.segments
+    assert held.tile_shape == (1000, 1, 1)
+    assert layout.name == f"order 0,1,2, {len(held.tiles)} tiles 1000x1x1 in 1 segment"
+    assert layout.command.endswith("--order 0,1,2 --tiles 1000,1,1 --min-reads 2")
+    assert layout.size_bytes == 4 * held.n_elements < MIB
+    assert 0.85 < layout.shares.reads < 1.0
+    assert layout.shares.space == pytest.approx(layout.size_bytes / dataset.array.size_bytes)
+    assert layout.speedup > 50
+    assert "what is read again and again: forecast for 9" in layout.reason
+    assert not any("not considered" in note for note in portfolio.notes)
+    without = choose_portfolio([replace(dataset, trail=None)], budget_bytes=MIB)
+    assert not without.layouts
+
+
+def test_where_there_is_room_the_whole_stands_and_the_tiles_are_named():
+    portfolio = choose_portfolio([dataset_of(stations())])
+    assert names(portfolio) == ["order 1,2,0"]
+    assert any("tiles 1000x1x1" in note and "smaller" in note for note in portfolio.notes)
+
+
+def test_what_a_portfolio_predicts_of_segments_is_what_what_if_predicts():
+    dataset = dataset_of(stations())
+    portfolio = choose_portfolio([dataset], budget_bytes=MIB)
+    supposed = what_if(dataset, add=[layout.layout for layout in portfolio.layouts])
+    # A portfolio weighs what is forecast in each part of the dataset that it considers.
+    assert supposed.seconds_then == pytest.approx(portfolio.seconds_then, rel=0.05)
+    assert supposed.seconds_now == pytest.approx(portfolio.seconds_now)
+    assert supposed.size_bytes == portfolio.used_bytes
+    assert supposed.saving.seconds == pytest.approx(portfolio.saving.seconds, rel=0.01)
+    assert supposed.build_s == portfolio.layouts[0].build_s
+
+
+def test_what_exists_serves_and_is_not_advised_again_and_can_be_supposed_away():
+    dataset = dataset_of(stations())
+    (layout,) = choose_portfolio([dataset], budget_bytes=MIB).layouts
+    built = replace(layout.layout, min_reads=0)
+    assert built == layout.layout, "how often tiles were read tells no two replicas apart"
+    there = replace(dataset, existing=(built,))
+    again = choose_portfolio([there], budget_bytes=MIB)
+    assert not again.layouts
+    assert again.seconds_now <= what_if(dataset, add=[layout.layout]).seconds_then
+    away = what_if(there, take_away=[built])
+    assert away.saving.seconds < 0
+    assert away.seconds_then == pytest.approx(what_if(dataset, add=[built]).seconds_now)
+    (row,) = away.patterns
+    assert set(row.from_now.split(" and ")) == {built.name, "original"}
+    assert row.from_then == "original"
+    with pytest.raises(LayoutError, match="exists already"):
+        what_if(there, add=[built])
+
+
+def test_the_share_is_a_forecast_and_not_hindsight():
+    """Places read twice, never again: afterwards every tile was read twice, before it none was."""
+    rng = random.Random(5)  # noqa: S311
+    places = [(rng.randrange(GRID[1]), rng.randrange(GRID[2])) for _ in range(300)]
+    reads = [
+        Read((slice(0, GRID[0]), *place), at_ms=60 * k + 30 * turn)
+        for k, place in enumerate(places)
+        for turn in (0, 1)
+    ]
+    dataset = dataset_of(reads)
+    held = recurring_segments(dataset.trail, (1000, 1, 1), element_size_bytes=4)
+    assert len(held.tiles) == len(set(places))
+    supposed = what_if(
+        dataset,
+        add=[ReplicaShape(order=(0, 1, 2), segments=held, min_reads=2)],
+    )
+    assert supposed.saving.seconds < 0.05 * supposed.seconds_now
+    assert not choose_portfolio([dataset], budget_bytes=MIB).layouts
+
+
+def test_walks_of_the_same_shape_count_against_the_share():
+    """A station file that is also read through once, line by line: those reads find no tiles."""
+    walk = Read((slice(0, GRID[0]), 0, 0), loops=[(400, (0, 1, 0)), (400, (0, 0, 1))], at_ms=10**7)
+    dataset = dataset_of([*stations(), walk])
+    gained = what_if(
+        dataset,
+        add=[
+            ReplicaShape(
+                order=(0, 1, 2),
+                segments=recurring_segments(dataset.trail, (1000, 1, 1), element_size_bytes=4),
+                min_reads=2,
+            )
+        ],
+    )
+    assert 0 < gained.saving.seconds < 0.01 * gained.seconds_now
+
+
+def test_collective_reads_are_no_trail_and_stay():
+    reads = [replace(read, collective=True) for read in stations()]
+    dataset = dataset_of(reads)
+    assert dataset.trail is None
+    assert not choose_portfolio([dataset], budget_bytes=MIB).layouts
+
+
+def test_without_recurring_places_advice_is_as_without_a_trail():
+    rng = random.Random(2)  # noqa: S311
+    reads = [
+        Read((slice(0, GRID[0]), rng.randrange(400), rng.randrange(400)), at_ms=30 * k)
+        for k in range(500)
+    ]
+    reads += [Read((k, slice(0, 400), slice(0, 400)), at_ms=20000 + 30 * k) for k in range(60)]
+    dataset = dataset_of(reads)
+    for budget in (None, 300 * MIB, MIB):
+        found = choose_portfolio([dataset], budget_bytes=budget)
+        assert found == choose_portfolio([replace(dataset, trail=None)], budget_bytes=budget)
+
+
+def test_stated_reads_are_served_where_their_tiles_are_held():
+    held = SegmentList(tile_shape=(1000, 10, 10), tiles=(0, 41), lengths=(2,))
+    existing = ReplicaShape(order=(0, 1, 2), segments=held)
+    array = StoredArray(extent=GRID, element_size_bytes=4)
+    patterns = tuple(
+        stated_pattern(text, extent=GRID, element_size_bytes=4, n_reads_per_day=n)
+        for text, n in (("[:, 3, 4]", 10), ("[:, 12, 15]", 5), ("[:, 3, 14]", 40))
+    )
+    dataset = DatasetReads(target="f.h5:/d", array=array, patterns=patterns, existing=(existing,))
+    kinds = reads_in_layouts(dataset, PortfolioSettings(), Predictor()).kinds
+    assert {k.is_served_by(existing): pytest.approx(k.per_day) for k in kinds} == {
+        True: 15,
+        False: 40,
+    }
+    away = what_if(dataset, take_away=[existing])
+    assert [row.from_now for row in away.patterns].count(existing.name) == 2
+    assert away.saving.seconds < 0
+
+
+def test_segments_and_a_part_share_the_reads_between_them():
+    """Reads in a part that exists are not counted for tiles that lie in it as well."""
+    reads = stations(40, 500)
+    near = [Read((slice(0, GRID[0]), 390 + k % 10, 395), at_ms=15 + 30 * k) for k in range(500)]
+    dataset = dataset_of([*reads, *near])
+    corner = ReplicaShape(order=(1, 2, 0), region=Box(start=(0, 390, 390), extent=(1000, 10, 10)))
+    there = replace(dataset, existing=(corner,))
+    (layout,) = choose_portfolio([there], budget_bytes=MIB).layouts
+    assert layout.layout.segments is not None
+    assert layout.shares.reads == pytest.approx(0.5, abs=0.05)
+    both = what_if(there, add=[layout.layout])
+    (row,) = both.patterns
+    assert corner.name in row.from_now
+    assert layout.name in row.from_then
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60),
+    st.lists(st.sets(st.integers(0, 99), min_size=1), max_size=3),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2),
+)
+@settings(deadline=None)
+def test_no_read_is_lost_between_segments_and_boxes(places, tile_sets, corners):
+    extent = (50, 10, 10)
+    reads = [Read((slice(0, 50), *place), at_ms=30 * k) for k, place in enumerate(places)]
+    dataset = dataset_of(reads, extent)
+    shapes = [
+        ReplicaShape(
+            order=(0, 1, 2),
+            segments=SegmentList(
+                tile_shape=(50, 1, 1), tiles=tuple(sorted(tiles)), lengths=(len(tiles),)
+            ),
+        )
+        for tiles in tile_sets
+    ]
+    boxes = [Box(start=(0, i, j), extent=(50, 10 - i, 10 - j)) for i, j in dict.fromkeys(corners)]
+    segments = ReadsInSegments(dataset.trail, shapes)
+    for pattern in dataset.patterns:
+        kinds = kinds_in_parts([pattern], boxes, segments, days=1.0)
+        assert math.fsum(k.per_day for k in kinds) == pytest.approx(pattern.n_calls)
+        assert math.fsum(k.observed for k in kinds) == pytest.approx(pattern.n_calls)
+        assert math.fsum(k.logical_per_day for k in kinds) == pytest.approx(pattern.n_reads)
+        for kind in kinds:
+            for box in boxes:
+                if box in kind.inside:
+                    assert box.covers(Box.around(kind.slab))
+            for shape in shapes:
+                if kind.is_served_by(shape):
+                    assert shape.segments.holds(kind.slab, extent)
+
+
+def test_tiles_suit_reads_and_stay_within_bounds():
+    line = stated_pattern("[:, 3, 4]", extent=GRID, element_size_bytes=4).call
+    shapes = tile_shapes([line], GRID, 4)
+    assert shapes == [(1000, 1, 1), (1000, 4, 4)]
+    box = stated_pattern("[0:40, 100:200, 0:70]", extent=GRID, element_size_bytes=4).call
+    assert tile_shapes([box], GRID, 4) == [(32, 64, 64), (16, 32, 32)]
+    plane = stated_pattern("[7]", extent=GRID, element_size_bytes=4).call
+    assert (1, 32, 400) in tile_shapes([plane], GRID, 4), "an aligned extent of the file"
+    for shape in tile_shapes([line, box], GRID, 4):
+        n_bytes = 4 * math.prod(shape)
+        assert LEAST_TILE_BYTES * 2 / 3 <= n_bytes <= MOST_TILE_BYTES
+    large = stated_pattern("[...]", extent=(10**6, 10**4), element_size_bytes=8).call
+    assert tile_shapes([large], (10**6, 10**4), 8) == []
+    small = stated_pattern("[0]", extent=(5,), element_size_bytes=8).call
+    assert tile_shapes([small], (5,), 8) == [(5,)]
+
+
+def test_shapes_of_segments_that_cannot_be_are_refused():
+    held = SegmentList(tile_shape=(10, 10), tiles=(3,), lengths=(1,))
+    with pytest.raises(LayoutError, match="stored contiguously"):
+        ReplicaShape(order=(0, 1), chunk_shape=(5, 5), segments=held)
+    with pytest.raises(LayoutError, match="stored contiguously"):
+        ReplicaShape(order=(0, 1), region=Box(start=(0, 0), extent=(5, 5)), segments=held)
+    with pytest.raises(LayoutError, match="2 axes in an order of 3"):
+        ReplicaShape(order=(0, 1, 2), segments=held)
+    shape = ReplicaShape(order=(1, 0), segments=held)
+    assert shape.name == "order 1,0, 1 tile 10x10 in 1 segment"
+    assert shape.is_partial
+    array = StoredArray(extent=(10, 10), element_size_bytes=4)
+    with pytest.raises(LayoutError, match="tile 3: the dataset has 1"):
+        check_shape(shape, array)
+    array = StoredArray(extent=(15, 15), element_size_bytes=4)
+    check_shape(shape, array)
+    assert size_bytes(shape, array) == 400, "tiles that are cut off take as much as others"
+    few = replica_build_seconds(shape, array, models_for_advice(None), 1e8)
+    more = replace(shape, segments=replace(held, tiles=(0, 1, 2), lengths=(3,)))
+    assert replica_build_seconds(more, array, models_for_advice(None), 1e8) > few
+
+
+def test_stripes_count_reads_that_segments_serve():
+    dataset = dataset_of(stations())
+    (layout,) = choose_portfolio([dataset], budget_bytes=MIB).layouts
+    there = replace(dataset, existing=(layout.layout,))
+    found = advise_stripes([there], directory="/replicas", n_osts=1, allowed=True)
+    assert found.command is None
+
+
+def test_the_largest_trail_is_advised_for_in_time():
+    """Four thousand reads of twenty shapes: what is compared stays bounded."""
+    rng = random.Random(3)  # noqa: S311
+    reads = []
+    for k in range(4000):
+        size = 1 << rng.randrange(3, 9)
+        at = [rng.choice((0, 500, 900, 3000)) + rng.randrange(60) for _ in range(2)]
+        reads.append(Read(tuple(slice(a, a + size) for a in at), at_ms=30 * k))
+    dataset = dataset_of(reads, (4096, 4096))
+    assert len(dataset.trail) == 4000
+    found = reads_in_layouts(dataset, PortfolioSettings(), Predictor())
+    tiled = [shape for shape in found.shapes if shape.segments is not None]
+    assert 0 < len(tiled) <= 8
+    assert len(found.kinds) < 2000
+    assert np.isfinite(found.seconds[:, [s in tiled for s in found.shapes]]).any()
