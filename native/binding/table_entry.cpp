@@ -220,12 +220,11 @@ std::vector<int64_t> TableEntry::pieces(const sds_hyperslab &slab) const
 
 size_t TableEntry::announced_bytes(int32_t number) const
 {
-    return (static_cast<size_t>(candidate_at(number).tiles.n_segments) + 63) / 64 *
-           sizeof(uint64_t);
+    return static_cast<size_t>(candidate_at(number).tiles.n_segments);
 }
 
 sds_status TableEntry::read_tiles(int32_t number, const sds_hyperslab &slab, sds_file *file,
-                                  uint64_t announced[], void *out) const
+                                  uint8_t announced[], void *out) const
 {
     const sds_candidate candidate = candidate_at(number);
     const int32_t rank = slab.rank;
@@ -334,12 +333,12 @@ void read_tiles(const TableEntry &entry, int32_t candidate, const Axes &start, c
     if (n_announced == 0) refuse("candidate " + std::to_string(candidate) + " has no tiles");
     if (entry.pieces(slab)[static_cast<size_t>(candidate)] == 0)
         refuse("candidate " + std::to_string(candidate) + " does not hold what is selected");
-    const Buffer bits(announced, true), into(out, true);
+    const Buffer counts(announced, true), into(out, true);
     int64_t n_bytes = entry.element_bytes();
     for (int32_t axis = 0; axis < slab.rank; axis++)
         n_bytes *= slab.count[axis] * slab.block[axis];
-    if (bits.size() != n_announced || into.size() != static_cast<size_t>(n_bytes))
-        refuse("announced has " + std::to_string(bits.size()) + " bytes and out " +
+    if (counts.size() != n_announced || into.size() != static_cast<size_t>(n_bytes))
+        refuse("announced has " + std::to_string(counts.size()) + " bytes and out " +
                std::to_string(into.size()) + ", not " + std::to_string(n_announced) + " and " +
                std::to_string(n_bytes));
     sds_status status;
@@ -347,7 +346,7 @@ void read_tiles(const TableEntry &entry, int32_t candidate, const Axes &start, c
     {
         const nb::gil_scoped_release released;
         status = entry.read_tiles(candidate, slab, file.file(),
-                                  static_cast<uint64_t *>(bits.bytes()), into.bytes());
+                                  static_cast<uint8_t *>(counts.bytes()), into.bytes());
         saved_errno = errno;
     }
     errno = saved_errno;

@@ -53,9 +53,9 @@ class TableEntry
     StoredRead stored_read(int32_t candidate, const sds_hyperslab &slab) const;
 
     // Read from a candidate of tiles, open as file, into memory of so many bytes, packed in the
-    // order of the source. announced: a bit for each segment.
+    // order of the source. announced: as in sds/tiles.h.
     sds_status read_tiles(int32_t candidate, const sds_hyperslab &slab, sds_file *file,
-                          uint64_t announced[], void *out) const;
+                          uint8_t announced[], void *out) const;
     // Bytes that a candidate of tiles needs for `announced`; 0 of others.
     size_t announced_bytes(int32_t candidate) const;
 

@@ -1,25 +1,32 @@
-/* The rest of a segment, announced when the first of it is read. Zhang 2009: what was read after it
- * again and again is prefetched with it. */
+/* What follows in a segment, announced when a piece of it is not cached. Zhang 2009: what was read
+ * after it again and again is prefetched with it. A little at a time: to announce a MiB takes a
+ * read 0.25 ms, and where the device has much to do, all of a segment would take it much longer. */
+#include "arithmetic.h"
 #include "sds/tiles.h"
 
 /* Of more, a read may go past the page cache, which is not to be filled then. */
 #define LONG_BYTES (INT64_C(4) << 20)
 
-static uint64_t bit_of(int32_t segment)
+#define STEP_BYTES (INT64_C(1) << 20)
+
+/* Bytes that are announced at once: of the tile itself and of the next at least. */
+static int64_t step_of(int64_t tile_bytes)
 {
-    return UINT64_C(1) << segment % 64;
+    return sds__least(sds__greatest(STEP_BYTES, 2 * tile_bytes), SDS_ANNOUNCED_BYTES);
 }
 
 int sds_segment_is_due(sds_file *file, const sds_candidate *candidate,
                        const sds_table_dataset *dataset, const sds_tile_piece *piece,
-                       const uint64_t announced[])
+                       const uint8_t announced[])
 {
-    const int32_t segment = sds_segment_of(&candidate->tiles, piece->place);
-    if (__atomic_load_n(&announced[segment / 64], __ATOMIC_RELAXED) & bit_of(segment)) return 0;
-    sds_array tile;
+    const uint8_t n = __atomic_load_n(&announced[sds_segment_of(&candidate->tiles, piece->place)],
+                                      __ATOMIC_RELAXED);
+    const sds_extent tile = sds_tile_bytes(candidate, dataset, piece->place);
+    if ((n + 1) * step_of(tile.length) > SDS_ANNOUNCED_BYTES) return 0;
+    sds_array array;
     sds_runs runs;
-    sds_tile_array(candidate, dataset, piece->place, &tile);
-    if (sds_runs_of(&tile, &piece->slab, &runs) != SDS_OK || sds_runs_bytes(&runs) >= LONG_BYTES)
+    sds_tile_array(candidate, dataset, piece->place, &array);
+    if (sds_runs_of(&array, &piece->slab, &runs) != SDS_OK || sds_runs_bytes(&runs) >= LONG_BYTES)
         return 0;
     const sds_runs first = {.first_offset = runs.first_offset, .run_bytes = 1};
     return sds_probe_runs(file, &first) == SDS_CACHE_COLD;
@@ -27,17 +34,14 @@ int sds_segment_is_due(sds_file *file, const sds_candidate *candidate,
 
 void sds_announce_segment(sds_file *file, const sds_candidate *candidate,
                           const sds_table_dataset *dataset, const sds_tile_piece *piece,
-                          uint64_t announced[])
+                          uint8_t announced[])
 {
     const int32_t segment = sds_segment_of(&candidate->tiles, piece->place);
-    const uint64_t bit = bit_of(segment);
-    if (__atomic_fetch_or(&announced[segment / 64], bit, __ATOMIC_RELAXED) & bit) return;
-    sds_extent rest = sds_segment_bytes(candidate, dataset, segment);
-    if (rest.length > SDS_ANNOUNCED_BYTES) {
-        sds_array tile;
-        sds_tile_array(candidate, dataset, piece->place, &tile);
-        rest.length -= tile.offset_bytes - rest.offset;
-        rest.offset = tile.offset_bytes;
-    }
-    sds_announce_rest(file, rest.offset, rest.length);
+    const sds_extent tile = sds_tile_bytes(candidate, dataset, piece->place);
+    const sds_extent whole = sds_segment_bytes(candidate, dataset, segment);
+    const int64_t n = sds__least(step_of(tile.length), whole.length);
+    const int64_t to_end = sds__least(n, whole.offset + whole.length - tile.offset);
+    __atomic_fetch_add(&announced[segment], 1, __ATOMIC_RELAXED);
+    sds_announce_rest(file, tile.offset, to_end);
+    sds_announce_rest(file, whole.offset, n - to_end); /* a group is read in turn */
 }

@@ -228,7 +228,7 @@ int64_t sds_tile_pieces(const sds_candidate *candidate, const sds_hyperslab *sla
     return n;
 }
 
-static int64_t tile_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset)
+static int64_t bytes_of_one(const sds_candidate *candidate, const sds_table_dataset *dataset)
 {
     int64_t n_bytes = dataset->element_bytes;
     for (int32_t axis = 0; axis < candidate->rank; axis++)
@@ -241,7 +241,7 @@ void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dat
 {
     out->rank = candidate->rank;
     out->element_bytes = dataset->element_bytes;
-    out->offset_bytes = candidate->data_offset_bytes + place * tile_bytes(candidate, dataset);
+    out->offset_bytes = candidate->data_offset_bytes + place * bytes_of_one(candidate, dataset);
     for (int32_t axis = 0; axis < candidate->rank; axis++)
         out->extent[axis] = candidate->tiles.shape[candidate->order[axis]];
 }
@@ -269,6 +269,13 @@ double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *d
     return sum;
 }
 
+sds_extent sds_tile_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                          int32_t place)
+{
+    const int64_t of_one = bytes_of_one(candidate, dataset);
+    return (sds_extent){candidate->data_offset_bytes + place * of_one, of_one};
+}
+
 int32_t sds_segment_of(const sds_tiles *tiles, int32_t place)
 {
     int32_t low = 0, high = tiles->n_segments - 1;
@@ -287,7 +294,7 @@ sds_extent sds_segment_bytes(const sds_candidate *candidate, const sds_table_dat
 {
     const uint32_t *end = candidate->tiles.segment_end;
     const int64_t first = segment > 0 ? end[segment - 1] : 0;
-    const int64_t of_one = tile_bytes(candidate, dataset);
+    const int64_t of_one = bytes_of_one(candidate, dataset);
     return (sds_extent){candidate->data_offset_bytes + first * of_one,
                         ((int64_t)end[segment] - first) * of_one};
 }

@@ -156,7 +156,7 @@ class _OpenReplica:
     chunked
         Of one in chunks that was read: what it takes to read it without HDF5, if that can be done.
     announced
-        Of one of tiles: the segments of which the rest was announced to the kernel, one bit each.
+        Of one of tiles: how often each segment was announced to the kernel in part.
     """
 
     engine: _native.ReadFile

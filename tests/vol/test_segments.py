@@ -459,20 +459,52 @@ def cached_tiles(candidate):
     return [pages[-(-b // 4096) : (b + tile) // 4096].mean() for b in begins]
 
 
-def test_the_rest_of_a_segment_is_read_ahead(series, home):
+def test_what_follows_in_a_segment_is_read_ahead(series, home):
     path, candidate = series
     program = """
         import sys, time, h5py, numpy as np
         with h5py.File(sys.argv[1]) as file:
-            assert np.array_equal(file["series"][45, ::2], np.arange(45 * 32768.0, 46 * 32768)[::2])
-        time.sleep(1)
+            for row in map(int, sys.argv[2:]):
+                expected = np.arange(row * 32768.0, (row + 1) * 32768)[::2]
+                assert np.array_equal(file["series"][row, ::2], expected)
+                time.sleep(1)
     """
-    run_python(program, path, env=connector_environment(home.root))
+    env = connector_environment(home.root)
+    run_python(program, path, 45, env=env)  # the sixth that is stored
     assert reads_by_replica(home) == {1: 1}
     cached = cached_tiles(candidate)
-    assert min(cached[:20]) == 1, cached
-    # The kernel reads ahead some behind the tile itself, but not the other segment.
+    assert cached[5:9] == [1, 1, 1, 1], cached  # a MiB
+    assert max(cached[:5]) == 0, cached
+    assert max(cached[10:]) == 0, cached  # the kernel itself reads a little ahead
+    # Behind the last of a segment comes the first; in the other segment there is nothing.
+    run_python(program, path, 59, env=env)
+    cached = cached_tiles(candidate)
+    assert cached[:2] == [1, 1], cached
+    assert cached[19] == 1, cached
     assert max(cached[21:]) == 0, cached
+
+
+def test_of_a_segment_not_more_is_announced_than_once(series, home):
+    # Dropped from the cache again and again, what was announced before is announced no more than
+    # 16 times in all.
+    path, candidate = series
+    program = """
+        import os, sys, time, h5py, numpy as np
+        sys.path.insert(0, sys.argv[3])
+        from pathlib import Path
+        from tests.redirected import drop_from_page_cache, pages_cached
+        replica, counts = Path(sys.argv[2]), []
+        with h5py.File(sys.argv[1]) as file:
+            for _ in range(20):
+                drop_from_page_cache(replica)
+                file["series"][45, ::2]
+                time.sleep(0.1)
+                counts.append(int(pages_cached(replica).sum()))
+        assert min(counts[:16]) >= 256, counts
+        assert max(counts[16:]) < 200, counts
+    """
+    root = Path(__file__).parents[2]
+    run_python(program, path, candidate.path, root, env=connector_environment(home.root))
 
 
 def test_what_is_cached_is_not_announced(series, home):

@@ -73,6 +73,10 @@ double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *d
 void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dataset, int32_t place,
                     sds_array *out);
 
+/* Where its bytes lie in the replica's file. */
+sds_extent sds_tile_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                          int32_t place);
+
 /* The segment in which a tile lies. */
 int32_t sds_segment_of(const sds_tiles *tiles, int32_t place);
 
@@ -80,20 +84,20 @@ int32_t sds_segment_of(const sds_tiles *tiles, int32_t place);
 sds_extent sds_segment_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,
                              int32_t segment);
 
-/* What is read one after the other lies in one segment: with the first piece of it that the cache
- * does not hold, the rest is expected to be asked for. announced: a bit for each segment of the
- * replica, set once; threads may share it. Around the read of a piece: */
+/* What is read one after the other lies in one segment: with a piece of it that the cache does not
+ * hold, what follows is expected to be asked for, and after the last what comes first. A MiB at
+ * least, and of each segment SDS_ANNOUNCED_BYTES at most. announced: how often that was done for
+ * each segment, zeros at first; threads may share it. Around the read of a piece: */
 
-/* Whether the rest is to be announced when the piece was read: not for one so long that it may be
- * read past the page cache. Looks at one byte. */
+/* Whether that is to be done when the piece was read: not for one so long that it may be read past
+ * the page cache. Looks at one byte. */
 int sds_segment_is_due(sds_file *file, const sds_candidate *candidate,
                        const sds_table_dataset *dataset, const sds_tile_piece *piece,
-                       const uint64_t announced[]);
+                       const uint8_t announced[]);
 
-/* Announce it, from the piece's tile on where it is longer than is announced at once. */
 void sds_announce_segment(sds_file *file, const sds_candidate *candidate,
                           const sds_table_dataset *dataset, const sds_tile_piece *piece,
-                          uint64_t announced[]);
+                          uint8_t announced[]);
 
 #ifdef __cplusplus
 }

@@ -455,7 +455,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     if (!writes_once(host, read)) return original(dataset, repeated_points);
     return serve_from(
         dataset, server, nullptr,
-        [&](sds_file *file, uint64_t *) {
+        [&](sds_file *file, uint8_t *) {
             return transfer_scattered(host, file, server.dataset, server.candidate, read,
                                       conversion, request.buffer);
         },
@@ -488,7 +488,7 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
         return serve_scattered(object, dataset, selection, request);
     return serve_from(
         dataset, server, &selection.slab,
-        [&](sds_file *file, uint64_t *announced) {
+        [&](sds_file *file, uint8_t *announced) {
             return transfer(host, file, announced, server.dataset, server.candidate, selection.slab,
                             conversion, memory, request.buffer);
         },

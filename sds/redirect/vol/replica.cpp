@@ -402,9 +402,8 @@ const char *open_in_chunks(const Host &host, uid_t source_owner, const sds_table
 // What is known of a replica from the start; nullptr where memory is exhausted.
 OpenReplica *make_replica(const sds_candidate &candidate)
 {
-    const size_t n_words = (static_cast<size_t>(candidate.tiles.n_segments) + 63) / 64;
-    auto *replica =
-        static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica) + n_words * sizeof(uint64_t)));
+    const auto n_segments = static_cast<size_t>(candidate.tiles.n_segments);
+    auto *replica = static_cast<OpenReplica *>(calloc(1, sizeof(OpenReplica) + n_segments));
     if (!replica) return nullptr;
     replica->replica_id = candidate.replica_id;
     replica->path = candidate.path;

@@ -179,7 +179,7 @@ bool move_tile(Transfer &self, TileRoom &room)
 }
 
 // What is read of one tile after the other.
-bool transfer_tiles(Transfer &self, uint64_t announced[], const sds_table_dataset &dataset,
+bool transfer_tiles(Transfer &self, uint8_t announced[], const sds_table_dataset &dataset,
                     const sds_candidate &candidate, const sds_hyperslab &slab,
                     const MemoryLayout &memory)
 {
@@ -215,7 +215,7 @@ bool transfer_tiles(Transfer &self, uint64_t announced[], const sds_table_datase
 
 } // namespace
 
-bool transfer(const Host &host, sds_file *file, uint64_t announced[],
+bool transfer(const Host &host, sds_file *file, uint8_t announced[],
               const sds_table_dataset &dataset, const sds_candidate &candidate,
               const sds_hyperslab &slab, const Conversion &conversion, const MemoryLayout &memory,
               void *buffer)

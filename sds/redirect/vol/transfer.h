@@ -18,9 +18,8 @@ constexpr int64_t max_long_engine_bytes = 2 << 20;
 
 // Read slab (in the source's axes) of the candidate, open as file, into buffer. The
 // conversion needs no background. False on any error; the buffer then holds anything.
-// announced: of a candidate of tiles, a bit for each segment of which the rest was announced to the
-// kernel.
-bool transfer(const Host &host, sds_file *file, uint64_t announced[],
+// announced: of a candidate of tiles, as in sds/tiles.h.
+bool transfer(const Host &host, sds_file *file, uint8_t announced[],
               const sds_table_dataset &dataset, const sds_candidate &candidate,
               const sds_hyperslab &slab, const Conversion &conversion, const MemoryLayout &memory,
               void *buffer);
