@@ -233,6 +233,7 @@ sds_status TableEntry::read_tiles(int32_t number, const sds_hyperslab &slab, sds
     packed_strides(rank, whole, dataset_.element_bytes, stride);
     for (int32_t axis = 0; axis < rank; axis++)
         of_replica[axis] = stride[candidate.order[axis]];
+    sds_announce_pieces(file, &candidate, &dataset_, &slab);
     std::vector<uint8_t> room;
     sds_tile_walk walk;
     sds_tile_piece piece;

@@ -15,6 +15,43 @@ static int64_t step_of(int64_t tile_bytes)
     return sds__least(sds__greatest(STEP_BYTES, 2 * tile_bytes), SDS_ANNOUNCED_BYTES);
 }
 
+static int is_cold(sds_file *file, int64_t offset)
+{
+    const sds_runs byte = {.first_offset = offset, .run_bytes = 1};
+    return sds_probe_runs(file, &byte) == SDS_CACHE_COLD;
+}
+
+/* From the first byte of a piece to its last; nothing where it is long, which the engine reads with
+ * several requests at a time anyway. */
+static sds_extent span_of(const sds_candidate *candidate, const sds_table_dataset *dataset,
+                          const sds_tile_piece *piece)
+{
+    sds_array tile;
+    sds_runs runs;
+    sds_tile_array(candidate, dataset, piece->place, &tile);
+    if (sds_runs_of(&tile, &piece->slab, &runs) != SDS_OK) return (sds_extent){0, 0};
+    int64_t n = runs.run_bytes;
+    for (int32_t k = 0; k < runs.n_levels; k++)
+        n += (runs.level[k].count - 1) * runs.level[k].stride_bytes;
+    return (sds_extent){runs.first_offset, n > STEP_BYTES ? 0 : n};
+}
+
+void sds_announce_pieces(sds_file *file, const sds_candidate *candidate,
+                         const sds_table_dataset *dataset, const sds_hyperslab *slab)
+{
+    sds_tile_walk walk;
+    sds_tile_piece piece;
+    int64_t left = SDS_ANNOUNCED_BYTES;
+    sds_tile_walk_init(&walk, candidate, slab);
+    for (int64_t n = 0; left > 0 && sds_tile_walk_next(&walk, &piece); n++) {
+        if (piece.place < 0 || (n == 0 && walk.done)) return;
+        const sds_extent span = span_of(candidate, dataset, &piece);
+        if (n == 0 && !is_cold(file, span.offset)) return;
+        sds_announce_rest(file, span.offset, sds__least(span.length, left));
+        left -= span.length;
+    }
+}
+
 int sds_segment_is_due(sds_file *file, const sds_candidate *candidate,
                        const sds_table_dataset *dataset, const sds_tile_piece *piece,
                        const uint8_t announced[])
@@ -28,8 +65,7 @@ int sds_segment_is_due(sds_file *file, const sds_candidate *candidate,
     sds_tile_array(candidate, dataset, piece->place, &array);
     if (sds_runs_of(&array, &piece->slab, &runs) != SDS_OK || sds_runs_bytes(&runs) >= LONG_BYTES)
         return 0;
-    const sds_runs first = {.first_offset = runs.first_offset, .run_bytes = 1};
-    return sds_probe_runs(file, &first) == SDS_CACHE_COLD;
+    return is_cold(file, runs.first_offset);
 }
 
 void sds_announce_segment(sds_file *file, const sds_candidate *candidate,

@@ -84,6 +84,12 @@ int32_t sds_segment_of(const sds_tiles *tiles, int32_t place);
 sds_extent sds_segment_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,
                              int32_t segment);
 
+/* Have the kernel begin to read the pieces of a read that is about to be made, where the cache does
+ * not hold the first of several: the device works on all of them at a time. Only a hint, for
+ * SDS_ANNOUNCED_BYTES at most. */
+void sds_announce_pieces(sds_file *file, const sds_candidate *candidate,
+                         const sds_table_dataset *dataset, const sds_hyperslab *slab);
+
 /* What is read one after the other lies in one segment: with a piece of it that the cache does not
  * hold, what follows is expected to be asked for, and after the last what comes first. A MiB at
  * least, and of each segment SDS_ANNOUNCED_BYTES at most. announced: how often that was done for

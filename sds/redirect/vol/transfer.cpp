@@ -195,6 +195,7 @@ bool transfer_tiles(Transfer &self, uint8_t announced[], const sds_table_dataset
     const int64_t most = most_piece_bytes();
     if (room.most > most) room.most = most > element_bytes ? most : element_bytes;
 
+    sds_announce_pieces(self.file, &candidate, &dataset, &slab);
     sds_tile_walk walk;
     sds_tile_piece piece;
     sds_tile_walk_init(&walk, &candidate, &slab);
