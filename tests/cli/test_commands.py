@@ -98,6 +98,8 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
         "chunk_shape": None,
         "filtered": False,
         "region": None,
+        "segments": None,
+        "min_reads": 0,
     }
     assert layout["command"] == advice["command"]
     assert layout["saving"]["low"] < layout["saving"]["seconds"] < layout["saving"]["high"]
