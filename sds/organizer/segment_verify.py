@@ -14,6 +14,7 @@ import numpy as np
 from sds.dataset import get_dataset
 from sds.organizer.container import open_source
 from sds.organizer.filters import require_filters
+from sds.organizer.gathering import GatheredBox
 from sds.organizer.plan import Slab
 from sds.organizer.slabs import as_words, read_slab_through_hdf5
 from sds.organizer.verify import (
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
-    from sds.organizer.gathering import GatheredBox, Piece
+    from sds.organizer.gathering import Piece
     from sds.organizer.protocol import Progress
     from sds.organizer.replica import Replica
     from sds.organizer.segment_plan import SegmentPlan
+
+# Copied in less time than another run takes.
+_HOLE_BYTES = 8192
 
 
 def compare_with_tiles(
@@ -96,11 +100,39 @@ def _first_problem(replica: Replica, plan: SegmentPlan, advance: Callable[[int],
         original = get_dataset(source, plan.dataset_path)
         tiles = _Tiles(copy, replica, plan)
         for index in range(len(steps)):
-            for gathered in steps.step(index):
+            for gathered in _in_rows(steps.step(index), plan):
                 problem = _problem_in_box(original, tiles, gathered, advance)
                 if problem:
                     return problem
         return tiles.problem_beyond_source()
+
+
+def _in_rows(boxes: list[GatheredBox], plan: SegmentPlan) -> Iterator[GatheredBox]:
+    """Yield boxes of a contiguous source joined where little lies between them on the last axis.
+
+    HDF5 copies short runs at a microsecond each, however many bytes lie between them.
+    """
+    most = plan.step_bytes // plan.element_size_bytes
+    joined: GatheredBox | None = None
+    for gathered in boxes:
+        whole = None if joined is None else _joined(joined, gathered, plan)
+        if joined is not None and (whole is None or whole.box.n_elements > most):
+            yield joined
+            whole = None
+        joined = whole or gathered
+    if joined is not None:
+        yield joined
+
+
+def _joined(before: GatheredBox, behind: GatheredBox, plan: SegmentPlan) -> GatheredBox | None:
+    """Return two boxes and what lies between them; None where HDF5 had better read each."""
+    a, b = before.box, behind.box
+    hole_bytes = (b.start[-1] - a.end[-1]) * plan.element_size_bytes
+    is_row = (a.start[:-1], a.shape[:-1]) == (b.start[:-1], b.shape[:-1])
+    if plan.source_chunk_shape is not None or not is_row or not 0 <= hole_bytes <= _HOLE_BYTES:
+        return None
+    shape = (*a.shape[:-1], b.end[-1] - a.start[-1])
+    return GatheredBox(box=Slab(start=a.start, shape=shape), pieces=before.pieces + behind.pieces)
 
 
 def _problem_in_box(

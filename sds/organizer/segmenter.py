@@ -94,7 +94,7 @@ class _TileSteps:
         self._reader = reader
         self._target = target
         self._steps = plan.steps()
-        self._boxes: list[GatheredBox] = []
+        self._known: tuple[int, list[GatheredBox]] = (-1, [])  # the newest step
         self._read = np.empty(plan.step_bytes, np.uint8)
         self._arranged = np.empty(plan.step_bytes, np.uint8)
         self.total_bytes = plan.copied_bytes
@@ -104,24 +104,28 @@ class _TileSteps:
         """How many there are."""
         return len(self._steps)
 
+    def _boxes(self, index: int) -> list[GatheredBox]:
+        if self._known[0] != index:
+            self._known = index, self._steps.step(index)
+        return self._known[1]
+
     def step_bytes(self, index: int) -> int:
         """Return the bytes of what a step holds of tiles."""
-        pieces = (piece for box in self._steps.step(index) for piece in box.pieces)
+        pieces = (piece for box in self._boxes(index) for piece in box.pieces)
         n_elements = sum(piece.in_source.n_elements for piece in pieces)
         return n_elements * self._plan.element_size_bytes
 
     def read(self, index: int) -> None:
         """Read the boxes of a step."""
-        self._boxes = self._steps.step(index)
-        self._reader.read_all([gathered.box for gathered in self._boxes], self._read)
+        self._reader.read_all([gathered.box for gathered in self._boxes(index)], self._read)
 
-    def arrange(self, index: int) -> Callable[[], None]:  # noqa: ARG002  (the one that was read)
+    def arrange(self, index: int) -> Callable[[], None]:
         """Put what was read of each tile in the order of the replica."""
         plan = self._plan
         element = np.dtype(f"V{plan.element_size_bytes}")
         to_write: list[tuple[int, Slab, NDArray[np.uint8]]] = []
         read_at = arranged_at = 0
-        for gathered in self._boxes:
+        for gathered in self._boxes(index):
             n_bytes = gathered.box.n_elements * element.itemsize
             of_box = self._read[read_at : read_at + n_bytes].view(element)
             of_box = of_box.reshape(gathered.box.shape)

@@ -463,6 +463,42 @@ def test_a_replica_that_names_other_tiles_than_it_holds_fails_the_comparison(rep
     assert "tile 0: element [0, 0, 0] differs from that of" in report.problems[0]
 
 
+@pytest.fixture(params=[None, (3, 2, 5)], ids=["contiguous", "chunked"], scope="module")
+def several(request, tmp_path_factory):
+    """Build a replica of tiles of which some are neighbours, some cut off."""
+    directory = tmp_path_factory.mktemp("several")
+    make_cube(directory / "cube.h5", (9, 10, 23), "<i2", chunks=request.param)
+    tiles = tuple(np.random.default_rng(6).permutation(3 * 4 * 6)[:40].tolist())
+    segments = SegmentList(tile_shape=(4, 3, 4), tiles=tiles, lengths=(40,))
+    return build(directory / "cube.h5", "/cube", Home(directory / "home"), (2, 0, 1), segments)
+
+
+@given(data=st.data())
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_element_is_compared_with_the_source(several, data):
+    plan, replica = several
+    at = tuple(data.draw(st.integers(0, n - 1)) for n in plan.replica_extent)
+    with h5py.File(replica.path, "r+", locking=False) as handle:
+        handle["cube"][at] ^= 1
+    seal(replica.path)
+    try:
+        report = load_organizer("segmenter").verify(replica, plan)
+    finally:
+        with h5py.File(replica.path, "r+", locking=False) as handle:
+            handle["cube"][at] ^= 1
+        seal(replica.path)
+    number = plan.segments.tiles[at[0]]
+    in_tile = [at[1 + plan.order.index(axis)] for axis in range(3)]
+    box = plan.segments.box(number, plan.extent)
+    index = [a + b for a, b in zip(box.start, in_tile, strict=True)]
+    said = f"tile {number}: element [{', '.join(map(str, index))}] differs from that of "
+    if any(i >= n for i, n in zip(in_tile, box.extent, strict=True)):
+        said = f"tile {number} is not empty beyond the end of the source"
+    (problem,) = report.problems
+    assert problem.startswith(said)
+    assert load_organizer("segmenter").verify(replica, plan).ok
+
+
 def test_anything_beyond_the_source_is_found(replica):
     with h5py.File(replica.path, "r+") as handle:
         # Tile 11 begins at [4, 3, 3]: the source has 2x2x1 of it.
