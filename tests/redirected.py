@@ -135,6 +135,7 @@ def table_of(source, replicas, *, paths=()):
                     stored_bytes=replica.stored_bytes if replica.chunk_shape else 0,
                     decode_s_per_byte=replica.decode_s_per_byte,
                     region=replica.region,
+                    segments=replica.segments,
                     **layout,
                 )
                 for number, replica in replicas
@@ -317,13 +318,15 @@ def write_many_replicas(path, n, home):
     publish_candidates(path, candidates, home)
 
 
-def files_served(home):
-    """Return the paths of the files of which replicas served reads."""
+def replicas_served(home):
+    """Return (path of the file, number of the replica) of all replicas that served reads."""
     served = set()
     for path in home.spool.iterdir():
         spool = read_spool(path)
-        by_replica = set(spool.records.dataset_id[spool.records.served_by > 0].tolist())
-        served |= {dataset.file for dataset in spool.datasets if dataset.id in by_replica}
+        files = {dataset.id: dataset.file for dataset in spool.datasets}
+        records = spool.records
+        pairs = zip(records.dataset_id.tolist(), records.served_by.tolist(), strict=True)
+        served |= {(files[dataset], number) for dataset, number in pairs if number > 0}
     return served
 
 

@@ -81,6 +81,7 @@ class Oracle:
         self.n_after_writes = 0  # reads of files that were written before
         self.n_others = 0  # reads that are neither
         self.eligible = set()  # files with undamaged replicas of what was read before any write
+        self.of_segments = set()  # (file, number) of replicas
         self.sabotage = {}  # how often each kind was done
         self._directory = directory
         self._native = Worker(native_environment(), directory / "native.log")
@@ -97,6 +98,11 @@ class Oracle:
             native.parent.mkdir()
             shutil.copy2(source, native)
             replicas = [(s.path, *made) for s in program.sources for made in s.replicas]
+            self.of_segments |= {
+                (str(source), number)
+                for number, (_, _, options) in enumerate(replicas, start=1)
+                if "segments" in options
+            }
             table = redirect(source, replicas, self.home) if replicas else None
             try:
                 self._compare(source, native, program, table, sabotage_seed)

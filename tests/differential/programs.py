@@ -15,7 +15,7 @@ import numpy as np
 from h5py import h5s
 from hypothesis import strategies as st
 
-from sds.geometry import Box
+from sds.geometry import Box, SegmentList, tile_grid
 
 MAX_ELEMENTS = 4000
 MAX_POINTS = 60
@@ -229,9 +229,24 @@ def storages(draw, extent):
 
 
 @st.composite
+def segments(draw, extent):
+    """Nearly all tiles of a dataset in any order, since reads of random places are to be held."""
+    tile_shape = tuple(draw(st.integers(-(-n // 4), n)) for n in extent)
+    numbers = range(math.prod(tile_grid(extent, tile_shape)))
+    left_out = draw(st.sets(st.sampled_from(numbers), max_size=min(2, len(numbers) - 1)))
+    tiles = [number for number in numbers if number not in left_out]
+    draw(st.randoms(use_true_random=False)).shuffle(tiles)
+    first = draw(st.integers(0, len(tiles) - 1))
+    lengths = (first, len(tiles) - first) if first else (len(tiles),)
+    return SegmentList(tile_shape=tile_shape, tiles=tuple(tiles), lengths=lengths)
+
+
+@st.composite
 def replicas(draw, extent):
     """A replica of any kind, contiguous and whole ones first."""
     order = tuple(draw(st.permutations(range(len(extent)))))
+    if draw(st.integers(0, 3)) == 3:
+        return order, {"segments": draw(segments(extent))}
     options = {}
     held = extent
     if draw(st.integers(0, 2)) == 0:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sds.home import Home
 from tests.differential.oracle import Oracle
 from tests.differential.programs import programs
-from tests.redirected import files_served, reads_by_replica
+from tests.redirected import reads_by_replica, replicas_served
 
 # The examples share two long-lived processes; each has a file of its own.
 LAW = settings(
@@ -39,7 +39,10 @@ def test_reads_give_what_they_give_natively_while_replicas_change(oracle, progra
 
 def test_replicas_and_the_engine_served_a_good_part_of_it(oracle):
     # Of programs that read boxes of what has a replica, one served 0.65 to 1 in 17 runs.
-    assert len(oracle.eligible & files_served(oracle.home)) > 0.5 * len(oracle.eligible) > 5
+    pairs = replicas_served(oracle.home)
+    files = {file for file, _ in pairs}
+    assert len(oracle.eligible & files) > 0.5 * len(oracle.eligible) > 5
+    assert len(oracle.of_segments & pairs) > 0.1 * len(oracle.of_segments) > 0
     # Shares of reads vary with the programs drawn: each floor is less than half the least of 14
     # runs.
     served = reads_by_replica(oracle.home)
