@@ -20,6 +20,7 @@ from tests.redirected import (
     pages_cached,
     publish_candidates,
     reads_by_replica,
+    redirect,
     settle,
     with_models,
     write_replica,
@@ -115,6 +116,20 @@ def test_random_reads_are_equal(seed, share, least, source, home):
     assert redirected.stdout == native.stdout
     served = reads_by_replica(home)
     assert sum(n for replica, n in served.items() if replica > 0) > least, served
+
+
+def test_random_reads_of_what_the_organizer_gathers_are_equal(source, home):
+    with h5py.File(source) as file:
+        extents = {path: file[path].shape for path, _, _ in DATASETS}
+    gathered = [
+        (path, order, {"segments": segments_of(extents[path], tile_shape, seed=1, share=0.9)})
+        for path, order, tile_shape in DATASETS
+    ]
+    redirect(source, gathered, home)
+    native = run_python(RANDOM_READS, source, 7, 400, env=native_environment())
+    redirected = run_python(RANDOM_READS, source, 7, 400, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) > 50
 
 
 def test_a_wrong_table_would_be_seen(source, home):
@@ -529,6 +544,38 @@ def test_what_is_cached_is_not_announced(series, home):
 
 
 # ---- programs in C, threads and processes
+
+
+@pytest.mark.parametrize("way", ["thread", "fork"])
+def test_a_small_stack_and_the_child_of_a_fork(way, source, home):
+    redirect_tiles(source, DATASETS, home)
+    program = """
+        import multiprocessing, sys, threading, h5py
+        threading.stack_size(128 << 10)
+
+        def show(file):
+            print(file["f4"][1:8:3, 2:13, 3:9].tolist())
+            print(file["i2"].astype("f8")[:, 3, 2:].tolist())
+            print(file["five"][1:4, :, ::2, 1, 1:3].tolist(), flush=True)
+
+        with h5py.File(sys.argv[1]) as file:
+            show(file)
+            if sys.argv[2] == "fork":
+                other = multiprocessing.get_context("fork").Process(target=show, args=(file,))
+            else:
+                other = threading.Thread(target=show, args=(file,))
+            other.start()
+            other.join()
+            show(file)
+    """
+    native = run_python(program, source, way, env=native_environment())
+    redirected = run_python(program, source, way, env=connector_environment(home.root))
+    assert (redirected.stdout, redirected.stderr) == (native.stdout, "")
+    assert native.stdout.count("\n") == 9
+    served = reads_by_replica(home)
+    assert set(served) == {1, 3, 12}
+    # The child of a fork ends without writing its trace.
+    assert sum(served.values()) == (9 if way == "thread" else 6)
 
 
 @pytest.fixture
