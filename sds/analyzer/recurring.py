@@ -28,7 +28,6 @@ from sds.geometry import (
     MAX_TILES,
     MAX_TILES_OF_READ,
     SegmentList,
-    check_chunks,
     tile_grid,
     tiles_touched,
 )
@@ -96,7 +95,7 @@ def tile_visits(trail: ReadTrail, tile_shape: Sequence[int]) -> TileVisits:
     LayoutError
         If the dataset cannot be cut in such tiles.
     """
-    check_chunks(tile_shape, trail.extent)
+    _check_tile(tile_shape, trail.extent)
     sizes = np.array(tile_shape, dtype=np.int64)
     slabs = trail.selection
     end = slabs.start + (slabs.count - 1) * slabs.stride + slabs.block
@@ -178,7 +177,8 @@ def recurring_segments(
         shape = ",".join(map(str, tile_shape))
         raise LayoutError(
             f"{n_recurring} tiles of {shape} elements were read {min_reads} times or more, and a "
-            f"replica holds at most {MAX_TILES}: name larger tiles, or more reads"
+            f"replica holds at most {MAX_TILES}: name larger tiles (--tiles), or more reads "
+            "(--min-reads)"
         )
     nodes = replace(visits, tile=node.reshape(-1))
     edges = _successors(trail, nodes, best=best, of_last=of_last)
@@ -212,6 +212,19 @@ def reads_served(
     served = np.zeros(len(trail), dtype=np.bool_)
     served[visits.row] = True
     return served & ~missing
+
+
+def _check_tile(tile_shape: Sequence[int], extent: Sequence[int]) -> None:
+    """Raise LayoutError unless a dataset can be cut in tiles of that shape."""
+    fits = len(tile_shape) == len(extent) and all(
+        1 <= size <= n for size, n in zip(tile_shape, extent, strict=True)
+    )
+    if not fits:
+        shown = ",".join(map(str, tile_shape))
+        raise LayoutError(
+            f"tiles of {shown or 'no'} elements in a dataset of {'x'.join(map(str, extent))}: give "
+            "each of its axes a length, from 1 to that of the axis"
+        )
 
 
 def _places_in_group(values: Int64) -> Int64:

@@ -1,5 +1,6 @@
 """``sds advise`` and ``sds what-if``: which layouts would pay."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -155,6 +156,18 @@ def what_if(
             metavar="SELECTION", help="With --order: of this box of the source; '[0:100, :, :]'."
         ),
     ] = None,
+    tiles: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE",
+            help="With --order: of the tiles of this shape that are read again and again, as of "
+            "sds reorganize; 1,64,64.",
+        ),
+    ] = None,
+    min_reads: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --tiles: those read at least so often; 2 if not given."),
+    ] = None,
     without: Annotated[
         list[int] | None,
         typer.Option(
@@ -190,6 +203,7 @@ def what_if(
     from sds.cli.client import connect
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_chunks, parse_order
+    from sds.cli.reorganize import named_tiles
     from sds.dataset import parse_dataset_name
     from sds.home import default_home
     from sds.server.reports import WhatIfRequest
@@ -204,6 +218,7 @@ def what_if(
     if shape == "auto":
         message = "--chunks auto: name the lengths; sds advise fits them to the reads"
         raise SdsValueError(message)
+    named = named_tiles(canonical(file), dataset, tiles, min_reads)
     request = WhatIfRequest(
         file=canonical(file),
         dataset=dataset,
@@ -217,6 +232,8 @@ def what_if(
         queries=tables[name].queries if tables else (),
         sort=sort,
     )
+    if named is not None:
+        request = replace(request, tiles=named.tiles, min_reads=named.min_reads)
     with connect(default_home()) as service:
         answer = service.what_if(request)
     if as_json:

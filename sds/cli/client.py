@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ReplicaRecord,
         SortRequest,
     )
+    from sds.geometry import SegmentList
     from sds.home import Home
     from sds.recommender import WhatIf
     from sds.server.reports import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         PortfolioRequest,
         QueriedTable,
         QueryAdvice,
+        RecurringTiles,
         RefitReport,
         Selections,
         Status,
@@ -98,6 +100,9 @@ class Operations(Protocol):
 
     def what_if(self, request: WhatIfRequest) -> WhatIf:
         """Return what reads would take with other replicas."""
+
+    def recurring(self, request: RecurringTiles) -> SegmentList:
+        """Return the tiles of a dataset that are read again and again, in segments."""
 
     def reorganize(
         self, request: ReorganizeRequest | SortRequest, progress: Progress | None = None
@@ -306,6 +311,13 @@ class RemoteService:
         from sds.recommender import WhatIf
 
         return _parse(WhatIf, self._send("POST", "what-if", as_json(request)))
+
+    def recurring(self, request: RecurringTiles) -> SegmentList:
+        """Return the tiles of a dataset that are read again and again, in segments."""
+        from sds.catalog.records import as_json
+        from sds.geometry import SegmentList
+
+        return _parse(SegmentList, self._send("POST", "recurring", as_json(request)))
 
     def reorganize(
         self, request: ReorganizeRequest | SortRequest, progress: Progress | None = None

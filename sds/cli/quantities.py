@@ -102,6 +102,24 @@ def parse_chunks(text: str) -> tuple[int, ...] | Literal["auto", "contiguous"]:
     return tuple(map(int, parts))
 
 
+def parse_tiles(text: str) -> tuple[int, ...]:
+    """Return the shape of tiles that ``1,64,64`` names; whether it fits is checked later.
+
+    Raises
+    ------
+    LayoutError
+        If it is no list of whole numbers.
+    """
+    parts = [part.strip() for part in text.strip().strip("()[]").split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        message = (
+            f"tiles {text!r} have no shape: write a length for each axis of the dataset, for "
+            "example 1,64,64"
+        )
+        raise LayoutError(message)
+    return tuple(map(int, parts))
+
+
 def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
     """Return names and values of how a replica is stored, as far as it is not as usual."""
     from sds.organizer.filters import format_filters

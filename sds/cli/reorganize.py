@@ -1,12 +1,18 @@
 """``sds reorganize``: build, verify and publish a replica."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sds.cli.options import AsJson, DatasetName, canonical
 from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sds.server.reports import RecurringTiles
 
 
 def reorganize(
@@ -58,6 +64,18 @@ def reorganize(
             help="Copy this box of the source only, for example '[0:100, :, :]'.",
         ),
     ] = None,
+    tiles: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE",
+            help="Gather only the tiles of this shape, in the axes of the source, that traced "
+            "programs read again and again; for example 1,64,64. sds advise names it.",
+        ),
+    ] = None,
+    min_reads: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --tiles: those read at least so often; 2 if not given."),
+    ] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to use.")] = "512M",
     output: Annotated[
         Path | None,
@@ -69,7 +87,7 @@ def reorganize(
 
     Every byte is verified before it is published. From then on programs under SDS read it wherever
     that is predicted faster, and sds query a sorted one. The original is only read. A second
-    order, other chunks, filters or region, another column add a replica and leave the first.
+    order, other chunks, filters, region or tiles, another column add a replica and leave the first.
 
     Example: sds reorganize cube.h5:/cube --order 2,0,1, or run.h5:/particles --sort energy
     """
@@ -92,9 +110,22 @@ def reorganize(
     file, dataset = parse_dataset_name(name)
     memory_bytes = parse_size(memory, name="--memory")
     written = None if output is None else canonical(output)
+    filters = None if compress == "none" else compress
+    recurring = None
     request: ReorganizeRequest | SortRequest
     if sort is not None:
-        _refuse_with_sort(order, chunks, None if compress == "none" else compress, region)
+        _refuse_with(
+            "--sort",
+            "a sorted replica holds whole columns, one behind the other",
+            {
+                "--order": order,
+                "--chunks": chunks,
+                "--compress": filters,
+                "--region": region,
+                "--tiles": tiles,
+                "--min-reads": min_reads,
+            },
+        )
         request = SortRequest(
             file=canonical(file),
             dataset=dataset,
@@ -107,6 +138,13 @@ def reorganize(
         message = "name --order AXES for a dataset, or --sort COLUMN for a table (with --columns)"
         raise SdsValueError(message)
     else:
+        if tiles is not None:
+            _refuse_with(
+                "--tiles",
+                "tiles are stored contiguously, one behind the other",
+                {"--chunks": chunks, "--compress": filters, "--region": region},
+            )
+        recurring = named_tiles(canonical(file), dataset, tiles, min_reads)
         request = ReorganizeRequest(
             file=canonical(file),
             dataset=dataset,
@@ -118,6 +156,8 @@ def reorganize(
             output=written,
         )
     with connect(default_home()) as service, progress_bar("Reorganizing") as advance:
+        if recurring is not None and isinstance(request, ReorganizeRequest):
+            request = replace(request, segments=service.recurring(recurring))
         replica = service.reorganize(request, progress=advance)
     if as_json:
         print_json(replica)
@@ -135,15 +175,27 @@ def reorganize(
     )
 
 
-def _refuse_with_sort(
-    order: str | None, chunks: str | None, compress: str | None, region: str | None
-) -> None:
-    """Raise SdsValueError for an option that a sorted replica has no use for."""
-    given = {"--order": order, "--chunks": chunks, "--compress": compress, "--region": region}
-    named = [name for name, value in given.items() if value is not None]
+def named_tiles(
+    file: str, dataset: str, tiles: str | None, min_reads: int | None
+) -> "RecurringTiles | None":
+    """Return what --tiles and --min-reads ask for; SdsValueError for the second alone."""
+    from sds.cli.quantities import parse_tiles
+    from sds.server.reports import RecurringTiles
+
+    if tiles is None:
+        if min_reads is not None:
+            message = f"--min-reads {min_reads} of which tiles? name their shape by --tiles"
+            raise SdsValueError(message)
+        return None
+    shape = parse_tiles(tiles)
+    if min_reads is None:
+        return RecurringTiles(file=file, dataset=dataset, tiles=shape)
+    return RecurringTiles(file=file, dataset=dataset, tiles=shape, min_reads=min_reads)
+
+
+def _refuse_with(option: str, why: str, others: "Mapping[str, object]") -> None:
+    """Raise SdsValueError where one of the options is given that another has no use for."""
+    named = [name for name, value in others.items() if value is not None]
     if named:
-        message = (
-            f"{', '.join(named)} and --sort exclude each other: a sorted replica holds whole "
-            "columns, one behind the other"
-        )
+        message = f"{', '.join(named)} and {option} exclude each other: {why}"
         raise SdsValueError(message)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sds.catalog.records import DatasetFacts, ReplicaState
 from sds.columns import check_key, check_names
+from sds.dataset import describe_dataset
 from sds.errors import LayoutError, SdsValueError, SimulationLimitError
 from sds.geometry import Box
 from sds.identity import identity_of
@@ -36,11 +37,18 @@ if TYPE_CHECKING:
     from sds.catalog.store import Store
     from sds.columns import Table
     from sds.dataset import DatasetDescription
+    from sds.geometry import SegmentList
     from sds.home import Home
     from sds.recommender import DatasetReads, SortedShape, TableQueries, WhatIf
     from sds.server.known_reads import KnownDataset
     from sds.server.models import Models
-    from sds.server.reports import Counts, PortfolioRequest, Selections, WhatIfRequest
+    from sds.server.reports import (
+        Counts,
+        PortfolioRequest,
+        RecurringTiles,
+        Selections,
+        WhatIfRequest,
+    )
     from sds.server.settings import Settings
     from sds.server.stages import Progress
 
@@ -203,7 +211,8 @@ class Adviser:
         """
         if request.queries or request.sort is not None or request.columns is not None:
             return self._what_if_sorted(request, progress=progress)
-        found, notes = self._known_reads().of(
+        reads = self._known_reads()
+        found, notes = reads.of(
             request.file,
             request.dataset,
             selection=request.selection,
@@ -215,21 +224,41 @@ class Adviser:
         (known,) = found
         add: list[ReplicaShape] = []
         if request.order is not None:
+            segments = None
+            if request.tiles is not None:
+                segments = reads.recurring(
+                    known.file, known.described, request.tiles, request.min_reads
+                )
             shape = ReplicaShape(
                 order=request.order,
                 chunk_shape=request.chunks,
                 filtered=request.filtered,
                 region=_part(request.region, known.described.extent),
+                segments=segments,
+                min_reads=0 if segments is None else request.min_reads,
             )
             add.append(shape)
-        elif request.chunks is not None or request.filtered or request.region is not None:
-            raise LayoutError("chunks, filters, region of which layout? name its axis order too")
+        elif request.filtered or any(
+            given is not None for given in (request.chunks, request.region, request.tiles)
+        ):
+            raise LayoutError(
+                "chunks, filters, region, tiles of which layout? name its axis order too"
+            )
         away = [self._shape_of_replica(number, known) for number in dict.fromkeys(request.without)]
         told: list[str] = []
         answer, _ = _simulated_or_not(
             lambda some: what_if(some[0], add=add, take_away=away), [known.reads], told
         )
         return replace(answer, notes=tuple(told))
+
+    def recurring(self, request: RecurringTiles) -> SegmentList:
+        """Return the tiles of a dataset that are read again and again, in segments.
+
+        Errors as of `sds.dataset.describe_dataset` and `KnownReads.recurring`.
+        """
+        file = canonical_source(request.file)
+        described = describe_dataset(file, request.dataset)
+        return self._known_reads().recurring(file, described, request.tiles, request.min_reads)
 
     def _traced_reads(self, table: Table, reads: KnownReads) -> list[KnownDataset]:
         """Return a compound table as a dataset that is read, where it was; columns have names."""
@@ -251,11 +280,18 @@ class Adviser:
             raise SdsValueError(
                 f"a replica sorted by {request.sort} answers queries: state some (--query 'e > 1')"
             )
-        others = (request.order, request.chunks, request.region, request.selection, request.n_reads)
+        others = (
+            request.order,
+            request.chunks,
+            request.region,
+            request.tiles,
+            request.selection,
+            request.n_reads,
+        )
         if request.filtered or any(given is not None for given in others):
             raise SdsValueError(
                 "queries are answered by sorted replicas: with them name a column to sort by, or "
-                "replicas to take away, and no axis order, chunks, region or selection"
+                "replicas to take away, and no axis order, chunks, region, tiles or selection"
             )
         queried = QueriedTable(file=request.file, table=request.dataset, queries=request.queries)
         asked = self._asked(queried, progress=progress)

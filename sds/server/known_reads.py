@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.analyzer import stated_pattern
+from sds.analyzer import recurring_segments, stated_pattern
 from sds.catalog.records import ReplicaRecord, ReplicaState
 from sds.chunks import decode_seconds_per_byte
 from sds.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
@@ -16,10 +16,12 @@ from sds.geometry import Box
 from sds.organizer.plan import check_reorganizable
 from sds.recommender import DatasetReads, ReplicaShape, StoredArray, models_for_advice
 from sds.recommender.simulated import SimulationBudget, within_budget
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from sds.analyzer import AccessPattern, ReadTrail
     from sds.catalog.store import Store
+    from sds.geometry import SegmentList
     from sds.recommender import ReadModel
     from sds.server.models import Models
     from sds.server.reports import Counts, Selections
@@ -172,6 +174,39 @@ class KnownReads:
         """Return where the newest reads of a dataset as it is now lay; None where none is known."""
         trail = self._store.trail(file, described.path)
         return None if trail is None or trail.extent != described.extent else trail
+
+    def recurring(
+        self, file: str, described: DatasetDescription, tiles: tuple[int, ...], min_reads: int
+    ) -> SegmentList:
+        """Return the tiles of a dataset that are read again and again, in segments.
+
+        Raises
+        ------
+        LayoutError
+            If the dataset cannot be cut so, or more tiles recur than a replica can hold.
+        SdsValueError
+            If no trail of it is known, or nothing recurs.
+        """
+        target = f"{file}:{described.path}"
+        trail = self.trail_of(file, described)
+        if trail is None:
+            raise SdsValueError(
+                f"where {target} is read is not known: run programs with sds run, then sds ingest "
+                "(of reads counted by an older SDS, and of another extent, no places are known)"
+            )
+        segments = recurring_segments(
+            trail,
+            tiles,
+            element_size_bytes=described.element_size_bytes,
+            min_reads=min_reads,
+        )
+        if segments is None:
+            raise SdsValueError(
+                f"no tile of {','.join(map(str, tiles))} elements was read {min_reads} times or "
+                f"more in the last {counted(len(trail), 'read')} of {target}: name larger tiles "
+                "(--tiles), or fewer reads (--min-reads)"
+            )
+        return segments
 
     def _models_of(self, file: str) -> tuple[ReadModel, ReadModel]:
         """Return the models of a file, the same ones for all files of one file system."""

@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
+from sds.analyzer import MIN_READS
 from sds.catalog.records import (
     CalibrationRecord,
     DatasetRecord,
@@ -350,6 +351,24 @@ class QueriedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecurringTiles:
+    """Tiles of a dataset that are read again and again.
+
+    Attributes
+    ----------
+    tiles
+        Elements per axis of the dataset.
+    min_reads
+        Tiles that were read less often, among the newest reads of the dataset, are not meant.
+    """
+
+    file: str
+    dataset: str
+    tiles: tuple[int, ...]
+    min_reads: int = MIN_READS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioRequest:
     """What a portfolio is asked for.
 
@@ -384,6 +403,9 @@ class WhatIfRequest:
         its own axes (None: contiguous), whether its chunks have the source's filters.
     region
         The box of the source that it holds, as a selection such as ``[0:100, :, :]``; None: all.
+    tiles, min_reads
+        Instead of that, the tiles of this shape that were read at least so often; see
+        `RecurringTiles`.
     without
         Replicas that exist, by their numbers.
     selection, n_reads
@@ -402,6 +424,8 @@ class WhatIfRequest:
     chunks: tuple[int, ...] | None = None
     filtered: bool = False
     region: str | None = None
+    tiles: tuple[int, ...] | None = None
+    min_reads: int = MIN_READS
     without: tuple[Id, ...] = ()
     selection: Selections = None
     n_reads: Counts = None

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sds.catalog import records
+    from sds.geometry import SegmentList
     from sds.home import Home
     from sds.plots.kinds import Kind
     from sds.plots.values import FigureData
@@ -204,6 +205,13 @@ class Service:
         Errors as :meth:`sds.server.advice.Adviser.what_if`.
         """
         return self._adviser.what_if(request, progress=progress or _to_nobody)
+
+    def recurring(self, request: reports.RecurringTiles) -> SegmentList:
+        """Return the tiles of a dataset that are read again and again, in segments.
+
+        Errors as of :meth:`sds.server.advice.Adviser.recurring`.
+        """
+        return self._adviser.recurring(request)
 
     def recommendations(
         self, file: str | None = None, dataset: str | None = None

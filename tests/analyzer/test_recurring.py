@@ -270,7 +270,7 @@ def test_reads_of_very_many_tiles_and_too_many_tiles():
     rows = [box((i, 0), (1, 200)) for i in range(200)] * 2
     with pytest.raises(LayoutError, match=r"40000 tiles of 1,1 elements .* name larger tiles"):
         recurring_segments(trail_of_slabs(rows, extent), (1, 1), element_size_bytes=1)
-    with pytest.raises(LayoutError, match="give 1 to 200"):
+    with pytest.raises(LayoutError, match="tiles of 1,201 elements in a dataset of 200x200"):
         recurring_segments(trail_of_slabs(rows, extent), (1, 201), element_size_bytes=1)
     with pytest.raises(SdsValueError, match="min_reads must be at least 1, not 0"):
         recurring_segments(trail_of_slabs(rows, extent), (1, 1), element_size_bytes=1, min_reads=0)

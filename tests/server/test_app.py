@@ -261,6 +261,35 @@ def test_portfolio_and_what_if_over_rest_are_those_of_the_service(client, wide):
         assert words in answer.json()["message"]
 
 
+def test_what_recurs_over_rest_is_what_a_job_takes(client, service, source, write_spool):
+    write_spool(48)  # each plane twice
+    service.ingest()
+    question = {"file": str(source), "dataset": "/cube", "tiles": [24, 20, 1]}
+    answer = client.post("/api/v1/recurring", json=question)
+    assert answer.status_code == 200
+    segments = answer.json()
+    assert segments["tile_shape"] == [24, 20, 1]
+    assert sorted(segments["tiles"]) == list(range(16))
+    assert sum(segments["lengths"]) == 16
+    job = {"kind": "reorganize", "file": str(source), "dataset": "/cube", "order": [0, 1, 2]}
+    assert client.post("/api/v1/jobs", json=job | {"segments": segments}).status_code == 202
+    supposed = {**question, "order": [2, 0, 1]}
+    answer = client.post("/api/v1/what-if", json=supposed)
+    assert answer.status_code == 200
+    assert answer.json()["added"] == ["order 2,0,1, 16 tiles 24x20x1 in 1 segment"]
+    for path, body, words in (
+        ("recurring", {**question, "file": "cube.h5"}, "absolute"),
+        ("recurring", {**question, "tiles": [24, 20]}, "give each of its axes a length"),
+        ("recurring", {**question, "tiles": []}, "tiles of no elements"),
+        ("recurring", {**question, "min_reads": 0}, "min_reads must be at least 1"),
+        ("recurring", {**question, "min_reads": 9}, "was read 9 times or more"),
+        ("what-if", {**supposed, "region": "[:3]"}, "stored contiguously"),
+    ):
+        answer = client.post(f"/api/v1/{path}", json=body)
+        assert answer.status_code == 422
+        assert words in answer.json()["message"]
+
+
 def test_what_nobody_foresaw_tells_no_secrets(visitor, service, monkeypatch, caplog):
     def fail():
         raise RuntimeError("password in " + __file__)

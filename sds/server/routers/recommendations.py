@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from sds.geometry import SegmentList
 from sds.recommender import WhatIf
 from sds.server.dependencies import OPERATE, READ, ServiceOf, require_absolute
 from sds.server.reports import (
@@ -13,6 +14,7 @@ from sds.server.reports import (
     Queries,
     QueryAdvice,
     Recommendations,
+    RecurringTiles,
     WhatIfRequest,
 )
 
@@ -62,3 +64,13 @@ def what_if(service: ServiceOf, request: WhatIfRequest) -> WhatIf:
     """Return what reads would take with a layout that does not exist, or without one that does."""
     require_absolute(request)
     return service.what_if(request)
+
+
+@router.post("/recurring", dependencies=OPERATE)
+def recurring(service: ServiceOf, request: RecurringTiles) -> SegmentList:
+    """Return the tiles of a dataset that are read again and again, in segments.
+
+    They are what a job ``reorganize`` takes as ``segments``.
+    """
+    require_absolute(request)
+    return service.recurring(request)
