@@ -85,6 +85,14 @@ void packed_strides(int32_t rank, const int64_t shape[], int64_t element_bytes, 
     }
 }
 
+// Whether elements of a shape lie one after the other where they are so far apart.
+bool is_packed(int32_t rank, const int64_t shape[], const int64_t packed[], const int64_t stride[])
+{
+    for (int32_t axis = 0; axis < rank; axis++)
+        if (shape[axis] > 1 && stride[axis] != packed[axis]) return false;
+    return true;
+}
+
 sds_array array_of(const sds_table_dataset &dataset)
 {
     sds_array array = {};
@@ -246,16 +254,18 @@ sds_status TableEntry::read_tiles(int32_t number, const sds_hyperslab &slab, sds
         sds_tile_array(&candidate, &dataset_, piece.place, &tile);
         sds_status status = sds_runs_of(&tile, &piece.slab, &runs);
         if (status != SDS_OK) return status;
-        room.resize(static_cast<size_t>(sds_runs_bytes(&runs)));
-        const int is_due = sds_segment_is_due(file, &candidate, &dataset_, &piece, announced);
-        status = sds_read_runs(file, &runs, nullptr, room.data(), nullptr);
-        if (status != SDS_OK) return status;
-        if (is_due) sds_announce_segment(file, &candidate, &dataset_, &piece, announced);
         auto *to = static_cast<uint8_t *>(out);
         for (int32_t axis = 0; axis < rank; axis++)
             to += piece.at[axis] * stride[axis];
         sds_hyperslab_shape(&piece.slab, shape);
         packed_strides(rank, shape, dataset_.element_bytes, packed);
+        const bool in_place = is_packed(rank, shape, packed, of_replica);
+        if (!in_place) room.resize(static_cast<size_t>(sds_runs_bytes(&runs)));
+        const int is_due = sds_segment_is_due(file, &candidate, &dataset_, &piece, announced);
+        status = sds_read_runs(file, &runs, nullptr, in_place ? to : room.data(), nullptr);
+        if (status != SDS_OK) return status;
+        if (is_due) sds_announce_segment(file, &candidate, &dataset_, &piece, announced);
+        if (in_place) continue;
         status = sds_copy_strided(rank, shape, packed, of_replica,
                                   static_cast<size_t>(dataset_.element_bytes), room.data(), to);
         if (status != SDS_OK) return status;

@@ -30,7 +30,8 @@ _REMEDIES = {
     "dataset (`sds reorganize`)",
     "chunks are larger than": "build it anew in chunks of at most 1 MiB (`sds reorganize --chunks "
     "auto`)",
-    "serve boxes alone": "build a contiguous replica too (`sds reorganize` without --chunks)",
+    "serve boxes alone": "build a contiguous replica too (`sds reorganize` without --chunks and "
+    "--tiles)",
     "share of the reads": "nothing to do: the replica is being measured",
     "cannot be": "run `sds replicas verify`, then build it anew with `sds reorganize`",
     "could not be read": "run `sds replicas verify`, then build it anew with `sds reorganize`",

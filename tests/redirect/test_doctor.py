@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sds.errors import SelectionError
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.redirect import connector
 from sds.redirect.dataset_checks import datasets_of_run
@@ -209,6 +210,37 @@ def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
     assert set(report.reason.split(": ")[1].split("; ")) == {
         "the original is predicted to be cheaper", "no replica holds all that is selected",
     }  # fmt: skip
+
+
+def test_tiles_are_looked_into(home, cube):
+    # Without a selection, what is read lies in a tile that is there.
+    with h5py.File(cube) as file:
+        extent = file["cube"].shape
+    tile = tuple(-(-n // 2) for n in extent)
+    replica = write_replica(
+        cube,
+        "/cube",
+        (2, 0, 1),
+        home,
+        segments=SegmentList(tile_shape=tile, tiles=(6, 3), lengths=(1, 1)),
+    )
+    publish_candidates(cube, {"/cube": [replica]}, home)
+
+    def report(selection):
+        return diagnose(
+            file=cube,
+            dataset="/cube",
+            selection=selection,
+            home=home,
+            environ=native_environment(),
+        ).datasets[0]
+
+    assert report(None).served
+    elsewhere = report("[:2, :2, :2]")
+    assert (elsewhere.served, elsewhere.reason) == (
+        False,
+        "no replica holds all that is selected",
+    )
 
 
 def test_replicas_in_large_chunks_are_told(home, tmp_path):
