@@ -24,6 +24,7 @@ from sds.errors import (
     ConfigurationError,
     FileMissingError,
     InsufficientSpaceError,
+    LayoutError,
     PermissionDeniedError,
     SdsError,
     SdsValueError,
@@ -209,6 +210,9 @@ def plan_reorganization(
         stored_share=stored_share,
     )
     plan = chosen.plan(Source(description=described, identity=identity), request)
+    if plan.layout.segments != segments:
+        message = f"organizer {plan.organizer!r} gathers no tiles: leave segments, or it, out"
+        raise LayoutError(message)
     if output is None:
         # Only the plan knows the layout that the request comes to.
         place = replica_path(home, path, described.path, plan.layout, described.extent)

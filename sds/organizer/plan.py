@@ -328,9 +328,6 @@ def plan_transposition(
         tuple(region.extent[axis] for axis in order),
         element,
     )
-    if request.segments is not None:
-        message = f"organizer {organizer!r} copies boxes, no segments: leave them, or it, out"
-        raise LayoutError(message)
     layout = ReplicaLayout(
         order=order, chunk_shape=chunk_shape, filters=request.filters, region=region
     )

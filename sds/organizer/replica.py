@@ -418,7 +418,9 @@ def _layout_of_segments(
 
 def _numbers(handle: h5py.File, path: str) -> tuple[int, ...]:
     """Return a list of tiles or lengths; ValueError for what is no such list."""
-    stored = handle[path]
+    from sds.dataset import get_dataset  # noqa: PLC0415
+
+    stored = get_dataset(handle, path)
     if stored.dtype != "<i8" or stored.id.get_offset() is None or stored.ndim != 1:
         message = f"{path} is no contiguous list of numbers"
         raise ValueError(message)

@@ -6,7 +6,14 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.errors import ConfigurationError, InsufficientSpaceError, NotFoundError, VerificationError
+from sds.errors import (
+    ConfigurationError,
+    InsufficientSpaceError,
+    LayoutError,
+    NotFoundError,
+    VerificationError,
+)
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import find_organizers, load_organizer, plan_reorganization, reorganize
 from sds.organizer.transposer import Transposer
@@ -98,6 +105,14 @@ def test_a_third_party_organizer_is_found_and_run(cube, tmp_path):
     assert replica.order == (2, 0, 1)
     with h5py.File(replica.path) as copy, h5py.File(cube) as original:
         np.testing.assert_array_equal(copy["cube"][...], original["cube"][...].transpose(2, 0, 1))
+
+
+@pytest.mark.usefixtures("third_party")
+def test_an_organizer_that_knows_no_segments_is_not_asked_for_them(cube, tmp_path):
+    segments = SegmentList(tile_shape=(2, 2, 2), tiles=(3,), lengths=(1,))
+    asked = {"order": (0, 1, 2), "home": Home(tmp_path / "home"), "segments": segments}
+    with pytest.raises(LayoutError, match="organizer 'rot' gathers no tiles: leave segments"):
+        plan_reorganization(cube, "/cube", organizer="rot", **asked)
 
 
 @pytest.mark.usefixtures("third_party")

@@ -298,7 +298,7 @@ def test_datasets_of_as_many_axes_as_fit(tmp_path):
         ({"filters": "gzip:1"}, "exclude each other"),
         ({"region": "[1:]"}, "exclude each other"),
         ({"order": (0, 1)}, "no permutation"),
-        ({"organizer": "transposer"}, "'transposer' copies boxes"),
+        ({"organizer": "transposer"}, "'transposer' gathers no tiles"),
         ({"organizer": "segmenter", "segments": None}, "name segments"),
     ],
 )
@@ -395,6 +395,8 @@ def rewritten(handle, path, numbers, dtype="<i8", **options):
         lambda f: rewritten(f, "sds_segments", [3, 2]),
         lambda f: rewritten(f, "sds_segments", [4, 0]),
         lambda f: rewritten(f, "sds_segments", [5, -1]),
+        lambda f: (f.__delitem__("sds_tiles"), f.create_group("sds_tiles")),
+        lambda f: (f.__delitem__("sds_tiles"), f.__setitem__("sds_tiles", h5py.Empty("<i8"))),
         lambda f: f.__delitem__("sds_segments"),
         lambda f: f.__delitem__("sds_tiles"),
         lambda f: f.attrs.__setitem__("sds_tile_shape", [2, 3, 4]),
