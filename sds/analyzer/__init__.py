@@ -11,7 +11,7 @@ from sds.analyzer.patterns import (
 )
 from sds.analyzer.places import BoxGroup, Place, group_boxes
 from sds.analyzer.records import ReadRecords
-from sds.analyzer.recurring import MIN_READS, reads_served, recurring_segments
+from sds.analyzer.recurring import MIN_READS, recurring_segments, served_from
 from sds.analyzer.trail import ReadTrail, join_trails, trail_of
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "join_trails",
     "logical_reads",
     "merge_patterns",
-    "reads_served",
     "recurring_segments",
+    "served_from",
     "stated_pattern",
     "trail_of",
 ]

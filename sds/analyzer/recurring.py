@@ -192,26 +192,35 @@ def recurring_segments(
     )
 
 
-def reads_served(
-    trail: ReadTrail, segments: SegmentList, *, min_reads: int = 0
-) -> NDArray[np.bool_]:
-    """Return which reads of a trail segments would have served, shape (n,).
+def served_from(trail: ReadTrail, segments: SegmentList, *, min_reads: int) -> Int64:
+    """Return after which read of a trail segments serve each of its reads, shape (n,).
 
     Parameters
     ----------
     min_reads
-        A forecast asks of each tile that it had been read so often before the read: what was read
-        only then could not have been known. 0: what segments that exist hold.
+        Times that a tile has to be read before it is gathered; 0: the segments exist.
+
+    Returns
+    -------
+    The row of the trail by which each of a read's tiles had been read so often, -1 where they
+    exist; n where one is not among the segments. What is gathered from the first k reads serves
+    those with less than k: a forecast of the others, for it rests on nothing that came after.
     """
     visits = tile_visits(trail, segments.tile_shape)
     held = np.isin(visits.tile, np.array(segments.tiles, dtype=np.int64))
+    known = np.full(len(visits), -1)
     if min_reads:
-        held &= visits.earlier() >= min_reads
-    missing = np.zeros(len(trail), dtype=np.bool_)
-    missing[visits.row[~held]] = True
-    served = np.zeros(len(trail), dtype=np.bool_)
-    served[visits.row] = True
-    return served & ~missing
+        tiles, node = np.unique(visits.tile, return_inverse=True)
+        enough = visits.earlier() == min_reads - 1
+        known_of_tile = np.full(len(tiles), len(trail))
+        known_of_tile[node[enough]] = visits.row[enough]
+        known = known_of_tile[node]
+    known[~held] = len(trail)
+    served = np.full(len(trail), -1)
+    np.maximum.at(served, visits.row, known)
+    touched = np.zeros(len(trail), dtype=np.bool_)
+    touched[visits.row] = True
+    return np.where(touched, served, len(trail))
 
 
 def _check_tile(tile_shape: Sequence[int], extent: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 What recurs is read off a trail (`sds.analyzer.recurring_segments`), once for each of a few shapes
 of tiles that suit the reads. Which share of a kind of reads finds its tiles there is a forecast: of
-the later half of its reads on the trail those whose tiles had been read often enough before.
+the last quarter of its reads on the trail those whose tiles had been read often enough before that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import reads_served, recurring_segments
+from sds.analyzer import recurring_segments, served_from
 from sds.errors import LayoutError
 from sds.geometry import Box, SegmentList
 from sds.recommender.parts import MAX_SPACE
@@ -186,10 +186,9 @@ class ReadsInSegments:
         self._trail = trail
         if trail is not None:
             self._bits = np.frexp(trail.selection.selected.astype(np.float64))[1]
-            self._held = np.zeros(len(trail), dtype=np.int64)
-            for i, segments in enumerate(self._lists):
-                served = reads_served(trail, segments, min_reads=min_reads[segments])
-                self._held |= served.astype(np.int64) << i
+            self._from = [
+                served_from(trail, segments, min_reads=n) for segments, n in min_reads.items()
+            ][:_MAX_LISTS]
 
     def __bool__(self) -> bool:
         return bool(self._lists)
@@ -197,8 +196,9 @@ class ReadsInSegments:
     def of_kind(self, alike: Sequence[AccessPattern]) -> PlacedReads:
         """Return the reads by which patterns are judged that differ in where they begin alone.
 
-        Of traced ones the later half of those on the trail: what is forecast of them rests on as
-        many before them. Stated ones are where they are stated.
+        Of traced ones the last quarter of those on the trail: they are served where segments that
+        are gathered from all that came before that quarter serve them. A replica stays as it is
+        built, so what programs move on to is not served. Stated ones are where they are stated.
         """
         if alike[0].stated:
             return self._stated(alike)
@@ -206,13 +206,16 @@ class ReadsInSegments:
             return _placed([], np.zeros(0), np.zeros(0, dtype=np.int64), rank=alike[0].rank)
         bits = [n.bit_length() for n in alike[0].call.shape]
         rows = np.flatnonzero((self._bits == bits).all(axis=1))
-        rows = rows[len(rows) // 2 :]
+        rows = rows[len(rows) * 3 // 4 :]
         slabs = self._trail.selection.rows(rows)
+        held = np.zeros(len(rows), dtype=np.int64)
+        for i, known in enumerate(self._from if len(rows) else ()):
+            held |= (known[rows] < rows[0]).astype(np.int64) << i
         return PlacedReads(
             low=slabs.start,
             high=slabs.start + (slabs.count - 1) * slabs.stride + slabs.block,
             weight=self._trail.n_reads[rows].astype(np.float64),
-            held=self._held[rows],
+            held=held,
         )
 
     def _stated(self, alike: Sequence[AccessPattern]) -> PlacedReads:

@@ -306,3 +306,15 @@ def test_the_largest_trail_is_advised_for_in_time():
     assert 0 < len(tiled) <= 8
     assert len(found.kinds) < 2000
     assert np.isfinite(found.seconds[:, [s in tiled for s in found.shapes]]).any()
+
+
+def test_programs_that_move_on_are_not_served_by_what_was_gathered_before():
+    """Each day other places, each read many times: what recurred yesterday does not today."""
+    rng = random.Random(8)  # noqa: S311
+    reads = []
+    for day in range(8):
+        reads += stations(20, 100, seed=rng.randrange(10**6), at_ms=10**5 * day)
+    moved_on = choose_portfolio([dataset_of(reads)], budget_bytes=MIB)
+    stayed = choose_portfolio([dataset_of(stations(160, 800))], budget_bytes=MIB)
+    assert [layout.shares.reads > 0.85 for layout in stayed.layouts] == [True]
+    assert all(layout.shares.reads < 0.2 for layout in moved_on.layouts)
