@@ -140,6 +140,11 @@ uint32_t sds_table_mode(const sds_table *table)
     return table->mode;
 }
 
+int64_t sds_table_bytes(const sds_table *table)
+{
+    return (int64_t)table->n;
+}
+
 int32_t sds_table_n_datasets(const sds_table *table)
 {
     return (int32_t)header_of(table)->n_datasets;

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from sds.geometry import Hyperslab, SegmentList
 from sds.geometry.segments import tile_grid
 from sds.identity import identity_of
-from sds.redirect.tables import publish_table, read_table, table_path
+from sds.redirect.tables import RedirectTable, publish_table, read_table, table_path
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import (
     drop_from_page_cache,
@@ -31,6 +32,7 @@ from tests.under_connector import (
     native_environment,
     run_python,
 )
+from tests.vol.test_cost import private_memory
 from tests.vol.test_redirect import (
     DAMAGES,
     LARGE_READS,
@@ -440,6 +442,45 @@ def test_a_write_drops_the_replica(source, home):
     run_python(program, source, env=connector_environment(home.root))
     assert reads_by_replica(home)[1] == 1
     assert not table_path(home, source).exists()
+
+
+def test_lists_of_tiles_take_little_memory(tmp_path, home):
+    # Of 60 files at a time, 220 KB each: those that find no room are read themselves.
+    first = tmp_path / "00.h5"
+    with h5py.File(first, "w") as file:
+        file.create_dataset("rows", data=np.arange(1 << 15, dtype="u1").reshape(-1, 2), chunks=True)
+    settle(first)
+    (dataset,) = redirect_tiles(first, [("/rows", (1, 0), (1, 2))], home).datasets
+    for number in range(1, 60):
+        path = tmp_path / f"{number:02}.h5"
+        shutil.copyfile(first, path)
+        settle(path)
+        table = RedirectTable(
+            source_path=path, source_identity=identity_of(path), datasets=(dataset,)
+        )
+        publish_table(home, table)
+    program = """
+    expected = np.arange(1 << 15, dtype="u1").reshape(-1, 2)[5:70]
+    files = [h5py.File(path) for path in sorted(Path(sys.argv[1]).glob("*.h5"))]
+    for file in files:
+        assert np.array_equal(file["rows"][5:70], expected)
+    print_private_memory()
+    for file in files[:50]:
+        file.close()
+    files[:50] = []
+    again = h5py.File(Path(sys.argv[1]) / "01.h5")
+    assert np.array_equal(again["rows"][5:70], expected)
+    """
+    # The last file that is opened finds the room that others have left.
+    log = home.root / "log"
+    more_bytes = private_memory(program, tmp_path, home=home, SDS_DEBUG=str(log))
+    served = reads_by_replica(home)
+    assert 10 < served[1] < 60
+    assert served[0] == 61 - served[1]
+    assert more_bytes < 8 << 20
+    reasons = [line[3] for line in decisions(log) if line[0] == "no-table"]
+    assert set(reasons) == {"the tables of other files take the memory that there is"}
+    assert len(reasons) == served[0]
 
 
 # ---- what is read ahead

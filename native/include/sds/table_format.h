@@ -205,6 +205,8 @@ const sds_identity *sds_table_source_identity(const sds_table *table);
 /* Owner and mode of the table file as opened (0, 0 from bytes). */
 uint32_t sds_table_owner(const sds_table *table);
 uint32_t sds_table_mode(const sds_table *table);
+/* Of memory that it takes. */
+int64_t sds_table_bytes(const sds_table *table);
 int32_t sds_table_n_datasets(const sds_table *table);
 /* SDS_ENOENT where i is not the index of one. */
 sds_status sds_table_dataset_at(const sds_table *table, int32_t i, sds_table_dataset *out);

@@ -13,6 +13,7 @@
 #include "config.h"
 #include "decision_log.h"
 #include "error_stack.h"
+#include "memory_budget.h"
 #include "original_file.h"
 #include "pass_on.h"
 #include "queries.h"
@@ -117,6 +118,22 @@ const char *distrust(const sds_table *table, uid_t source_owner)
     return nullptr;
 }
 
+// Most tables are of some kilobytes; a list of tiles may take much more.
+constexpr int64_t small_table_bytes = 16 << 10;
+
+bool take_memory_of(const sds_table *table)
+{
+    const int64_t n_bytes = sds_table_bytes(table);
+    return n_bytes <= small_table_bytes || take_memory(MemoryUse::lasting, n_bytes);
+}
+
+void close_table(sds_table *table)
+{
+    const int64_t n_bytes = table ? sds_table_bytes(table) : 0;
+    sds_table_close(table);
+    if (n_bytes > small_table_bytes) give_memory(MemoryUse::lasting, n_bytes);
+}
+
 // The table that describes this very file; nullptr where there is none that may be used.
 sds_table *load_table(const char *canonical, const sds_identity &identity, uid_t source_owner)
 {
@@ -132,6 +149,8 @@ sds_table *load_table(const char *canonical, const sds_identity &identity, uid_t
         reason = "the table is of another path";
     if (!reason && !sds_identity_equal(sds_table_source_identity(table), &identity))
         reason = "the source has changed since its replica was made";
+    if (!reason && !take_memory_of(table))
+        reason = "the tables of other files take the memory that there is";
     log_decision(reason ? "no-table" : "table", canonical, "", reason ? reason : path);
     free(path);
     if (!reason) return table;
@@ -175,7 +194,7 @@ void free_file(OpenFile *file)
 {
     close_replicas(file->replicas);
     if (file->original) close_original(file->original);
-    sds_table_close(file->table);
+    close_table(file->table);
     free(file->path);
     free(file->name);
     free(file);
