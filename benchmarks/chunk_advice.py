@@ -193,11 +193,18 @@ def serve_reads(path: str, *, by_sds: bool) -> None:
     handle = None if by_sds else h5py.File(path)
     data = None if handle is None else handle["d"]
     for line in sys.stdin:
-        index = tuple(slice(None) if part is None else part for part in json.loads(line))
+        index = tuple(slice(*p) if isinstance(p, list) else p for p in json.loads(line))
         began = time.perf_counter()
         values = sds.read(path, "d", index) if data is None else data[index]
         seconds = time.perf_counter() - began
         print(json.dumps([seconds, zlib.crc32(values.tobytes())]), flush=True)
+
+
+def _part(text: str) -> int | list[int | None]:
+    """Return an index, or first and last of a slice."""
+    if ":" not in text:
+        return int(text)
+    return [int(end) if end else None for end in text.split(":")]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,7 +243,7 @@ class Reader:
         if cold:
             evict(self.paths)
         process = self.processes[cold]
-        parts = [None if part.strip() == ":" else int(part) for part in selection[1:-1].split(",")]
+        parts = [_part(text.strip()) for text in selection[1:-1].split(",")]
         if process.stdin is None or process.stdout is None:
             raise AssertionError("the reader has no pipes")
         process.stdin.write(json.dumps(parts) + "\n")
