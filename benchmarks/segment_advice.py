@@ -44,7 +44,7 @@ with h5py.File(sys.argv[1]) as file:
 """
 _PLACES = np.random.default_rng(5)
 _STATIONS = [(int(_PLACES.integers(180)), int(_PLACES.integers(360))) for _ in range(200)]
-_FOCI = [[int(_PLACES.integers(n)) for n in (128, 512 - 160, 1024 - 288)] for _ in range(40)]
+_FOCI = [[int(_PLACES.integers(n)) for n in (32, 2048 - 160, 2048 - 288)] for _ in range(40)]
 
 
 def stations(rng: np.random.Generator) -> list[str]:
@@ -76,7 +76,7 @@ class Case:
 
 CASES = (
     Case(workload=Workload(name="stations", extent=(1460, 180, 360), series_axis=0), draw=stations),
-    Case(workload=Workload(name="views", extent=(128, 512, 1024), series_axis=0), draw=views),
+    Case(workload=Workload(name="views", extent=(32, 2048, 2048), series_axis=0), draw=views),
 )
 
 

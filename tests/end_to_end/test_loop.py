@@ -157,3 +157,62 @@ def test_a_part_that_is_read_again_and_again_is_advised_and_serves(sds_both, cub
     ).json
     assert supposed["added"] == ["order 2,1,0, of [0:64, 0:64, 0:1]"]
     assert supposed["size_bytes"] == 64 * 64 * 4
+
+
+SCATTERED_PLANES = """
+import hashlib, sys
+import h5py
+with h5py.File(sys.argv[1], "r") as file:
+    cube = file["image/cube"]
+    digest = hashlib.sha256()
+    for turn in range(4):
+        for energy in (707, 12, 990, 333, 58, 604, 871, 240, 129, 455):
+            digest.update(cube[:, :, energy].tobytes())
+    digest.update(cube[:, :, 500].tobytes())
+print(digest.hexdigest())
+"""
+OFTEN_READ = (707, 12, 990, 333, 58, 604, 871, 240, 129, 455)
+
+
+def test_what_is_read_again_and_again_all_over_a_dataset_is_gathered(sds_both, cube, tmp_path):
+    """Trace, advice within a budget that has no room for a box, and reads served from segments."""
+    program = tmp_path / "scattered.py"
+    program.write_text(SCATTERED_PLANES)
+    expected = native(program, cube)
+    assert sds_both.read(program, cube)[0] == expected
+    assert sds_both("ingest", "--json").code == 0
+
+    advice = sds_both("advise", cube, "--budget", "1M", "--json").json
+    (gathered,) = advice["portfolio"]["layouts"]
+    segments = gathered["layout"]["segments"]
+    assert segments["tile_shape"][:2] == [64, 64]
+    assert {energy // segments["tile_shape"][2] for energy in OFTEN_READ} == set(segments["tiles"])
+    assert gathered["size_bytes"] == len(segments["tiles"]) * 4 * np.prod(segments["tile_shape"])
+    assert gathered["size_bytes"] < 1e6
+    assert "--tiles 64,64," in sds_both("advise", cube, "--budget", "1M").out
+
+    program_name, *words = shlex.split(gathered["command"])
+    assert program_name == "sds"
+    built = sds_both(*words, "--json").json
+    assert built["state"] == "active"
+    assert built["segments"] == segments
+    assert sds_both("replicas", "verify", "--json").json["ok"]
+    printed, decisions = sds_both.read(program, cube)
+    assert printed == expected
+    assert "served" in decisions
+    assert "original" in decisions, "plane 500 was read once"
+    assert "tiles" in sds_both("replicas").out
+
+    away = sds_both("what-if", f"{cube}:/image/cube", "--without", built["id"], "--json").json
+    assert away["saving"]["seconds"] < 0
+    sds_both("replicas", "remove", built["id"])
+    tiles = ("--tiles", "64,64,1", "--min-reads", "4")  # plane 500 was read in each run
+    supposed = sds_both("what-if", f"{cube}:/image/cube", "--order", "2,0,1", *tiles, "--json").json
+    assert supposed["saving"]["seconds"] > 0
+    assert supposed["size_bytes"] == len(OFTEN_READ) * 64 * 64 * 4
+
+    with h5py.File(cube, "r+") as file:
+        file["image/cube"][:, :, 12] = 1
+    changed = native(program, cube)
+    assert changed != expected
+    assert sds_both.read(program, cube)[0] == changed
