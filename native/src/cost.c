@@ -50,6 +50,19 @@ int32_t sds_model_terms(int32_t kind)
     }
 }
 
+double sds_cost_start(const sds_cost_model *model)
+{
+    switch (model->kind) {
+    case SDS_MODEL_BUILTIN:
+    case SDS_MODEL_EQ3:
+    case SDS_MODEL_EQ4:
+    case SDS_MODEL_EQ6:
+        return model->coefficient[0] > 0 ? model->coefficient[0] : 0;
+    default:
+        return 0;
+    }
+}
+
 void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
                           double processes_per_ost, sds_measures *out)
 {

@@ -246,27 +246,52 @@ void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dat
         out->extent[axis] = candidate->tiles.shape[candidate->order[axis]];
 }
 
+/* What one piece of n costs: its runs, or the bytes from the first to the last of them. */
+static double cost_of_piece(const sds_array *tile, const sds_hyperslab *slab, int64_t n,
+                            sds_piece_cost *of_one, void *context)
+{
+    sds_runs runs;
+    const double in_runs = of_one(context, tile, slab, n);
+    if (in_runs < 0 || sds_runs_of(tile, slab, &runs) != SDS_OK || runs.n_levels == 0)
+        return in_runs;
+    int64_t span_bytes = runs.run_bytes;
+    for (int32_t i = 0; i < runs.n_levels; i++)
+        span_bytes += (runs.level[i].count - 1) * runs.level[i].stride_bytes;
+    const sds_array around = {.rank = 1,
+                              .extent = {span_bytes / tile->element_bytes},
+                              .element_bytes = tile->element_bytes,
+                              .offset_bytes = runs.first_offset};
+    const sds_hyperslab all = {.rank = 1, .stride = {1}, .count = {around.extent[0]}, .block = {1}};
+    const double at_once = of_one(context, &around, &all, n);
+    return at_once >= 0 && at_once < in_runs ? at_once : in_runs;
+}
+
 double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
                       const sds_hyperslab *slab, sds_piece_cost *of_one, void *context)
 {
     sds_tile_piece piece;
     sds_array tile;
     const int64_t n = sds_tile_pieces(candidate, slab, &piece);
+    double sum = 0, most = 0;
     if (n > SDS_MAX_COUNTED_PIECES) {
         sds_tile_array(candidate, dataset, 0, &tile);
-        return (double)n * of_one(context, &tile, &piece.slab, n);
+        most = cost_of_piece(&tile, &piece.slab, n, of_one, context);
+        if (most < 0) return most;
+        sum = (double)n * most;
+    } else {
+        sds_tile_walk walk;
+        sds_tile_walk_init(&walk, candidate, slab);
+        while (sds_tile_walk_next(&walk, &piece)) {
+            if (piece.place < 0) return -1;
+            sds_tile_array(candidate, dataset, piece.place, &tile);
+            const double cost = cost_of_piece(&tile, &piece.slab, n, of_one, context);
+            if (cost < 0) return cost;
+            if (cost > most) most = cost;
+            sum += cost;
+        }
     }
-    double sum = 0;
-    sds_tile_walk walk;
-    sds_tile_walk_init(&walk, candidate, slab);
-    while (sds_tile_walk_next(&walk, &piece)) {
-        if (piece.place < 0) return -1;
-        sds_tile_array(candidate, dataset, piece.place, &tile);
-        const double cost = of_one(context, &tile, &piece.slab, n);
-        if (cost < 0) return cost;
-        sum += cost;
-    }
-    return sum;
+    sum -= (double)(n - 1) * sds_cost_start(&candidate->model);
+    return sum > most ? sum : most;
 }
 
 sds_extent sds_tile_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset,

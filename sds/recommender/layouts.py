@@ -24,7 +24,8 @@ from sds.recommender.cost import (
     seconds_as_stored,
     seconds_in,
 )
-from sds.recommender.pieces import pieces_in_tiles, seconds_of_pieces
+from sds.recommender.model import CostModel
+from sds.recommender.pieces import elements_around, pieces_in_tiles, seconds_of_pieces
 from sds.wording import counted
 
 if TYPE_CHECKING:
@@ -255,10 +256,10 @@ def read_seconds(
     original, engine = models
     if shape is not None and shape.segments is not None:
         tile = replace(array, extent=shape.segments.tile_shape, chunks=None)
-        whole = ReplicaShape(order=shape.order)
         return seconds_of_pieces(
             pieces_in_tiles(slab, tile.extent),
-            lambda piece: read_seconds(whole, tile, piece, models, n_concurrent=n_concurrent),
+            lambda piece: _piece_seconds(shape, tile, piece, models, n_concurrent=n_concurrent),
+            start_s=engine.start_s if isinstance(engine, CostModel) else 0.0,
         )
     if shape is not None and shape.region is not None:
         array, slab = copied(shape, array), shape.region.relative(slab)
@@ -288,3 +289,24 @@ def read_seconds(
             f"a read of {slab} is predicted to take {seconds} s: calibrate the file system anew"
         )
     return seconds
+
+
+def _piece_seconds(
+    shape: ReplicaShape,
+    tile: StoredArray,
+    piece: Hyperslab,
+    models: tuple[ReadModel, ReadModel],
+    *,
+    n_concurrent: int,
+) -> float:
+    """Return what a piece takes: its runs, or all bytes around them, whichever is less."""
+    whole = ReplicaShape(order=shape.order)
+    in_runs = read_seconds(whole, tile, piece, models, n_concurrent=n_concurrent)
+    stored_extent = tuple(tile.extent[axis] for axis in shape.order)
+    n = elements_around(piece.permuted(shape.order), stored_extent)
+    if n == piece.n_elements:
+        return in_runs
+    around = replace(tile, extent=(n,))
+    run = ReplicaShape(order=(0,))
+    at_once = read_seconds(run, around, Hyperslab.all((n,)), models, n_concurrent=n_concurrent)
+    return min(in_runs, at_once)

@@ -337,6 +337,11 @@ class CostModel:
         return str(self.kind) if self.calibrated else "builtin"
 
     @property
+    def start_s(self) -> float:
+        """What any read takes, whatever it touches; 0 where the equation does not say."""
+        return _native.cost_start(self.kind.code, self.coefficients)
+
+    @property
     def log_error(self) -> float:
         """Standard deviation of log(predicted / measured), from the held-out error."""
         worse = worse_of(self.heldout, self.heldout_layouts)

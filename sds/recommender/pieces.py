@@ -60,12 +60,34 @@ def _on_axis(
     return parts
 
 
-def seconds_of_pieces(pieces: Counter[Hyperslab], seconds: Callable[[Hyperslab], float]) -> float:
+def seconds_of_pieces(
+    pieces: Counter[Hyperslab], seconds: Callable[[Hyperslab], float], *, start_s: float
+) -> float:
     """Return what a read of pieces takes, at most: one after the other, none helping another.
 
     Of many pieces each counts as one that takes the most on every axis.
+
+    Parameters
+    ----------
+    seconds
+        Of each piece as a read of its own.
+    start_s
+        What any read takes, in those: it is paid once.
     """
     n = pieces.total()
     if n <= MAX_PREDICTED:
-        return math.fsum(times * seconds(piece) for piece, times in pieces.items())
-    return n * seconds(max(pieces, key=lambda piece: (piece.n_elements, piece.stride)))
+        times = {piece: seconds(piece) for piece in pieces}
+    else:
+        longest = max(pieces, key=lambda piece: (piece.n_elements, piece.stride))
+        times, pieces = {longest: seconds(longest)}, Counter({longest: n})
+    together = math.fsum(count * times[piece] for piece, count in pieces.items())
+    return max(together - (n - 1) * start_s, *times.values(), 0.0)
+
+
+def elements_around(piece: Hyperslab, tile_extent: Sequence[int]) -> int:
+    """Return how many elements lie from the first of a piece to its last, as they are stored."""
+    around, stride = 1, 1
+    for (_, step, count, block), n in zip(piece.axes()[::-1], tile_extent[::-1], strict=True):
+        around += ((count - 1) * step + block - 1) * stride
+        stride *= n
+    return around

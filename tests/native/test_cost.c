@@ -179,6 +179,20 @@ static void test_every_kind_says_how_many_terms_it_has(void)
     CHECK(sds_model_terms(1) == 0 && sds_model_terms(7) == 0);
 }
 
+/* Whatever a read touches, it takes what the model says that any does. */
+static void test_any_read_takes_the_start(void)
+{
+    sds_cost_model model;
+    sds_cost_builtin(&model);
+    const sds_features nothing = {0};
+    CHECK(sds_cost_start(&model) > 0);
+    CHECK(sds_cost_start(&model) == sds_cost_predict(&model, &nothing, 0, 1));
+    model.coefficient[0] = -1;
+    CHECK(sds_cost_start(&model) == 0);
+    const sds_cost_model service = {.kind = SDS_MODEL_SERVICE, .coefficient = {1, 1, 1, 1, 1, 1}};
+    CHECK(sds_cost_start(&service) == 0);
+}
+
 int main(void)
 {
     test_each_equation_has_its_terms();
@@ -191,5 +205,6 @@ int main(void)
     test_columns_predict_as_one_by_one();
     test_one_read_stands_for_those_of_its_operation();
     test_every_kind_says_how_many_terms_it_has();
+    test_any_read_takes_the_start();
     return 0;
 }

@@ -107,6 +107,10 @@ int32_t sds_model_terms(int32_t kind);
 void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
                           double processes_per_ost, sds_measures *out);
 
+/* What a model says that any read takes, whatever it touches; 0 where it says nothing of that. Paid
+ * once by what is read together. */
+double sds_cost_start(const sds_cost_model *model);
+
 /* What the coefficients of a kind multiply, in their order; returns how many there are. */
 int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
                        double terms[SDS_MODEL_TERMS]);

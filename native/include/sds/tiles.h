@@ -57,14 +57,16 @@ int sds_tile_walk_next(sds_tile_walk *walk, sds_tile_piece *out);
 int64_t sds_tile_pieces(const sds_candidate *candidate, const sds_hyperslab *slab,
                         sds_tile_piece *longest);
 
-/* What a read of n pieces costs of one of them, as a read of its own; negative: nobody knows. */
+/* What a read of n pieces costs of one of them, or of the bytes around it, as a read of its own;
+ * negative: nobody knows. */
 typedef double sds_piece_cost(void *context, const sds_array *tile, const sds_hyperslab *slab,
                               int64_t n);
 
 /* What all pieces of a read cost that the candidate holds, as if they were read one after the
- * other, each by itself: no less than they take together. Bounded work: of more than
- * SDS_MAX_COUNTED_PIECES each counts as one that is as long as the longest on each axis. Negative:
- * one of them is. */
+ * other: no less than they take together. What the model says that any read takes (sds_cost_start)
+ * is paid once; of a tile the engine reads the runs of a piece, or all bytes around them, whichever
+ * costs less. Bounded work: of more than SDS_MAX_COUNTED_PIECES each counts as one that is as long
+ * as the longest on each axis. Negative: one of them is. */
 #define SDS_MAX_COUNTED_PIECES 16
 double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
                       const sds_hyperslab *slab, sds_piece_cost *of_one, void *context);
