@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,6 +136,36 @@ def gathered(elements, segments, order):
         ]
         tile[tuple(slice(n) for n in part.shape)] = part
     return tiles.transpose(0, *(axis + 1 for axis in order))
+
+
+def memory_of_build(source, home, asked):
+    """Return by how many private bytes a build of /cube grows a process, and its plan's bound.
+
+    asked: what is asked of the plan, as Python writes arguments.
+    """
+    program = f"""
+import h5py, numpy, threading
+from pathlib import Path
+from sds.geometry import SegmentList
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize
+import sds.organizer.segmenter, sds.organizer.transposer
+home = Home(Path({str(home.root)!r}))
+plan = plan_reorganization({str(source)!r}, "/cube", home=home, {asked.strip()})
+def anonymous():
+    for line in open("/proc/self/status"):
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+before = anonymous()
+peak = []
+reorganize(plan, home=home, progress=lambda *_: peak.append(anonymous()))
+print(max(peak) - before, plan.memory_bytes)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    grown_bytes, bound_bytes = map(int, ran.stdout.split())
+    return grown_bytes, bound_bytes
 
 
 def settle(path):

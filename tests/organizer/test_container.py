@@ -5,9 +5,10 @@ import netCDF4
 import numpy as np
 import pytest
 
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
-from tests.organizer.sources import settle
+from tests.organizer.sources import gathered, settle
 from tests.under_connector import native_environment, run_python
 
 
@@ -197,7 +198,10 @@ READERS = {
 }
 
 
-@every_kind
+SEGMENTS = SegmentList(tile_shape=(3, 2, 4), tiles=(7, 0, 11), lengths=(2, 1))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "segments"])
 def test_every_hdf5_reads_a_replica(tmp_path, kind):
     """The wheels of these packages hold HDF5 1.14, 2.0 and 2.2."""
     path = tmp_path / "source.h5"
@@ -205,14 +209,18 @@ def test_every_hdf5_reads_a_replica(tmp_path, kind):
     with h5py.File(path, "w", libver="latest") as handle:
         handle.create_dataset("d", data=values, chunks=(2, 2, 2))
     settle(path)
-    replica = replica_of(path, "/d", (2, 0, 1), tmp_path, **KINDS[kind])
-    box = values[:, 1:3, 1:] if "region" in KINDS[kind] else values
+    options = KINDS.get(kind, {"segments": SEGMENTS})
+    replica = replica_of(path, "/d", (2, 0, 1), tmp_path, **options)
+    box = values[:, 1:3, 1:] if "region" in options else values
+    expected = box.transpose(2, 0, 1)
+    if "segments" in options:
+        expected = gathered(values, SEGMENTS, (2, 0, 1))
     versions = set()
     for program in READERS.values():
         result = run_python(program, replica.path, env=native_environment())
         version, elements = result.stdout.splitlines()
         versions.add(version)
-        assert elements == str(box.transpose(2, 0, 1).tolist())
+        assert elements == str(expected.tolist())
     assert len(versions) == len(READERS), versions
 
 
@@ -241,6 +249,26 @@ def test_netcdf_reads_a_replica_of_a_netcdf_variable(tmp_path, kind):
         assert variable._FillValue == -9
         np.testing.assert_array_equal(variable[:], values[times].transpose(1, 2, 0))
         np.testing.assert_array_equal(copy["time"][:], np.arange(4)[times])
+
+
+def test_netcdf_reads_tiles_of_a_netcdf_variable(tmp_path):
+    path = tmp_path / "grid.nc"
+    values = np.arange(4 * 5 * 6, dtype="f4").reshape(4, 5, 6)
+    with netCDF4.Dataset(path, "w") as handle:
+        for name, size in zip(("time", "lat", "lon"), values.shape, strict=True):
+            handle.createDimension(name, size)
+            handle.createVariable(name, "f8", (name,))[:] = np.arange(size)
+        variable = handle.createVariable("t2m", "f4", ("time", "lat", "lon"), fill_value=-9)
+        variable.units = "K"
+        variable[:] = values
+    settle(path)
+    replica = replica_of(path, "/t2m", (1, 2, 0), tmp_path, segments=SEGMENTS)
+    with netCDF4.Dataset(replica.path) as copy:
+        variable = copy["t2m"]
+        assert variable.shape == (3, 2, 4, 3)
+        assert variable.units == "K"
+        np.testing.assert_array_equal(variable[:], gathered(values, SEGMENTS, (1, 2, 0)))
+        np.testing.assert_array_equal(copy["sds_tiles"][:], SEGMENTS.tiles)
 
 
 def test_what_would_make_the_metadata_too_large_is_left_out_and_named(tmp_path):

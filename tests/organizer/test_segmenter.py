@@ -1,8 +1,6 @@
 import itertools
 import json
 import math
-import subprocess
-import sys
 
 import h5py
 import netCDF4
@@ -32,7 +30,15 @@ from sds.organizer import (
 from sds.organizer.blocks import metadata_checksum
 from sds.organizer.plan import FIXED_BYTES
 from sds.organizer.replica import checksums_offset_bytes
-from tests.organizer.sources import cases, gathered, make_cube, make_source, settle, stored_bytes
+from tests.organizer.sources import (
+    cases,
+    gathered,
+    make_cube,
+    make_source,
+    memory_of_build,
+    settle,
+    stored_bytes,
+)
 
 SEGMENTS = SegmentList(tile_shape=(2, 3, 3), tiles=(11, 0, 6, 1), lengths=(3, 1))
 
@@ -201,32 +207,17 @@ def test_memory_stays_within_the_plan(tmp_path, stored, tile_shape, order):
     extent = (64, 256, 1024)
     make_cube(tmp_path / "a.h5", extent, "<f4", **stored)  # 64 MiB
     n_tiles = math.prod(tile_grid(extent, tile_shape))
-    program = f"""
-import sys, threading
-import h5py, numpy
-from pathlib import Path
-from sds.geometry import SegmentList
-from sds.home import Home
-from sds.organizer import plan_reorganization, reorganize
-home = Home(Path({str(tmp_path / "home")!r}))
-tiles = tuple(range(0, {n_tiles}, {1 if n_tiles < 4000 else 3}))
-segments = SegmentList(tile_shape={tile_shape}, tiles=tiles, lengths=(len(tiles),))
-plan = plan_reorganization({str(tmp_path / "a.h5")!r}, "/cube", order={order}, home=home,
-                           memory_bytes=24 << 20, segments=segments)
-import sds.organizer.segmenter
-def anonymous():
-    for line in open("/proc/self/status"):
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-before = anonymous()
-peak = []
-reorganize(plan, home=home, progress=lambda *_: peak.append(anonymous()))
-print(max(peak) - before, plan.memory_bytes)
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    grown, bound = map(int, result.stdout.split())
+    step = 1 if n_tiles < 4000 else 3
+    asked = f"""
+        order={order},
+        memory_bytes=24 << 20,
+        segments=SegmentList(
+            tile_shape={tile_shape},
+            tiles=tuple(range(0, {n_tiles}, {step})),
+            lengths=(len(range(0, {n_tiles}, {step})),),
+        ),
+    """
+    grown, bound = memory_of_build(tmp_path / "a.h5", Home(tmp_path / "home"), asked)
     assert bound <= 24 << 20
     assert grown <= bound + (4 << 20)  # the allocator and HDF5's own caches
 

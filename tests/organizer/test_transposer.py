@@ -10,7 +10,14 @@ from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize, verify_replica
 from sds.organizer.filters import FLETCHER32
 from sds.organizer.plan import FIXED_BYTES
-from tests.organizer.sources import cases, make_cube, make_source, settle, stored_bytes
+from tests.organizer.sources import (
+    cases,
+    make_cube,
+    make_source,
+    memory_of_build,
+    settle,
+    stored_bytes,
+)
 
 
 def build(source, dataset, home, order, memory_bytes=16 << 20, **options):
@@ -135,33 +142,9 @@ def test_progress_counts_every_byte_once_for_each_phase(tmp_path):
     ids=["contiguous", "chunked", "from chunks to chunks"],
 )
 def test_memory_stays_within_the_plan(tmp_path, stored, kind):
-    import subprocess
-    import sys
-
     make_cube(tmp_path / "a.h5", (64, 256, 1024), "<f4", **stored)  # 64 MiB
-    program = f"""
-import resource, sys, threading
-import h5py, numpy
-from pathlib import Path
-from sds.home import Home
-from sds.organizer import plan_reorganization, reorganize
-home = Home(Path({str(tmp_path / "home")!r}))
-plan = plan_reorganization({str(tmp_path / "a.h5")!r}, "/cube", order=(2, 0, 1), home=home,
-                           memory_bytes=24 << 20, **{kind!r})
-import sds.organizer.transposer
-def anonymous():
-    for line in open("/proc/self/status"):
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-before = anonymous()
-peak = []
-reorganize(plan, home=home, progress=lambda *_: peak.append(anonymous()))
-print(max(peak) - before, plan.memory_bytes)
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    grown, bound = map(int, result.stdout.split())
+    asked = f"order=(2, 0, 1), memory_bytes=24 << 20, **{kind!r}"
+    grown, bound = memory_of_build(tmp_path / "a.h5", Home(tmp_path / "home"), asked)
     assert bound <= 24 << 20
     assert grown <= bound + (4 << 20)  # the allocator and HDF5's own caches
 
