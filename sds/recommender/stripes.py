@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
 from sds.geometry import StripeLayout
-from sds.recommender.candidates import (
-    Predictor,
-    days_observed,
-    kinds_in_parts,
-    regions_of,
-    seconds_now,
-)
+from sds.recommender.candidates import Predictor, seconds_now
 from sds.recommender.candidates import usable_patterns as usable
 from sds.recommender.judge import confidence_of
+from sds.recommender.kinds import days_observed, kinds_in_parts, regions_of
 from sds.recommender.recommendation import NoiseGates
 from sds.recommender.segments import ReadsInSegments
 from sds.recommender.tables import models_for_advice

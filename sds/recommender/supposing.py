@@ -8,17 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sds.errors import LayoutError
-from sds.recommender.candidates import (
-    Predictor,
-    ReadKind,
-    days_observed,
-    days_of,
-    kinds_in_parts,
-    regions_of,
-    seconds_now,
-    usable_patterns,
-)
+from sds.recommender.candidates import Predictor, seconds_now, usable_patterns
 from sds.recommender.demand import AS_NOW, served_by
+from sds.recommender.kinds import ReadKind, days_observed, days_of, kinds_in_parts, regions_of
 from sds.recommender.layouts import (
     ReplicaShape,
     check_shape,

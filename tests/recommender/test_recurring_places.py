@@ -21,7 +21,8 @@ from sds.recommender import (
     choose_portfolio,
     what_if,
 )
-from sds.recommender.candidates import Predictor, kinds_in_parts, reads_in_layouts
+from sds.recommender.candidates import Predictor, reads_in_layouts
+from sds.recommender.kinds import kinds_in_parts
 from sds.recommender.layouts import check_shape, replica_build_seconds, size_bytes
 from sds.recommender.segments import (
     LEAST_TILE_BYTES,
