@@ -395,8 +395,8 @@ def test_another_process_is_told_what_a_newer_format_is(tmp_path, home):
     replica = reorganize(plan_sorting(tmp_path / "p.h5", "table", key="key", home=home), home=home)
     with h5py.File(replica.path, "r+") as copy:
         assert copy.attrs["sds_format"] == 3
-        copy.attrs.modify("sds_format", np.uint32(4))
-    with pytest.raises(FormatVersionError, match="format 4"):
+        copy.attrs.modify("sds_format", np.uint32(5))
+    with pytest.raises(FormatVersionError, match="format 5"):
         describe_replica(replica.path)
     with h5py.File(replica.path, "r+") as copy:
         copy.attrs.modify("sds_format", np.uint32(3))
