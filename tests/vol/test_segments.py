@@ -491,13 +491,13 @@ def series(tmp_path, home):
     """Return a file, and a replica of it in two segments, of tiles of 256 KiB, out of the cache."""
     path = tmp_path / "series.h5"
     with h5py.File(path, "w") as file:
-        file.create_dataset("series", data=np.arange(64.0 * 32768).reshape(64, 32768))
+        values = np.arange(64.0 * 32768).reshape(64, 32768)
+        file.create_dataset("series", data=values, chunks=(1, 32768))
     settle(path)
     segments = SegmentList(
         tile_shape=(1, 32768), tiles=(*range(40, 60), *range(0, 40, 2)), lengths=(20, 20)
     )
     replica = write_replica(path, "/series", (0, 1), home, segments=segments)
-    # In one run HDF5 would read it itself.
     table = publish_candidates(path, {"/series": [replica]}, home)
     give_up_s = time.monotonic() + 5
     while pages_cached(replica.path).any():
@@ -540,7 +540,21 @@ def test_what_follows_in_a_segment_is_read_ahead(series, home):
     assert max(cached[21:]) == 0, cached
 
 
-def test_of_a_segment_not_more_is_announced_than_once(series, home):
+def test_the_module_reads_ahead_as_well(series, home):
+    path, candidate = series
+    program = """
+        import sys, time, numpy as np, sds
+        expected = np.arange(45 * 32768.0, 46 * 32768)[::2]
+        assert np.array_equal(sds.read(sys.argv[1], "/series", np.s_[45, ::2]), expected)
+        time.sleep(1)
+    """
+    run_python(program, path, env=native_environment(SDS_HOME=home.root))
+    cached = cached_tiles(candidate)
+    assert cached[5:9] == [1, 1, 1, 1], cached
+    assert max(cached[:5]) == 0, cached
+
+
+def test_of_a_segment_16_mebibytes_are_announced_at_most(series, home):
     # Dropped from the cache again and again, what was announced before is announced no more than
     # 16 times in all.
     path, candidate = series
