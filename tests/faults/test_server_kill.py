@@ -20,6 +20,15 @@ from tests.server.running import PATIENCE_S, Server
 KILLS = 20
 EARLY = 0.4  # share of kills that hit a server which has just been started
 READS = 16
+LAYOUTS = [
+    {"order": [2, 0, 1]},
+    {
+        "order": [2, 0, 1],
+        "segments": {"tile_shape": [5, 9, 8], "tiles": [*range(3, 300, 2)], "lengths": [100, 49]},
+    },
+    {"order": [1, 2, 0]},
+    {"order": [2, 1, 0]},
+]
 
 
 def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path):
@@ -32,7 +41,7 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
         make_cube(path, (32, 48, 64))
         settle(path)
     originals = [digest(path) for path in sources]
-    orders = itertools.cycle(itertools.product(sources, [(2, 0, 1), (1, 2, 0), (2, 1, 0)]))
+    wanted = itertools.cycle(itertools.product(sources, LAYOUTS))
 
     submitted, written = {}, 0
     for kill in range(KILLS):
@@ -41,9 +50,9 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
             end = time.monotonic() + rng.uniform(0, 0.6)
         else:
             server.wait_until_it_listens()
-            for source, order in itertools.islice(orders, 1):
-                answer = server.client.post("/api/v1/jobs", json=reorganize(source, order))
-                submitted[answer.json()["id"]] = (source, order)
+            source, layout = next(wanted)
+            answer = server.client.post("/api/v1/jobs", json=reorganize(source, layout))
+            submitted[answer.json()["id"]] = (source, layout)
             end = time.monotonic() + rng.uniform(0, 0.6)
         while time.monotonic() < end:
             write_trace(home, sources[kill % 3], number=written)
@@ -55,10 +64,10 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
     last = Server(home).wait_until_it_listens()
     assert submitted
     assert written
-    for job_id, (_, order) in submitted.items():
+    for job_id, (_, layout) in submitted.items():
         job = last.wait_for(job_id)
         assert job["state"] == "done", job
-        assert job["request"]["order"] == list(order)
+        assert {name: job["request"][name] for name in layout} == layout
     assert len(last.client.get("/api/v1/jobs").json()["jobs"]) == len(submitted)
 
     give_up = time.monotonic() + PATIENCE_S
@@ -69,8 +78,9 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
     assert sum(p["pattern"]["n_calls"] for p in patterns) == written * READS
 
     replicas = last.client.get("/api/v1/replicas").json()["replicas"]
-    assert {(r["file"], tuple(r["order"])) for r in replicas} == {
-        (str(source), order) for source, order in submitted.values()
+    assert {(r["file"], tuple(r["order"]), r["segments"] is not None) for r in replicas} == {
+        (str(source), tuple(layout["order"]), "segments" in layout)
+        for source, layout in submitted.values()
     }
     assert {r["state"] for r in replicas} == {"active"}
     assert last.terminate() == 0
@@ -80,8 +90,8 @@ def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path
     assert {str(p) for p in leftovers} == {r["path"] for r in replicas}
 
 
-def reorganize(source, order):
-    return {"kind": "reorganize", "file": str(source), "dataset": "/cube", "order": order}
+def reorganize(source, layout):
+    return {"kind": "reorganize", "file": str(source), "dataset": "/cube", **layout}
 
 
 def make_cube(path, extent):
