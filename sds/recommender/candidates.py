@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import MIN_READS, PatternKind, stated_pattern
+from sds.analyzer import PatternKind, stated_pattern
 from sds.errors import SdsValueError
 from sds.geometry import Box, Hyperslab
 from sds.recommender.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
@@ -25,8 +25,14 @@ from sds.recommender.kinds import (
 from sds.recommender.layouts import ReplicaShape, read_seconds, size_bytes
 from sds.recommender.model import ReadModel
 from sds.recommender.orders import candidate_orders, inversions
-from sds.recommender.parts import costly_parts
-from sds.recommender.segments import ReadsInSegments, recurring_in, tile_shapes
+from sds.recommender.parts import MAX_SPACE, costly_parts
+from sds.recommender.segments import (
+    ReadsInSegments,
+    Recurring,
+    most_read,
+    recurring_in,
+    tile_shapes,
+)
 from sds.recommender.tables import models_for_advice, serving_margin
 
 if TYPE_CHECKING:
@@ -45,12 +51,14 @@ _N_CHUNKED_ALONE = 3
 _N_PARTS = 4
 _N_LAYOUTS_OF_PART = 3
 _N_PARTIAL = 8
-# The same of segments: kinds of reads whose tiles are tried, lists of tiles, and candidates.
+# The same of segments: kinds of reads whose tiles are tried, lists of tiles, those of which also
+# what is read most is considered alone, and candidates.
 _N_TILED = 4
 _N_LISTS = 4
+_N_SHORTENED = 2
 # Tiles are left out that would serve less of every costly kind of reads.
 _MIN_SHARE = 0.1
-_N_OF_SEGMENTS = 8
+_N_OF_SEGMENTS = 12
 # A layout is left out where another is no larger and, in every read, no slower by more.
 _TIE = 0.05
 
@@ -386,16 +394,14 @@ def _tiled(
 
     def worth(shapes: Sequence[tuple[int, ...]]) -> list[tuple[float, ReplicaShape]]:
         """Return what recurs in tiles of some shapes, each with the seconds that it saves a day."""
-        lists = recurring_in(trail, shapes, array)
-        as_stored = [
-            ReplicaShape(order=_as_stored(array), segments=each, min_reads=MIN_READS)
-            for each in lists
-        ]
+        most = MAX_SPACE * math.prod(array.extent)
+        recurring = [recurring_in(trail, shape, array, most_elements=most) for shape in shapes]
+        as_stored = [_as_stored(array, each) for each in recurring if each is not None]
         segments = ReadsInSegments(trail, as_stored)
         reads = [segments.of_kind(alike) for alike, *_ in costly]
         found = []
-        for shape, each in zip(as_stored, lists, strict=True):
-            shares = [segments.share(some, each) for some in reads]
+        for shape in as_stored:
+            shares = [segments.share(some, shape) for some in reads]
             if max((s.share for s in shares), default=0.0) < _MIN_SHARE:
                 continue
             held = [
@@ -419,12 +425,22 @@ def _tiled(
         fitted = predictor.chunk_shape(reads, array, costs)
         if fitted is not None and fitted not in shapes:
             found += worth([fitted])
-    best = sorted((item for item in found if item[0] > 0), key=lambda item: -item[0])
-    return [shape for _, shape in best[:_N_LISTS]]
+    found = sorted((item for item in found if item[0] > 0), key=lambda item: -item[0])
+    best = [shape for _, shape in found[:_N_LISTS]]
+    for shape in best[:_N_SHORTENED]:
+        if shape.segments is not None:
+            recurring = Recurring(shape.segments, shape.min_reads)
+            best += [_as_stored(array, each) for each in most_read(trail, recurring, array)]
+    return best
 
 
-def _as_stored(array: StoredArray) -> tuple[int, ...]:
-    return tuple(range(len(array.extent)))
+def _as_stored(array: StoredArray, recurring: Recurring) -> ReplicaShape:
+    """Return a replica of what recurs in a dataset, in the axis order of that."""
+    return ReplicaShape(
+        order=tuple(range(len(array.extent))),
+        segments=recurring.segments,
+        min_reads=recurring.min_reads,
+    )
 
 
 def _longest_last(slab: Hyperslab) -> tuple[int, ...]:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import recurring_segments, served_from
+from sds.analyzer import MIN_READS, recurring_segments, served_from
 from sds.errors import LayoutError
 from sds.geometry import Box, SegmentList
-from sds.recommender.parts import MAX_SPACE
 from sds.recommender.pieces import pieces_in_tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sds.analyzer import AccessPattern, ReadTrail
     from sds.geometry import Hyperslab
@@ -38,6 +37,8 @@ MOST_TILE_BYTES = 4 << 20
 """A read of a corner of larger tiles is no longer one of a few of them."""
 
 _MANY_TILES = 64  # each of which costs a request
+_MOST_READS = 1 << 10  # that are asked of a tile
+_N_HALVED = 3
 _MAX_LISTS = 60  # told apart by the bits of one number
 
 
@@ -110,22 +111,56 @@ def _grown(
     return tuple(grown)
 
 
-def recurring_in(
-    trail: ReadTrail, shapes: Iterable[tuple[int, ...]], array: StoredArray
-) -> list[SegmentList]:
-    """Return what recurs on a trail in tiles of each shape.
+class Recurring(NamedTuple):
+    """What recurs on a trail, and how often its tiles were read at least."""
 
-    Left out are tiles that take more than half of the dataset, and more than a replica can hold.
+    segments: SegmentList
+    min_reads: int
+
+
+def recurring_in(
+    trail: ReadTrail,
+    shape: tuple[int, ...],
+    array: StoredArray,
+    *,
+    most_elements: float,
+    min_reads: int = MIN_READS,
+) -> Recurring | None:
+    """Return what recurs on a trail in tiles of a shape, in no more space; None where nothing does.
+
+    Where tiles that were read so often take more, or are more than a replica can hold, those that
+    were read twice as often, and so on.
     """
-    found = []
-    for shape in shapes:
+    while min_reads <= _MOST_READS:
         try:
-            segments = recurring_segments(trail, shape, element_size_bytes=array.element_size_bytes)
-        except LayoutError:  # too many tiles; larger ones are tried too
-            continue
-        if segments is not None and segments.n_elements <= MAX_SPACE * math.prod(array.extent):
-            found.append(segments)
-    return found
+            found = recurring_segments(
+                trail, shape, element_size_bytes=array.element_size_bytes, min_reads=min_reads
+            )
+        except LayoutError:  # too many tiles
+            pass
+        else:
+            if found is None:
+                return None
+            if found.n_elements <= most_elements:
+                return Recurring(found, min_reads)
+        min_reads *= 2
+    return None
+
+
+def most_read(trail: ReadTrail, recurring: Recurring, array: StoredArray) -> Iterator[Recurring]:
+    """Yield those of recurring tiles that are read most, in half of the space each time."""
+    for _ in range(_N_HALVED):
+        fewer = recurring_in(
+            trail,
+            recurring.segments.tile_shape,
+            array,
+            most_elements=recurring.segments.n_elements / 2,
+            min_reads=2 * recurring.min_reads,
+        )
+        if fewer is None:
+            return
+        yield fewer
+        recurring = fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -230,8 +265,11 @@ class ReadsInSegments:
             rank=alike[0].rank,
         )
 
-    def share(self, reads: PlacedReads, segments: SegmentList) -> HeldShare:
-        """Return what share of some reads segments serve, whatever else serves them."""
+    def share(self, reads: PlacedReads, shape: ReplicaShape) -> HeldShare:
+        """Return what share of some reads one replica serves, whatever else serves them."""
+        segments = shape.segments
+        if segments is None:
+            raise LayoutError(f"{shape.name} holds no segments")
         held = (reads.held >> self._lists.index(segments) & 1).astype(np.bool_)
         total = float(reads.weight.sum())
         if not held.any():

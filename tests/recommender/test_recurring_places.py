@@ -28,6 +28,8 @@ from sds.recommender.segments import (
     LEAST_TILE_BYTES,
     MOST_TILE_BYTES,
     ReadsInSegments,
+    most_read,
+    recurring_in,
     tile_shapes,
 )
 from sds.recommender.tables import models_for_advice
@@ -304,7 +306,7 @@ def test_the_largest_trail_is_advised_for_in_time():
     assert len(dataset.trail) == 4000
     found = reads_in_layouts(dataset, PortfolioSettings(), Predictor())
     tiled = [shape for shape in found.shapes if shape.segments is not None]
-    assert 0 < len(tiled) <= 8
+    assert 0 < len(tiled) <= 12
     assert len(found.kinds) < 2000
     assert np.isfinite(found.seconds[:, [s in tiled for s in found.shapes]]).any()
 
@@ -319,3 +321,51 @@ def test_programs_that_move_on_are_not_served_by_what_was_gathered_before():
     stayed = choose_portfolio([dataset_of(stations(160, 800))], budget_bytes=MIB)
     assert [layout.shares.reads > 0.85 for layout in stayed.layouts] == [True]
     assert all(layout.shares.reads < 0.2 for layout in moved_on.layouts)
+
+
+def test_a_small_budget_holds_the_places_that_are_read_most():
+    """Some places are read all the time, many now and then: what fits, the most read first."""
+    rng = random.Random(6)  # noqa: S311
+    often = [(rng.randrange(GRID[1]), rng.randrange(GRID[2])) for _ in range(20)]
+    seldom = [(rng.randrange(GRID[1]), rng.randrange(GRID[2])) for _ in range(400)]
+    reads = [
+        Read((slice(0, GRID[0]), *rng.choice(often if k % 2 else seldom)), at_ms=30 * k)
+        for k in range(4000)
+    ]
+    dataset = dataset_of(reads)
+    sizes, shares = [], []
+    for budget in (2 * MIB, 128 << 10):
+        (layout,) = choose_portfolio([dataset], budget_bytes=budget).layouts
+        sizes.append(layout.size_bytes)
+        shares.append(layout.shares.reads)
+    assert sizes[0] > MIB > 128 << 10 >= sizes[1] >= 20 * 4000
+    assert shares[0] > 0.9
+    assert 0.45 < shares[1] < 0.6
+    assert layout.layout.min_reads > 2
+    assert f"--min-reads {layout.layout.min_reads}" in layout.command
+    assert set(layout.layout.segments.tiles) >= {400 * i + j for i, j in often}
+
+
+def test_of_more_tiles_than_a_replica_holds_those_read_most_are_considered():
+    extent = (400, 400, 4)
+    everywhere = [
+        Read((slice(0, 1), slice(0, 1), slice(0, 4)), loops=[(400, (1, 0, 0))], at_ms=100 * k)
+        for k in range(2)
+    ]
+    array = StoredArray(extent=extent, element_size_bytes=4)
+    trail = dataset_of(everywhere, extent).trail
+    found = recurring_in(trail, (1, 1, 4), array, most_elements=1e9)
+    assert (len(found.segments.tiles), found.min_reads) == (400, 2)
+    assert recurring_in(trail, (1, 1, 4), array, most_elements=100) is None
+    again = [replace(read, loops=[(5, (1, 0, 0))], at_ms=10**4) for read in everywhere]
+    trail = dataset_of([*everywhere, *again], extent).trail
+    found = recurring_in(trail, (1, 1, 4), array, most_elements=100)
+    assert (len(found.segments.tiles), found.min_reads) == (5, 4)
+    halves = list(most_read(trail, recurring_in(trail, (1, 1, 4), array, most_elements=1e9), array))
+    assert [(len(each.segments.tiles), each.min_reads) for each in halves] == [(5, 4)]
+    rows = [Read((k % 200, slice(0, 200)), at_ms=30 * k) for k in range(400)]
+    rows += [Read((k % 10, slice(0, 200)), at_ms=10**6 + 30 * k) for k in range(20)]
+    trail = dataset_of(rows, (200, 200)).trail
+    array = StoredArray(extent=(200, 200), element_size_bytes=4)
+    found = recurring_in(trail, (1, 1), array, most_elements=1e9)
+    assert (len(found.segments.tiles), found.min_reads) == (2000, 4), "40000 are too many"
