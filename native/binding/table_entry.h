@@ -46,17 +46,17 @@ class TableEntry
                      bool engine_serves_original) const;
 
     // Of each candidate: 0 where it does not hold all that is selected, else how many pieces that
-    // takes: one, but of tiles.
+    // takes: one, but of segments.
     std::vector<int64_t> pieces(const sds_hyperslab &slab) const;
 
     // Throws where a contiguous candidate does not hold the selection.
     StoredRead stored_read(int32_t candidate, const sds_hyperslab &slab) const;
 
-    // Read from a candidate of tiles, open as file, into memory of so many bytes, packed in the
+    // Read from a candidate of segments, open as file, into memory of so many bytes, packed in the
     // order of the source. announced: as in sds/tiles.h.
     sds_status read_tiles(int32_t candidate, const sds_hyperslab &slab, sds_file *file,
                           uint8_t announced[], void *out) const;
-    // Bytes that a candidate of tiles needs for `announced`; 0 of others.
+    // Bytes that a candidate of segments needs for `announced`; 0 of others.
     size_t announced_bytes(int32_t candidate) const;
 
   private:

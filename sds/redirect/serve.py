@@ -156,7 +156,7 @@ class _OpenReplica:
     chunked
         Of one in chunks that was read: what it takes to read it without HDF5, if that can be done.
     announced
-        Of one of tiles: how often each segment was announced to the kernel in part.
+        Of one of segments: how often each segment was announced to the kernel in part.
     """
 
     engine: _native.ReadFile
@@ -766,7 +766,7 @@ def _put_back(
 def _read_from_tiles(
     replica: _OpenReplica, entry: _Entry, number: int, slab: Hyperslab, result: NDArray[Any]
 ) -> None:
-    """Fill an array from a replica of tiles that holds a selection; raises where it changed."""
+    """Fill an array from a replica of segments that holds a selection; raises where it changed."""
     if not replica.announced:
         replica.announced = bytearray(entry.native.announced_bytes(number))
     entry.native.read_tiles(

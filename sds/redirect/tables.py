@@ -99,7 +99,7 @@ class TableCandidate:
     segments: SegmentList | None = None
 
     def region_in(self, extent: tuple[int, ...]) -> Box:
-        """Return what it holds of a source of this extent; of one of tiles, the box around them."""
+        """Return what it holds of a source of this extent; the box around its segments."""
         return Box.whole(extent) if self.region is None else self.region
 
     def holds(self, slab: Hyperslab, extent: tuple[int, ...]) -> bool:

@@ -1,4 +1,4 @@
-/* Reads from a replica of tiles, against a walk over every element of the source. */
+/* Reads from a replica of segments, against a walk over every element of the source. */
 #include <limits.h>
 #include <string.h>
 

@@ -458,7 +458,7 @@ def test_a_replica_that_names_other_tiles_than_it_holds_fails_the_comparison(rep
 
 @pytest.fixture(params=[None, (3, 2, 5)], ids=["contiguous", "chunked"], scope="module")
 def several(request, tmp_path_factory):
-    """Build a replica of tiles of which some are neighbours, some cut off."""
+    """Build a replica of segments of which some are neighbours, some cut off."""
     directory = tmp_path_factory.mktemp("several")
     make_cube(directory / "cube.h5", (9, 10, 23), "<i2", chunks=request.param)
     tiles = tuple(np.random.default_rng(6).permutation(3 * 4 * 6)[:40].tolist())

@@ -194,7 +194,7 @@ def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
     assert report.served
     assert report.reason == (
         "other reads come from the original: "
-        "only replicas in chunks or of tiles are there, which serve boxes alone"
+        "only replicas in chunks or of segments are there, which serve boxes alone"
     )
     assert "contiguous" in report.remedy
     # What a replica would serve, but for its cost, and what does not reach the prediction.

@@ -1,4 +1,4 @@
-"""Programs read the same bytes from replicas of tiles, just where all tiles of a read are held."""
+"""Programs read the same bytes from replicas of segments, where all tiles of a read are held."""
 
 import dataclasses
 import json

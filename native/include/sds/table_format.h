@@ -58,7 +58,7 @@
  *   196  u32      at: region, i64[2*rank], multiple of 8: start per axis, then extent per axis, in
  *                 the axes of the source: the box that the replica holds. It lies inside the
  *                 source's extent. Axis i of the replica is as long as the box on axis order[i].
- *                 Of a replica of tiles: the box around them.
+ *                 Of a replica of segments: the box around them.
  *   200  chunking of the replica, in its own axes
  *   224  u32      at: tiles, multiple of 8; 0: the replica holds all of its region
  *   228  u32      number of tiles, 1 to 16384; 0 where there are none
@@ -153,8 +153,8 @@ typedef struct sds_tiles {
     const uint32_t *segment_end; /* place behind the last tile of each segment */
 } sds_tiles;
 
-/* One replica of one dataset, of a box of it, or of tiles: axis i is source axis order[i]. Pointers
- * are into the table and live as long as it. */
+/* One replica of one dataset, of a box of it, or of segments: axis i is source axis order[i].
+ * Pointers are into the table and live as long as it. */
 typedef struct sds_candidate {
     int64_t replica_id;
     const char *path;          /* absolute path of the replica file */
@@ -165,7 +165,8 @@ typedef struct sds_candidate {
     sds_chunking chunks;       /* in the axes of the replica */
     int32_t rank;
     const int32_t *order;
-    const int64_t *region_start;  /* the box that it holds, in the axes of the source; of tiles: */
+    const int64_t
+        *region_start; /* the box that it holds, in the axes of the source; of segments: */
     const int64_t *region_extent; /* the one around them */
     sds_tiles tiles;
     sds_file_layout layout;

@@ -1,4 +1,4 @@
-/* Reads from a replica of tiles: which tiles they touch, and what they take of each. */
+/* Reads from a replica of segments: which tiles they touch, and what they take of each. */
 #ifndef SDS_TILES_H
 #define SDS_TILES_H
 

@@ -108,7 +108,7 @@ constexpr const char *reason_text[] = {
     "the original is predicted to be cheaper",
     "no replica holds all that is selected",
     "the replica's chunks are larger than 1 MiB, which would take much of the program's memory",
-    "only replicas in chunks or of tiles are there, which serve boxes alone",
+    "only replicas in chunks or of segments are there, which serve boxes alone",
     "the replica serves a share of the reads",
     "the replica cannot be used",
     "other threads use the memory that there is to decode chunks of replicas",
