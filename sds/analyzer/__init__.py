@@ -11,7 +11,7 @@ from sds.analyzer.patterns import (
 )
 from sds.analyzer.places import BoxGroup, Place, group_boxes
 from sds.analyzer.records import ReadRecords
-from sds.analyzer.recurring import MIN_READS, recurring_segments, served_from
+from sds.analyzer.recurring import MIN_READS, recurring_segments, served_from, tile_reads
 from sds.analyzer.trail import ReadTrail, join_trails, trail_of
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "recurring_segments",
     "served_from",
     "stated_pattern",
+    "tile_reads",
     "trail_of",
 ]

@@ -131,6 +131,17 @@ def tile_visits(trail: ReadTrail, tile_shape: Sequence[int]) -> TileVisits:
     return TileVisits(row=row, tile=tile)
 
 
+def tile_reads(trail: ReadTrail, tile_shape: Sequence[int]) -> tuple[Int64, Int64]:
+    """Return the numbers of the tiles that reads of a trail touch, ascending, and how many do.
+
+    Raises
+    ------
+    LayoutError
+        If the dataset cannot be cut in such tiles.
+    """
+    return np.unique(tile_visits(trail, tile_shape).tile, return_counts=True)
+
+
 def recurring_segments(
     trail: ReadTrail,
     tile_shape: tuple[int, ...],

@@ -392,15 +392,16 @@ def _tiled(
     costly.sort(key=lambda item: -item[1].per_day * item[2])
     del costly[_N_TILED:]
 
-    def worth(shapes: Sequence[tuple[int, ...]]) -> list[tuple[float, ReplicaShape]]:
+    def worth(shapes: Sequence[tuple[int, ...]]) -> list[tuple[float, Recurring]]:
         """Return what recurs in tiles of some shapes, each with the seconds that it saves a day."""
         most = MAX_SPACE * math.prod(array.extent)
-        recurring = [recurring_in(trail, shape, array, most_elements=most) for shape in shapes]
-        as_stored = [_as_stored(array, each) for each in recurring if each is not None]
+        in_shapes = [recurring_in(trail, shape, most_elements=most) for shape in shapes]
+        recurring = [each for each in in_shapes if each is not None]
+        as_stored = [_as_stored(array, each) for each in recurring]
         segments = ReadsInSegments(trail, as_stored)
         reads = [segments.of_kind(alike) for alike, *_ in costly]
         found = []
-        for shape in as_stored:
+        for each, shape in zip(recurring, as_stored, strict=True):
             shares = [segments.share(some, shape) for some in reads]
             if max((s.share for s in shares), default=0.0) < _MIN_SHARE:
                 continue
@@ -414,7 +415,7 @@ def _tiled(
                 _gain(replace(shape, order=order), held, array, models, predictor)
                 for order in orders
             ]
-            found.append((max(gains), shape))
+            found.append((max(gains), each))
         return found
 
     shapes = tile_shapes([k.slab for _, k, _ in costly], array.extent, array.element_size_bytes)
@@ -426,12 +427,9 @@ def _tiled(
         if fitted is not None and fitted not in shapes:
             found += worth([fitted])
     found = sorted((item for item in found if item[0] > 0), key=lambda item: -item[0])
-    best = [shape for _, shape in found[:_N_LISTS]]
-    for shape in best[:_N_SHORTENED]:
-        if shape.segments is not None:
-            recurring = Recurring(shape.segments, shape.min_reads)
-            best += [_as_stored(array, each) for each in most_read(trail, recurring, array)]
-    return best
+    best = [each for _, each in found[:_N_LISTS]]
+    best += [fewer for each in best[:_N_SHORTENED] for fewer in most_read(trail, each)]
+    return [_as_stored(array, each.grouped(trail, array.element_size_bytes)) for each in best]
 
 
 def _as_stored(array: StoredArray, recurring: Recurring) -> ReplicaShape:

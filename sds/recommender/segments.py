@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import MIN_READS, recurring_segments, served_from
+from sds.analyzer import MIN_READS, recurring_segments, served_from, tile_reads
 from sds.errors import LayoutError
-from sds.geometry import Box, SegmentList
+from sds.geometry import MAX_TILES, Box, SegmentList
 from sds.recommender.pieces import pieces_in_tiles
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from sds.analyzer import AccessPattern, ReadTrail
     from sds.geometry import Hyperslab
-    from sds.recommender.cost import StoredArray
     from sds.recommender.layouts import ReplicaShape
 
 LEAST_TILE_BYTES = 1 << 10
@@ -37,7 +36,6 @@ MOST_TILE_BYTES = 4 << 20
 """A read of a corner of larger tiles is no longer one of a few of them."""
 
 _MANY_TILES = 64  # each of which costs a request
-_MOST_READS = 1 << 10  # that are asked of a tile
 _N_HALVED = 3
 _MAX_LISTS = 60  # told apart by the bits of one number
 
@@ -117,11 +115,20 @@ class Recurring(NamedTuple):
     segments: SegmentList
     min_reads: int
 
+    def grouped(self, trail: ReadTrail, element_size_bytes: int) -> Recurring:
+        """Return the same tiles in the segments in which they are gathered."""
+        segments = recurring_segments(
+            trail,
+            self.segments.tile_shape,
+            element_size_bytes=element_size_bytes,
+            min_reads=self.min_reads,
+        )
+        return self if segments is None else self._replace(segments=segments)
+
 
 def recurring_in(
     trail: ReadTrail,
-    shape: tuple[int, ...],
-    array: StoredArray,
+    tile_shape: tuple[int, ...],
     *,
     most_elements: float,
     min_reads: int = MIN_READS,
@@ -129,31 +136,30 @@ def recurring_in(
     """Return what recurs on a trail in tiles of a shape, in no more space; None where nothing does.
 
     Where tiles that were read so often take more, or are more than a replica can hold, those that
-    were read twice as often, and so on.
+    were read twice as often, and so on. They are in one segment: which follow each other decides
+    nothing here.
     """
-    while min_reads <= _MOST_READS:
-        try:
-            found = recurring_segments(
-                trail, shape, element_size_bytes=array.element_size_bytes, min_reads=min_reads
-            )
-        except LayoutError:  # too many tiles
-            pass
-        else:
-            if found is None:
-                return None
-            if found.n_elements <= most_elements:
-                return Recurring(found, min_reads)
+    tiles, n_reads = tile_reads(trail, tile_shape)
+    while True:
+        tiles = tiles[n_reads >= min_reads]
+        if not len(tiles):
+            return None
+        if len(tiles) <= min(MAX_TILES, most_elements / math.prod(tile_shape)):
+            break
+        n_reads = n_reads[n_reads >= min_reads]
         min_reads *= 2
-    return None
+    segments = SegmentList(
+        tile_shape=tile_shape, tiles=tuple(tiles.tolist()), lengths=(len(tiles),)
+    )
+    return Recurring(segments, min_reads)
 
 
-def most_read(trail: ReadTrail, recurring: Recurring, array: StoredArray) -> Iterator[Recurring]:
+def most_read(trail: ReadTrail, recurring: Recurring) -> Iterator[Recurring]:
     """Yield those of recurring tiles that are read most, in half of the space each time."""
     for _ in range(_N_HALVED):
         fewer = recurring_in(
             trail,
             recurring.segments.tile_shape,
-            array,
             most_elements=recurring.segments.n_elements / 2,
             min_reads=2 * recurring.min_reads,
         )

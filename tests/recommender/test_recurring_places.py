@@ -352,20 +352,18 @@ def test_of_more_tiles_than_a_replica_holds_those_read_most_are_considered():
         Read((slice(0, 1), slice(0, 1), slice(0, 4)), loops=[(400, (1, 0, 0))], at_ms=100 * k)
         for k in range(2)
     ]
-    array = StoredArray(extent=extent, element_size_bytes=4)
     trail = dataset_of(everywhere, extent).trail
-    found = recurring_in(trail, (1, 1, 4), array, most_elements=1e9)
+    found = recurring_in(trail, (1, 1, 4), most_elements=1e9)
     assert (len(found.segments.tiles), found.min_reads) == (400, 2)
-    assert recurring_in(trail, (1, 1, 4), array, most_elements=100) is None
+    assert recurring_in(trail, (1, 1, 4), most_elements=100) is None
     again = [replace(read, loops=[(5, (1, 0, 0))], at_ms=10**4) for read in everywhere]
     trail = dataset_of([*everywhere, *again], extent).trail
-    found = recurring_in(trail, (1, 1, 4), array, most_elements=100)
+    found = recurring_in(trail, (1, 1, 4), most_elements=100)
     assert (len(found.segments.tiles), found.min_reads) == (5, 4)
-    halves = list(most_read(trail, recurring_in(trail, (1, 1, 4), array, most_elements=1e9), array))
+    halves = list(most_read(trail, recurring_in(trail, (1, 1, 4), most_elements=1e9)))
     assert [(len(each.segments.tiles), each.min_reads) for each in halves] == [(5, 4)]
     rows = [Read((k % 200, slice(0, 200)), at_ms=30 * k) for k in range(400)]
     rows += [Read((k % 10, slice(0, 200)), at_ms=10**6 + 30 * k) for k in range(20)]
     trail = dataset_of(rows, (200, 200)).trail
-    array = StoredArray(extent=(200, 200), element_size_bytes=4)
-    found = recurring_in(trail, (1, 1), array, most_elements=1e9)
+    found = recurring_in(trail, (1, 1), most_elements=1e9)
     assert (len(found.segments.tiles), found.min_reads) == (2000, 4), "40000 are too many"
