@@ -8,7 +8,7 @@ the last quarter of its reads on the trail those whose tiles had been read often
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -181,16 +181,20 @@ class PlacedReads:
         How many reads each stands for, shape (m,).
     held
         Which segments serve it: bit i for the i-th, shape (m,).
+    walked
+        Share of the reads of the kind that walk through the dataset, and find nothing there.
     """
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
     weight: NDArray[np.float64]
     held: NDArray[np.int64]
+    walked: float = 0.0
 
     def rows(self, index: NDArray[np.intp]) -> PlacedReads:
         """Return some of them."""
-        return PlacedReads(
+        return replace(
+            self,
             low=self.low[index],
             high=self.high[index],
             weight=self.weight[index],
@@ -237,9 +241,10 @@ class ReadsInSegments:
     def of_kind(self, alike: Sequence[AccessPattern]) -> PlacedReads:
         """Return the reads by which patterns are judged that differ in where they begin alone.
 
-        Of traced ones the last quarter of those on the trail: they are served where segments that
-        are gathered from all that came before that quarter serve them. A replica stays as it is
-        built, so what programs move on to is not served. Stated ones are where they are stated.
+        Of traced ones the last quarter of those on the trail that are no walks: they are served
+        where segments that are gathered from all that came before that quarter serve them. A
+        replica stays as it is built, so what programs move on to is not served. Stated ones are
+        where they are stated.
         """
         if alike[0].stated:
             return self._stated(alike)
@@ -247,6 +252,9 @@ class ReadsInSegments:
             return _placed([], np.zeros(0), np.zeros(0, dtype=np.int64), rank=alike[0].rank)
         bits = [n.bit_length() for n in alike[0].call.shape]
         rows = np.flatnonzero((self._bits == bits).all(axis=1))
+        n_reads = self._trail.n_reads[rows]
+        walked = float(n_reads[n_reads > 1].sum() / max(1, n_reads.sum()))
+        rows = rows[n_reads == 1]
         rows = rows[len(rows) * 3 // 4 :]
         slabs = self._trail.selection.rows(rows)
         held = np.zeros(len(rows), dtype=np.int64)
@@ -255,8 +263,9 @@ class ReadsInSegments:
         return PlacedReads(
             low=slabs.start,
             high=slabs.start + (slabs.count - 1) * slabs.stride + slabs.block,
-            weight=self._trail.n_reads[rows].astype(np.float64),
+            weight=np.ones(len(rows)),
             held=held,
+            walked=walked,
         )
 
     def _stated(self, alike: Sequence[AccessPattern]) -> PlacedReads:
@@ -283,22 +292,30 @@ class ReadsInSegments:
         some = reads.rows(np.flatnonzero(held))
         return HeldShare(
             frozenset({segments}),
-            float(some.weight.sum()) / total,
+            (1.0 - reads.walked) * float(some.weight.sum()) / total,
             _typical_start(some, segments.tile_shape),
         )
 
     def shares(self, reads: PlacedReads) -> list[HeldShare]:
         """Return what shares of some reads which segments serve; of no reads that none does."""
-        if not len(reads.held):
-            return [HeldShare(frozenset(), 1.0, None)]
+        shares = {0: reads.walked if len(reads.held) else 1.0}
+        starts: dict[int, tuple[int, ...] | None] = {0: None}
         total = float(reads.weight.sum())
-        found = []
         for mask in np.unique(reads.held).tolist():
             some = reads.rows(np.flatnonzero(reads.held == mask))
-            lists = [each for i, each in enumerate(self._lists) if mask >> i & 1]
-            start = _typical_start(some, lists[0].tile_shape) if lists else None
-            found.append(HeldShare(frozenset(lists), float(some.weight.sum()) / total, start))
-        return found
+            share = (1.0 - reads.walked) * float(some.weight.sum()) / total
+            shares[mask] = shares.get(mask, 0.0) + share
+            if mask:
+                starts[mask] = _typical_start(some, self._of(mask)[0].tile_shape)
+        return [
+            HeldShare(frozenset(self._of(mask)), share, starts[mask])
+            for mask, share in shares.items()
+            if share > 0
+        ]
+
+    def _of(self, mask: int) -> list[SegmentList]:
+        """Return the segments whose bits are set."""
+        return [each for i, each in enumerate(self._lists) if mask >> i & 1]
 
 
 def _placed(

@@ -140,10 +140,11 @@ def test_the_share_is_a_forecast_and_not_hindsight():
     assert not choose_portfolio([dataset], budget_bytes=MIB).layouts
 
 
-def test_walks_of_the_same_shape_count_against_the_share():
+@pytest.mark.parametrize("at_ms", [0, 10**7])
+def test_walks_of_the_same_shape_count_against_the_share(at_ms):
     """A station file that is also read through once, line by line: those reads find no tiles."""
-    walk = Read((slice(0, GRID[0]), 0, 0), loops=[(400, (0, 1, 0)), (400, (0, 0, 1))], at_ms=10**7)
-    dataset = dataset_of([*stations(), walk])
+    walk = Read((slice(0, GRID[0]), 0, 0), loops=[(400, (0, 1, 0)), (400, (0, 0, 1))], at_ms=at_ms)
+    dataset = dataset_of([*stations(at_ms=10**6), walk])
     gained = what_if(
         dataset,
         add=[
