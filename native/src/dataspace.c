@@ -107,6 +107,14 @@ int64_t sds_runs_bytes(const sds_runs *runs)
     return sds_runs_pieces(runs) * runs->run_bytes;
 }
 
+int64_t sds_runs_span(const sds_runs *runs)
+{
+    int64_t span = runs->run_bytes;
+    for (int32_t k = 0; k < runs->n_levels; k++)
+        span += (runs->level[k].count - 1) * runs->level[k].stride_bytes;
+    return span;
+}
+
 int64_t sds_runs_count(const sds_runs *runs)
 {
     /* A piece touches the next one where a level steps by exactly the span of what is inside. */

@@ -30,9 +30,7 @@ static sds_extent span_of(const sds_candidate *candidate, const sds_table_datase
     sds_runs runs;
     sds_tile_array(candidate, dataset, piece->place, &tile);
     if (sds_runs_of(&tile, &piece->slab, &runs) != SDS_OK) return (sds_extent){0, 0};
-    int64_t n = runs.run_bytes;
-    for (int32_t k = 0; k < runs.n_levels; k++)
-        n += (runs.level[k].count - 1) * runs.level[k].stride_bytes;
+    const int64_t n = sds_runs_span(&runs);
     return (sds_extent){runs.first_offset, n > STEP_BYTES ? 0 : n};
 }
 

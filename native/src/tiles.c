@@ -254,11 +254,8 @@ static double cost_of_piece(const sds_array *tile, const sds_hyperslab *slab, in
     const double in_runs = of_one(context, tile, slab, n);
     if (in_runs < 0 || sds_runs_of(tile, slab, &runs) != SDS_OK || runs.n_levels == 0)
         return in_runs;
-    int64_t span_bytes = runs.run_bytes;
-    for (int32_t i = 0; i < runs.n_levels; i++)
-        span_bytes += (runs.level[i].count - 1) * runs.level[i].stride_bytes;
     const sds_array around = {.rank = 1,
-                              .extent = {span_bytes / tile->element_bytes},
+                              .extent = {sds_runs_span(&runs) / tile->element_bytes},
                               .element_bytes = tile->element_bytes,
                               .offset_bytes = runs.first_offset};
     const sds_hyperslab all = {.rank = 1, .stride = {1}, .count = {around.extent[0]}, .block = {1}};

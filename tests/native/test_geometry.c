@@ -163,6 +163,7 @@ static void test_features_equal_a_walk_over_every_byte(void)
         sds_runs runs;
         CHECK(sds_runs_of(&array, &slab, &runs) == SDS_OK);
         CHECK(sds_runs_bytes(&runs) == known.useful);
+        CHECK(sds_runs_span(&runs) == (known.useful > 0 ? end - runs.first_offset : 0));
         size_t n = 0;
         int64_t bytes = 0;
         sds_run_cursor cursor;

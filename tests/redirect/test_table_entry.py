@@ -191,10 +191,14 @@ def piece_seconds(candidate, part, size, offset):
     for (start, stride, count, block), n in zip(stored.axes(), lengths, strict=True):
         first = first * n + start
         last = last * n + start + (count - 1) * stride + block - 1
+    in_runs = box_seconds(candidate, tile, part, size, offset)
+    axes = (stored.start, stored.stride, stored.count, stored.block)
+    if not _native.runs(tuple(lengths), size, offset, *axes)[2]:
+        return in_runs  # one run, of which there is nothing around
     around = replace(candidate, order=(0,))
     all_of_it = Hyperslab.all((last - first + 1,))
     return min(
-        box_seconds(candidate, tile, part, size, offset),
+        in_runs,
         box_seconds(around, all_of_it.shape, all_of_it, size, offset + first * size),
     )
 

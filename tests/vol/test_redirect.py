@@ -92,9 +92,8 @@ RANDOM_READS = """
 """
 
 
-@pytest.fixture
-def source(tmp_path):
-    path = tmp_path / "source.h5"
+def write_source(path):
+    """Write datasets of many types and ranks, and return the path."""
     random = np.random.default_rng(1)
     values = random.integers(-30000, 30000, SHAPE)
     with h5py.File(path, "w") as file:
@@ -109,6 +108,12 @@ def source(tmp_path):
         file["line"] = np.arange(40.0)
         file["plane"] = values[0].astype("u1")
         file["four"] = random.standard_normal((5, 4, 6, 3))
+    return path
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = write_source(tmp_path / "source.h5")
     settle(path)
     return path
 

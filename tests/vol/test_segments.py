@@ -39,9 +39,9 @@ from tests.vol.test_redirect import (
     RANDOM_READS,
     READS_WHILE_A_TABLE_IS_DAMAGED,
     damage_header,
+    write_source,
 )
 
-SHAPE = (9, 14, 11)
 KINDS = Path(__file__).with_name("kinds.c")
 PLANES = (18, 28, 22)  # that kinds.c reads
 
@@ -76,22 +76,9 @@ DATASETS = [
 
 @pytest.fixture
 def source(tmp_path):
-    path = tmp_path / "source.h5"
-    random = np.random.default_rng(1)
-    values = random.integers(-30000, 30000, SHAPE)
-    with h5py.File(path, "w") as file:
-        file["f4"] = values.astype("<f4")
-        file["big_endian"] = values.astype(">i4")
-        file["i2"] = values.astype("<i2")
-        file["complex"] = values + 1j * values
-        file["text"] = np.char.mod("%06d", values).astype("S7")
-        file["bool"] = values > 0
-        file["compound"] = np.rec.fromarrays([values, values * 0.5], names="n,x")
-        file.create_dataset("chunked", data=values, chunks=(4, 5, 3), compression="gzip")
-        file["line"] = np.arange(40.0)
-        file["plane"] = values[0].astype("u1")
-        file["four"] = random.standard_normal((5, 4, 6, 3))
-        file["five"] = random.standard_normal((5, 4, 6, 3, 4))
+    path = write_source(tmp_path / "source.h5")
+    with h5py.File(path, "a") as file:
+        file["five"] = np.random.default_rng(1).standard_normal((5, 4, 6, 3, 4))
     settle(path)
     return path
 

@@ -115,6 +115,9 @@ int64_t sds_runs_pieces(const sds_runs *runs);
 /* Bytes selected: pieces * run_bytes. */
 int64_t sds_runs_bytes(const sds_runs *runs);
 
+/* Bytes from the first of the first piece to the last of the last; 0 where nothing is selected. */
+int64_t sds_runs_span(const sds_runs *runs);
+
 /* Walks the runs in file order; a run of touching pieces comes as one. */
 typedef struct sds_run_cursor {
     const sds_runs *runs;
