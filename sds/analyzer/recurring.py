@@ -67,13 +67,39 @@ class TileVisits:
         Of the trail, shape (v,), ascending.
     tile
         Shape (v,), ascending within a read.
+    process, turn
+        Whose read it is, and how many that process had made before it, shape (v,).
     """
 
     row: Int64
     tile: Int64
+    process: Int64
+    turn: Int64
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def arrivals(self) -> TileVisits:
+        """Return the visits with which a process comes to a tile.
+
+        Where its read right before touched the tile as well it has stayed: a plane that is read
+        line by line is not read again.
+        """
+        order = np.lexsort((self.turn, self.tile, self.process))
+        stays = np.ones(len(self), dtype=np.bool_)
+        stays[:1] = False
+        for column, step in ((self.process, 0), (self.tile, 0), (self.turn, 1)):
+            stays[1:] &= np.diff(column[order]) == step
+        return self.rows(np.sort(order[~stays]))
+
+    def rows(self, index: Int64) -> TileVisits:
+        """Return some of the visits."""
+        return TileVisits(
+            row=self.row[index],
+            tile=self.tile[index],
+            process=self.process[index],
+            turn=self.turn[index],
+        )
 
     def earlier(self) -> Int64:
         """Return how often the tile of each visit was visited before, shape (v,)."""
@@ -128,18 +154,21 @@ def tile_visits(trail: ReadTrail, tile_shape: Sequence[int]) -> TileVisits:
     for at_row, i in zip(index.tolist(), begin.tolist(), strict=True):
         if at_row in listed:
             tile[i : i + len(listed[at_row])] = listed[at_row]
-    return TileVisits(row=row, tile=tile)
+    turns = _places_in_group(trail.process)
+    return TileVisits(row=row, tile=tile, process=trail.process[row], turn=turns[row])
 
 
 def tile_reads(trail: ReadTrail, tile_shape: Sequence[int]) -> tuple[Int64, Int64]:
-    """Return the numbers of the tiles that reads of a trail touch, ascending, and how many do.
+    """Return the numbers of the tiles that were read, ascending, and how often each was.
+
+    Of reads of one process right behind each other that touch a tile the first counts.
 
     Raises
     ------
     LayoutError
         If the dataset cannot be cut in such tiles.
     """
-    return np.unique(tile_visits(trail, tile_shape).tile, return_counts=True)
+    return np.unique(tile_visits(trail, tile_shape).arrivals().tile, return_counts=True)
 
 
 def recurring_segments(
@@ -158,7 +187,7 @@ def recurring_segments(
     tile_shape
         Elements per axis.
     min_reads
-        Tiles that were read less often are not held.
+        Tiles that were read less often are not held; see `tile_reads`.
     best, of_last
         See `BEST`.
 
@@ -179,8 +208,9 @@ def recurring_segments(
         if value < 1:
             raise SdsValueError(f"{name} must be at least 1, not {value}")
     visits = tile_visits(trail, tile_shape)
-    tiles, node, n_visits = np.unique(visits.tile, return_inverse=True, return_counts=True)
-    recurs = n_visits >= min_reads
+    tiles, node = np.unique(visits.tile, return_inverse=True)
+    _, n_reads = np.unique(visits.arrivals().tile, return_counts=True)
+    recurs = n_reads >= min_reads
     n_recurring = int(np.count_nonzero(recurs))
     if n_recurring == 0:
         return None
@@ -222,9 +252,10 @@ def served_from(trail: ReadTrail, segments: SegmentList, *, min_reads: int) -> I
     known = np.full(len(visits), -1)
     if min_reads:
         tiles, node = np.unique(visits.tile, return_inverse=True)
-        enough = visits.earlier() == min_reads - 1
+        arrivals = visits.arrivals()
+        enough = arrivals.rows(np.flatnonzero(arrivals.earlier() == min_reads - 1))
         known_of_tile = np.full(len(tiles), len(trail))
-        known_of_tile[node[enough]] = visits.row[enough]
+        known_of_tile[np.searchsorted(tiles, enough.tile)] = enough.row
         known = known_of_tile[node]
     known[~held] = len(trail)
     served = np.full(len(trail), -1)

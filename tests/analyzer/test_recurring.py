@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sds.analyzer import ReadTrail, recurring_segments, served_from
+from sds.analyzer import ReadTrail, recurring_segments, served_from, tile_reads
 from sds.analyzer.logical import Slabs
 from sds.analyzer.recurring import (
     BEST,
@@ -76,10 +76,21 @@ def touched_by(trail, tile_shape):
     ]
 
 
+def arrivals_slowly(trail, touched):
+    """The tiles of each read that the read of its process right before did not touch."""
+    before = {}
+    found = []
+    for row, tiles in enumerate(touched):
+        process = int(trail.process[row])
+        found.append([tile for tile in tiles if tile not in before.get(process, ())])
+        before[process] = tiles
+    return found
+
+
 def groups_slowly(trail, tile_shape, min_reads, best, of_last):
     """Groups and loose tiles, from the definition, by walking."""
     touched = touched_by(trail, tile_shape)
-    n_visits = Counter(tile for tiles in touched for tile in tiles)
+    n_reads = Counter(tile for tiles in arrivals_slowly(trail, touched) for tile in tiles)
     last_of = {}  # process: its last tile's visit
     visits = defaultdict(list)  # tile: the followers of each visit
     for row, tiles in enumerate(touched):
@@ -91,7 +102,7 @@ def groups_slowly(trail, tile_shape, min_reads, best, of_last):
                 last_of[process].add(tile)
         if tiles:
             last_of[process] = visits[tiles[-1]][-1]
-    nodes = [tile for tile, n in n_visits.items() if n >= min_reads]
+    nodes = [tile for tile, n in n_reads.items() if n >= min_reads]
     reach = {tile: {tile} for tile in nodes}
     for tile in nodes:
         counts = Counter(f for followers in visits[tile][-of_last:] for f in followers)
@@ -114,6 +125,9 @@ def test_visits_are_the_tiles_of_the_reads(case):
     assert list(zip(visits.row.tolist(), visits.tile.tolist(), strict=True)) == expected
     tiles = [tile for _, tile in expected]
     assert visits.earlier().tolist() == [tiles[:i].count(t) for i, t in enumerate(tiles)]
+    assert dict(zip(*map(np.ndarray.tolist, tile_reads(trail, tile_shape)), strict=True)) == (
+        Counter(t for at in arrivals_slowly(trail, touched_by(trail, tile_shape)) for t in at)
+    )
     assert visits.later().tolist() == [tiles[i + 1 :].count(t) for i, t in enumerate(tiles)]
 
 
@@ -157,8 +171,9 @@ def test_a_forecast_knows_only_what_was_read_before(case, min_reads, data):
     some = data.draw(st.sets(st.sampled_from(read), min_size=1))
     held = SegmentList(tile_shape=tile_shape, tiles=tuple(some), lengths=(len(some),))
     after = served_from(trail, held, min_reads=min_reads)
+    arrivals = arrivals_slowly(trail, touched)
     for known in range(len(trail) + 1):
-        before = Counter(tile for tiles in touched[:known] for tile in tiles)
+        before = Counter(tile for tiles in arrivals[:known] for tile in tiles)
         gathered = {tile for tile in some if before[tile] >= min_reads}
         for row, tiles in enumerate(touched):
             assert (after[row] < known) == (bool(tiles) and gathered.issuperset(tiles))
@@ -223,8 +238,7 @@ def test_places_read_in_turn_are_one_group_in_that_order_and_others_come_last():
     extent = (100, 100)
     turn = [(70, 10), (10, 80), (40, 40)]
     slabs = [box(at, (10, 10)) for at in turn * 3]
-    slabs += [box((0, 0), (10, 10)), box((90, 90), (10, 10)), box((90, 90), (10, 10))]
-    slabs += [box((50, 50), (10, 10)), box((0, 0), (10, 10)), box((20, 20), (10, 10))]
+    slabs += [box(at, (10, 10)) for at in ((0, 0), (90, 90), (50, 50), (90, 90), (20, 20), (0, 0))]
     found = recurring_segments(trail_of_slabs(slabs, extent), (10, 10), element_size_bytes=1)
     assert found.segments() == [(71, 18, 44), (0, 99)]
 
@@ -240,10 +254,24 @@ def test_chance_is_no_successor():
     assert recurring_segments(trail, (10,), element_size_bytes=1).segments() == [(0, 1)]
 
 
+def test_what_is_read_line_by_line_is_not_read_again():
+    """Each plane in pieces, one behind the other; then all of it once more."""
+    pieces = [box((plane, row), (1, 1)) for plane in range(4) for row in range(10)]
+    assert (
+        recurring_segments(trail_of_slabs(pieces, (4, 10)), (1, 10), element_size_bytes=1) is None
+    )
+    again = recurring_segments(trail_of_slabs(pieces * 2, (4, 10)), (1, 10), element_size_bytes=1)
+    assert again.tiles == (0, 1, 2, 3)
+    by_two = trail_of_slabs([p for p in pieces for _ in (0, 1)], (4, 10), ["p", "q"] * 40)
+    assert recurring_segments(by_two, (1, 10), element_size_bytes=1).n_elements == 40
+
+
 def test_processes_do_not_follow_each_other():
     a, b = box((0,), (10,)), box((10,), (10,))
     trail = trail_of_slabs([a, b] * 4, (20,), ["p", "q"] * 4)
-    found = recurring_segments(trail, (10,), element_size_bytes=LOOSE_SEGMENT_BYTES)
+    found = recurring_segments(
+        trail, (10,), element_size_bytes=LOOSE_SEGMENT_BYTES, min_reads=1, best=1
+    )
     assert found.segments() == [(0,), (1,)]
 
 

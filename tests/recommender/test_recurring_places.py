@@ -125,9 +125,9 @@ def test_the_share_is_a_forecast_and_not_hindsight():
     rng = random.Random(5)  # noqa: S311
     places = [(rng.randrange(GRID[1]), rng.randrange(GRID[2])) for _ in range(300)]
     reads = [
-        Read((slice(0, GRID[0]), *place), at_ms=60 * k + 30 * turn)
-        for k, place in enumerate(places)
-        for turn in (0, 1)
+        Read((slice(0, GRID[0]), *places[k + i % 2]), at_ms=60 * k + 30 * i)
+        for k in range(0, 300, 2)
+        for i in range(4)
     ]
     dataset = dataset_of(reads)
     held = recurring_segments(dataset.trail, (1000, 1, 1), element_size_bytes=4)
@@ -357,7 +357,7 @@ def test_of_more_tiles_than_a_replica_holds_those_read_most_are_considered():
     found = recurring_in(trail, (1, 1, 4), most_elements=1e9)
     assert (len(found.segments.tiles), found.min_reads) == (400, 2)
     assert recurring_in(trail, (1, 1, 4), most_elements=100) is None
-    again = [replace(read, loops=[(5, (1, 0, 0))], at_ms=10**4) for read in everywhere]
+    again = [replace(read, loops=[(5, (1, 0, 0))], at_ms=10**4 + read.at_ms) for read in everywhere]
     trail = dataset_of([*everywhere, *again], extent).trail
     found = recurring_in(trail, (1, 1, 4), most_elements=100)
     assert (len(found.segments.tiles), found.min_reads) == (5, 4)
