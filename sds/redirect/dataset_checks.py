@@ -87,7 +87,7 @@ def check_file(
     dataset
         Look at this one alone.
     selection
-        Of that dataset: read this; else a plane across the grain of the original.
+        Of that dataset: read this; else a plane across the grain of the original, or a tile.
     """
     if not file.is_file():
         return FileReport(datasets=(), problem=f"no such file: {file}", remedy="check the name")
@@ -185,20 +185,20 @@ def _slices(entry: TableDataset, selection: str | None) -> list[tuple[int, int, 
 
 
 def _across_the_grain(entry: TableDataset) -> list[tuple[int, int, int]]:
-    """Return a read that the first replica serves well: one index of its slowest axis.
+    """Return a read that the first replica serves well: one index of its slowest axis, or a tile.
 
-    Inside of what the replica holds, and clipped on the other axes, so that a diagnosis stays quick
-    on large data.
+    Inside of what the replica holds, and clipped, so that a diagnosis stays quick on large data.
     """
     replica = entry.candidates[0]
-    box = replica.region_in(entry.extent)
-    if replica.segments is not None:
-        box = replica.segments.box(replica.segments.tiles[0], entry.extent)
+    if replica.segments is None:
+        box, slowest = replica.region_in(entry.extent), replica.order[0]
+    else:
+        box, slowest = replica.segments.box(replica.segments.tiles[0], entry.extent), None
     shape = list(box.extent)
     n_elements = 1
     for axis in reversed(replica.order):
-        slowest = axis == replica.order[0]
-        shape[axis] = 1 if slowest else min(shape[axis], max(1, MOST_ELEMENTS_READ // n_elements))
+        most = 1 if axis == slowest else max(1, MOST_ELEMENTS_READ // n_elements)
+        shape[axis] = min(shape[axis], most)
         n_elements *= max(1, shape[axis])
     return [(start, start + n, 1) for start, n in zip(box.start, shape, strict=True)]
 

@@ -212,6 +212,18 @@ def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
     }  # fmt: skip
 
 
+def test_a_tile_is_read_whole(home, tmp_path):
+    # A series: of its slowest axis, one index would be one element, which no replica reads faster.
+    source = tmp_path / "grid.h5"
+    with h5py.File(source, "w") as file:
+        file["t"] = np.zeros((400, 60, 60), "f4")
+    series = SegmentList(tile_shape=(400, 1, 1), tiles=(70, 3), lengths=(2,))
+    replica = write_replica(source, "/t", (0, 1, 2), home, segments=series)
+    publish_candidates(source, {"/t": [replica]}, home, always=False)
+    (report,) = diagnose(file=source, home=home, environ=native_environment()).datasets
+    assert report.served, report.reason
+
+
 def test_tiles_are_looked_into(home, cube):
     # Without a selection, what is read lies in a tile that is there.
     with h5py.File(cube) as file:
