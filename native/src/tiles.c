@@ -75,8 +75,8 @@ static int64_t cut_part(const sds_hyperslab *slab, int32_t axis, int64_t at, int
     const int64_t within = at % block;
     const int64_t begin = slab->start[axis] + at / block * stride + within;
     *tile = begin / size;
-    const int64_t room = (*tile + 1) * size - begin;
     part->start[axis] = begin - *tile * size;
+    const int64_t room = size - part->start[axis];
     part->stride[axis] = stride;
     part->block[axis] = block;
     if (within != 0 || block > room) { /* a block of which an edge cuts something off */

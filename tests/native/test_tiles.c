@@ -303,6 +303,35 @@ static void test_large_numbers(void)
     CHECK(!sds_candidate_holds(&candidate, &slab));
 }
 
+/* The last tile of the longest axis that there may be ends behind the greatest number. */
+static void test_a_tile_that_ends_behind_all_numbers(void)
+{
+    const int64_t extent[1] = {INT64_MAX}, zero[1] = {0}, shape[1] = {INT64_C(1) << 62};
+    const int64_t number[1] = {1};
+    const uint32_t place[1] = {0}, end[1] = {1};
+    const int32_t order[1] = {0};
+    const sds_candidate candidate = {.rank = 1,
+                                     .order = order,
+                                     .region_start = zero,
+                                     .region_extent = extent,
+                                     .tiles = {.n = 1,
+                                               .n_segments = 1,
+                                               .extent = extent,
+                                               .shape = shape,
+                                               .number = number,
+                                               .place = place,
+                                               .segment_end = end}};
+    const sds_hyperslab slab = {
+        .rank = 1, .start = {INT64_MAX - 7}, .stride = {3}, .count = {3}, .block = {1}};
+    CHECK(sds_candidate_holds(&candidate, &slab));
+    sds_tile_walk walk;
+    sds_tile_piece piece;
+    sds_tile_walk_init(&walk, &candidate, &slab);
+    CHECK(sds_tile_walk_next(&walk, &piece) == 1 && piece.place == 0);
+    CHECK(piece.slab.start[0] == (INT64_C(1) << 62) - 8 && piece.slab.count[0] == 3);
+    CHECK(!sds_tile_walk_next(&walk, &piece));
+}
+
 static void test_segments_are_where_they_end(void)
 {
     const int64_t extent[2] = {100, 7}, shape[2] = {10, 7};
@@ -326,6 +355,7 @@ int main(void)
     test_pieces_are_the_selection();
     test_what_lies_outside_of_the_region_is_not_held();
     test_large_numbers();
+    test_a_tile_that_ends_behind_all_numbers();
     test_segments_are_where_they_end();
     return 0;
 }
