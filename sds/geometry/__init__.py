@@ -31,6 +31,7 @@ from sds.geometry.operation import (
 from sds.geometry.reads import IoMode, ProcessReads, process_grid
 from sds.geometry.segments import (
     MAX_TILES,
+    MAX_TILES_OF_FILE,
     MAX_TILES_OF_READ,
     SegmentList,
     tile_grid,
@@ -51,6 +52,7 @@ __all__ = [
     "LOCAL_DISK_RAID",
     "LOCAL_DISK_STRIPES",
     "MAX_TILES",
+    "MAX_TILES_OF_FILE",
     "MAX_TILES_OF_READ",
     "ArrayLayout",
     "BlockFeatures",

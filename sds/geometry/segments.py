@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 MAX_TILES = 1 << 14
 """Of one replica. Every program that opens the source reads the list."""
 
+MAX_TILES_OF_FILE = 1 << 16
+"""Of all replicas of a file's datasets: some 1 MiB, which programs keep while the file is open. A
+table that finds no room in a process serves nothing of its file."""
+
 MAX_TILES_OF_READ = 1 << 10
 """A read of more is not served from tiles: looking each up would cost more than it saves."""
 

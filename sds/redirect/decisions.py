@@ -46,6 +46,8 @@ _REMEDIES = {
     "being closed": "nothing to do: HDF5 reads for itself while it ends",
     "replicas in chunks are in use": "nothing to do: replicas in chunks take turns in being open; "
     "contiguous ones (`sds reorganize` without --chunks) are open all the time",
+    "tables of other files": "keep fewer files open at a time, or gather fewer tiles of them "
+    "(`sds reorganize --min-reads`)",
     "memory that there is": "nothing to do: SDS takes little of a program's memory; contiguous "
     "replicas (`sds reorganize` without --chunks) need less of it",
     "memory is left": "keep fewer datasets open at a time; contiguous replicas (`sds reorganize` "

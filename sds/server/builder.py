@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
-from sds.errors import BusyError, PermissionDeniedError, SdsError
+from sds.errors import BusyError, LayoutError, PermissionDeniedError, SdsError
+from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
 from sds.server import stages
 from sds.server.publisher import current_identity, outdated
 from sds.server.reports import ReplicaCheck, VerifyReport
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from sds.catalog.records import ReorganizeRequest, ReplicaRecord, SortRequest
@@ -38,6 +40,9 @@ class Builder:
 
         The replica is in the catalog before its file exists, so that a start after a crash knows
         whose the file is.
+
+        Raises LayoutError where the file's replicas would hold more than `MAX_TILES_OF_FILE` tiles;
+        else errors as of the organizer.
         """
         begun: list[ReplicaRecord] = []
 
@@ -51,6 +56,8 @@ class Builder:
                 )
             )
 
+        if request.kind == "reorganize":
+            self._check_room_in_table(request)
         started = time.monotonic()
         try:
             replica = run(
@@ -81,6 +88,29 @@ class Builder:
         )
         self._publisher.publish(record.file)
         return self._store.replica(record.id)
+
+    def _check_room_in_table(self, request: ReorganizeRequest) -> None:
+        """Raise LayoutError where the replicas of a file would hold too many tiles."""
+        if request.segments is None:
+            return
+        others = [
+            len(record.segments.tiles)
+            for record in self._store.replicas(
+                str(Path(request.file).resolve()), states=frozenset({ReplicaState.ACTIVE})
+            )
+            if record.segments is not None
+            and (record.dataset, record.order, record.segments)
+            != (request.dataset, request.order, request.segments)
+        ]
+        n_tiles = len(request.segments.tiles)
+        if sum(others) + n_tiles > MAX_TILES_OF_FILE:
+            message = (
+                f"{counted(n_tiles, 'tile')}, and replicas of {request.file} hold {sum(others)} "
+                f"others: a file's replicas hold at most {MAX_TILES_OF_FILE}, for programs that "
+                "open it keep the list; gather fewer (--min-reads), make them larger (--tiles), or "
+                "remove a replica (sds replicas remove)"
+            )
+            raise LayoutError(message)
 
     def verify(self, replica_id: int | None, run: Runner, progress: Progress) -> VerifyReport:
         """Compare replicas with their checksums; what is damaged is not served from then on."""

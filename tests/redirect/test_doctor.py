@@ -414,6 +414,9 @@ def test_every_reason_of_the_connector_has_a_remedy_or_needs_none():
         reasons.update(texts)
     assert len(reasons) > 40
     assert {reason for reason in reasons if not remedy_for(reason)} == needs_none
+    # Of tiles, contiguous replicas need the memory, and chunks none.
+    (of_tables,) = (reason for reason in reasons if "tables of other files" in reason)
+    assert "fewer tiles" in remedy_for(of_tables)
 
 
 def test_what_the_engine_reads_of_originals_is_told():

@@ -10,7 +10,7 @@ import pytest
 
 from sds.catalog.records import ReorganizeRequest, ReplicaState
 from sds.errors import LayoutError, SdsValueError
-from sds.geometry import Box, SegmentList
+from sds.geometry import MAX_TILES, MAX_TILES_OF_FILE, Box, SegmentList
 from sds.redirect.tables import read_table, table_path
 from sds.server import stages
 from sds.server.known_reads import holds_all
@@ -199,6 +199,30 @@ def test_tiles_that_the_dataset_does_not_have_are_refused(service, source, segme
     with pytest.raises(LayoutError, match=said):
         service.reorganize(request(source, segments))
     assert service.replicas(all_states=True) == ()
+
+
+def test_the_replicas_of_a_file_hold_so_many_tiles_in_all(service, tmp_path):
+    # A list that programs have no memory for would take all replicas of its file from them.
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        for name in "abcde":
+            file[name] = np.arange(1 << 15, dtype="u1").reshape(-1, 2)
+    lists = [
+        SegmentList(tile_shape=(1, 2), tiles=tuple(range(n)), lengths=(n,)) for n in (MAX_TILES, 1)
+    ]
+
+    def build(name, segments):
+        return service.reorganize(
+            ReorganizeRequest(file=str(path), dataset=f"/{name}", order=(0, 1), segments=segments)
+        )
+
+    built = [build(name, lists[0]) for name in "abcd"]
+    assert sum(len(record.segments.tiles) for record in built) == MAX_TILES_OF_FILE
+    with pytest.raises(LayoutError, match=r"^1 tile, and replicas of .* hold 65536 others: .*"):
+        build("e", lists[1])
+    assert build("d", lists[0]).id == built[3].id  # which is there already
+    service.remove(built[0].id)
+    assert build("e", lists[1]).state is ReplicaState.ACTIVE
 
 
 def test_a_comparison_knows_its_tiles(source, service, home):
