@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.geometry import SegmentList
 from sds.home import Home
 from sds.redirect.tables import publish_table, read_table, table_path
 from tests.hdf5_builds import hdf5_build
@@ -170,6 +171,26 @@ def test_one_rank_alone_reads_under_collective_metadata(program, source, tmp_pat
         "0 i /group/deep 1 3", "1 i /b 0,3,0 6,1,16", "* c /chunked 0,0,r 6,20,1",
     )  # fmt: skip
     assert counts == {0: {1: 1, 2: 1, 0: 3}, 1: {2: 1, 0: 1}}
+
+
+@both_versions
+def test_segments_serve_the_ranks_whose_tiles_they_hold(program, tmp_path, version):
+    path, home = tmp_path / "source.h5", Home(tmp_path / "made")
+    write_source(path)
+    # Tiles of 6 x 1 x 8: the first half of rows 0 to 2, all of row 1.
+    gathered = SegmentList(tile_shape=(6, 1, 8), tiles=(2, 3, 0, 4), lengths=(2, 2))
+    redirect(path, [("/a", (1, 0, 2), {"segments": gathered})], home)
+    counts = compare(
+        program(version), (path, home), tmp_path, 4,
+        "* i /a 0,r,0 6,1,8", "* i /a 0,r,0 6,1,16", "* i /a 0,0,r 6,3,1", "* c /a 0,r,0 6,1,8",
+        "1 d /a 0,0,3 6,3,2",
+    )  # fmt: skip
+    assert counts == {
+        0: {1: 2, 0: 2},
+        1: {1: 4, 0: 1},
+        2: {1: 2, 0: 2},
+        3: {1: 1, 0: 3},
+    }
 
 
 @both_versions
