@@ -399,6 +399,30 @@ def test_a_damaged_table_serves_nothing(source, home):
     assert reads_by_replica(home)[1] == 1
 
 
+def test_two_replicas_of_one_number(tmp_path, home):
+    # A table that is wrong: the one must not be read where the other is meant.
+    source, datasets = tmp_path / "two.h5", {}
+    values = np.random.default_rng(3).integers(-30000, 30000, (9, 14, 11))
+    with h5py.File(source, "w") as file:
+        for name, dtype in (("f4", "f4"), ("i2", "i2")):
+            file.create_dataset(name, data=values.astype(dtype), chunks=(9, 14, 11))
+    settle(source)
+    for number, (path, lengths) in enumerate((("/f4", (3,)), ("/i2", (1, 1, 1))), start=1):
+        segments = SegmentList(tile_shape=(3, 14, 11), tiles=(2, 0, 1), lengths=lengths)
+        replica = write_replica(source, path, (2, 0, 1), home, number=number, segments=segments)
+        datasets[path] = [dataclasses.replace(replica, replica_id=1)]
+    publish_candidates(source, datasets, home)
+    program = """
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            print([file[name][1:8, 2:9, 3].tolist() for name in ("f4", "i2")])
+    """
+    native = run_python(program, source, env=native_environment())
+    redirected = run_python(program, source, env=connector_environment(home.root))
+    assert redirected.stdout == native.stdout
+    assert reads_by_replica(home) == {1: 2}
+
+
 def test_a_replica_that_ends_early_while_it_is_read(source, home):
     # Truncated after it was opened: the tile that is gone has the read made from the original.
     table = redirect_tiles(source, DATASETS[:1], home)

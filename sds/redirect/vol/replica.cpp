@@ -416,6 +416,7 @@ OpenReplica *make_replica(const sds_candidate &candidate)
     replica->replica_id = candidate.replica_id;
     replica->path = candidate.path;
     replica->identity = candidate.identity;
+    replica->n_segments = candidate.tiles.n_segments;
     replica->fd = -1;
     return replica;
 }
@@ -435,9 +436,16 @@ void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &cand
     errno = saved_errno;
 }
 
-OpenReplica *find_replica(OpenReplica *first, int64_t replica_id)
+// The number does not do: a table that is wrong may give one to several.
+bool is_of(const OpenReplica &replica, const sds_candidate &candidate)
 {
-    while (first && first->replica_id != replica_id)
+    return replica.replica_id == candidate.replica_id && replica.path == candidate.path &&
+           replica.n_segments == candidate.tiles.n_segments;
+}
+
+OpenReplica *find_replica(OpenReplica *first, const sds_candidate &candidate)
+{
+    while (first && !is_of(*first, candidate))
         first = first->next;
     return first;
 }
@@ -470,7 +478,7 @@ bool ReplicaUse::hold()
 bool ReplicaUse::find(OpenFile &file, const sds_candidate &candidate)
 {
     SharedStateLock lock;
-    replica_ = find_replica(file.replicas, candidate.replica_id);
+    replica_ = find_replica(file.replicas, candidate);
     return replica_ && (hold() || problem_ || candidate.storage != SDS_TABLE_CHUNKED);
 }
 
@@ -521,7 +529,7 @@ ReplicaUse::ReplicaUse(OpenFile &file, const sds_table_dataset &dataset,
             open_contiguous(dataset, candidate, file.owner, slab, *made);
         {
             SharedStateLock lock;
-            replica_ = find_replica(file.replicas, candidate.replica_id);
+            replica_ = find_replica(file.replicas, candidate);
             if (!replica_) {
                 replica_ = made;
                 made->next = file.replicas;

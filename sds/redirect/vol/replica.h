@@ -26,7 +26,8 @@ struct OpenReplica {
     int n_users;            // reads of the dataset that go on
     int64_t used_ns;        // when the last one ended, monotonic
     int64_t opening_ns;     // what it took to open the dataset
-    uint8_t announced[];    // of one of segments: how often each segment was, in part
+    int32_t n_segments;
+    uint8_t announced[]; // of one of segments: how often each segment was, in part
 };
 
 // The replica of a candidate in the file's table, for one read. While that lasts, HDF5 has one in
