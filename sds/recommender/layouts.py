@@ -81,7 +81,8 @@ class ReplicaShape:
         check_order(self.order, len(self.order))
         if self.segments is not None:
             if self.chunk_shape is not None or self.region is not None:
-                raise LayoutError("tiles are stored contiguously, of no region: leave those out")
+                given = f"chunks {self.chunk_shape}" if self.chunk_shape else str(self.region)
+                raise LayoutError(f"tiles are stored contiguously, of no region: leave out {given}")
             if len(self.segments.tile_shape) != len(self.order):
                 raise LayoutError(
                     f"tiles of {len(self.segments.tile_shape)} axes in an order of "
