@@ -162,6 +162,7 @@ class _Choice:
         self.n_groups = 0
         self.blocks = [self._block(i) for i in range(len(demands))]
         self.refused: dict[Key, str] = {}
+        self.refused_alone: frozenset[Key] = frozenset()
 
     def _block(self, i: int) -> Block:
         """Return what is asked of a dataset, grouped by cost."""
@@ -196,6 +197,7 @@ class _Choice:
                 if words:
                     # What fails alone fails beside others too: there it saves no more.
                     self.refused[i, c] = words
+        self.refused_alone = frozenset(self.refused)
         while True:
             selected = select(
                 self.blocks, budget_bytes=self.budget_bytes, excluded=frozenset(self.refused)
@@ -517,7 +519,7 @@ class _Choice:
             parts = [
                 (self.sizes[i][p], self._effect((i, p), others).saving_s, shape.name)
                 for p, shape in enumerate(shapes)
-                if shape.is_partial and (i, p) not in self.refused
+                if shape.is_partial and (i, p) not in self.refused_alone
             ]
             parts = [part for part in parts if part[1] >= _MOST_OF_THE_SAVING * saving_s]
             if parts:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sds.analyzer import find_patterns, recurring_segments, stated_pattern, trail_of
 from sds.errors import LayoutError
-from sds.geometry import Box, SegmentList
+from sds.geometry import Box, Hyperslab, SegmentList
 from sds.recommender import (
     DatasetReads,
     PortfolioSettings,
@@ -23,7 +23,12 @@ from sds.recommender import (
 )
 from sds.recommender.candidates import Predictor, reads_in_layouts
 from sds.recommender.kinds import kinds_in_parts
-from sds.recommender.layouts import check_shape, replica_build_seconds, size_bytes
+from sds.recommender.layouts import (
+    check_shape,
+    read_seconds,
+    replica_build_seconds,
+    size_bytes,
+)
 from sds.recommender.segments import (
     LEAST_TILE_BYTES,
     MOST_TILE_BYTES,
@@ -285,6 +290,22 @@ def test_shapes_of_segments_that_cannot_be_are_refused():
     few = replica_build_seconds(shape, array, models_for_advice(None), 1e8)
     more = replace(shape, segments=replace(held, tiles=(0, 1, 2), lengths=(3,)))
     assert replica_build_seconds(more, array, models_for_advice(None), 1e8) > few
+
+
+def test_gathering_takes_no_longer_than_going_through_the_source():
+    # Series across the grain: the organizer reads forwards what lies scattered.
+    array = StoredArray(extent=(1000, 90, 100), element_size_bytes=4, data_offset_bytes=2048)
+    models = models_for_advice(None)
+
+    def build_s(n_tiles, tile_shape=(1000, 1, 1)):
+        held = SegmentList(tile_shape=tile_shape, tiles=tuple(range(n_tiles)), lengths=(n_tiles,))
+        shape = ReplicaShape(order=(0, 1, 2), segments=held)
+        return replica_build_seconds(shape, array, models, 250e6)
+
+    once = read_seconds(None, array, Hyperslab.all(array.extent), models)
+    assert build_s(60) < 0.25 + once
+    assert build_s(8400) > 0.25 + 2 * once, "more than is gathered at a time"
+    assert build_s(1, (1, 90, 100)) < 0.25 + once / 100, "a tile is not all"
 
 
 def test_stripes_count_reads_that_segments_serve():
