@@ -49,6 +49,13 @@ Measured with the organizer on ext4: 0.2 to 0.3 s for one of 256 KiB.
 GATHERED_BYTES = 32 << 20
 """What the organizer gathers of tiles at a time; for each it goes through the source but once."""
 
+GATHERED_RUN_S = 1.2e-6
+"""What a contiguous piece of a tile takes besides, to be gathered and to be compared.
+
+Measured with the organizer on ext4, 0.1, 2 and 16 million pieces of 4 B out of 640 MB: 0.8, 3.6 and
+20 s in all.
+"""
+
 _MAX_CHUNKS = 1 << 24  # of the organizer
 
 
@@ -203,9 +210,19 @@ def replica_build_seconds(
     if shape.segments is not None:
         tile = Hyperslab.all(shape.segments.tile_shape)
         tile_by_tile = len(shape.segments.tiles) * read_seconds(None, array, tile, models)
-        forwards = read_seconds(None, array, Hyperslab.all(array.extent), models)
-        seconds += min(tile_by_tile, -(-gathered.size_bytes // GATHERED_BYTES) * forwards)
+        once = read_seconds(None, array, Hyperslab.all(array.extent), models)
+        forwards = -(-gathered.size_bytes // GATHERED_BYTES) * once
+        n_runs = len(shape.segments.tiles) * _runs_of_tile(shape.segments.tile_shape, array)
+        seconds += min(tile_by_tile, forwards + n_runs * GATHERED_RUN_S)
     return seconds
+
+
+def _runs_of_tile(tile_shape: tuple[int, ...], array: StoredArray) -> int:
+    """Return in how many pieces a tile lies in a dataset; of one in chunks about as many."""
+    last = len(tile_shape) - 1
+    while last > 0 and tile_shape[last] == array.extent[last]:
+        last -= 1
+    return math.prod(tile_shape[:last])
 
 
 def size_bytes(shape: ReplicaShape, array: StoredArray) -> int:
