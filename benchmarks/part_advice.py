@@ -12,9 +12,6 @@ to h5py alone at the same plane; median and 95 % bootstrap bounds.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.chunk_advice import ITEM_BYTES, Reader, Workload, bounds, reader, write
+from benchmarks._traced_runs import measure, trace
+from benchmarks.chunk_advice import ITEM_BYTES, Workload, bounds, reader, write
 from sds.catalog.records import ReorganizeRequest
 from sds.home import Home
 from sds.server.reports import NamedDataset, PortfolioRequest
@@ -33,12 +31,6 @@ if TYPE_CHECKING:
 
 _N_TRACED = 200
 _HOT_SHARE = 0.9
-_TRACED = """
-import sys, h5py
-with h5py.File(sys.argv[1]) as file:
-    for k in map(int, sys.argv[2:]):
-        file["d"][:, :, k]
-"""
 
 
 def planes(rng: np.random.Generator, n: int, length: int) -> list[int]:
@@ -48,15 +40,9 @@ def planes(rng: np.random.Generator, n: int, length: int) -> list[int]:
     return np.where(hot, inside, rng.integers(0, length, n)).tolist()
 
 
-def trace(home: Path, source: Path, which: list[int]) -> None:
-    """Read planes under SDS, traced."""
-    command = [sys.executable, "-m", "sds.cli", "run", "--", sys.executable, "-c", _TRACED]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HDF5_", "SDS_"))}
-    subprocess.run(
-        [*command, str(source), *map(str, which)],
-        env=environment | {"SDS_HOME": str(home)},
-        check=True,
-    )
+def texts_of(which: list[int]) -> list[str]:
+    """Return what is read of some planes."""
+    return [f"[:, :, {k}]" for k in which]
 
 
 def advised(home: Path, source: Path, budget_bytes: int) -> tuple[list[Path], Box]:
@@ -89,25 +75,6 @@ def whole(home: Path, source: Path) -> list[Path]:
         return [source, Path(service.reorganize(request).path)]
 
 
-def measure(readers: list[Reader], which: list[int]) -> dict[bool, np.ndarray]:
-    """Return the seconds of every reader, shape (readers, planes), cold (True) and warm."""
-    seconds = {cold: np.zeros((len(readers), len(which))) for cold in (True, False)}
-    for turn, k in enumerate([which[0], *which]):  # the first one warms up
-        text = f"[:, :, {k}]"
-        checksums = set()
-        first = turn % len(readers)
-        order = [*range(first, len(readers)), *range(first)]
-        for i in order:
-            for cold in (True, False):
-                took, checksum = readers[i].read(text, cold=cold)
-                checksums.add(checksum)
-                if turn:
-                    seconds[cold][i, turn - 1] = took
-        if len(checksums) != 1:
-            raise AssertionError(f"readers read different bytes of {text}")
-    return seconds
-
-
 def main() -> None:
     """Trace, advise, build, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -122,7 +89,7 @@ def main() -> None:
         directory = Path(made)
         source = directory / "cube.h5"
         write(source, workload, None)
-        trace(directory / "home", source, planes(rng, _N_TRACED, z))
+        trace(directory / "home", source, texts_of(planes(rng, _N_TRACED, z)))
         with_part, part = advised(directory / "home", source, x * y * z * ITEM_BYTES // 4)
         with_whole = whole(directory / "home-whole", source)
         readers = [
@@ -134,7 +101,7 @@ def main() -> None:
             )
         ]
         which = planes(rng, arguments.rounds, z)
-        seconds = measure(readers, which)
+        seconds = measure(readers, texts_of(which))
         low, high = part.start[2], part.start[2] + part.extent[2]
         inside = np.array([low <= k < high for k in which])
         space = [

@@ -14,11 +14,7 @@ median and 95 % bootstrap bounds.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -27,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.chunk_advice import ITEM_BYTES, MIB, Reader, Workload, bounds, reader, write
+from benchmarks._traced_runs import measure, trace
+from benchmarks.chunk_advice import ITEM_BYTES, MIB, Workload, bounds, reader, write
 from sds.catalog.records import ReorganizeRequest
 from sds.geometry import SegmentList, parse_selection
 from sds.home import Home
@@ -36,12 +33,6 @@ from sds.server.service import Service
 
 _N_RUNS = 4
 _BUDGET_SHARE = 0.1
-_TRACED = """
-import json, sys, h5py
-with h5py.File(sys.argv[1]) as file:
-    for text in json.load(sys.stdin):
-        file["d"][eval(f"__import__('numpy').s_{text}")]
-"""
 _PLACES = np.random.default_rng(5)
 _STATIONS = [(int(_PLACES.integers(180)), int(_PLACES.integers(360))) for _ in range(200)]
 _FOCI = [[int(_PLACES.integers(n)) for n in (32, 2048 - 160, 2048 - 288)] for _ in range(40)]
@@ -80,19 +71,6 @@ CASES = (
 )
 
 
-def trace(home: Path, source: Path, texts: list[str]) -> None:
-    """Read selections under SDS, traced."""
-    command = [sys.executable, "-m", "sds.cli", "run", "--", sys.executable, "-c", _TRACED]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HDF5_", "SDS_"))}
-    subprocess.run(
-        [*command, str(source)],
-        input=json.dumps(texts),
-        text=True,
-        env=environment | {"SDS_HOME": str(home)},
-        check=True,
-    )
-
-
 def build_advised(home: Path, source: Path, budget_bytes: int) -> tuple[list[Path], SegmentList]:
     """Build what is advised for the traced reads; return the files, and the segments."""
     with Service.open(Home(home)) as service:
@@ -111,23 +89,6 @@ def build_advised(home: Path, source: Path, budget_bytes: int) -> tuple[list[Pat
             file=str(source), dataset="/d", order=layout.layout.order, segments=segments
         )
         return [source, Path(service.reorganize(request).path)], segments
-
-
-def measure(readers: list[Reader], texts: list[str]) -> dict[bool, np.ndarray]:
-    """Return the seconds of every reader, shape (readers, reads), cold (True) and warm."""
-    seconds = {cold: np.zeros((len(readers), len(texts))) for cold in (True, False)}
-    for turn, text in enumerate([texts[0], *texts]):  # the first one warms up
-        checksums = set()
-        first = turn % len(readers)
-        for i in (*range(first, len(readers)), *range(first)):
-            for cold in (True, False):
-                took, checksum = readers[i].read(text, cold=cold)
-                checksums.add(checksum)
-                if turn:
-                    seconds[cold][i, turn - 1] = took
-        if len(checksums) != 1:
-            raise AssertionError(f"readers read different bytes of {text}")
-    return seconds
 
 
 def run(case: Case, rounds: int, directory: Path) -> None:
