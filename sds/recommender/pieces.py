@@ -12,7 +12,7 @@ from sds.geometry import Hyperslab, chunks_on_axis
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MAX_PREDICTED = 16
+MAX_PREDICTED = 8
 """Pieces of a read that are predicted each by itself, as the connector does (prediction.cpp)."""
 
 

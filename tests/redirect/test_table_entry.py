@@ -160,7 +160,7 @@ def tiles_seconds(candidate, slab, size, extent):
     ]
     pieces = list(itertools.product(*axes))
     offsets = [0] * len(pieces)
-    if len(pieces) > 16:
+    if len(pieces) > 8:
         longest = tuple(max(axis, key=lambda part: part[3] * part[4]) for axis in axes)
         times, pieces, offsets = len(pieces), [longest], [2048]
     else:

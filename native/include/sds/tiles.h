@@ -67,7 +67,7 @@ typedef double sds_piece_cost(void *context, const sds_array *tile, const sds_hy
  * is paid once; of a tile the engine reads the runs of a piece, or all bytes around them, whichever
  * costs less. Bounded work: of more than SDS_MAX_COUNTED_PIECES each counts as one that is as long
  * as the longest on each axis. Negative: one of them is. */
-#define SDS_MAX_COUNTED_PIECES 16
+#define SDS_MAX_COUNTED_PIECES 8
 double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
                       const sds_hyperslab *slab, sds_piece_cost *of_one, void *context);
 
