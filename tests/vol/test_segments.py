@@ -540,14 +540,14 @@ def test_what_follows_in_a_segment_is_read_ahead(series, home):
     run_python(program, path, 45, env=env)  # the sixth that is stored
     assert reads_by_replica(home) == {1: 1}
     cached = cached_tiles(candidate)
-    assert cached[5:9] == [1, 1, 1, 1], cached  # a MiB
+    assert min(cached[5:9]) > 0.9, cached  # a MiB; a hint may leave out a page
     assert max(cached[:5]) == 0, cached
     assert max(cached[10:]) == 0, cached  # the kernel itself reads a little ahead
     # Behind the last of a segment comes the first; in the other segment there is nothing.
     run_python(program, path, 59, env=env)
     cached = cached_tiles(candidate)
-    assert cached[:2] == [1, 1], cached
-    assert cached[19] == 1, cached
+    assert min(cached[:2]) > 0.9, cached
+    assert cached[19] > 0.9, cached
     assert max(cached[21:]) == 0, cached
 
 
@@ -561,7 +561,7 @@ def test_the_module_reads_ahead_as_well(series, home):
     """
     run_python(program, path, env=native_environment(SDS_HOME=home.root))
     cached = cached_tiles(candidate)
-    assert cached[5:9] == [1, 1, 1, 1], cached
+    assert min(cached[5:9]) > 0.9, cached
     assert max(cached[:5]) == 0, cached
 
 
@@ -576,13 +576,16 @@ def test_of_a_segment_16_mebibytes_are_announced_at_most(series, home):
         from tests.redirected import drop_from_page_cache, pages_cached
         replica, counts = Path(sys.argv[2]), []
         with h5py.File(sys.argv[1]) as file:
-            for _ in range(20):
+            for turn in range(20):
                 drop_from_page_cache(replica)
                 file["series"][45, ::2]
-                time.sleep(0.1)
-                counts.append(int(pages_cached(replica).sum()))
-        assert min(counts[:16]) >= 256, counts
-        assert max(counts[16:]) < 200, counts
+                # What is announced is 257 pages with what is read, and comes when the device has
+                # time; what is read alone is 65.
+                end = time.monotonic() + (10 if turn < 16 else 0.1)
+                while (n := pages_cached(replica).sum()) < 200 and time.monotonic() < end:
+                    time.sleep(0.02)
+                counts.append(int(n))
+        assert min(counts[:16]) > 200 > max(counts[16:]), counts
     """
     root = Path(__file__).parents[2]
     run_python(program, path, candidate.path, root, env=connector_environment(home.root))
