@@ -74,6 +74,11 @@ class ReadTrail:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    @property
+    def last_ns(self) -> int:
+        """Start of the newest read, nanoseconds since the epoch; 0 where there is none."""
+        return int(self.time_ns.max(initial=0))
+
     def slab(self, row: int) -> Hyperslab:
         """Return what one entry selects."""
         return self.selection.slab(row)

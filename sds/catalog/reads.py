@@ -167,10 +167,10 @@ def _add_trails(session: Session, trails: Sequence[tuple[int, ReadTrail]]) -> No
             row = rows.get(number)
             if row is None:
                 session.add(TrailRow(dataset_id=number, trail=trail))
-            elif row.trail.extent != trail.extent:
-                row.trail = trail  # what lay where is no longer there
-            else:
+            elif row.trail.extent == trail.extent:
                 row.trail = join_trails([row.trail, trail])
+            elif trail.last_ns >= row.trail.last_ns:
+                row.trail = trail  # what lay where is no longer there
         session.flush()
 
 

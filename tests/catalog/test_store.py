@@ -168,6 +168,14 @@ def test_a_trail_of_another_extent_replaces_the_one_there_is(store, facts):
     assert same(store.trail("/data/run.h5", "/cube"), newer)
 
 
+def test_a_late_trail_of_an_old_extent_replaces_nothing(store, facts):
+    grown = replace(facts, extent=(16, 9, 10))
+    newer = trail_of_planes(9, 2, extent=(16, 9, 10))
+    store.record_ingest([advance(0, 1)], [], [(grown, newer)])
+    store.record_ingest([advance(1, 2)], [], [(facts, trail_of_planes(1, 3))])
+    assert same(store.trail("/data/run.h5", "/cube"), newer)
+
+
 def test_a_trail_goes_with_its_dataset(store, facts):
     store.record_ingest([advance(0, 1)], [], [(facts, trail_of_planes(1, 3))])
     with store.writing() as session:
