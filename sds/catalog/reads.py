@@ -64,6 +64,7 @@ class Reads(Database):
                 rows.append((row, advance))
             for row, advance in rows:
                 row.offset_bytes = advance.end_bytes
+                row.size_bytes = advance.size_bytes
                 row.complete = advance.complete
                 row.n_reads += advance.n_reads
                 row.dropped_reads = advance.dropped_reads
@@ -127,6 +128,7 @@ def _spool_row(session: Session, advance: records.SpoolAdvance) -> SpoolFileRow:
             name=advance.name,
             inode=advance.inode,
             offset_bytes=0,
+            size_bytes=0,
             complete=False,
             n_reads=0,
             dropped_reads=0,
@@ -179,6 +181,7 @@ def _spool_record(row: SpoolFileRow) -> records.SpoolRecord:
         name=row.name,
         inode=row.inode,
         offset_bytes=row.offset_bytes,
+        size_bytes=row.size_bytes,
         complete=row.complete,
         n_reads=row.n_reads,
         dropped_reads=row.dropped_reads,

@@ -445,6 +445,8 @@ class SpoolRecord:
     ----------
     offset_bytes
         End of the last whole block whose reads are counted.
+    size_bytes
+        How long it was when it was last read; what is beyond `offset_bytes` was damaged.
     complete
         True where its process has ended and everything whole is counted.
     """
@@ -452,6 +454,7 @@ class SpoolRecord:
     name: str
     inode: int
     offset_bytes: int
+    size_bytes: int
     complete: bool
     n_reads: int
     dropped_reads: int
@@ -469,6 +472,8 @@ class SpoolAdvance:
         Where the step begins: what the catalog must hold for it to count.
     end_bytes
         End of the last whole block.
+    size_bytes
+        How long the file was before it was read: what is longer later may hold more.
     problem
         What is wrong with the file; empty where nothing is.
     """
@@ -477,6 +482,7 @@ class SpoolAdvance:
     inode: int
     start_bytes: int
     end_bytes: int
+    size_bytes: int
     complete: bool
     n_reads: int
     dropped_reads: int = 0

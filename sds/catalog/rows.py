@@ -216,6 +216,7 @@ class SpoolFileRow(Base):
     name: Mapped[str] = mapped_column(Text)
     inode: Mapped[int] = mapped_column(AsJson(int))  # of 64 bits without sign
     offset_bytes: Mapped[int] = mapped_column(BigInteger)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
     complete: Mapped[bool]
     n_reads: Mapped[int] = mapped_column(BigInteger)
     dropped_reads: Mapped[int] = mapped_column(BigInteger)

@@ -72,7 +72,7 @@ class Ingester:
                 (path, identity, counted.get((path.name, identity.inode)))
                 for path, identity in spool_paths(self._home)
             ]
-            changed = [entry for entry in waiting if _may_have_grown(*entry)]
+            changed = [entry for entry in waiting if _may_have_grown(*entry[1:])]
             unread = False
             for i in range(0, len(changed), _FILES_PER_STEP):
                 step = self._count(changed[i : i + _FILES_PER_STEP])
@@ -122,6 +122,7 @@ class Ingester:
             inode=identity.inode,
             start_bytes=start,
             end_bytes=start,
+            size_bytes=identity.size_bytes,
             complete=ended,
             n_reads=0,
         )
@@ -166,6 +167,7 @@ def _is_news(advance: SpoolAdvance, record: SpoolRecord | None) -> bool:
         return True
     return (
         advance.end_bytes > advance.start_bytes
+        or advance.size_bytes != record.size_bytes
         or advance.complete != record.complete
         or advance.problem != record.problem
     )
@@ -176,11 +178,13 @@ def _newly_dropped(advance: SpoolAdvance, record: SpoolRecord | None) -> int:
     return max(0, advance.dropped_reads - (0 if record is None else record.dropped_reads))
 
 
-def _may_have_grown(path: Path, identity: FileIdentity, record: SpoolRecord | None) -> bool:  # noqa: ARG001
-    """Return whether a file may hold what is not counted."""
-    if record is None or not record.complete:
-        return True
-    return identity.mtime_ns > record.changed_ns and identity.size_bytes > record.offset_bytes
+def _may_have_grown(identity: FileIdentity, record: SpoolRecord | None) -> bool:
+    """Return whether a file may hold what is not counted.
+
+    The size tells, not the time: what was written while a step counted the file bears a time from
+    before the end of that step.
+    """
+    return record is None or not record.complete or identity.size_bytes != record.size_bytes
 
 
 def _damage(spool: SpoolFile) -> str:

@@ -23,6 +23,7 @@ def advance(start, end, *, name="host-1-2.sdst-spool", inode=5, complete=False):
         inode=inode,
         start_bytes=start,
         end_bytes=end,
+        size_bytes=end,
         complete=complete,
         n_reads=3,
     )

@@ -67,6 +67,21 @@ def test_a_file_that_grows_after_it_seemed_complete_is_not_lost(service, home, s
     assert service.ingest().reads == 16
 
 
+def test_a_file_that_grows_while_it_is_counted_is_not_lost(service, home, source):
+    """What comes in then bears a time from before the end of counting."""
+    writer = _native.SpoolWriter(
+        home.spool, pid=2**22 + 1, start_ns=5, host=socket.gethostname(), executable="x"
+    )
+    add_planes(writer, source, 16)
+    writer.flush()
+    assert service.ingest().files_complete == 1
+    add_planes(writer, source, 16, first_ns=2 * 10**18)
+    writer.flush()
+    os.utime(writer.path, (1, 1))
+    assert service.ingest().reads == 16
+    assert service.status().spool_pending_bytes == 0
+
+
 def test_a_torn_tail_of_a_killed_process_is_told_and_the_rest_counts(service, home, write_spool):
     write_spool(16)
     (path,) = home.spool.iterdir()
@@ -76,7 +91,9 @@ def test_a_torn_tail_of_a_killed_process_is_told_and_the_rest_counts(service, ho
     assert report.reads == 16
     assert "torn" in report.problems[0]
     assert service.ingest().problems == ()
-    assert "torn" in service.status().problems[0]
+    status = service.status()
+    assert "torn" in status.problems[0]
+    assert status.spool_pending_bytes == 0, "nothing more will come of it"
 
 
 def test_a_truncated_file_counts_what_is_whole(service, home, write_spool):
