@@ -178,6 +178,9 @@ class _Known:
     repeated
         By the paths of datasets: what reads them from `replicas` again, in shapes that were read
         before.
+    replicas
+        Those that are open, by the `id` of their candidate in `table`: a table that is wrong may
+        give one number to several.
     datasets
         Its entries by the paths of those datasets that they describe; None: it does not.
     """
@@ -192,7 +195,7 @@ class _Known:
 
     def keep_replicas(self, replicas: dict[int, _OpenReplica]) -> None:
         """Keep these replicas open, and no others for repeated reads either."""
-        if any(replicas.get(number) is not one for number, one in self.replicas.items()):
+        if any(replicas.get(key) is not one for key, one in self.replicas.items()):
             self.repeated = {}
         self.replicas = replicas
 
@@ -252,9 +255,7 @@ class Redirection:
         """Close replicas that were deleted: their space is needed."""
         known = self._known
         if known is not None:
-            linked = {
-                number: one for number, one in known.replicas.items() if one.engine.is_linked()
-            }
+            linked = {key: one for key, one in known.replicas.items() if one.engine.is_linked()}
             if len(linked) < len(known.replicas):
                 known.keep_replicas(linked)
 
@@ -291,7 +292,7 @@ class Redirection:
         except (SdsError, OSError) as error:  # the read that follows tells the user
             log.debug("replica %s is not opened: %s", candidate.path, error)
             return None
-        if known.replicas.get(candidate.replica_id) is not replica:
+        if known.replicas.get(id(candidate)) is not replica:
             return None
         return replica.engine, replica.stamp
 
@@ -418,16 +419,15 @@ class Redirection:
         `run`: the offset and bytes of what is about to be read, None or no bytes where that is no
         single run.
         """
-        number = candidate.replica_id
-        replica = known.replicas.get(number)
+        replica = known.replicas.get(id(candidate))
         if replica is not None and _is_unchanged(replica):
             return replica
-        others = {one: other for one, other in known.replicas.items() if one != number}
+        others = {one: other for one, other in known.replicas.items() if one != id(candidate)}
         known.keep_replicas(others)
         replica = _open_replica(home, candidate, entry, self._owner, run)
         if self._known is known and not replica.engine.is_remote:
             latest = dict(list(others.items())[1 - _MAX_REPLICAS :])
-            known.keep_replicas(latest | {number: replica})
+            known.keep_replicas(latest | {id(candidate): replica})
         return replica
 
     def _repeats_of(
@@ -470,7 +470,7 @@ class Redirection:
         plan, candidate, entry = decision.plan, decision.candidate, known.datasets[described.path]
         if plan is None or candidate is None or entry is None:
             return
-        replica = known.replicas.get(candidate.replica_id)
+        replica = known.replicas.get(id(candidate))
         reads = self._repeats_of(known, described, entry, source_stamp)
         if reads is None or replica is None:  # it is not kept open
             return

@@ -527,10 +527,12 @@ def test_a_replica_built_anew_serves_again(source, home, reads):
 
 def test_a_descriptor_that_the_program_closed_is_not_read(source, home, tmp_path):
     read(source)
-    number = opened.find_opened(source).redirection._known.replicas[1].engine.fileno()
+    (replica,) = opened.find_opened(source).redirection._known.replicas.values()
+    number = replica.engine.fileno()
     os.close(number)
     assert np.array_equal(read(source), values(0)[ACROSS])
-    number = opened.find_opened(source).redirection._known.replicas[1].engine.fileno()
+    (replica,) = opened.find_opened(source).redirection._known.replicas.values()
+    number = replica.engine.fileno()
     other = tmp_path / "other"
     shutil.copy(replica_of(source, home), other)
     other.write_bytes(bytes(other.stat().st_size))
@@ -574,7 +576,8 @@ def test_replicas_beyond_the_bound_are_closed(tmp_path, home):
         for k in range(n):
             assert np.array_equal(read(source, np.s_[:, :, 6 * k + 2]), values(0)[:, :, 6 * k + 2])
     known = opened.find_opened(source).redirection._known
-    assert list(known.replicas) == list(range(n - serve._MAX_REPLICAS + 1, n + 1))
+    latest = known.table.datasets[0].candidates[-serve._MAX_REPLICAS :]
+    assert list(known.replicas) == [id(candidate) for candidate in latest]
 
 
 @pytest.mark.parametrize("region", [None, Box(start=(3, 0, 10), extent=(20, 30, 29))])
@@ -708,3 +711,23 @@ def test_the_file_is_the_one_that_the_table_describes(source, home, tmp_path):
     for _ in range(2):
         assert np.array_equal(read(copy), values(0)[ACROSS])
     assert not opened.find_opened(copy).redirection._known.replicas
+
+
+@pytest.mark.parametrize("orders", [((2, 0, 1), (2, 0, 1)), ((2, 0, 1), (1, 2, 0))])
+def test_two_replicas_of_one_number(tmp_path, home, orders):
+    """A table that is wrong: the one is never read where the other is meant."""
+    source, candidates = tmp_path / "two.h5", {}
+    with h5py.File(source, "w") as handle:
+        for seed, name in enumerate("xy"):
+            handle.create_dataset(name, data=values(seed), chunks=SHAPE)
+    settle(source)
+    for number, (name, order) in enumerate(zip("xy", orders, strict=True), start=1):
+        replica = write_replica(source, f"/{name}", order, home, number=number)
+        candidates[f"/{name}"] = [replace(replica, replica_id=1)]
+    publish_candidates(source, candidates, home)
+    time.sleep(0.02)
+    for _ in range(4):
+        for seed, name in enumerate("xy"):
+            assert np.array_equal(sds.read(source, name, ACROSS), values(seed)[ACROSS])
+    known = opened.find_opened(source).redirection._known
+    assert len({replica.engine.fileno() for replica in known.replicas.values()}) == 2
