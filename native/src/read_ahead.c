@@ -68,16 +68,35 @@ void sds__announce_missing(int fd, int64_t offset, int64_t n)
         sds__announce(fd, offset, n);
 }
 
+/* Pages that a look found used, each with the reads for which that is believed, in the bits below
+ * a page. A loop that reads into few arrays, or into memory that it gives back between two reads,
+ * looks once in so many reads. What the program has unmapped meanwhile is made fault by fault. */
+#define BELIEVED_READS 15
+static uintptr_t used_pages[8];
+
+static int is_believed_used(uintptr_t page, uintptr_t *known)
+{
+    const uintptr_t found = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (found <= page || found > page + BELIEVED_READS) return 0;
+    __atomic_store_n(known, found - 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* Whether memory was not used before: a look at one page in the middle. */
 static int is_new(const void *memory, int64_t n)
 {
-    const int saved_errno = errno;
     const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t middle = (uintptr_t)memory + (uintptr_t)n / 2;
+    const uintptr_t page = ((uintptr_t)memory + (uintptr_t)n / 2) / page_bytes * page_bytes;
+    /* Arrays lie apart by more than they are long. */
+    uintptr_t *const known = &used_pages[page / (uintptr_t)LEAST_NEW_BYTES % 8];
+    if (is_believed_used(page, known)) return 0;
+    const int saved_errno = errno;
     unsigned char state = 1;
-    const int is_told = mincore((void *)(middle / page_bytes * page_bytes), 1, &state) == 0;
+    const int is_told = mincore((void *)page, 1, &state) == 0;
     errno = saved_errno;
-    return is_told && (state & 1) == 0;
+    const int is_used = !is_told || (state & 1) != 0;
+    __atomic_store_n(known, is_used ? page + BELIEVED_READS : 0, __ATOMIC_RELAXED);
+    return !is_used;
 }
 
 /* Kernels begin to read what they are asked for and do not have, all of it and more as one request,

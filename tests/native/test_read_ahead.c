@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,21 @@
 #define FILE_BYTES ((24 << 20) + 1234) /* ends within a page */
 static uint8_t content[FILE_BYTES], *mapped;
 static char path[] = "/var/tmp/sds-test-read-ahead-XXXXXX"; /* /tmp may be in memory */
+
+/* What the code under test asks of the kernel comes by here. */
+static int n_looks, n_made;
+
+int mincore(void *begin, size_t n, unsigned char *state)
+{
+    n_looks++;
+    return (int)syscall(SYS_mincore, begin, n, state);
+}
+
+int madvise(void *begin, size_t n, int advice)
+{
+    n_made += advice == 23; /* MADV_POPULATE_WRITE, which older headers do not have */
+    return (int)syscall(SYS_madvise, begin, n, advice);
+}
 
 static void make_cold(int fd)
 {
@@ -195,6 +211,34 @@ static void test_new_memory(int fd)
     }
 }
 
+/* Memory that was found used is not looked at for 15 reads more, even if it is new again by then;
+ * pages of new memory are made at once. */
+static void test_memory_that_is_new_again(int fd)
+{
+    const int64_t n = 1 << 20;
+    int32_t was_missing = 0;
+    CHECK(pread(fd, content, (size_t)n, 0) == n);
+    uint8_t *memory = new_memory((size_t)n);
+    /* An earlier test may have been given the same addresses. */
+    for (int i = 0; i < 16; i++)
+        CHECK(sds__read_range(fd, memory, n, 0, &was_missing) == SDS_OK);
+    n_looks = 0;
+    for (int i = 0; i < 160; i++)
+        CHECK(sds__read_range(fd, memory, n, 0, &was_missing) == SDS_OK);
+    CHECK(n_looks == 10);
+
+    n_looks = n_made = 0;
+    for (int i = 0; i < 40; i++) {
+        void *again = mmap(memory, (size_t)n, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        CHECK(again == memory);
+        CHECK(sds__read_range(fd, memory, n, 0, &was_missing) == SDS_OK && was_missing == 0);
+        CHECK(memcmp(memory, content, (size_t)n) == 0);
+    }
+    CHECK(n_looks >= 40 - 15 && n_made == n_looks);
+    CHECK(munmap(memory, (size_t)n) == 0);
+}
+
 int main(void)
 {
     const int fd = mkstemp(path);
@@ -210,6 +254,7 @@ int main(void)
     test_a_range_that_is_to_be_read_is_announced(fd);
     test_pages_are_made_and_left_as_they_are();
     test_new_memory(fd);
+    test_memory_that_is_new_again(fd);
     CHECK(unlink(path) == 0 && close(fd) == 0);
     return 0;
 }
