@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sds.dataset import DatasetDescription
     from sds.geometry import ArrayLayout
 
-REPLICA_OFFSET_BYTES = 6144
-"""Where a replica's data begins: half a page behind a page (docs/reference/replica-format.md)."""
+REPLICA_OFFSET_BYTES = 6152
+"""Where a replica's data begins: 2,056 bytes behind a page (docs/explanation/reads.md)."""
 
 CHUNKS_OFFSET_BYTES = 4096
 """Where supposed chunks begin: on a page."""
