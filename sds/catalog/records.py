@@ -446,7 +446,7 @@ class SpoolRecord:
     offset_bytes
         End of the last whole block whose reads are counted.
     size_bytes
-        How long it was when it was last read; what is beyond `offset_bytes` was damaged.
+        How long it was when it was last read.
     complete
         True where its process has ended and everything whole is counted.
     """
@@ -460,6 +460,11 @@ class SpoolRecord:
     dropped_reads: int
     changed_ns: int
     problem: str
+
+    @property
+    def settled_bytes(self) -> int:
+        """Bytes that are counted, or damaged in a complete file: nothing more comes of them."""
+        return self.size_bytes if self.complete else self.offset_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,12 +30,7 @@ def status_of(home: Home, store: Store, queue: JobQueue) -> Status:
     waiting = spool_paths(home)
     for path, found in waiting:
         record = counted.get((path.name, found.inode))
-        if record is None:
-            pending += found.size_bytes
-        else:
-            # What is damaged in a complete file will never be counted.
-            seen = record.size_bytes if record.complete else record.offset_bytes
-            pending += found.size_bytes - seen
+        pending += found.size_bytes - (0 if record is None else record.settled_bytes)
     return Status(
         version=sds.__version__,
         home=str(home.root),
