@@ -24,3 +24,13 @@ def test_import_is_light(module):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize("module", ["sds.server.service", "sds.server.app"])
+def test_commands_that_only_read_the_catalog_load_no_numerical_library(module):
+    heavy = ("h5py", "scipy", "statsmodels", "sklearn", "alembic", "matplotlib")
+    program = f"import sys, {module}; print(*[m for m in {heavy!r} if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == []

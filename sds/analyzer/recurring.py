@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from sds.analyzer.logical import Int64
 from sds.errors import LayoutError, SdsValueError
@@ -313,6 +311,9 @@ def _segments(
     visits: TileVisits, recurs: NDArray[np.bool_], edges: Int64, tile_bytes: int
 ) -> list[Int64]:
     """Return the nodes of each segment."""
+    from scipy.sparse import coo_array  # noqa: PLC0415  (slow to import: no start needs it)
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
     n = len(recurs)
     graph = coo_array((np.ones(edges.shape[1]), (edges[0], edges[1])), shape=(n, n))
     _, group = connected_components(graph, connection="strong")
