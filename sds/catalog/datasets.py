@@ -13,12 +13,15 @@ from sds.catalog.records import ReplicaState
 from sds.catalog.rows import DatasetRow, PatternRow, ReplicaRow, SourceFileRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
     from sds.identity import FileIdentity
 
 
+_ROWS_AT_ONCE = 256
 _Query = TypeVar("_Query", bound="Select[*tuple[Any, ...]]")
 
 
@@ -32,6 +35,9 @@ class Datasets(Database):
 
     def datasets(self, file: str | None = None) -> tuple[records.DatasetRecord, ...]:
         """Return datasets, those that lose most time first."""
+        chosen = select(DatasetRow.id)
+        if file is not None:
+            chosen = chosen.join(DatasetRow.source).where(SourceFileRow.path == file)
         read = (
             select(
                 PatternRow.dataset_id,
@@ -43,12 +49,13 @@ class Datasets(Database):
                 func.min(PatternRow.first_ns).label("first_ns"),
                 func.max(PatternRow.last_ns).label("last_ns"),
             )
+            .where(PatternRow.dataset_id.in_(chosen))
             .group_by(PatternRow.dataset_id)
             .subquery()
         )
         active = (
             select(ReplicaRow.dataset_id, func.count().label("n_replicas"))
-            .where(ReplicaRow.state == ReplicaState.ACTIVE)
+            .where(ReplicaRow.state == ReplicaState.ACTIVE, ReplicaRow.dataset_id.in_(chosen))
             .group_by(ReplicaRow.dataset_id)
             .subquery()
         )
@@ -84,6 +91,32 @@ class Datasets(Database):
                 for row in session.execute(query)
             )
 
+    def data_offsets(self, file: str) -> dict[str, int | None]:
+        """Return where the elements of each dataset of a file begin; None unless contiguous."""
+        query = (
+            select(DatasetRow.path, DatasetRow.data_offset_bytes)
+            .join(DatasetRow.source)
+            .where(SourceFileRow.path == file)
+        )
+        with self.reading() as session:
+            return {row.path: row.data_offset_bytes for row in session.execute(query)}
+
+    def read_totals(self) -> records.ReadTotals:
+        """Return the sums over all datasets."""
+        patterns = select(
+            func.sum(PatternRow.n_reads),
+            func.sum(PatternRow.elapsed_s),
+            func.sum(PatternRow.time_lost_s),
+        )
+        with self.reading() as session:
+            n_reads, elapsed_s, time_lost_s = session.execute(patterns).one()
+            return records.ReadTotals(
+                n_datasets=session.scalar(select(func.count()).select_from(DatasetRow)) or 0,
+                n_reads=n_reads or 0,
+                elapsed_s=elapsed_s or 0.0,
+                time_lost_s=time_lost_s or 0.0,
+            )
+
 
 def of_dataset(query: _Query, file: str | None, dataset: str | None) -> _Query:
     """Return a query restricted to one source file, or one dataset of it; None: to none."""
@@ -94,30 +127,54 @@ def of_dataset(query: _Query, file: str | None, dataset: str | None) -> _Query:
     return query
 
 
-def _source_row(session: Session, path: str, identity: FileIdentity) -> SourceFileRow:
-    row = session.scalars(select(SourceFileRow).filter_by(path=path)).one_or_none()
-    if row is None:
-        row = SourceFileRow(path=path, identity=identity, seen_ns=time.time_ns())
-        session.add(row)
-    elif row.identity != identity:
-        row.identity = identity
-        row.seen_ns = time.time_ns()
-    return row
+def _source_rows(
+    session: Session, identities: Mapping[str, FileIdentity]
+) -> dict[str, SourceFileRow]:
+    """Return the rows of files by path, added or renewed."""
+    query = select(SourceFileRow).where(SourceFileRow.path.in_(identities))
+    rows = {row.path: row for row in session.scalars(query)}
+    for path, identity in identities.items():
+        row = rows.get(path)
+        if row is None:
+            rows[path] = SourceFileRow(path=path, identity=identity, seen_ns=time.time_ns())
+            session.add(rows[path])
+        elif row.identity != identity:
+            row.identity = identity
+            row.seen_ns = time.time_ns()
+    session.flush()
+    return rows
+
+
+def dataset_rows(
+    session: Session, facts: Iterable[records.DatasetFacts]
+) -> dict[records.DatasetFacts, DatasetRow]:
+    """Return the rows of datasets, added or renewed; of one that is named twice, by the last."""
+    every = list(dict.fromkeys(facts))
+    found = {}
+    for i in range(0, len(every), _ROWS_AT_ONCE):
+        some = every[i : i + _ROWS_AT_ONCE]
+        sources = _source_rows(session, {one.file: one.identity for one in some})
+        query = select(DatasetRow).where(
+            DatasetRow.source_file_id.in_([row.id for row in sources.values()]),
+            DatasetRow.path.in_({one.path for one in some}),
+        )
+        rows = {(row.source_file_id, row.path): row for row in session.scalars(query)}
+        for one in some:
+            source = sources[one.file]
+            row = rows.get((source.id, one.path))
+            if row is None:
+                row = rows[source.id, one.path] = DatasetRow(source=source, path=one.path)
+                session.add(row)
+            row.extent = one.extent
+            row.element_size_bytes = one.element_size_bytes
+            row.storage = one.storage
+            row.data_offset_bytes = one.data_offset_bytes
+            row.chunk_shape = one.chunk_shape
+            found[one] = row
+        session.flush()
+    return found
 
 
 def dataset_row(session: Session, facts: records.DatasetFacts) -> DatasetRow:
     """Return the row of a dataset, added or renewed."""
-    source = _source_row(session, facts.file, facts.identity)
-    session.flush()
-    query = select(DatasetRow).filter_by(source_file_id=source.id, path=facts.path)
-    row = session.scalars(query).one_or_none()
-    if row is None:
-        row = DatasetRow(source=source, path=facts.path)
-        session.add(row)
-    row.extent = facts.extent
-    row.element_size_bytes = facts.element_size_bytes
-    row.storage = facts.storage
-    row.data_offset_bytes = facts.data_offset_bytes
-    row.chunk_shape = facts.chunk_shape
-    session.flush()
-    return row
+    return dataset_rows(session, [facts])[facts]

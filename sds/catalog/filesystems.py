@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 # SQLite's write-ahead log lives in memory shared by processes of one host; on these file systems
@@ -54,9 +55,12 @@ def _unescape(text: str) -> str:
 
 def filesystem_of(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> FileSystem:
     """Return the file system that holds a path, which need not exist yet."""
-    mounts = parse_mounts(mountinfo.read_text(encoding="utf-8", errors="surrogateescape"))
+    mounts = _by_mount_point(mountinfo.read_text(encoding="utf-8", errors="surrogateescape"))
     canonical = path.resolve()
-    holding = [mount for mount in mounts if canonical.is_relative_to(mount.mount_point)]
-    # Of mounts stacked on one point the last hides the others.
-    deepest = max(len(mount.mount_point.parts) for mount in holding)
-    return [mount for mount in holding if len(mount.mount_point.parts) == deepest][-1]
+    return next(mounts[place] for place in (canonical, *canonical.parents) if place in mounts)
+
+
+@lru_cache(maxsize=4)
+def _by_mount_point(mountinfo: str) -> dict[Path, FileSystem]:
+    """Return file systems by where they are mounted: the last one, which hides those below it."""
+    return {mount.mount_point: mount for mount in parse_mounts(mountinfo)}

@@ -14,6 +14,7 @@ from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
+from sds.catalog.publications import outdate_sources
 from sds.catalog.rows import (
     CalibrationRow,
     DatasetRow,
@@ -38,6 +39,11 @@ log = logging.getLogger(__name__)
 
 class Predictions(Database):
     """Queries of recommendations and calibrations."""
+
+    # Which calibrations there were, and the newest of each file system among them.
+    _calibrations: tuple[
+        tuple[tuple[int, int | None], ...], tuple[records.CalibrationRecord, ...]
+    ] = ((), ())
 
     def add_recommendation(
         self, facts: records.DatasetFacts, recommendation: Recommendation
@@ -108,6 +114,7 @@ class Predictions(Database):
             )
             session.add(row)
             session.flush()
+            outdate_sources(session)
             add_event_row(session, "calibration", row.id, "stored", f"{mount_point} measured", {})
             return _calibration_record(row)
 
@@ -116,6 +123,8 @@ class Predictions(Database):
         with self.writing() as session:
             row = session.get_one(CalibrationRow, calibration_id)
             row.calibration = _without_arrays(calibration)
+            row.changed_ns = time.time_ns()
+            outdate_sources(session)
             row.learned.clear()
             session.flush()  # before others of the same key are added
             row.learned = _learned_rows(calibration)
@@ -146,14 +155,30 @@ class Predictions(Database):
             }
 
     def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
-        """Return the newest calibration of each file system."""
-        newest = select(func.max(CalibrationRow.id)).group_by(
-            CalibrationRow.mount_point, CalibrationRow.device
-        )
-        query = select(CalibrationRow).where(CalibrationRow.id.in_(newest))
+        """Return the newest calibration of each file system.
+
+        They are read anew where one was added or fitted anew since, in whichever process.
+        """
+        column = CalibrationRow
+        version = select(column.id, column.changed_ns).order_by(column.id)
+        newest = select(func.max(column.id)).group_by(column.mount_point, column.device)
+        query = select(column).where(column.id.in_(newest))
         with self.reading() as session:
-            rows = session.scalars(query.order_by(CalibrationRow.id.desc()))
-            return tuple(_calibration_record(row) for row in rows)
+            now = tuple((number, changed_ns) for number, changed_ns in session.execute(version))
+            version_read, found = self._calibrations
+            if version_read != now:
+                rows = session.scalars(query.order_by(column.id.desc()))
+                found = tuple(_calibration_record(row) for row in rows)
+                self._calibrations = now, found
+        return found
+
+    def calibrated_mount_points(self) -> tuple[str, ...]:
+        """Return the mount points of `calibrations`."""
+        column = CalibrationRow
+        newest = select(func.max(column.id)).group_by(column.mount_point, column.device)
+        query = select(column.mount_point).where(column.id.in_(newest)).order_by(column.id.desc())
+        with self.reading() as session:
+            return tuple(session.scalars(query))
 
 
 def _recommendation_record(row: RecommendationRow) -> records.RecommendationRecord:

@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import select
 
 from sds.analyzer import join_trails, merge_patterns
 from sds.catalog import records
-from sds.catalog.datasets import dataset_row, of_dataset
+from sds.catalog.datasets import dataset_rows, of_dataset
 from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
 from sds.catalog.rows import DatasetRow, PatternRow, SourceFileRow, SpoolFileRow, TrailRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy.orm import Session
 
     from sds.analyzer import AccessPattern, ReadTrail
 
 _ROWS_AT_ONCE = 256
+_SPOOL_COLUMNS = [getattr(SpoolFileRow, one.name) for one in fields(records.SpoolRecord)]
+
+_Value = TypeVar("_Value")
 
 
 class Reads(Database):
     """Queries of traced reads."""
 
-    def spool_file(self, name: str, inode: int) -> records.SpoolRecord | None:
-        """Return how far a spool file is counted; None where it is new."""
-        query = select(SpoolFileRow).filter_by(name=name, inode=inode)
+    def spool_records(self, names: Sequence[str]) -> list[records.SpoolRecord]:
+        """Return how far spool files of some names are counted; of a new one there is no record."""
+        found = []
         with self.reading() as session:
-            row = session.scalars(query).one_or_none()
-            return None if row is None else _spool_record(row)
+            for some in _portions(names):
+                query = select(*_SPOOL_COLUMNS).where(SpoolFileRow.name.in_(some))
+                found += [records.SpoolRecord(**row) for row in session.execute(query).mappings()]
+        return found
 
-    def spool_files(self) -> tuple[records.SpoolRecord, ...]:
-        """Return every spool file ever seen."""
+    def spool_problems(self, limit: int) -> tuple[str, ...]:
+        """Return what is wrong with spool files, each with its name, the newest first."""
+        query = (
+            select(SpoolFileRow.name, SpoolFileRow.problem)
+            .where(SpoolFileRow.problem != "")
+            .order_by(SpoolFileRow.id.desc())
+            .limit(limit)
+        )
         with self.reading() as session:
-            rows = session.scalars(select(SpoolFileRow).order_by(SpoolFileRow.id))
-            return tuple(_spool_record(row) for row in rows)
+            return tuple(f"{row.name}: {row.problem}" for row in session.execute(query))
 
     def record_ingest(
         self,
@@ -55,14 +66,14 @@ class Reads(Database):
         """
         now_ns = time.time_ns()
         with self.writing() as session:
-            rows = []
-            for advance in advances:
-                row = _spool_row(session, advance)
-                if row.offset_bytes != advance.start_bytes:
-                    session.rollback()
-                    return False
-                rows.append((row, advance))
-            for row, advance in rows:
+            steps = list(advances)
+            rows = _spool_rows(session, steps)
+            if any(
+                row.offset_bytes != step.start_bytes for row, step in zip(rows, steps, strict=True)
+            ):
+                session.rollback()
+                return False
+            for row, advance in zip(rows, steps, strict=True):
                 row.offset_bytes = advance.end_bytes
                 row.size_bytes = advance.size_bytes
                 row.complete = advance.complete
@@ -72,16 +83,10 @@ class Reads(Database):
                 if advance.problem and advance.problem != row.problem:
                     add_event_row(session, "spool", row.id, "damaged", advance.problem, {})
                 row.problem = advance.problem
-            known: dict[records.DatasetFacts, DatasetRow] = {}
-
-            def dataset_of(facts: records.DatasetFacts) -> DatasetRow:
-                if facts not in known:
-                    known[facts] = dataset_row(session, facts)
-                return known[facts]
-
-            for facts, pattern in patterns:
-                _add_pattern(session, dataset_of(facts), pattern)
-            _add_trails(session, [(dataset_of(facts).id, trail) for facts, trail in trails])
+            found, laid = list(patterns), list(trails)
+            known = dataset_rows(session, [facts for facts, _ in (*found, *laid)])
+            _add_patterns(session, [(known[facts].id, pattern) for facts, pattern in found])
+            _add_trails(session, [(known[facts].id, trail) for facts, trail in laid])
         return True
 
     def trail(self, file: str, dataset: str) -> ReadTrail | None:
@@ -120,49 +125,69 @@ class Reads(Database):
             )
 
 
-def _spool_row(session: Session, advance: records.SpoolAdvance) -> SpoolFileRow:
-    query = select(SpoolFileRow).filter_by(name=advance.name, inode=advance.inode)
-    row = session.scalars(query).one_or_none()
-    if row is None:
-        row = SpoolFileRow(
-            name=advance.name,
-            inode=advance.inode,
-            offset_bytes=0,
-            size_bytes=0,
-            complete=False,
-            n_reads=0,
-            dropped_reads=0,
-            changed_ns=0,
-            problem="",
-        )
-        session.add(row)
-        session.flush()
-    return row
+def _portions(values: Sequence[_Value]) -> Iterator[Sequence[_Value]]:
+    """Yield values in portions that one query may name."""
+    for i in range(0, len(values), _ROWS_AT_ONCE):
+        yield values[i : i + _ROWS_AT_ONCE]
 
 
-def _add_pattern(session: Session, dataset: DatasetRow, pattern: AccessPattern) -> None:
-    shape = pattern.shape_key
-    query = select(PatternRow).filter_by(dataset_id=dataset.id, shape=shape)
-    row = session.scalars(query).one_or_none()
-    if row is None:
-        row = PatternRow(dataset_id=dataset.id, shape=shape)
-        session.add(row)
-    else:
-        pattern = merge_patterns(row.pattern, pattern)
-    row.pattern = pattern
-    row.n_reads = pattern.n_calls
-    row.bytes_read = pattern.bytes_read
-    row.elapsed_s = pattern.elapsed_s
-    row.time_lost_s = pattern.time_lost_s
-    row.first_ns = pattern.first_ns
-    row.last_ns = pattern.last_ns
+def _spool_rows(session: Session, advances: Sequence[records.SpoolAdvance]) -> list[SpoolFileRow]:
+    """Return the rows of spool files, in their order, added where they are missing."""
+    rows: dict[tuple[str, int], SpoolFileRow] = {}
+    for some in _portions([advance.name for advance in advances]):
+        query = select(SpoolFileRow).where(SpoolFileRow.name.in_(some))
+        rows |= {(row.name, row.inode): row for row in session.scalars(query)}
+    found = []
+    for advance in advances:
+        key = advance.name, advance.inode
+        if key not in rows:
+            rows[key] = SpoolFileRow(
+                name=advance.name,
+                inode=advance.inode,
+                offset_bytes=0,
+                size_bytes=0,
+                complete=False,
+                n_reads=0,
+                dropped_reads=0,
+                changed_ns=0,
+                problem="",
+            )
+            session.add(rows[key])
+        found.append(rows[key])
     session.flush()
+    return found
+
+
+def _add_patterns(session: Session, patterns: Sequence[tuple[int, AccessPattern]]) -> None:
+    """Merge patterns into those that there are, by the ids of datasets."""
+    for some in _portions(patterns):
+        query = select(PatternRow).where(
+            PatternRow.dataset_id.in_({number for number, _ in some}),
+            PatternRow.shape.in_({pattern.shape_key for _, pattern in some}),
+        )
+        rows = {(row.dataset_id, row.shape): row for row in session.scalars(query)}
+        for number, pattern in some:
+            key = number, pattern.shape_key
+            if key in rows:
+                whole = merge_patterns(rows[key].pattern, pattern)
+            else:
+                whole = pattern
+                rows[key] = PatternRow(dataset_id=number, shape=key[1])
+                session.add(rows[key])
+            row = rows[key]
+            row.pattern = whole
+            row.n_reads = whole.n_calls
+            row.bytes_read = whole.bytes_read
+            row.elapsed_s = whole.elapsed_s
+            row.time_lost_s = whole.time_lost_s
+            row.first_ns = whole.first_ns
+            row.last_ns = whole.last_ns
+        session.flush()
 
 
 def _add_trails(session: Session, trails: Sequence[tuple[int, ReadTrail]]) -> None:
     """Join trails to those that there are, by the ids of datasets."""
-    for i in range(0, len(trails), _ROWS_AT_ONCE):
-        some = trails[i : i + _ROWS_AT_ONCE]
+    for some in _portions(trails):
         query = select(TrailRow).where(TrailRow.dataset_id.in_([number for number, _ in some]))
         rows = {row.dataset_id: row for row in session.scalars(query)}
         for number, trail in some:
@@ -174,17 +199,3 @@ def _add_trails(session: Session, trails: Sequence[tuple[int, ReadTrail]]) -> No
             elif trail.last_ns >= row.trail.last_ns:
                 row.trail = trail  # what lay where is no longer there
         session.flush()
-
-
-def _spool_record(row: SpoolFileRow) -> records.SpoolRecord:
-    return records.SpoolRecord(
-        name=row.name,
-        inode=row.inode,
-        offset_bytes=row.offset_bytes,
-        size_bytes=row.size_bytes,
-        complete=row.complete,
-        n_reads=row.n_reads,
-        dropped_reads=row.dropped_reads,
-        changed_ns=row.changed_ns,
-        problem=row.problem,
-    )

@@ -228,6 +228,48 @@ class ReplicaRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedSource:
+    """A source that replicas serve, and what has to be seen of it from time to time.
+
+    Attributes
+    ----------
+    replicas
+        Of each its file, the source as it was copied, and the file as it was built.
+    """
+
+    id: int
+    file: str
+    replicas: tuple[tuple[str, FileIdentity, FileIdentity | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTotals:
+    """All datasets that the catalog knows, and their reads, as in `DatasetRecord`."""
+
+    n_datasets: int
+    n_reads: int
+    elapsed_s: float
+    time_lost_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCounts:
+    """Replicas by state, and what those that are not gone take.
+
+    Attributes
+    ----------
+    stored_bytes
+        What files spend on elements; of replicas not built yet, the size of these.
+    tiles
+        That replicas of segments hold.
+    """
+
+    by_state: dict[str, int]
+    stored_bytes: int
+    tiles: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRecord:
     """The measured models of one file system."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.orm import contains_eager
 
 from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
+from sds.catalog.publications import mark_source
 from sds.catalog.records import ReplicaState
 from sds.catalog.rows import DatasetRow, ReplicaRow
 from sds.errors import NotFoundError
@@ -18,6 +20,7 @@ from sds.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
     from sds.organizer.layout import ReplicaLayout
@@ -51,6 +54,7 @@ class Replicas(Database):
                     facts.identity,
                 ):
                     return _replica_record(row)
+                mark_source(dataset.source)
                 row.state = ReplicaState.RETIRED
                 row.reason = "replaced by a newer replica at the same path"
                 row.changed_ns = now_ns
@@ -62,6 +66,9 @@ class Replicas(Database):
                 path=path,
                 source_identity=facts.identity,
                 size_bytes=size_bytes,
+                stored_bytes=None,
+                n_tiles=0 if layout.segments is None else len(layout.segments.tiles),
+                has_file=True,
                 created_ns=now_ns,
                 changed_ns=now_ns,
                 reason="building",
@@ -88,11 +95,14 @@ class Replicas(Database):
             row = _replica_row(session, replica_id)
             row.state = state
             row.reason = reason
+            mark_source(row.dataset.source)
             row.changed_ns = time.time_ns()
             if replica is not None:
                 row.replica = replica
                 row.path = str(replica.path)
                 row.size_bytes = replica.size_bytes
+                row.stored_bytes = replica.stored_bytes
+                row.has_file = True
                 row.source_identity = replica.source_identity
             if build_s is not None:
                 row.build_s = build_s
@@ -115,15 +125,83 @@ class Replicas(Database):
         file: str | None = None,
         dataset: str | None = None,
         *,
+        path: str | None = None,
         states: frozenset[ReplicaState] = frozenset(ReplicaState) - GONE_STATES,
+        after: int = 0,
+        limit: int | None = None,
     ) -> tuple[records.ReplicaRecord, ...]:
-        """Return replicas in some states, oldest first."""
-        query = of_dataset(
-            select(ReplicaRow).join(ReplicaRow.dataset).join(DatasetRow.source), file, dataset
-        ).where(ReplicaRow.state.in_(states))
+        """Return replicas in some states, oldest first.
+
+        Parameters
+        ----------
+        file, dataset
+            Of this source, this dataset of it; None: of any.
+        path
+            That have or had this file; None: any.
+        after, limit
+            Behind the replica of that id, and no more than so many; None: all.
+        """
+        query = (
+            _chosen(select(ReplicaRow), file, dataset, path, states)
+            .where(ReplicaRow.id > after)
+            .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
+            .order_by(ReplicaRow.id)
+            .limit(limit)
+        )
         with self.reading() as session:
-            rows = session.scalars(query.order_by(ReplicaRow.id))
-            return tuple(_replica_record(row) for row in rows)
+            return tuple(_replica_record(row) for row in session.scalars(query))
+
+    def count_replicas(
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        path: str | None = None,
+        states: frozenset[ReplicaState] = frozenset(ReplicaState) - GONE_STATES,
+    ) -> int:
+        """Return how many replicas `replicas` returns without a limit."""
+        if file is None and dataset is None and path is None:
+            query = select(func.count()).where(ReplicaRow.state.in_(states))
+        else:
+            query = _chosen(select(func.count()), file, dataset, path, states)
+        with self.reading() as session:
+            return session.scalar(query) or 0
+
+    def replica_counts(self) -> records.ReplicaCounts:
+        """Return how many replicas there are in each state, and what they take."""
+        query = select(
+            ReplicaRow.state,
+            func.count(),
+            func.sum(func.coalesce(ReplicaRow.stored_bytes, ReplicaRow.size_bytes)),
+            func.sum(ReplicaRow.n_tiles),
+        ).group_by(ReplicaRow.state)
+        with self.reading() as session:
+            found = {ReplicaState(state): sums for state, *sums in session.execute(query)}
+        here = [sums for state, sums in found.items() if state not in GONE_STATES]
+        return records.ReplicaCounts(
+            by_state={
+                state.value: found[state][0] if state in found and state not in GONE_STATES else 0
+                for state in ReplicaState
+            },
+            stored_bytes=sum(stored_bytes for _, stored_bytes, _ in here),
+            tiles=sum(tiles for *_, tiles in here),
+        )
+
+    def uncollected_replicas(self, limit: int | None) -> tuple[records.ReplicaRecord, ...]:
+        """Return retired replicas whose file may still be there."""
+        query = (
+            _chosen(select(ReplicaRow), None, None, None, frozenset({ReplicaState.RETIRED}))
+            .where(ReplicaRow.has_file)
+            .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
+            .limit(limit)
+        )
+        with self.reading() as session:
+            return tuple(_replica_record(row) for row in session.scalars(query))
+
+    def set_collected(self, replica_id: int) -> None:
+        """Note that the file of a retired replica is deleted, or is not ours to delete."""
+        with self.writing() as session:
+            _replica_row(session, replica_id).has_file = False
 
 
 def _replica_row(session: Session, replica_id: int) -> ReplicaRow:
@@ -132,6 +210,20 @@ def _replica_row(session: Session, replica_id: int) -> ReplicaRow:
         message = f"there is no replica {replica_id}; `sds replicas` lists those there are"
         raise NotFoundError(message)
     return row
+
+
+def _chosen(
+    query: Select[Any],
+    file: str | None,
+    dataset: str | None,
+    path: str | None,
+    states: frozenset[ReplicaState],
+) -> Select[Any]:
+    """Return a query of replicas, restricted; None: not by that."""
+    query = query.select_from(ReplicaRow).join(ReplicaRow.dataset).join(DatasetRow.source)
+    if path is not None:
+        query = query.where(ReplicaRow.path == path)
+    return of_dataset(query, file, dataset).where(ReplicaRow.state.in_(states))
 
 
 def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:

@@ -83,6 +83,9 @@ class SourceFileRow(Base):
     path: Mapped[str] = mapped_column(Text, unique=True)
     identity: Mapped[FileIdentity] = mapped_column(AsJson(FileIdentity))
     seen_ns: Mapped[int] = mapped_column(BigInteger)
+    # NULL: no replica serves it. MUST_PUBLISH and a time: its replicas changed, its table has not
+    # yet. Else what the table was made by, and which files there are of it.
+    published: Mapped[str | None] = mapped_column(Text, index=True)
 
     datasets: Mapped[list[DatasetRow]] = relationship(back_populates="source")
 
@@ -111,7 +114,10 @@ class PatternRow(Base):
     """One way in which a dataset is read; its counts grow as traces are ingested."""
 
     __tablename__ = "pattern"
-    __table_args__ = (UniqueConstraint("dataset_id", "shape"),)
+    __table_args__ = (
+        UniqueConstraint("dataset_id", "shape"),
+        Index("ix_pattern_n_reads", "n_reads", "elapsed_s", "time_lost_s"),  # holds the sums
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
@@ -171,14 +177,21 @@ class ReplicaRow(Base):
     """A reorganized copy of a dataset, from its plan to its end."""
 
     __tablename__ = "replica"
+    __table_args__ = (
+        # Finds replicas by state, and holds the sums of each.
+        Index("ix_replica_state", "state", "has_file", "size_bytes", "stored_bytes", "n_tiles"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
     layout: Mapped[ReplicaLayout] = mapped_column(AsJson(ReplicaLayout))
-    state: Mapped[ReplicaState] = mapped_column(Text, index=True)
+    state: Mapped[ReplicaState] = mapped_column(Text)
     path: Mapped[str] = mapped_column(Text, index=True)
     source_identity: Mapped[FileIdentity] = mapped_column(AsJson(FileIdentity))
     size_bytes: Mapped[int] = mapped_column(BigInteger)
+    stored_bytes: Mapped[int | None] = mapped_column(BigInteger)  # as in `replica`
+    n_tiles: Mapped[int] = mapped_column(Integer)  # as in `layout`
+    has_file: Mapped[bool]  # False: deleted, or once retired not ours to delete
     created_ns: Mapped[int] = mapped_column(BigInteger)
     changed_ns: Mapped[int] = mapped_column(BigInteger)
     reason: Mapped[str] = mapped_column(Text)
@@ -236,6 +249,7 @@ class CalibrationRow(Base):
     created_ns: Mapped[int] = mapped_column(BigInteger)
     # Without the arrays of learned models.
     calibration: Mapped[Calibration] = mapped_column(AsJson(Calibration))
+    changed_ns: Mapped[int | None] = mapped_column(BigInteger)  # when it was fitted anew
 
     learned: Mapped[list[LearnedModelRow]] = relationship(
         back_populates="calibration", cascade="all, delete-orphan"
@@ -270,3 +284,12 @@ class EventRow(Base):
     kind: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
     numbers: Mapped[dict[str, float]] = mapped_column(AsJson(dict[str, float]))
+
+
+class StampRow(Base):
+    """What a part of the home looked like when it was last found in order, by name."""
+
+    __tablename__ = "stamp"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    value: Mapped[str] = mapped_column(Text)

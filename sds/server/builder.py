@@ -125,6 +125,8 @@ class Builder:
         found = run(stages.check, paths, callbacks={"progress": progress}) if paths else ()
         by_id = {record.id: report for record, report in zip(present, found, strict=True)}
         checks = tuple(self._judge(record, by_id.get(record.id)) for record in chosen)
+        # A table that was damaged is written anew, too.
+        self._publisher.publish_each(sorted({record.file for record in chosen}))
         return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
 
     def _judge(self, record: ReplicaRecord, report: VerificationReport | None) -> ReplicaCheck:
@@ -181,17 +183,18 @@ class Builder:
         """
         path = Path(record.path)
         inside = path.is_relative_to(self._home.replicas)
-        live = {replica.path for replica in self._store.replicas()}
-        if record.path in live or not (inside or _holds(path, record)):
-            return False
+        is_live = self._store.count_replicas(path=record.path) > 0
+        is_ours = not is_live and (inside or _holds(path, record))
         try:
-            path.unlink()
+            if is_ours:
+                path.unlink()
         except FileNotFoundError:
-            return False
+            is_ours = False
         except PermissionError as error:
             message = f"may not delete {path}: permission denied; delete it by hand"
             raise PermissionDeniedError(message) from error
-        return True
+        self._store.set_collected(record.id)
+        return is_ours
 
 
 def _holds(path: Path, record: ReplicaRecord) -> bool:

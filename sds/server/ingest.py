@@ -7,7 +7,7 @@ steps, and is complete once its process has ended.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from sds.catalog.records import DatasetFacts, SpoolAdvance
 from sds.errors import FormatError, FormatVersionError
 from sds.identity import FileIdentity
 from sds.server.reports import IngestReport
-from sds.server.spool import has_ended, records_of, spool_paths
+from sds.server.spool import has_ended, records_of
 from sds.trace import read_spool
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sds.analyzer import AccessPattern
     from sds.catalog.records import SpoolRecord
     from sds.catalog.store import Store
-    from sds.home import Home
     from sds.server.models import Models
+    from sds.server.spool import Spool
     from sds.trace import SpoolFile, TraceDataset
 
-_FILES_PER_STEP = 64
+_FILES_PER_STEP = 256
 _RECORDS_PER_STEP = 100_000
 # sds_storage_kind of native/include/sds/trace_format.h
 _STORAGE = {0: "compact", 1: "contiguous", 2: "chunked", 3: "virtual", 4: "external"}
@@ -45,7 +45,8 @@ class _Step:
         default_factory=lambda: defaultdict(list)
     )
     facts: dict[tuple[str, str], DatasetFacts] = field(default_factory=dict)
-    unread: bool = False
+    n_records: int = 0
+    unread: list[str] = field(default_factory=list)
 
 
 class Ingester:
@@ -57,35 +58,30 @@ class Ingester:
         A process of another host has ended when its file was not written for so long.
     """
 
-    def __init__(self, home: Home, store: Store, models: Models, *, idle_s: float) -> None:
-        self._home = home
+    def __init__(self, spool: Spool, store: Store, models: Models, *, idle_s: float) -> None:
+        self._spool = spool
         self._store = store
         self._models = models
         self._idle_s = idle_s
 
-    def ingest(self) -> IngestReport:
-        """Count what the spool holds and was not counted before."""
+    def ingest(self, *, every_file: bool = True) -> IngestReport:
+        """Count what the spool holds and was not counted before; see `Service.ingest`."""
         report = IngestReport.nothing()
-        while True:
-            counted = {(r.name, r.inode): r for r in self._store.spool_files()}
-            waiting = [
-                (path, identity, counted.get((path.name, identity.inode)))
-                for path, identity in spool_paths(self._home)
-            ]
-            changed = [entry for entry in waiting if _may_have_grown(*entry[1:])]
-            unread = False
-            for i in range(0, len(changed), _FILES_PER_STEP):
-                step = self._count(changed[i : i + _FILES_PER_STEP])
-                report += step.report
-                unread |= step.unread
-            if not unread:
-                return report
+        waiting = deque(self._spool.waiting(every_file=every_file))
+        while waiting:
+            step = self._count(waiting)
+            report += step.report
+            found = (self._spool.entry(name) for name in step.unread)
+            waiting.extend(entry for entry in found if entry is not None)
+        return report
 
-    def _count(self, files: list[tuple[Path, FileIdentity, SpoolRecord | None]]) -> _Step:
-        """Read some files and count them in one transaction; return what was counted."""
+    def _count(self, waiting: deque[tuple[Path, FileIdentity, SpoolRecord | None]]) -> _Step:
+        """Read the first files and count them in one transaction; return what was counted."""
         step = _Step()
-        for path, identity, record in files:
-            self._read(step, path, identity, record)
+        files: list[tuple[Path, FileIdentity, SpoolRecord | None]] = []
+        while waiting and len(files) < _FILES_PER_STEP and step.n_records < _RECORDS_PER_STEP:
+            files.append(waiting.popleft())
+            self._read(step, *files[-1])
         patterns = [
             (step.facts[name], pattern)
             for name, batches in step.batches.items()
@@ -98,7 +94,9 @@ class Ingester:
         ]
         known = {path.name: record for path, _, record in files}
         moved = [a for a in step.advances if _is_news(a, known[a.name])]
-        if not moved or not self._store.record_ingest(moved, patterns, trails):
+        is_counted = bool(moved) and self._store.record_ingest(moved, patterns, trails)
+        self._spool.renew(a.name for a in moved)
+        if not is_counted:
             return _Step(unread=step.unread)
         step.report = IngestReport(
             files=len(moved),
@@ -153,7 +151,9 @@ class Ingester:
                 problem=_damage(spool) if finished else "",
             )
         )
-        step.unread |= not spool.is_complete
+        step.n_records += len(spool.records)
+        if not spool.is_complete:
+            step.unread.append(path.name)
 
     def _patterns(self, file: str, batches: list[ReadRecords]) -> list[AccessPattern]:
         """Return the patterns of one dataset's reads, counted against the speed of its disk."""
@@ -176,15 +176,6 @@ def _is_news(advance: SpoolAdvance, record: SpoolRecord | None) -> bool:
 def _newly_dropped(advance: SpoolAdvance, record: SpoolRecord | None) -> int:
     """Return the reads left out of a trace that were not known to be."""
     return max(0, advance.dropped_reads - (0 if record is None else record.dropped_reads))
-
-
-def _may_have_grown(identity: FileIdentity, record: SpoolRecord | None) -> bool:
-    """Return whether a file may hold what is not counted.
-
-    The size tells, not the time: what was written while a step counted the file bears a time from
-    before the end of that step.
-    """
-    return record is None or not record.complete or identity.size_bytes != record.size_bytes
 
 
 def _damage(spool: SpoolFile) -> str:

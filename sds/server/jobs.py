@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _REPORT_EVERY_S = 0.25
 _CANCEL_POLL_S = 0.25
-_GARBAGE_EVERY_S = 60.0
+_SOURCES_AT_ONCE = 16  # that are looked at after each look into the spool
 _RETRY_S = 1.0
 
 
@@ -154,14 +154,13 @@ class Background:
 
     def _watch_spool(self) -> None:
         service = self._service
-        next_garbage_s = 0.0
         next_refit_s = time.monotonic() + service.settings.refit_interval_s
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
             try:
-                service.ingest()
-                if time.monotonic() >= next_garbage_s:
-                    service.collect_garbage()
-                    next_garbage_s = time.monotonic() + _GARBAGE_EVERY_S
+                service.ingest(every_file=False)
+                service.collect_garbage(_SOURCES_AT_ONCE)
+                while not self._stop.is_set() and service.catch_up():
+                    pass
                 if time.monotonic() >= next_refit_s:
                     service.refit()
                     next_refit_s = time.monotonic() + service.settings.refit_interval_s

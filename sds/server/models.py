@@ -90,6 +90,11 @@ class Models:
         """How an OST deals bytes to its disks, as configured."""
         return configured_raid(self._settings)
 
+    @property
+    def table_settings(self) -> str:
+        """What tables are made by besides the catalog: where it changes, they are made anew."""
+        return f"{configured_stripes(self._settings)} {self.raid}"
+
     def calibration_record(self, path: str | os.PathLike[str]) -> CalibrationRecord | None:
         """Return the newest calibration of the file system that holds a path; None: never."""
         return _holding(Path(path), self._store.calibrations())
@@ -196,11 +201,10 @@ def calibration_for(
 
 def _holding(path: Path, calibrations: Sequence[CalibrationRecord]) -> CalibrationRecord | None:
     """Return the calibration of the file system that holds a path; None: there is none."""
-    mount_point = str(filesystem_of(path).mount_point)
-    for record in calibrations:
-        if record.mount_point == mount_point and record.device == _device_of(path):
-            return record
-    return None
+    if not calibrations:
+        return None
+    here = str(filesystem_of(path).mount_point), _device_of(path)
+    return next((one for one in calibrations if (one.mount_point, one.device) == here), None)
 
 
 def _device_of(path: Path) -> int:

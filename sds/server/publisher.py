@@ -5,6 +5,7 @@ What is active is served, nothing else is.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections import defaultdict
@@ -12,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import sds
+from sds.catalog.publications import WATCHED_STATES, is_pending
 from sds.catalog.records import ReplicaState
 from sds.chunks import decode_seconds_per_byte
 from sds.engine import MeasuredFileSystem, publish_measured
@@ -48,14 +51,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ACTIVE = frozenset({ReplicaState.ACTIVE})
+_DIRECTORIES = "published"  # name of the stamp of the directories that are published into
+_TABLE, _LIST = "t", "s"  # what there is of a source, behind what it was made by
+_AT_ONCE = 16  # sources that are published before others may
 
 
 class Publisher:
     """Writes and withdraws the tables of one home.
 
     A table is a function of the catalog and of the files, so that publishing again after a crash
-    repairs whatever the crash left.
+    repairs whatever the crash left. The catalog knows what has to be published
+    (`sds.catalog.publications`), and the times of the directories tell whether anybody else changed
+    what is in them: nothing here goes through all sources unless all changed.
     """
 
     def __init__(self, home: Home, store: Store, models: Models) -> None:
@@ -64,6 +71,8 @@ class Publisher:
         self._models = models
         # What is read from the catalog must be what is published last.
         self._one_at_a_time = threading.Lock()
+        made_by = f"{sds.__version__} {models.table_settings}"
+        self._made_by = hashlib.sha256(made_by.encode()).hexdigest()[:16]
 
     def publish(self, file: str) -> bool:
         """Make the table of one source say what the catalog says.
@@ -72,25 +81,50 @@ class Publisher:
         -------
         Whether the source has a table now.
         """
-        with self._one_at_a_time:
-            by_dataset = defaultdict(list)
-            of_tables = []
-            identity = current_identity(file)
-            for record in self._store.replicas(file, states=_ACTIVE):
-                state, reason = _obstacle(record, identity)
-                if state is not None:
-                    self._store.set_replica(record.id, state, reason)
-                elif record.replica is None or record.source_identity != identity:
-                    continue
-                elif record.replica.sort is not None:
-                    of_tables.append(_sorted_replica(record.replica, record.replica.sort))
-                else:
-                    by_dataset[record.dataset].append((record.id, record.replica))
-            try:
-                self._publish_list(file, identity, of_tables)
-            finally:  # a list that finds no room keeps no table from being right
-                has_table = self._publish_table(file, identity, by_dataset)
-            return has_table
+        return bool(self.publish_each((file,)))
+
+    def publish_each(self, files: Sequence[str]) -> tuple[str, ...]:
+        """Make the tables of some sources say what the catalog says; return those that have one."""
+        with_table = []
+        for i in range(0, len(files), _AT_ONCE):
+            with self._one_at_a_time:
+                in_order = self._is_in_order()
+                done = [(file, *self._publish(file)) for file in files[i : i + _AT_ONCE]]
+                # What others changed is found as long as the stamp is not of now.
+                stamps = {_DIRECTORIES: self._stamp()} if in_order else {}
+                self._store.set_published(done, stamps)
+            with_table += [file for file, _, now in done if _TABLE in _kinds(now)]
+        return tuple(with_table)
+
+    def _publish(self, file: str) -> tuple[str | None, str | None]:
+        """Publish one source; return as what it was published before, and as what it is now."""
+        identity = current_identity(file)
+        before = self._store.published(file)
+        watched = self._store.replicas(file, states=WATCHED_STATES)
+        active = [record for record in watched if record.state is ReplicaState.ACTIVE]
+        by_dataset = defaultdict(list)
+        of_tables = []
+        is_changed = False
+        for record in active:
+            state, reason = _obstacle(record, identity)
+            if state is not None:
+                self._store.set_replica(record.id, state, reason)
+                is_changed = True
+            elif record.replica is None or record.source_identity != identity:
+                continue
+            elif record.replica.sort is not None:
+                of_tables.append(_sorted_replica(record.replica, record.replica.sort))
+            else:
+                by_dataset[record.dataset].append((record.id, record.replica))
+        if is_changed:
+            return self._publish(file)  # the source is marked anew
+        try:
+            self._publish_list(file, identity, of_tables)
+        finally:  # a list that finds no room keeps no table from being right
+            has_table = self._publish_table(file, identity, by_dataset)
+        if not watched:
+            return before, None
+        return before, f"{self._made_by}{_TABLE * has_table}{_LIST * bool(of_tables)}"
 
     def _publish_list(
         self, file: str, identity: FileIdentity | None, of_tables: Sequence[SortedReplica]
@@ -119,7 +153,7 @@ class Publisher:
         if not by_dataset or identity is None:
             withdraw_table(self._home, file)
             return False
-        offsets = {d.path: d.data_offset_bytes for d in self._store.datasets(file)}
+        offsets = self._store.data_offsets(file)
         table = RedirectTable(
             source_path=Path(file),
             source_identity=identity,
@@ -131,26 +165,69 @@ class Publisher:
         publish_table(self._home, table)
         return True
 
-    def publish_all(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Make every table say what the catalog says.
+    def publish_marked(self) -> tuple[str, ...]:
+        """Publish the sources whose replicas changed since; return those that have a table now."""
+        return self.publish_each(self._store.marked_sources())
+
+    def publish_outdated(self, limit: int | None = None) -> tuple[str, ...]:
+        """Publish sources whose tables were made by another SDS, settings or calibrations.
 
         Returns
         -------
-        The sources that have a table now, and the tables that were removed because no active
-        replica stands behind them.
+        Those, `limit` at most, that have a table now.
         """
-        files = sorted({record.file for record in self._store.replicas(states=_ACTIVE)})
-        published = tuple(file for file in files if self.publish(file))
-        expected = {table_path(self._home, file).name for file in published}
-        lists = {sorted_path(self._home, file) for file in files}
-        for path in set(self._home.sorted.glob("*")) - lists:
-            path.unlink(missing_ok=True)
-        withdrawn = []
-        for path in sorted(self._home.tables.iterdir()):
-            if path.name not in expected:
+        return self.publish_each(self._store.outdated_sources(self._made_by, limit))
+
+    def tidy(self) -> tuple[str, ...]:
+        """Where others changed the published directories: remove what the catalog does not know.
+
+        What is missing is published again.
+
+        Returns
+        -------
+        The tables that were removed because no active replica stands behind them.
+        """
+        with self._one_at_a_time:
+            if self._is_in_order():
+                return ()
+            stamp = self._stamp()
+            unknown, missing = self._differences()
+            for path in unknown:
                 path.unlink(missing_ok=True)
-                withdrawn.append(path.name)
-        return published, tuple(withdrawn)
+            if not unknown and not missing:
+                self._store.set_published((), {_DIRECTORIES: stamp})
+        self.publish_each(sorted(missing))
+        if unknown or missing:
+            self.tidy()
+        return tuple(sorted(path.name for path in unknown if path.parent == self._home.tables))
+
+    def _differences(self) -> tuple[set[Path], set[str]]:
+        """Return published files that the catalog does not know, and sources that lack theirs."""
+        unknown: set[Path] = set()
+        missing: set[str] = set()
+        published = self._store.published_sources()
+        for directory, path_of, kind in (
+            (self._home.tables, table_path, _TABLE),
+            (self._home.sorted, sorted_path, _LIST),
+        ):
+            there = set(directory.iterdir())
+            for file, what in published:
+                path = path_of(self._home, file)
+                if path not in there and kind in _kinds(what):
+                    missing.add(file)
+                if kind in _kinds(what) or is_pending(what):
+                    there.discard(path)
+            unknown |= there
+        return unknown, missing
+
+    def _is_in_order(self) -> bool:
+        """Return whether nobody added, replaced or removed files but this class."""
+        return self._store.stamp(_DIRECTORIES) == self._stamp()
+
+    def _stamp(self) -> str:
+        """Return what tells the published directories from themselves after a change."""
+        found = [path.stat() for path in (self._home.tables, self._home.sorted)]
+        return " ".join(f"{one.st_ino}:{one.st_mtime_ns}" for one in found)
 
     def publish_measured(self) -> None:
         """Make what programs find about file systems say what the catalog says.
@@ -240,6 +317,13 @@ def _obstacle(
         except FormatError as error:
             state, reason = ReplicaState.DAMAGED, str(error)
     return state, reason
+
+
+def _kinds(published: str | None) -> str:
+    """Return which files there are of a source; empty where that is not known, or none are."""
+    return (
+        "" if published is None or is_pending(published) else published.lstrip("0123456789abcdef")
+    )
 
 
 def _sorted_replica(replica: Replica, sort: SortOrder) -> SortedReplica:

@@ -5,11 +5,13 @@ Every step can be repeated, and cut off again, without harm.
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
@@ -18,17 +20,23 @@ from sds.server.publisher import current_identity, outdated, touched
 from sds.server.reports import GarbageReport, RecoveryReport
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sds.catalog.queue import JobQueue
-    from sds.catalog.records import JobRequest, ReplicaRecord
+    from sds.catalog.records import JobRequest, ReplicaRecord, WatchedSource
     from sds.catalog.store import Store
     from sds.geometry import SegmentList
     from sds.home import Home
     from sds.organizer.replica import Replica
     from sds.server.builder import Builder
     from sds.server.publisher import Publisher
+    from sds.server.spool import Spool
     from sds.server.stages import Runner
 
 _DAY_S = 86400.0
+_SOURCES_AT_ONCE = 64  # that a command looks at beyond its own
+_AT_ONCE = 256
+_SPOOL_EVERY_S = 60.0
 
 
 class Recovery:
@@ -41,15 +49,24 @@ class Recovery:
         queue: JobQueue,
         publisher: Publisher,
         builder: Builder,
+        *,
+        spool: Spool,
     ) -> None:
+        self._spool = spool
         self._builder = builder
         self._home = home
         self._store = store
         self._queue = queue
         self._publisher = publisher
+        # Commands end before they have seen all: each begins somewhere.
+        self._watched = random.randrange(store.last_watched() + 1)  # noqa: S311
+        self._next_spool_s = 0.0
 
     def recover(self, *, max_attempts: int) -> RecoveryReport:
-        """Finish or undo what was begun, under the home's lock: nobody else is at work."""
+        """Finish or undo what was begun, under the home's lock: nobody else is at work.
+
+        That takes as long as there is to do. Of the rest of the home some is looked at, never all.
+        """
         from sds.organizer.journal import recover  # noqa: PLC0415  (h5py)
 
         interrupted = self._queue.requeue_interrupted(max_attempts)
@@ -71,7 +88,12 @@ class Recovery:
                 self._store.set_replica(record.id, ReplicaState.ACTIVE, reason, replica=replica)
                 finished.append(record.id)
         removed = tuple(str(path) for path in recover(self._home))
-        published, withdrawn = self._publisher.publish_all()
+        withdrawn = self._publisher.tidy()
+        published = self._publisher.publish_marked()
+        published += self._publisher.publish_outdated(_SOURCES_AT_ONCE)
+        for watched in self._watched_next(_SOURCES_AT_ONCE):
+            if _differs(watched):
+                self._publisher.publish(watched.file)
         self._publisher.publish_measured()
         return RecoveryReport(
             jobs_requeued=tuple(job.id for job in interrupted if job.state is JobState.QUEUED),
@@ -83,29 +105,65 @@ class Recovery:
             tables_withdrawn=withdrawn,
         )
 
-    def collect_garbage(self, run: Runner, *, keep_days: float) -> GarbageReport:
+    def collect_garbage(
+        self, run: Runner, *, keep_days: float, n_sources: int | None = None
+    ) -> GarbageReport:
         """Retire replicas of sources that changed or went; delete spool files long counted.
 
-        A source of which only the ctime changed is compared with its replicas again.
+        A source of which only the ctime changed is compared with its replicas again. With
+        `n_sources` the next so many sources are looked at, and spool files once every
+        `_SPOOL_EVERY_S`.
         """
         retired = []
-        serving = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
-        for record in self._store.replicas(states=serving):
+        for watched in self._watched_next(n_sources):
+            if _differs(watched):
+                retired += self._look_after(watched.file, run)
+        for record in self._store.uncollected_replicas(n_sources):
+            # What the user placed with --output is the user's to delete.
+            if Path(record.path).is_relative_to(self._home.replicas):
+                self._builder.delete_file(record)
+            else:
+                self._store.set_collected(record.id)
+        removed: tuple[str, ...] = ()
+        if n_sources is None or time.monotonic() >= self._next_spool_s:
+            self._next_spool_s = time.monotonic() + _SPOOL_EVERY_S
+            self._publisher.tidy()
+            self._publisher.publish_marked()
+            removed = self._delete_spool(keep_days)
+        return GarbageReport(replicas_retired=tuple(retired), spool_files_removed=removed)
+
+    def _watched_next(self, n_sources: int | None) -> Iterator[WatchedSource]:
+        """Yield the next sources that replicas serve, each once, from the first behind the last.
+
+        None: all of them.
+        """
+        first, is_past_end = self._watched, False
+        left = n_sources
+        while left is None or left > 0:
+            found = self._store.watched(self._watched, min(left or _AT_ONCE, _AT_ONCE))
+            for watched in found:
+                if is_past_end and watched.id > first:
+                    return
+                self._watched = watched.id
+                yield watched
+            if not found:
+                if is_past_end:
+                    return
+                self._watched, is_past_end = 0, True
+            left = None if left is None else left - len(found)
+
+    def _look_after(self, file: str, run: Runner) -> list[ReplicaRecord]:
+        """Retire the replicas of a source that changed or went; return them."""
+        retired = []
+        for record in self._store.replicas(file, states=WATCHED_STATES):
             now = current_identity(record.file)
             reason = outdated(record, now)
             if touched(record, now):
                 reason = self._compare_again(record, run)
             if reason:
-                changed = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
-                self._publisher.publish(record.file)
-                retired.append(changed)
-        for record in self._store.replicas(states=frozenset({ReplicaState.RETIRED})):
-            # What the user placed with --output is the user's to delete.
-            if Path(record.path).is_relative_to(self._home.replicas):
-                self._builder.delete_file(record)
-        return GarbageReport(
-            replicas_retired=tuple(retired), spool_files_removed=self._delete_spool(keep_days)
-        )
+                retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
+        self._publisher.publish(file)
+        return retired
 
     def _compare_again(self, record: ReplicaRecord, run: Runner) -> str:
         """Let a replica serve its source again if it still equals it; return why not."""
@@ -135,10 +193,10 @@ class Recovery:
         """Delete spool files that are counted to their end, some time after that."""
         before_ns = time.time_ns() - int(keep_days * _DAY_S * 1e9)
         removed = []
-        for record in self._store.spool_files():
-            path = self._home.spool / record.name
+        for record in self._spool.counted():
             if not record.complete or record.changed_ns > before_ns:
                 continue
+            path = self._home.spool / record.name
             now = current_identity(str(path))
             if now is not None and now.inode == record.inode:
                 path.unlink()
@@ -155,6 +213,15 @@ def _wanted(
     if isinstance(request, ReorganizeRequest):
         return str(Path(request.file).resolve()), request.dataset, request.order, request.segments
     return None
+
+
+def _differs(watched: WatchedSource) -> bool:
+    """Return whether a source or one of its replicas is another file than the catalog knows."""
+    source = current_identity(watched.file)
+    return any(
+        before != source or built is None or built != current_identity(path)
+        for path, before, built in watched.replicas
+    )
 
 
 def _whole_replica(record: ReplicaRecord) -> Replica | None:

@@ -47,6 +47,7 @@ from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
 from sds.server.reports import LeftOutReads, Refit, RefitReport
 from sds.server.settings import load_settings
+from sds.server.spool import Spool
 from sds.server.stages import run_here
 from sds.server.status import status_of
 
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+_PUBLISHED_AT_ONCE = 64  # sources, in the background
 
 
 def _to_nobody(share: float, what: str) -> None:
@@ -99,8 +102,11 @@ class Service:
         self._builder = Builder(home, store, self._publisher)
         self._figures = Figures()
         self._adviser = Adviser(home, store, self._models, settings)
-        self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)
-        self._recovery = Recovery(home, store, self.queue, self._publisher, self._builder)
+        self._spool = Spool(home, store)
+        self._ingester = Ingester(self._spool, store, self._models, idle_s=settings.spool_idle_s)
+        self._recovery = Recovery(
+            home, store, self.queue, self._publisher, self._builder, spool=self._spool
+        )
 
     @classmethod
     def open(
@@ -149,10 +155,17 @@ class Service:
     ) -> None:
         self.close()
 
-    def ingest(self) -> reports.IngestReport:
-        """Count the traces that the spool holds and that were not counted before."""
+    def ingest(self, *, every_file: bool = True) -> reports.IngestReport:
+        """Count the traces that the spool holds and that were not counted before.
+
+        Parameters
+        ----------
+        every_file
+            False: of the files that are counted to the end, look at some only; the next calls look
+            at the others.
+        """
         with self.lock.held():
-            return self._ingester.ingest()
+            return self._ingester.ingest(every_file=every_file)
 
     def datasets(self, file: str | None = None) -> tuple[records.DatasetRecord, ...]:
         """Return datasets, those that lose most time first; of one file, or all."""
@@ -279,7 +292,7 @@ class Service:
                 device=directory.stat().st_dev,
                 calibration=calibration,
             )
-            self._publisher.publish_all()
+            self._publisher.publish_outdated()
             self._publisher.publish_measured()
             return record
 
@@ -307,7 +320,7 @@ class Service:
                 for record in self._calibrations_of(path)
             ]
             if any(entry.refitted for entry in found):
-                self._publisher.publish_all()
+                self._publisher.publish_outdated()
         return RefitReport(file_systems=tuple(found))
 
     def _calibrations_of(self, path: str | None) -> tuple[records.CalibrationRecord, ...]:
@@ -406,7 +419,7 @@ class Service:
 
     def status(self) -> reports.Status:
         """Return the state of the home."""
-        return status_of(self.home, self._store, self.queue)
+        return status_of(self.home, self._store, self.queue, self._spool)
 
     def recover(self) -> reports.RecoveryReport:
         """Finish or undo what a crash cut off, and make the tables equal to the catalog."""
@@ -422,12 +435,28 @@ class Service:
                 self.recover()
             yield
 
-    def collect_garbage(self) -> reports.GarbageReport:
-        """Retire replicas whose source is gone or changed; delete what is of no use any more."""
+    def collect_garbage(self, n_sources: int | None = None) -> reports.GarbageReport:
+        """Retire replicas whose source is gone or changed; delete what is of no use any more.
+
+        Parameters
+        ----------
+        n_sources
+            Look at the next so many sources only; each call goes on where the last one ended.
+        """
         with self.lock.held():
             return self._recovery.collect_garbage(
-                self._run, keep_days=self.settings.spool_keep_days
+                self._run, keep_days=self.settings.spool_keep_days, n_sources=n_sources
             )
+
+    def catch_up(self) -> bool:
+        """Publish some of what an older SDS or other settings published.
+
+        Returns
+        -------
+        Whether there may be more of it.
+        """
+        with self.lock.held():
+            return bool(self._publisher.publish_outdated(_PUBLISHED_AT_ONCE))
 
     def submit(self, request: JobRequest) -> records.JobRecord:
         """Put work into the queue, for the server to do."""

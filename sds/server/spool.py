@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +18,114 @@ from sds.identity import identity_of
 from sds.trace import SUFFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sds.catalog.records import SpoolRecord
+    from sds.catalog.store import Store
     from sds.home import Home
     from sds.identity import FileIdentity
     from sds.trace import SpoolFile, TraceDataset
 
 _NAME = re.compile(rf"(?P<host>.+)-(?P<pid>\d+)-(?P<start_ns>\d+){re.escape(SUFFIX)}")
+# Times of directories are this coarse: a listing of a younger one may lack what came just after.
+_SETTLED_NS = 2_000_000_000
+# One of so many files that are counted to their end is looked at by each look at only some.
+_LOOKS_PER_FILE = 20
 # The trace names the moment of its first read, which comes after the start of its process.
 _CLOCK_SLACK_S = 2.0
+
+
+class Spool:
+    """The spool files of a home, and how far each is counted.
+
+    What is kept between looks makes a look cheap where nothing happened: the directory is listed
+    when its time has changed, the catalog is asked of names that were not there before, and files
+    that are counted to their end (their process is gone) are not all looked at each time. Threads
+    may share it.
+    """
+
+    def __init__(self, home: Home, store: Store) -> None:
+        self._directory = home.spool
+        self._store = store
+        self._one_at_a_time = threading.Lock()
+        self._listed: tuple[int, int] | None = None
+        self._counted: dict[str, dict[int, SpoolRecord]] = {}  # by name, then inode
+        self._look = 0
+
+    def waiting(self, *, every_file: bool) -> list[tuple[Path, FileIdentity, SpoolRecord | None]]:
+        """Return files that may hold what is not counted, by name, with how far each is counted.
+
+        The size tells, not the time: what was written while a step counted a file bears a time from
+        before the end of that step.
+        """
+        with self._one_at_a_time:
+            self._list()
+            self._look += 1
+            names = [
+                name
+                for i, (name, counted) in enumerate(self._counted.items())
+                if every_file
+                or (self._look + i) % _LOOKS_PER_FILE == 0
+                or not any(record.complete for record in counted.values())
+            ]
+        found = (self.entry(name) for name in sorted(names))
+        return [entry for entry in found if entry is not None and _may_have_grown(*entry[1:])]
+
+    def entry(self, name: str) -> tuple[Path, FileIdentity, SpoolRecord | None] | None:
+        """Return a file as it is now, and how far it is counted; None where it is gone."""
+        path = self._directory / name
+        try:
+            identity = identity_of(path)
+        except NotFoundError:
+            return None  # deleted since it was listed
+        return path, identity, self._counted.get(name, {}).get(identity.inode)
+
+    def renew(self, names: Iterable[str]) -> None:
+        """Ask the catalog anew of files: they are counted further now."""
+        with self._one_at_a_time:
+            self._ask(list(names))
+
+    def counted(self) -> list[SpoolRecord]:
+        """Return how far the files are counted that are there."""
+        with self._one_at_a_time:
+            self._list()
+            return [record for counted in self._counted.values() for record in counted.values()]
+
+    def pending(self) -> tuple[int, int]:
+        """Return how many files there are, and how many of their bytes are not counted yet."""
+        waiting = self.waiting(every_file=False)
+        n_bytes = sum(
+            identity.size_bytes - (0 if record is None else record.settled_bytes)
+            for _, identity, record in waiting
+        )
+        return len(self._counted), n_bytes
+
+    def _list(self) -> None:
+        """Know the names that there are now."""
+        try:
+            found = self._directory.stat()
+        except FileNotFoundError:
+            self._listed, self._counted = None, {}
+            return
+        now = found.st_ino, found.st_mtime_ns
+        if now == self._listed:
+            return
+        names = [name for name in os.listdir(self._directory) if name.endswith(SUFFIX)]  # noqa: PTH208  (10^5 names)
+        is_settled = time.time_ns() - found.st_mtime_ns > _SETTLED_NS
+        self._listed = now if is_settled else None
+        known = self._counted
+        self._counted = {name: known[name] for name in names if name in known}
+        self._ask([name for name in names if name not in known])
+
+    def _ask(self, names: Sequence[str]) -> None:
+        self._counted |= {name: {} for name in names}
+        for record in self._store.spool_records(names):
+            self._counted[record.name][record.inode] = record
+
+
+def _may_have_grown(identity: FileIdentity, record: SpoolRecord | None) -> bool:
+    """Return whether a file may hold what is not counted."""
+    return record is None or not record.complete or identity.size_bytes != record.size_bytes
 
 
 def spool_paths(home: Home) -> tuple[tuple[Path, FileIdentity], ...]:

@@ -9,8 +9,10 @@ from sqlalchemy import delete, select
 from sds.analyzer import ReadTrail, join_trails
 from sds.analyzer.logical import Slabs
 from sds.analyzer.trail import MAX_TRAIL_READS
+from sds.catalog.engine import sqlite_url
 from sds.catalog.records import ReplicaState, SpoolAdvance, as_json
 from sds.catalog.rows import DatasetRow, TrailRow
+from sds.catalog.store import Store
 from sds.catalog.trails import decode_trail, encode_trail
 from sds.errors import NotFoundError
 from sds.geometry import Box
@@ -53,13 +55,39 @@ def test_patterns_of_the_same_shape_add_up(store, facts, plane):
     assert (dataset.n_reads, dataset.n_patterns) == (6 * plane.n_reads, 1), "as traces count"
 
 
+def test_many_files_and_datasets_of_one_step_count_as_one_by_one(store, facts, plane, tmp_path):
+    """Also where some of them are known, and where one dataset comes more than once."""
+    every = [
+        replace(facts, file=f"/data/{i % 300}.h5", path=f"/d{i % 7}", extent=(i, 9, 10))
+        for i in range(1, 700)
+    ]
+    known, new = every[:100], every[100:]
+    batched, single = store, Store.open(sqlite_url(tmp_path / "single.db"))
+    for i, some in enumerate((known, new)):
+        steps = [advance(0, 9, name=f"host-{i}-{j}.sdst-spool") for j in range(len(some))]
+        assert batched.record_ingest(steps, [(one, plane) for one in some])
+        for step, one in zip(steps, some, strict=True):
+            assert single.record_ingest([step], [(one, plane)])
+
+    def held(of):
+        return sorted((d.file, d.path, d.extent, d.n_reads, d.n_patterns) for d in of.datasets())
+
+    assert held(batched) == held(single)
+    assert batched.read_totals() == single.read_totals()
+    assert batched.read_totals().n_reads == 699 * plane.n_calls
+    names = [f"host-1-{j}.sdst-spool" for j in range(len(new))]
+    assert len(batched.spool_records(names)) == len(new)
+    single.close()
+
+
 def test_a_step_counts_only_from_where_the_last_one_ended(store, facts, plane):
     assert store.record_ingest([advance(0, 100)], [(facts, plane)])
     assert not store.record_ingest([advance(0, 100)], [(facts, plane)])
     assert not store.record_ingest([advance(50, 200)], [(facts, plane)])
     (found,) = store.patterns()
     assert found.pattern.n_reads == plane.n_reads
-    assert store.spool_file("host-1-2.sdst-spool", 5).offset_bytes == 100
+    (counted,) = store.spool_records(["host-1-2.sdst-spool"])
+    assert (counted.inode, counted.offset_bytes) == (5, 100)
 
 
 def test_one_step_that_was_counted_before_keeps_the_others_out_too(store, facts, plane):
@@ -67,18 +95,19 @@ def test_one_step_that_was_counted_before_keeps_the_others_out_too(store, facts,
     steps = [advance(0, 10, name="other-1-2.sdst-spool"), advance(0, 100)]
     assert not store.record_ingest(steps, [(facts, plane)])
     assert store.patterns() == ()
-    assert store.spool_file("other-1-2.sdst-spool", 5) is None
+    assert store.spool_records(["other-1-2.sdst-spool"]) == []
 
 
 def test_the_same_name_with_another_inode_is_another_file(store, facts, plane):
     assert store.record_ingest([advance(0, 100)], [(facts, plane)])
     assert store.record_ingest([advance(0, 100, inode=6)], [(facts, plane)])
-    assert len(store.spool_files()) == 2
+    assert {record.inode for record in store.spool_records(["host-1-2.sdst-spool"])} == {5, 6}
 
 
 def test_inodes_of_64_bits_without_sign_are_kept(store):
     store.record_ingest([advance(0, 1, inode=2**64 - 1)], [])
-    assert store.spool_file("host-1-2.sdst-spool", 2**64 - 1).inode == 2**64 - 1
+    (counted,) = store.spool_records(["host-1-2.sdst-spool"])
+    assert counted.inode == 2**64 - 1
 
 
 def test_a_replica_s_life_is_a_row_of_events(store, facts):
