@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,9 +90,15 @@ def _ask_attribute(path: Path) -> FileStripes | None:
     return stripes_of_attribute(value)
 
 
+@lru_cache(maxsize=1)
+def _lfs(path: str | None) -> str | None:
+    """Return the program in that PATH; a process looks once, however many files it asks about."""
+    return shutil.which("lfs", path=path)
+
+
 def _ask_lfs(path: Path) -> FileStripes | None:
     """Return what lfs says; None where there is no lfs, or the file is not on Lustre."""
-    lfs = shutil.which("lfs")
+    lfs = _lfs(os.environ.get("PATH"))
     if lfs is None or not path.exists():
         return None
     # An absolute path, for a name that begins with - would be an option.

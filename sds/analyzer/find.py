@@ -12,12 +12,13 @@ import numpy as np
 from sds.analyzer.logical import Int64, LogicalReads, Sections, logical_reads
 from sds.analyzer.patterns import AccessPattern, PatternKind, classify
 from sds.analyzer.places import Place, joined_places, places_of
+from sds.analyzer.records import join_records
 from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sds.analyzer.records import ReadRecords
+    from sds.analyzer.records import JoinedRecords, ReadRecords
 
 # Throughput of less than this is latency, which says nothing of contiguous reads.
 _OBSERVABLE_BYTES = 1 << 20
@@ -56,9 +57,9 @@ def find_patterns(
         rate = best_observed_rate(batches)
     found = [
         pattern
-        for batch in batches
-        for pattern in _patterns_of_batch(
-            batch, rate=rate, start_s=contiguous_start_s, max_pause_s=max_pause_s
+        for joined in join_records(batches)
+        for pattern in _patterns_of(
+            joined, rate=rate, start_s=contiguous_start_s, max_pause_s=max_pause_s
         )
     ]
     return combine_patterns(found)
@@ -147,34 +148,34 @@ def _concurrent(members: Sequence[AccessPattern]) -> int:
             max(last, member.last_ns),
             max(n, member.n_concurrent),
         )
+    return max(most, _most_at_once(spans.values()))
+
+
+def _most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
+    """Return the most that were reading at one time, of so many each from first to last read."""
     # At one instant those that begin count before those that end: a lone read has no length.
-    events = sorted(
-        event for first, last, n in spans.values() for event in ((first, 0, n), (last, 1, -n))
-    )
-    reading = 0
+    events = sorted(event for first, last, n in spans for event in ((first, 0, n), (last, 1, -n)))
+    most = reading = 0
     for _, _, change in events:
         reading += change
         most = max(most, reading)
     return most
 
 
-def _patterns_of_batch(
-    batch: ReadRecords, *, rate: float, start_s: float, max_pause_s: float
+def _patterns_of(
+    joined: JoinedRecords, *, rate: float, start_s: float, max_pause_s: float
 ) -> list[AccessPattern]:
-    """Return the patterns of one process's records."""
-    reads = logical_reads(batch, max_pause_s=max_pause_s)
-    found = (_pattern(batch, reads, rows) for rows in _equal_shapes(reads, batch.extent))
+    """Return the patterns of some processes' records."""
+    reads = logical_reads(joined.records, max_pause_s=max_pause_s)
+    found = (
+        _pattern(joined, reads, rows, rate=rate, start_s=start_s)
+        for rows in _equal_shapes(reads, joined.records.extent)
+    )
     return [
-        replace(pattern, time_lost_s=_time_lost_s(pattern, rate=rate, start_s=start_s))
+        pattern
         for pattern in found
         if pattern.kind is not PatternKind.EMPTY and pattern.n_elements > 0
     ]
-
-
-def _time_lost_s(pattern: AccessPattern, *, rate: float, start_s: float) -> float:
-    """Return what the reads took beyond as many contiguous ones of as many bytes."""
-    contiguous_s = pattern.n_calls * start_s + pattern.bytes_read / rate
-    return max(0.0, pattern.elapsed_s - contiguous_s)
 
 
 def _equal_shapes(reads: LogicalReads, extent: tuple[int, ...]) -> list[Int64]:
@@ -208,10 +209,32 @@ def _bit_length(values: Int64) -> Int64:
     return np.frexp(values.astype(np.float64))[1].astype(np.int64)
 
 
-def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPattern:
-    """Return the pattern of rows that agree in shape, before time lost is known."""
-    # The record with the most reads speaks for the others.
-    typical = int(rows[np.argmax(reads.n_reads[rows])])
+def _pattern(
+    joined: JoinedRecords, reads: LogicalReads, rows: Int64, *, rate: float, start_s: float
+) -> AccessPattern:
+    """Return the pattern of rows that agree in shape.
+
+    Time is lost by what the reads of a process took beyond as many contiguous ones of as many
+    bytes.
+    """
+    batch = joined.records
+    numbers, process = np.unique(joined.process_of_thread[reads.thread[rows]], return_inverse=True)
+    process = process.reshape(-1)
+
+    def by_process(values: Int64) -> Int64:
+        sums = np.zeros(len(numbers), dtype=np.int64)
+        np.add.at(sums, process, values[rows])
+        return sums
+
+    # The record with the most reads of the process with the most reads speaks for the others.
+    n_reads, n_calls, bytes_read = map(by_process, (reads.n_reads, reads.n_calls, reads.bytes_read))
+    elapsed_s = by_process(reads.elapsed_ns) * 1e-9
+    leading = rows[process == np.argmax(n_reads)]
+    typical = int(leading[np.argmax(reads.n_reads[leading])])
+    first_ns = np.full(len(numbers), np.iinfo(np.int64).max)
+    last_ns = np.zeros(len(numbers), dtype=np.int64)
+    np.minimum.at(first_ns, process, reads.start_ns[rows])
+    np.maximum.at(last_ns, process, reads.last_start_ns[rows])
     slab = reads.selection.slab(typical)
     irregular = bool(reads.irregular[typical])
     shape = classify(slab, batch.extent, irregular=irregular)
@@ -224,14 +247,19 @@ def _pattern(batch: ReadRecords, reads: LogicalReads, rows: Int64) -> AccessPatt
         element_size_bytes=batch.element_size_bytes,
         typical=slab,
         call=reads.call.slab(typical),
-        n_reads=int(reads.n_reads[rows].sum()),
-        n_calls=int(reads.n_calls[rows].sum()),
+        n_reads=int(n_reads.sum()),
+        n_calls=int(n_calls.sum()),
         n_elements=int(reads.n_elements[typical]),
-        bytes_read=int(reads.bytes_read[rows].sum()),
-        elapsed_s=float(reads.elapsed_ns[rows].sum()) * 1e-9,
-        first_ns=int(reads.start_ns[rows].min()),
-        last_ns=int(reads.last_start_ns[rows].max()),
-        processes=(batch.process,),
+        bytes_read=int(bytes_read.sum()),
+        elapsed_s=float(elapsed_s.sum()),
+        time_lost_s=float(np.maximum(0.0, elapsed_s - n_calls * start_s - bytes_read / rate).sum()),
+        first_ns=min((first for first in first_ns.tolist() if first > 0), default=0),
+        last_ns=int(last_ns.max()),
+        processes=tuple(sorted(joined.processes[i] for i in numbers.tolist())),
+        n_concurrent=_most_at_once(
+            (first, last, 1)
+            for first, last in zip(first_ns.tolist(), last_ns.tolist(), strict=True)
+        ),
         n_redirected=int(reads.n_redirected[rows].sum()),
         n_collective=int(reads.n_collective[rows].sum()),
         irregular=irregular,

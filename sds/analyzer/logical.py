@@ -116,7 +116,7 @@ class Sections:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogicalReads:
-    """Logical reads of one process and dataset: m groups of equal ones.
+    """Logical reads of one dataset: m groups of equal ones, each of one thread.
 
     Attributes
     ----------
@@ -136,6 +136,8 @@ class LogicalReads:
         Sum; first; last; shape (m,).
     n_redirected, n_collective
         HDF5 reads, shape (m,).
+    thread
+        That read, shape (m,).
     sections
         Where the HDF5 reads of each group lie.
     """
@@ -152,6 +154,7 @@ class LogicalReads:
     last_start_ns: Int64
     n_redirected: Int64
     n_collective: Int64
+    thread: Int64
     sections: Sections
 
     def __len__(self) -> int:
@@ -278,6 +281,7 @@ def _grouped(
         last_start_ns=records.last_start_ns,
         n_redirected=np.where(records.served_by > 0, n_calls, 0),
         n_collective=np.where(records.collective, n_calls, 0),
+        thread=records.thread,
         sections=_sections(records, first),
     )
 
@@ -319,7 +323,7 @@ def _join_neighbours(records: ReadRecords, reads: LogicalReads, max_pause_s: flo
         return reads
     order = np.lexsort((records.start_ns, records.thread))
     ordered = _rows(reads, order)
-    follows, axis = _abutting(ordered, records.thread[order], max_pause_s)
+    follows, axis = _abutting(ordered, max_pause_s)
     # A run of joins keeps one axis: a second axis would need the rows of a plane to be whole.
     follows[1:] &= ~follows[:-1] | (axis[1:] == axis[:-1])
     leader = np.concatenate(([True], ~follows))
@@ -329,9 +333,7 @@ def _join_neighbours(records: ReadRecords, reads: LogicalReads, max_pause_s: flo
     return _merged(ordered, np.flatnonzero(leader), np.concatenate(([0], axis)), group)
 
 
-def _abutting(
-    reads: LogicalReads, thread: Int64, max_pause_s: float
-) -> tuple[NDArray[np.bool_], Int64]:
+def _abutting(reads: LogicalReads, max_pause_s: float) -> tuple[NDArray[np.bool_], Int64]:
     """Return whether each read continues the one before it, and along which axis, shape (m - 1,).
 
     Only single logical reads are joined; the groups of a loop are many.
@@ -350,7 +352,7 @@ def _abutting(
         (np.count_nonzero(differs, axis=1) == 1)
         & single[1:]
         & single[:-1]
-        & (thread[1:] == thread[:-1])
+        & (reads.thread[1:] == reads.thread[:-1])
         & slabs.adjacent[here, axis]
         & slabs.adjacent[here + 1, axis]
         & (slabs.start[here + 1, axis] == slabs.start[here, axis] + size[here, axis])
@@ -375,6 +377,7 @@ def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
         last_start_ns=reads.last_start_ns[index],
         n_redirected=reads.n_redirected[index],
         n_collective=reads.n_collective[index],
+        thread=reads.thread[index],
         sections=reads.sections.rows(index),
     )
 
@@ -411,5 +414,6 @@ def _merged(reads: LogicalReads, first: Int64, axis: Int64, group: Int64) -> Log
         last_start_ns=reads.last_start_ns[last],
         n_redirected=total(reads.n_redirected),
         n_collective=total(reads.n_collective),
+        thread=reads.thread[first],
         sections=reads.sections.joined(first),
     )

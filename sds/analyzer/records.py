@@ -6,12 +6,17 @@ A record is one read, or the reads of up to four nested loops (native/include/sd
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sds.errors import SdsValueError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_RECORDS_AT_ONCE = 4096
 SELECT_NONE = 0
 SELECT_ALL = 1
 SELECT_HYPERSLAB = 2
@@ -100,15 +105,71 @@ class ReadRecords:
 
     def rows(self, index: NDArray[np.int64]) -> ReadRecords:
         """Return some of the records, in the order given; one may come several times."""
-        columns = {
-            field.name: getattr(self, field.name)[index]
-            for field in fields(self)
-            if field.name not in {"process", "extent", "element_size_bytes"}
-        }
-        return replace(self, **columns)
+        return replace(self, **{name: getattr(self, name)[index] for name in _COLUMNS})
 
     @property
     def n_calls(self) -> NDArray[np.int64]:
         """HDF5 reads per record, shape (n,)."""
         turns: NDArray[np.int64] = np.prod(self.repeat, axis=1, dtype=np.int64)
         return turns
+
+
+_COLUMNS = tuple(
+    field.name
+    for field in fields(ReadRecords)
+    if field.name not in {"process", "extent", "element_size_bytes"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JoinedRecords:
+    """What several processes read of one dataset, as one batch: work per batch is done once.
+
+    Attributes
+    ----------
+    records
+        Of all; threads are numbered anew, apart for each process, and the process is empty.
+    processes
+        Keys, each once.
+    process_of_thread
+        Which process each thread is of.
+    """
+
+    records: ReadRecords
+    processes: tuple[str, ...]
+    process_of_thread: NDArray[np.int64]
+
+
+def join_records(batches: Sequence[ReadRecords]) -> Iterator[JoinedRecords]:
+    """Yield batches of one dataset joined: those of one extent, some thousand records at once."""
+    alike: dict[tuple[object, ...], list[ReadRecords]] = {}
+    for batch in batches:
+        key = batch.extent, batch.element_size_bytes, batch.repeat.shape[1]
+        alike.setdefault(key, []).append(batch)
+    for every in alike.values():
+        some: list[ReadRecords] = []
+        n_records = 0
+        for batch in every:
+            if some and n_records + len(batch) > _RECORDS_AT_ONCE:
+                yield _joined(some)
+                some, n_records = [], 0
+            some.append(batch)
+            n_records += len(batch)
+        yield _joined(some)
+
+
+def _joined(batches: Sequence[ReadRecords]) -> JoinedRecords:
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(b.process for b in batches))}
+    process = np.repeat([numbers[b.process] for b in batches], [len(b) for b in batches])
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _COLUMNS
+    }
+    owners, columns["thread"] = np.unique(
+        np.stack([process, columns["thread"]]), axis=1, return_inverse=True
+    )
+    columns["thread"] = columns["thread"].reshape(-1)
+    return JoinedRecords(
+        records=replace(batches[0], process="", **columns),
+        processes=tuple(numbers),
+        process_of_thread=owners[0],
+    )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.analyzer.logical import Int64, Slabs, first_selections
-from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB
+from sds.analyzer.records import SELECT_ALL, SELECT_HYPERSLAB, join_records
 from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sds.analyzer.records import ReadRecords
+    from sds.analyzer.records import JoinedRecords, ReadRecords
     from sds.geometry import Hyperslab
 
 MAX_TRAIL_READS = 1 << 12
@@ -116,11 +116,9 @@ def trail_of(
     where one of its reads may be among the newest. What is kept of all batches is what is kept of
     the trails of each (`join_trails`).
     """
+    mine = [batch for batch in batches if extent and batch.extent == extent and len(batch)]
     trails = [
-        trail
-        for batch in batches
-        if extent and batch.extent == extent and len(batch)
-        for trail in _of_batch(batch, max_reads=max_reads)
+        trail for joined in join_records(mine) for trail in _of_batch(joined, max_reads=max_reads)
     ]
     return join_trails(trails, max_reads=max_reads) if trails else None
 
@@ -163,8 +161,9 @@ def _by_time(trail: ReadTrail) -> Int64:
     return order
 
 
-def _of_batch(records: ReadRecords, *, max_reads: int) -> list[ReadTrail]:
-    """Return the newest reads of one process's records, in a list; empty where there is none."""
+def _of_batch(joined: JoinedRecords, *, max_reads: int) -> list[ReadTrail]:
+    """Return the newest reads of some processes, in a list; empty where there is none."""
+    records = joined.records
     first = first_selections(records)
     kept = (
         np.isin(records.selection_kind, (SELECT_ALL, SELECT_HYPERSLAB))
@@ -185,7 +184,7 @@ def _of_batch(records: ReadRecords, *, max_reads: int) -> list[ReadTrail]:
             break
         ends = np.cumsum(rows[done:])
         n = max(1, int(np.searchsorted(ends, _ROWS_AT_ONCE, side="right")))
-        more = _expanded(records, first, index[done : done + n])
+        more = _expanded(joined, first, index[done : done + n])
         newest = [join_trails([*newest, more], max_reads=max_reads)]
         done += n
     return newest
@@ -215,8 +214,9 @@ def _last_ns(records: ReadRecords) -> Int64:
     return np.where(is_walk, records.last_start_ns, last)
 
 
-def _expanded(records: ReadRecords, first: Slabs, index: Int64) -> ReadTrail:
+def _expanded(joined: JoinedRecords, first: Slabs, index: Int64) -> ReadTrail:
     """Return the reads of some records one by one, walks as one entry each."""
+    records = joined.records
     chosen = records.rows(index)
     is_walk = chosen.n_calls > MAX_TURNS
     n = np.where(is_walk, 1, chosen.n_calls)
@@ -233,8 +233,8 @@ def _expanded(records: ReadRecords, first: Slabs, index: Int64) -> ReadTrail:
     slabs = first.rows(index).rows(row)
     return ReadTrail(
         extent=records.extent,
-        processes=(records.process,),
-        process=np.zeros(len(row), dtype=np.int64),
+        processes=joined.processes,
+        process=joined.process_of_thread[each.thread],
         time_ns=np.where(is_walk[row], each.last_start_ns, time_ns),
         n_reads=np.where(is_walk[row], each.n_calls, 1),
         selection=replace(slabs, start=start),

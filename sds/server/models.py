@@ -65,6 +65,7 @@ class Models:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._calibrations: tuple[CalibrationRecord, ...] | None = None  # of a snapshot
 
     def stripes_of(self, path: str | os.PathLike[str]) -> StripeLayout:
         """Return how a file is dealt to OSTs; see `told_stripes`."""
@@ -85,6 +86,15 @@ class Models:
             size_bytes = 0  # gone: the component at the beginning
         return found.stripes.prevailing(0, size_bytes), found.source
 
+    def snapshot(self) -> Models:
+        """Return the models as they are calibrated now, to be asked about many files."""
+        found = Models(self._store, self._settings)
+        found._calibrations = self._store.calibrations()
+        return found
+
+    def _known(self) -> tuple[CalibrationRecord, ...]:
+        return self._store.calibrations() if self._calibrations is None else self._calibrations
+
     @property
     def raid(self) -> RaidLayout:
         """How an OST deals bytes to its disks, as configured."""
@@ -97,7 +107,7 @@ class Models:
 
     def calibration_record(self, path: str | os.PathLike[str]) -> CalibrationRecord | None:
         """Return the newest calibration of the file system that holds a path; None: never."""
-        return _holding(Path(path), self._store.calibrations())
+        return _holding(Path(path), self._known())
 
     def calibration(self, path: str | os.PathLike[str]) -> Calibration | None:
         """Return the same without its place in the catalog."""

@@ -68,7 +68,8 @@ class Publisher:
     def __init__(self, home: Home, store: Store, models: Models) -> None:
         self._home = home
         self._store = store
-        self._models = models
+        self._models_now = models
+        self._models = models.snapshot()
         # What is read from the catalog must be what is published last.
         self._one_at_a_time = threading.Lock()
         made_by = f"{sds.__version__} {models.table_settings}"
@@ -89,6 +90,7 @@ class Publisher:
         for i in range(0, len(files), _AT_ONCE):
             with self._one_at_a_time:
                 in_order = self._is_in_order()
+                self._models = self._models_now.snapshot()
                 done = [(file, *self._publish(file)) for file in files[i : i + _AT_ONCE]]
                 # What others changed is found as long as the stamp is not of now.
                 stamps = {_DIRECTORIES: self._stamp()} if in_order else {}

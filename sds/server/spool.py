@@ -20,6 +20,8 @@ from sds.trace import SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from sds.catalog.records import SpoolRecord
     from sds.catalog.store import Store
     from sds.home import Home
@@ -177,9 +179,11 @@ def records_of(spool: SpoolFile) -> dict[TraceDataset, ReadRecords]:
     indices = dict(zip(ids.tolist(), np.split(order, first[1:]), strict=True)) if len(order) else {}
     found = {}
     for dataset in spool.datasets:
-        mine = indices.get(dataset.id)
+        mine: NDArray[np.int64] | slice | None = indices.get(dataset.id)
         if mine is None:
             continue
+        if len(indices) == 1:
+            mine = slice(None)
         rank = len(dataset.extent)
         found[dataset] = ReadRecords(
             process=spool.process.key,
