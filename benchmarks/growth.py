@@ -11,22 +11,13 @@ first time after it was written is not part of what is measured.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import itertools
-import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
-import httpx
 import numpy as np
 from sqlalchemy import insert
 

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sds.catalog import records
 from sds.catalog.engine import Database
 from sds.catalog.records import ReplicaState
-from sds.catalog.rows import DatasetRow, PatternRow, ReplicaRow, SourceFileRow
+from sds.catalog.rows import DatasetRow, PatternRow, ReplicaRow, SourceFileRow, state_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ class Datasets(Database):
         )
         active = (
             select(ReplicaRow.dataset_id, func.count().label("n_replicas"))
-            .where(ReplicaRow.state == ReplicaState.ACTIVE, ReplicaRow.dataset_id.in_(chosen))
+            .where(state_in({ReplicaState.ACTIVE}), ReplicaRow.dataset_id.in_(chosen))
             .group_by(ReplicaRow.dataset_id)
             .subquery()
         )

@@ -14,7 +14,7 @@ from sqlalchemy import func, or_, select, type_coerce, update
 from sds.catalog import records
 from sds.catalog.engine import Database
 from sds.catalog.records import ReplicaState
-from sds.catalog.rows import AsJson, DatasetRow, ReplicaRow, SourceFileRow, StampRow
+from sds.catalog.rows import AsJson, DatasetRow, ReplicaRow, SourceFileRow, StampRow, state_in
 from sds.identity import FileIdentity
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Publications(Database):
                     DatasetRow.source_file_id, ReplicaRow.path, ReplicaRow.source_identity, built
                 )
                 .join(ReplicaRow.dataset)
-                .where(DatasetRow.source_file_id.in_(files), ReplicaRow.state.in_(WATCHED_STATES))
+                .where(DatasetRow.source_file_id.in_(files), state_in(WATCHED_STATES))
             )
             replicas: dict[int, list[tuple[str, FileIdentity, FileIdentity | None]]] = {}
             for number, *replica in session.execute(query):

@@ -14,7 +14,7 @@ from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
 from sds.catalog.publications import mark_source
 from sds.catalog.records import ReplicaState
-from sds.catalog.rows import DatasetRow, ReplicaRow
+from sds.catalog.rows import DatasetRow, ReplicaRow, state_in
 from sds.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Replicas(Database):
             Behind the replica of that id, and no more than so many; None: all.
         """
         query = (
-            _chosen(select(ReplicaRow), file, dataset, path, states)
+            _chosen(select(ReplicaRow), file, dataset, path, states, few=limit is None)
             .where(ReplicaRow.id > after)
             .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
             .order_by(ReplicaRow.id)
@@ -163,7 +163,7 @@ class Replicas(Database):
         if file is None and dataset is None and path is None:
             query = select(func.count()).where(ReplicaRow.state.in_(states))
         else:
-            query = _chosen(select(func.count()), file, dataset, path, states)
+            query = _chosen(select(func.count()), file, dataset, path, states, few=True)
         with self.reading() as session:
             return session.scalar(query) or 0
 
@@ -190,8 +190,10 @@ class Replicas(Database):
     def uncollected_replicas(self, limit: int | None) -> tuple[records.ReplicaRecord, ...]:
         """Return retired replicas whose file may still be there."""
         query = (
-            _chosen(select(ReplicaRow), None, None, None, frozenset({ReplicaState.RETIRED}))
-            .where(ReplicaRow.has_file)
+            select(ReplicaRow)
+            .join(ReplicaRow.dataset)
+            .join(DatasetRow.source)
+            .where(ReplicaRow.state == ReplicaState.RETIRED, ReplicaRow.has_file)
             .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
             .limit(limit)
         )
@@ -218,12 +220,19 @@ def _chosen(
     dataset: str | None,
     path: str | None,
     states: frozenset[ReplicaState],
+    *,
+    few: bool,
 ) -> Select[Any]:
-    """Return a query of replicas, restricted; None: not by that."""
+    """Return a query of replicas, restricted; None: not by that.
+
+    `few`: where nothing else restricts it, rows are looked up by their states.
+    """
+    is_by_state = few and file is None and dataset is None and path is None
     query = query.select_from(ReplicaRow).join(ReplicaRow.dataset).join(DatasetRow.source)
     if path is not None:
         query = query.where(ReplicaRow.path == path)
-    return of_dataset(query, file, dataset).where(ReplicaRow.state.in_(states))
+    is_in = ReplicaRow.state.in_(states) if is_by_state else state_in(states)
+    return of_dataset(query, file, dataset).where(is_in)
 
 
 def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:

@@ -34,6 +34,9 @@ from sds.recommender import QueryRecommendation, Recommendation
 from sds.recommender.calibration import Calibration
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import ColumnElement
     from sqlalchemy.engine import Dialect
 
 
@@ -199,6 +202,15 @@ class ReplicaRow(Base):
     replica: Mapped[Replica | None] = mapped_column(AsJson(Replica))
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="replicas")
+
+
+def state_in(states: Collection[ReplicaState]) -> ColumnElement[bool]:
+    """Return the condition that a replica is in one of some states, for rows found otherwise.
+
+    Most rows are in one state. SQLite does not know, and would look for the rows of a source among
+    all those of a state; an expression keeps it from the index of states.
+    """
+    return (ReplicaRow.state + "").in_(states)
 
 
 class JobRow(Base):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         QueryAdvice,
         RecurringTiles,
         RefitReport,
+        Replicas,
         Selections,
         Status,
         VerifyReport,
@@ -58,6 +59,7 @@ _PROBE_TIMEOUT_S = 2.0
 _REQUEST_TIMEOUT_S = 120.0
 _FIRST_POLL_S = 0.05
 _LONGEST_POLL_S = 1.0
+_LONGEST_PAGE = 1000
 
 
 class Operations(Protocol):
@@ -110,9 +112,27 @@ class Operations(Protocol):
         """Build, verify and publish a replica."""
 
     def replicas(
-        self, file: str | None = None, dataset: str | None = None, *, all_states: bool = False
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        path: str | None = None,
+        all_states: bool = False,
     ) -> tuple[ReplicaRecord, ...]:
         """Return the replicas."""
+
+    def replica_page(
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        all_states: bool = False,
+        limit: int,
+    ) -> Replicas:
+        """Return the first of the replicas, and how many there are."""
+
+    def replica(self, replica_id: int) -> ReplicaRecord:
+        """Return one replica."""
 
     def verify(
         self, replica_id: int | None = None, progress: Progress | None = None
@@ -328,18 +348,52 @@ class RemoteService:
         return _parse(ReplicaRecord, self._run(request, progress))
 
     def replicas(
-        self, file: str | None = None, dataset: str | None = None, *, all_states: bool = False
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        path: str | None = None,
+        all_states: bool = False,
     ) -> tuple[ReplicaRecord, ...]:
-        """Return the replicas."""
+        """Return the replicas, page after page."""
+        found: list[ReplicaRecord] = []
+        after: int | None = 0
+        while after is not None:
+            page = self.replica_page(
+                file, dataset, path=path, all_states=all_states, after=after, limit=_LONGEST_PAGE
+            )
+            found += page.replicas
+            after = page.next
+        return tuple(found)
+
+    def replica_page(
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        path: str | None = None,
+        all_states: bool = False,
+        after: int = 0,
+        limit: int,
+    ) -> Replicas:
+        """Return some of the replicas, and how many there are."""
+        from sds.server.reports import Replicas
+
+        query = {
+            "file": file,
+            "dataset": dataset,
+            "path": path,
+            "all_states": "true" if all_states else None,
+            "after": str(after),
+            "limit": str(limit),
+        }
+        return _parse(Replicas, self._get("replicas", **query))
+
+    def replica(self, replica_id: int) -> ReplicaRecord:
+        """Return one replica."""
         from sds.catalog.records import ReplicaRecord
 
-        return self._list(
-            "replicas",
-            ReplicaRecord,
-            file=file,
-            dataset=dataset,
-            all_states="true" if all_states else None,
-        )
+        return _parse(ReplicaRecord, self._get(f"replicas/{replica_id}"))
 
     def verify(
         self, replica_id: int | None = None, progress: Progress | None = None

@@ -1,5 +1,6 @@
 """``sds replicas``: list, verify and remove replicas."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, show, verify and remove replicas.", invoke_without_command=True)
 
 _All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
+_Limit = Annotated[
+    int, typer.Option(min=0, max=1000, help="List no more than so many; 0: all of them.")
+]
+_FIRST = 100
+_LAST_ID = 2**63 - 1  # of an integer in SQLite
 _Which = Annotated[
     str, typer.Argument(metavar="REPLICA", help="Its number, its file, or FILE:/DATASET.")
 ]
@@ -25,12 +31,16 @@ _Which = Annotated[
 def replicas(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List, show, verify and remove replicas; alone, list them."""
     if context.invoked_subcommand is None:
-        list_replicas(None, every_state=False, as_json=as_json)
+        list_replicas(None, every_state=False, limit=_FIRST, as_json=as_json)
 
 
 @app.command("list")
 def list_replicas(
-    name: OptionalName = None, *, every_state: _All = False, as_json: AsJson = False
+    name: OptionalName = None,
+    *,
+    every_state: _All = False,
+    limit: _Limit = _FIRST,
+    as_json: AsJson = False,
 ) -> None:
     """List replicas, their state and what they take."""
     from sds.cli.client import connect
@@ -39,13 +49,24 @@ def list_replicas(
 
     file, dataset = (None, None) if name is None else split_name(name)
     with connect(default_home()) as service:
-        found = service.replicas(file, dataset, all_states=every_state)
+        if as_json or not limit:
+            found = service.replicas(file, dataset, all_states=every_state)
+            total = len(found)
+        else:
+            page = service.replica_page(file, dataset, all_states=every_state, limit=limit)
+            found, total = page.replicas, page.total
     if as_json:
         print_json({"replicas": found})
-    elif found:
-        _print_replicas(found)
-    else:
+        return
+    if not found:
         print_lines("no replicas")
+        return
+    _print_replicas(found)
+    if len(found) < total:
+        print_lines(
+            f"the oldest {len(found)} of {total} replicas; --limit 0 lists all, "
+            "FILE[:/DATASET] those of one"
+        )
 
 
 @app.command()
@@ -166,12 +187,13 @@ def _find(service: "Operations", which: str) -> "tuple[ReplicaRecord, ...]":
     from sds.cli.options import canonical
     from sds.errors import NotFoundError
 
-    every = service.replicas(all_states=True)
+    found: tuple[ReplicaRecord, ...] = ()
     if which.isascii() and which.isdigit():
-        found = tuple(replica for replica in every if replica.id == int(which))
+        if 1 <= int(which) <= _LAST_ID:
+            with suppress(NotFoundError):
+                found = (service.replica(int(which)),)
     else:
-        path = canonical(which)
-        found = tuple(replica for replica in every if replica.path == path)
+        found = service.replicas(path=canonical(which), all_states=True)
         if not found:
             file, dataset = split_name(which)
             found = service.replicas(file, dataset)

@@ -25,6 +25,8 @@ Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""
 Bytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+PAGE_LENGTH = 100
+"""Entries of a page where nobody asks for more or fewer."""
 Selections: TypeAlias = str | tuple[str, ...] | None
 """A typical read, or several, stated; None: what was traced."""
 Counts: TypeAlias = Count | tuple[Count, ...] | None
@@ -234,9 +236,19 @@ class Queries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """Replicas, oldest first."""
+    """Replicas, oldest first: a page of them.
+
+    Attributes
+    ----------
+    total
+        How many there are on all pages.
+    next
+        Where the next page begins: its ``after``; None: this is the last page.
+    """
 
     replicas: tuple[ReplicaRecord, ...]
+    total: int
+    next: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

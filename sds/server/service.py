@@ -45,7 +45,7 @@ from sds.server.models import Models, calibration_for, configured_machine
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
-from sds.server.reports import LeftOutReads, Refit, RefitReport
+from sds.server.reports import PAGE_LENGTH, LeftOutReads, Refit, RefitReport, Replicas
 from sds.server.settings import load_settings
 from sds.server.spool import Spool
 from sds.server.stages import run_here
@@ -246,11 +246,45 @@ class Service:
             return self._builder.reorganize(request, self._run, progress or _to_nobody)
 
     def replicas(
-        self, file: str | None = None, dataset: str | None = None, *, all_states: bool = False
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        path: str | None = None,
+        all_states: bool = False,
     ) -> tuple[records.ReplicaRecord, ...]:
-        """Return replicas, oldest first; those that are gone only with `all_states`."""
-        states = frozenset(ReplicaState) if all_states else frozenset(ReplicaState) - GONE_STATES
-        return self._store.replicas(_canonical(file), dataset, states=states)
+        """Return replicas, oldest first; those that are gone only with `all_states`.
+
+        With `path`, those that have or had this file.
+        """
+        return self._store.replicas(
+            _canonical(file), dataset, path=path, states=_listed_states(all_states=all_states)
+        )
+
+    def replica_page(
+        self,
+        file: str | None = None,
+        dataset: str | None = None,
+        *,
+        path: str | None = None,
+        all_states: bool = False,
+        after: int = 0,
+        limit: int = PAGE_LENGTH,
+    ) -> reports.Replicas:
+        """Return no more than `limit` of the same replicas, those behind the one numbered `after`.
+
+        Each replica that there is throughout comes on one page, whatever is built or removed
+        between pages.
+        """
+        source, states = _canonical(file), _listed_states(all_states=all_states)
+        found = self._store.replicas(
+            source, dataset, path=path, states=states, after=after, limit=limit + 1
+        )
+        return Replicas(
+            replicas=found[:limit],
+            total=self._store.count_replicas(source, dataset, path=path, states=states),
+            next=found[limit - 1].id if len(found) > limit else None,
+        )
 
     def replica(self, replica_id: int) -> records.ReplicaRecord:
         """Return one replica; NotFoundError where there never was one of that id."""
@@ -495,6 +529,11 @@ class Service:
                 return self.refit(request.path, progress)
             case IngestRequest():
                 return self.ingest()
+
+
+def _listed_states(*, all_states: bool) -> frozenset[ReplicaState]:
+    """Return the states of replicas that are listed."""
+    return frozenset(ReplicaState) if all_states else frozenset(ReplicaState) - GONE_STATES
 
 
 def _canonical(file: str | None) -> str | None:

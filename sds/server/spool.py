@@ -52,6 +52,9 @@ class Spool:
         self._one_at_a_time = threading.Lock()
         self._listed: tuple[int, int] | None = None
         self._counted: dict[str, dict[int, SpoolRecord]] = {}  # by name, then inode
+        self._open: list[str] = []  # files whose process may live
+        self._ended: list[str] = []  # and those that are counted to the end
+        self._is_told_apart = False
         self._look = 0
 
     def waiting(self, *, every_file: bool) -> list[tuple[Path, FileIdentity, SpoolRecord | None]]:
@@ -63,13 +66,11 @@ class Spool:
         with self._one_at_a_time:
             self._list()
             self._look += 1
-            names = [
-                name
-                for i, (name, counted) in enumerate(self._counted.items())
-                if every_file
-                or (self._look + i) % _LOOKS_PER_FILE == 0
-                or not any(record.complete for record in counted.values())
-            ]
+            if every_file:
+                names = list(self._counted)
+            else:
+                self._tell_apart()
+                names = [*self._open, *self._ended[self._look % _LOOKS_PER_FILE :: _LOOKS_PER_FILE]]
         found = (self.entry(name) for name in sorted(names))
         return [entry for entry in found if entry is not None and _may_have_grown(*entry[1:])]
 
@@ -107,7 +108,7 @@ class Spool:
         try:
             found = self._directory.stat()
         except FileNotFoundError:
-            self._listed, self._counted = None, {}
+            self._listed, self._counted, self._is_told_apart = None, {}, False
             return
         now = found.st_ino, found.st_mtime_ns
         if now == self._listed:
@@ -123,6 +124,17 @@ class Spool:
         self._counted |= {name: {} for name in names}
         for record in self._store.spool_records(names):
             self._counted[record.name][record.inode] = record
+        self._is_told_apart = False
+
+    def _tell_apart(self) -> None:
+        """Know which files are counted to the end."""
+        if self._is_told_apart:
+            return
+        self._open, self._ended = [], []
+        for name, counted in self._counted.items():
+            is_ended = any(record.complete for record in counted.values())
+            (self._ended if is_ended else self._open).append(name)
+        self._is_told_apart = True
 
 
 def _may_have_grown(identity: FileIdentity, record: SpoolRecord | None) -> bool:

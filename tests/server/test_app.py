@@ -362,7 +362,7 @@ def test_a_job_builds_a_replica_in_a_process_of_its_own(living, source):
     verified = wait(living, living.post("/api/v1/jobs", json={"kind": "verify"}).json()["id"])
     assert verified["result"]["ok"] is True
     assert living.delete(f"/api/v1/replicas/{replica['id']}").json()["state"] == "retired"
-    assert living.get("/api/v1/replicas").json() == {"replicas": []}
+    assert living.get("/api/v1/replicas").json() == {"replicas": [], "total": 0, "next": None}
     everything = living.get("/api/v1/replicas", params={"all_states": True}).json()["replicas"]
     assert len(everything) == 1
 

@@ -1,10 +1,12 @@
 """Replicas: listed and removed here, built and verified by jobs."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from sds.catalog.records import ReplicaRecord
 from sds.server.dependencies import OPERATE, READ, ServiceOf
-from sds.server.reports import Id, Replicas
+from sds.server.reports import PAGE_LENGTH, Id, Replicas
 
 router = APIRouter(prefix="/replicas", tags=["replicas"])
 
@@ -12,12 +14,21 @@ router = APIRouter(prefix="/replicas", tags=["replicas"])
 @router.get("", dependencies=READ)
 def replicas(
     service: ServiceOf,
+    *,
     file: str | None = None,
     dataset: str | None = None,
-    all_states: bool = False,  # noqa: FBT001, FBT002  (a query parameter has a name)
+    path: str | None = None,
+    all_states: bool = False,
+    after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE_LENGTH,
 ) -> Replicas:
-    """Return replicas, oldest first; those that are gone only with `all_states`."""
-    return Replicas(replicas=service.replicas(file, dataset, all_states=all_states))
+    """Return a page of replicas, oldest first; those that are gone only with `all_states`.
+
+    `path` names a replica file. The next page begins `after` what this one says is `next`.
+    """
+    return service.replica_page(
+        file, dataset, path=path, all_states=all_states, after=after, limit=limit
+    )
 
 
 @router.get("/{replica_id}", dependencies=READ)
