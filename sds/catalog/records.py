@@ -24,6 +24,10 @@ from sds.recommender import QueryRecommendation, Recommendation
 from sds.recommender.calibration import Calibration, CalibrationSettings
 
 MIN_MEMORY_BYTES = 1 << 20
+AbsolutePath: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": "^/[^\\x00]*$"})]
+"""A path in a request over REST, as its description has it; the server says what is wrong."""
+Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""A number that the catalog gives; SQLite's integers end there."""
 
 
 class ReplicaState(StrEnum):
@@ -273,7 +277,7 @@ class ReorganizeRequest:
         Where to write it; None: in the home.
     """
 
-    file: str
+    file: AbsolutePath
     dataset: str
     order: tuple[int, ...]
     chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
@@ -281,7 +285,7 @@ class ReorganizeRequest:
     region: str | None = None
     segments: SegmentList | None = None
     memory_bytes: int = 512 << 20
-    output: str | None = None
+    output: AbsolutePath | None = None
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:
@@ -346,12 +350,12 @@ class SortRequest:
         Where to write it; None: in the home.
     """
 
-    file: str
+    file: AbsolutePath
     dataset: str
     key: str
     columns: tuple[str, ...] | None = None
     memory_bytes: int = 512 << 20
-    output: str | None = None
+    output: AbsolutePath | None = None
     kind: Literal["sort"] = "sort"
 
     def __post_init__(self) -> None:
@@ -369,7 +373,7 @@ class IngestRequest:
 class VerifyRequest:
     """Compare replicas with their checksums; ``replica_id`` None: all of them."""
 
-    replica_id: int | None = None
+    replica_id: Annotated[Id, Field(strict=True)] | None = None
     kind: Literal["verify"] = "verify"
 
 
@@ -377,7 +381,7 @@ class VerifyRequest:
 class CalibrateRequest:
     """Measure the file system that holds a directory."""
 
-    path: str
+    path: AbsolutePath
     settings: CalibrationSettings = field(default_factory=CalibrationSettings)
     kind: Literal["calibrate"] = "calibrate"
 
@@ -389,7 +393,7 @@ class RefitRequest:
     path: a directory of the file system; None: all that were calibrated.
     """
 
-    path: str | None = None
+    path: AbsolutePath | None = None
     kind: Literal["refit"] = "refit"
 
 

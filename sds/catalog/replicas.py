@@ -144,7 +144,7 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         chunk_shape=row.layout.chunk_shape,
         filters=row.layout.filters,
         region=row.layout.region,
-        state=ReplicaState(row.state),
+        state=row.state,
         path=row.path,
         size_bytes=row.size_bytes,
         stored_bytes=None if row.replica is None else row.replica.stored_bytes,

@@ -371,6 +371,15 @@ class Service:
         """Return the newest calibration of each file system."""
         return self._store.calibrations()
 
+    def mount_point(self, path: str) -> str:
+        """Return where the file system of a path is mounted; SdsValueError where it is no path."""
+        try:
+            there = next(place for place in (Path(path), *Path(path).parents) if place.exists())
+            return str(filesystem_of(there).mount_point)
+        except (OSError, ValueError) as error:
+            message = f"path {path!r} cannot be looked at ({error}); name one that exists"
+            raise SdsValueError(message) from error
+
     def plot(
         self,
         kind: Kind,
@@ -431,7 +440,7 @@ class Service:
 
     def submit(self, request: JobRequest) -> records.JobRecord:
         """Put work into the queue, for the server to do."""
-        return self.queue.submit(request)
+        return self.queue.submit(request, most=self.settings.max_queued_jobs)
 
     def jobs(self, state: JobState | None = None) -> tuple[records.JobRecord, ...]:
         """Return jobs, newest first."""

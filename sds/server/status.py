@@ -35,7 +35,7 @@ def status_of(home: Home, store: Store, queue: JobQueue) -> Status:
         version=sds.__version__,
         home=str(home.root),
         database=store.engine.url.render_as_string(),
-        server=None if address is None else address.url,
+        server=None if address is None else address.shown,
         server_pid=None if address is None else address.pid,
         enabled=not home.disabled.exists(),
         spool_files=len(waiting),
