@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sds.errors import NotHdf5Error, SdsValueError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),

@@ -157,9 +157,19 @@ def _set_up_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     # The driver's own BEGIN comes too late and is never IMMEDIATE: _begin sends it.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
+    with as_damage():
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+@contextmanager
+def as_damage() -> Iterator[None]:
+    """Raise CatalogError where SQLite names a damaged part by bytes that are no text."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise damaged("database", f"its schema is damaged ({error})") from error
 
 
 def _name_error(context: ExceptionContext) -> None:
@@ -231,13 +241,17 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """Open a transaction that sees one state of the database and changes nothing."""
-        with Session(self.engine) as session:
+        with as_damage(), Session(self.engine) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """Open a transaction that is kept whole, or, after an error, not at all."""
-        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with (
+            as_damage(),
+            Session(self._writer, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, text
 
+from sds.catalog.engine import as_damage
 from sds.errors import CatalogError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def current_revision(engine: Engine) -> str | None:
     CatalogError
         If it has tables but no revision: something else, or damaged.
     """
-    tables = set(inspect(engine).get_table_names())
+    with as_damage():
+        tables = set(inspect(engine).get_table_names())
     if "alembic_version" not in tables:
         if tables & {"dataset", "replica", "job"}:
             message = (

@@ -275,6 +275,8 @@ class ReorganizeRequest:
         replica is contiguous.
     output
         Where to write it; None: in the home.
+    force
+        Build it also where replicas then take more than the setting ``replica_budget_bytes``.
     """
 
     file: AbsolutePath
@@ -286,6 +288,7 @@ class ReorganizeRequest:
     segments: SegmentList | None = None
     memory_bytes: int = 512 << 20
     output: AbsolutePath | None = None
+    force: bool = False
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:
@@ -348,6 +351,8 @@ class SortRequest:
         What to copy besides; None: all columns that can be copied.
     output
         Where to write it; None: in the home.
+    force
+        Build it also where replicas then take more than the setting ``replica_budget_bytes``.
     """
 
     file: AbsolutePath
@@ -356,6 +361,7 @@ class SortRequest:
     columns: tuple[str, ...] | None = None
     memory_bytes: int = 512 << 20
     output: AbsolutePath | None = None
+    force: bool = False
     kind: Literal["sort"] = "sort"
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import Text, func, select, type_coerce
 
 from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
@@ -98,6 +98,15 @@ class Replicas(Database):
                 row.build_s = build_s
             add_event_row(session, "replica", replica_id, state.value, reason, numbers or {})
             return _replica_record(row)
+
+    def bytes_beside(self, path: str) -> int:
+        """Return what all replicas take on disks but the one at a path, as far as is known."""
+        stored = func.json_extract(type_coerce(ReplicaRow.replica, Text), "$.stored_bytes")
+        query = select(func.sum(func.coalesce(stored, ReplicaRow.size_bytes))).where(
+            ReplicaRow.path != path, ReplicaRow.state.not_in(GONE_STATES)
+        )
+        with self.reading() as session:
+            return int(session.scalar(query) or 0)
 
     def replica(self, replica_id: int) -> records.ReplicaRecord:
         """Return one replica.

@@ -25,8 +25,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 from sds.analyzer import AccessPattern, ReadTrail
-from sds.catalog.records import JobRequest, JobState, ReplicaState
 from sds.catalog.engine import damaged
+from sds.catalog.records import JobRequest, JobState, ReplicaState
 from sds.catalog.trails import AsTrail
 from sds.identity import FileIdentity
 from sds.organizer.layout import ReplicaLayout

@@ -63,7 +63,7 @@ class Recovery:
             if replica is None:
                 reason = "the process that built it ended before it was whole"
                 retired = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
-                if Path(record.path).is_relative_to(self._home.replicas):
+                if self._home.holds_replica(record.path):
                     self._builder.delete_file(retired)
                 dropped.append(record.id)
             else:
@@ -101,7 +101,7 @@ class Recovery:
                 retired.append(changed)
         for record in self._store.replicas(states=frozenset({ReplicaState.RETIRED})):
             # What the user placed with --output is the user's to delete.
-            if Path(record.path).is_relative_to(self._home.replicas):
+            if self._home.holds_replica(record.path):
                 self._builder.delete_file(record)
         return GarbageReport(
             replicas_retired=tuple(retired), spool_files_removed=self._delete_spool(keep_days)
@@ -139,6 +139,8 @@ class Recovery:
             path = self._home.spool / record.name
             if not record.complete or record.changed_ns > before_ns:
                 continue
+            if path.parent != self._home.spool or path.name in {"", ".."}:
+                continue  # a name that leads elsewhere, of a catalog that somebody wrote
             now = current_identity(str(path))
             if now is not None and now.inode == record.inode:
                 path.unlink()

@@ -96,7 +96,9 @@ class Service:
         self._run = run
         self._models = Models(store, settings)
         self._publisher = Publisher(home, store, self._models)
-        self._builder = Builder(home, store, self._publisher)
+        self._builder = Builder(
+            home, store, self._publisher, budget_bytes=settings.replica_budget_bytes
+        )
         self._figures = Figures()
         self._adviser = Adviser(home, store, self._models, settings)
         self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)

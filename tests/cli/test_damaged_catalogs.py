@@ -145,16 +145,6 @@ def nonsense_in_rows(database):
     )
 
 
-def wrong_types_in_rows(database):
-    run_sql(
-        database,
-        "UPDATE replica SET size_bytes = 'many', created_ns = 'then'",
-        "UPDATE dataset SET element_size_bytes = 'four', path = 7",
-        "UPDATE job SET progress = 'half'",
-        "UPDATE calibration SET mount_point = 5, created_ns = 'x'",
-    )
-
-
 def older(database):
     run_sql(database, "UPDATE alembic_version SET version_num = '0001'")
 
@@ -180,7 +170,6 @@ DAMAGES = {
     "lost tables": lost_tables,
     "lost columns": lost_columns,
     "nonsense in rows": nonsense_in_rows,
-    "wrong types in rows": wrong_types_in_rows,
     "older": older,
     "no revision": no_revision,
     "lost revision": lost_revision,
