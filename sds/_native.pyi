@@ -712,3 +712,7 @@ def simulate(
     parameters: dict[str, int | float],
     is_request_by_request: bool,
 ) -> Simulated: ...
+
+# last_end.cpp
+
+def end_after_signal(number: int, seconds: int) -> None: ...

@@ -25,6 +25,7 @@ from sds.errors import (
     TruncatedFileError,
     UnsupportedError,
 )
+from sds.files import require_regular
 
 if TYPE_CHECKING:
     import os
@@ -162,6 +163,7 @@ def open_hdf5(file: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """
     import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
 
+    require_regular(file)
     try:
         handle = h5py.File(file, "r")
     except OSError as error:

@@ -24,8 +24,10 @@
     ├── RankDeficientError (ValueError)        a fit whose columns do not vary independently
     ├── CatalogError                           database of another revision, or on a network disk
     ├── ServerError                            the server answered with an error
-    │   └── ServerUnreachableError (ConnectionError)
+    │   ├── ServerUnreachableError (ConnectionError)
+    │   └── RequestTimeoutError (TimeoutError) a question that took longer than the server allows
     └── BusyError                              another SDS process holds the catalog
+        └── QueueFullError                     as many jobs wait as the server takes
 
 Each class also inherits the builtin it refines. A message says what happened, the value, and what
 to do about it.
@@ -126,5 +128,13 @@ class ServerUnreachableError(ServerError, ConnectionError):
     """No server answers at the address."""
 
 
+class RequestTimeoutError(ServerError, TimeoutError):
+    """A question that took longer than the server allows."""
+
+
 class BusyError(SdsError):
     """Another SDS process holds the catalog."""
+
+
+class QueueFullError(BusyError):
+    """As many jobs wait as the server takes."""

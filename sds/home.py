@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import grp
 import os
+import pwd
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
 
-from sds.errors import ConfigurationError, PermissionDeniedError
+from sds.errors import ConfigurationError, InsufficientSpaceError, PermissionDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,8 +78,13 @@ class Home:
 
     @property
     def server_address(self) -> Path:
-        """JSON written by a running server: its URL and process id."""
+        """JSON written by a running server: its socket, its URL and its process id."""
         return self.root / "server.json"
+
+    @property
+    def server_socket(self) -> Path:
+        """Unix socket at which the server listens, unless another one is configured."""
+        return self.root / "server.sock"
 
     @property
     def lock(self) -> Path:
@@ -93,14 +102,16 @@ class Home:
         return self.root / "disabled"
 
     def create(self) -> None:
-        """Create the tree, private to this account.
+        """Create the tree, private to this account, and check that it is.
 
         Raises
         ------
         PermissionDeniedError
-            If a directory may not be created.
+            If a directory may not be created, or as :meth:`check`.
         ConfigurationError
             If one cannot be: a file is in its place, for example.
+        InsufficientSpaceError
+            If there is no room for one.
         """
         try:
             for directory in (self.root, self.spool, self.tables, self.sorted, self.replicas):
@@ -116,7 +127,108 @@ class Home:
                 f"SDS_HOME {self.root} cannot be used: {error.strerror} ({error.filename}); "
                 "set SDS_HOME to a directory that you can write"
             )
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise InsufficientSpaceError(message) from error
             raise ConfigurationError(message) from error
+        self.check()
+
+    def check(self) -> None:
+        """Refuse a home in which another account could have written what SDS obeys.
+
+        The home, its directories, and each file that is obeyed belong to this account or to root,
+        and nobody else may write them. What is missing is in order.
+
+        Raises
+        ------
+        PermissionDeniedError
+            Names what others may write, its owner and mode, and the remedy.
+        """
+        places = (
+            self.root, self.spool, self.tables, self.sorted, self.replicas,
+            self.config, self.token, self.database, self.lock,
+            self.server_address, self.server_socket, self.disabled,
+        )  # fmt: skip
+        for place in places:
+            try:
+                kinds = [place.stat()] if place == self.root else [place.lstat(), place.stat()]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError as error:
+                message = (
+                    f"may not look into SDS_HOME {self.root}; ask its owner, or set SDS_HOME to a "
+                    "directory of yours"
+                )
+                raise PermissionDeniedError(message) from error
+            for found in kinds:
+                self._check_owner(place, found)
+
+    def _check_owner(self, place: Path, found: os.stat_result) -> None:
+        if found.st_uid not in {os.geteuid(), 0}:
+            message = (
+                f"{place} belongs to {_account(found.st_uid)}, not to {_account(os.geteuid())}: "
+                "SDS obeys no file of another account; set SDS_HOME to a directory of yours"
+            )
+            raise PermissionDeniedError(message)
+        if stat.S_ISLNK(found.st_mode):
+            return  # its mode means nothing; who owns it may replace it
+        writers = []
+        if found.st_mode & stat.S_IWOTH:
+            writers.append("every account")
+        elif found.st_mode & stat.S_IWGRP and not _is_private_group(place, found):
+            writers.append(f"the group {_group(found.st_gid)}")
+        if writers:
+            message = (
+                f"{place} may be written by {writers[0]} (mode {stat.S_IMODE(found.st_mode):o}): "
+                f"SDS would obey what others put there; run chmod go-w {place}, or set SDS_HOME to "
+                "a private directory"
+            )
+            raise PermissionDeniedError(message)
+
+    def holds_replica(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether a path names a file below the directory of replicas.
+
+        Links and ``..`` on the way are followed: a path that only begins like one does not.
+        """
+        directory, name = os.path.split(os.path.abspath(path))  # noqa: PTH100  (without links)
+        if ".." in Path(path).parts:
+            return False
+        root = Path(os.path.realpath(self.replicas))
+        return bool(name) and Path(os.path.realpath(directory)).is_relative_to(root)
+
+
+def _is_private_group(place: Path, found: os.stat_result) -> bool:
+    """Return whether a group has no member but the owner, and its mode bits name nobody else.
+
+    The group of the owner's own name that many systems make for each account. With an access
+    control list the bits of the group are those of everybody whom the list names.
+    """
+    try:
+        owner, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+    except KeyError:
+        return False
+    if owner.pw_gid != group.gr_gid or owner.pw_name != group.gr_name:
+        return False
+    if set(group.gr_mem) - {owner.pw_name}:
+        return False
+    try:
+        os.getxattr(place, "system.posix_acl_access")
+    except OSError:
+        return True  # it has none, or its file system knows none
+    return False
+
+
+def _account(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"account {user}"
+
+
+def _group(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)
 
 
 def default_home() -> Home:

@@ -16,6 +16,7 @@ import numpy as np
 
 from sds import _native
 from sds.errors import FileMissingError, PermissionDeniedError, SdsValueError
+from sds.files import open_regular
 from sds.opened import engine_of, keep, open_file
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def _opened(file: str | os.PathLike[str] | int, flags: int) -> Iterator[int]:
         yield file
         return
     try:
-        descriptor = os.open(file, flags | os.O_CLOEXEC)
+        descriptor = open_regular(file, flags)
     except FileNotFoundError as error:
         message = f"no such file: {os.fspath(file)}; create it, or check the name"
         raise FileMissingError(message) from error

@@ -247,7 +247,7 @@ def _is_current(kept: OpenedFile) -> bool:
 
 
 def _stat_anew(path: str | bytes) -> os.stat_result:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         return os.fstat(descriptor)
     finally:

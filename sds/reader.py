@@ -17,6 +17,7 @@ from sds import _native
 from sds.chunk_reader import describe_chunked, find_chunks, read_chunked
 from sds.dataset import describe_open_dataset, get_dataset, open_hdf5
 from sds.errors import SdsValueError, SelectionError, UnsupportedError
+from sds.files import require_regular
 from sds.geometry import is_basic_index, parse_index, selection_from_index
 from sds.home import default_home
 from sds.opened import (
@@ -359,6 +360,7 @@ def _opened_by_hdf5(
 
     # As h5py opens files: HDF5 refuses to open one in two ways at once, in another thread too.
     handle = None
+    require_regular(file)
     try:
         handle = h5py.h5f.open(os.fsencode(file), h5py.h5f.ACC_RDONLY)
         found = h5py.Dataset(h5py.h5d.open(handle, name.encode()))

@@ -1,12 +1,16 @@
-"""Times and counts as people read them: the same in advice, in notes and on the command line."""
+"""Times, counts and names as people read them: in advice, notes, logs, on the command line."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# What a terminal or a log would take for more than text: controls, line separators, marks that turn
+# the direction of writing, and halves of characters (names of files that are no UTF-8).
+_NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
 
@@ -69,3 +73,8 @@ def shares_apart(one: float, other: float) -> tuple[str, str]:
         if texts[0] != texts[1]:
             break
     return texts
+
+
+def printable(text: str) -> str:
+    """Return text on one line, with control characters as escapes: a file's name may hold any."""
+    return _NOT_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -13,6 +13,7 @@ void bind_cost(nanobind::module_ &module);
 void bind_checksum(nanobind::module_ &module);
 void bind_read_file(nanobind::module_ &module);
 void bind_repeated_reads(nanobind::module_ &module);
+void bind_last_end(nanobind::module_ &module);
 void bind_lists(nanobind::module_ &module);
 void bind_table(nanobind::module_ &module);
 void bind_table_entry(nanobind::module_ &module);

@@ -12,6 +12,7 @@ NB_MODULE(_native, module)
     bind_checksum(module);
     bind_read_file(module);
     bind_repeated_reads(module);
+    bind_last_end(module);
     bind_lists(module);
     bind_table(module);
     bind_table_entry(module);

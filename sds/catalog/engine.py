@@ -7,8 +7,10 @@ willing to wait.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from sds.catalog.filesystems import filesystem_of
-from sds.errors import CatalogError, ConfigurationError, InsufficientSpaceError
+from sds.errors import BusyError, CatalogError, ConfigurationError, InsufficientSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_TIMEOUT_S = 30.0
+_LEAST_FREE_BYTES = 64 << 10  # less is no room for SQLite's own files beside the database
 WRITES = "sds_writes"  # execution option of a connection whose transactions write
 
 
@@ -56,7 +59,7 @@ def open_engine(url: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Eng
     engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin)
-    event.listen(engine, "handle_error", _name_full_disk)
+    event.listen(engine, "handle_error", _name_error)
     return engine
 
 
@@ -90,10 +93,12 @@ def open_engine_to_read(url: str) -> Engine | None:
     wal = path.with_name(f"{path.name}-wal")
     is_written = wal.exists() and wal.stat().st_size > 0
     options = "mode=ro" if is_written else "mode=ro&immutable=1"
-    return create_engine(
+    engine = create_engine(
         f"sqlite:///file:{quote(str(path.absolute()))}?{options}&uri=true",
         connect_args={"timeout": BUSY_TIMEOUT_S},
     )
+    event.listen(engine, "handle_error", _name_error)
+    return engine
 
 
 def _parsed(url: str) -> URL:
@@ -133,10 +138,18 @@ def _refuse_network(path: Path, mountinfo: Path) -> None:
 def _create_private(path: Path) -> None:
     """Create the file that SQLite would create for everybody to read."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o600)
+        is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
     except OSError as error:
         message = f"cannot open catalog {path}: {error.strerror}; set SDS_HOME or database_url"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise InsufficientSpaceError(message) from error
         raise CatalogError(message) from error
+    if not is_regular:
+        message = f"catalog {path} is no regular file; remove it, or set database_url"
+        raise CatalogError(message)
 
 
 def _set_up_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
@@ -144,24 +157,73 @@ def _set_up_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     # The driver's own BEGIN comes too late and is never IMMEDIATE: _begin sends it.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
+    with as_damage():
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
-def _name_full_disk(context: ExceptionContext) -> None:
-    """Raise InsufficientSpaceError in place of SQLite's own error."""
+@contextmanager
+def as_damage() -> Iterator[None]:
+    """Raise CatalogError where SQLite names a damaged part by bytes that are no text."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise damaged("database", f"its schema is damaged ({error})") from error
+
+
+def _name_error(context: ExceptionContext) -> None:
+    """Raise an error of SDS in place of SQLite's own.
+
+    Raises
+    ------
+    InsufficientSpaceError
+        If the disk is full; SQLite calls that an I/O error where it maps a file.
+    BusyError
+        If another process holds on to the database.
+    CatalogError
+        If the database is damaged, cannot be opened, or has other tables than it should.
+    """
     raised = context.original_exception
-    if (
-        isinstance(raised, sqlite3.OperationalError)
-        and getattr(raised, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-    ):
-        where = context.dialect.name if context.engine is None else context.engine.url.database
+    if not isinstance(raised, sqlite3.DatabaseError):
+        return
+    where = "" if context.engine is None else context.engine.url.database or ""
+    code = getattr(raised, "sqlite_errorcode", None)
+    kind = None if code is None else code & 0xFF
+    if kind == sqlite3.SQLITE_FULL or (kind == sqlite3.SQLITE_IOERR and _is_full(where)):
         message = (
             f"no room to write catalog {where}: {raised}; free some space there, or set SDS_HOME "
             "or database_url to another disk"
         )
         raise InsufficientSpaceError(message) from raised
+    if kind in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        message = f"another process holds catalog {where}: {raised}; try again when it is done"
+        raise BusyError(message) from raised
+    if kind in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}:
+        message = (
+            f"cannot open catalog {where}: {raised}; check that its directory exists and is "
+            "writable"
+        )
+        raise CatalogError(message) from raised
+    if kind == sqlite3.SQLITE_CONSTRAINT:
+        return  # of a row that a caller may find there already
+    raise damaged(where, raised) from raised
+
+
+def damaged(where: object, problem: object) -> CatalogError:
+    """Return the error of a catalog that holds what SDS cannot have written."""
+    return CatalogError(
+        f"catalog {where} cannot be read: {problem}; move it away, SDS makes a new one and loses "
+        "nothing but its history"
+    )
+
+
+def _is_full(path: str) -> bool:
+    try:
+        found = os.statvfs(Path(path).parent)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES
 
 
 def _begin(connection: Connection) -> None:
@@ -179,13 +241,17 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """Open a transaction that sees one state of the database and changes nothing."""
-        with Session(self.engine) as session:
+        with as_damage(), Session(self.engine) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """Open a transaction that is kept whole, or, after an error, not at all."""
-        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with (
+            as_damage(),
+            Session(self._writer, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy.orm import Session
+
+log = logging.getLogger(__name__)
 
 
 class Events(Database):
@@ -59,6 +62,7 @@ def add_event_row(  # noqa: PLR0917  (in the order of the columns)
     numbers: Mapping[str, float],
 ) -> None:
     """Append an event within a transaction."""
+    log.info("%s %s %s: %s", subject, "" if subject_id is None else subject_id, kind, reason)
     session.add(
         EventRow(
             time_ns=time.time_ns(),

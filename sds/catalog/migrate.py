@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, text
-from sqlalchemy.exc import DatabaseError, OperationalError
 
+from sds.catalog.engine import as_damage
 from sds.errors import CatalogError
 
 if TYPE_CHECKING:
@@ -40,20 +40,8 @@ def current_revision(engine: Engine) -> str | None:
     CatalogError
         If it has tables but no revision: something else, or damaged.
     """
-    try:
+    with as_damage():
         tables = set(inspect(engine).get_table_names())
-    except OperationalError as error:
-        message = (
-            f"cannot open catalog {engine.url.render_as_string()}: {error.orig}; "
-            "check that its directory exists, is writable, and that its disk has room"
-        )
-        raise CatalogError(message) from error
-    except DatabaseError as error:
-        message = (
-            f"catalog {engine.url.render_as_string()} cannot be read: {error.orig}; move it away, "
-            "SDS makes a new one and loses nothing but its history"
-        )
-        raise CatalogError(message) from error
     if "alembic_version" not in tables:
         if tables & {"dataset", "replica", "job"}:
             message = (

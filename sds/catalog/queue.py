@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from sds.catalog.records import JobRecord, JobRequest, JobState
 from sds.catalog.rows import JobRow
-from sds.errors import NotFoundError
+from sds.errors import NotFoundError, QueueFullError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -24,9 +24,23 @@ class JobQueue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def submit(self, request: JobRequest) -> JobRecord:
-        """Add a job to the end of the queue."""
+    def submit(self, request: JobRequest, *, most: int | None = None) -> JobRecord:
+        """Add a job to the end of the queue.
+
+        Raises
+        ------
+        QueueFullError
+            If `most` jobs wait already.
+        """
+        waiting = select(func.count()).select_from(JobRow).filter_by(state=JobState.QUEUED)
         with self._database.writing() as session:
+            n_waiting = session.scalar(waiting) or 0
+            if most is not None and n_waiting >= most:
+                message = (
+                    f"{n_waiting} jobs wait, and max_queued_jobs is {most}; try again when some "
+                    "are done, cancel some, or raise that setting"
+                )
+                raise QueueFullError(message)
             row = JobRow(
                 state=JobState.QUEUED,
                 request=request,
@@ -162,7 +176,7 @@ def _row(session: Session, job_id: int) -> JobRow:
 def _record(row: JobRow) -> JobRecord:
     return JobRecord(
         id=row.id,
-        state=JobState(row.state),
+        state=row.state,
         request=row.request,
         progress=row.progress,
         attempts=row.attempts,

@@ -24,6 +24,10 @@ from sds.recommender import QueryRecommendation, Recommendation
 from sds.recommender.calibration import Calibration, CalibrationSettings
 
 MIN_MEMORY_BYTES = 1 << 20
+AbsolutePath: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": "^/[^\\x00]*$"})]
+"""A path in a request over REST, as its description has it; the server says what is wrong."""
+Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""A number that the catalog gives; SQLite's integers end there."""
 
 
 class ReplicaState(StrEnum):
@@ -313,9 +317,11 @@ class ReorganizeRequest:
         replica is contiguous.
     output
         Where to write it; None: in the home.
+    force
+        Build it also where replicas then take more than the setting ``replica_budget_bytes``.
     """
 
-    file: str
+    file: AbsolutePath
     dataset: str
     order: tuple[int, ...]
     chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
@@ -323,7 +329,8 @@ class ReorganizeRequest:
     region: str | None = None
     segments: SegmentList | None = None
     memory_bytes: int = 512 << 20
-    output: str | None = None
+    output: AbsolutePath | None = None
+    force: bool = False
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:
@@ -386,14 +393,17 @@ class SortRequest:
         What to copy besides; None: all columns that can be copied.
     output
         Where to write it; None: in the home.
+    force
+        Build it also where replicas then take more than the setting ``replica_budget_bytes``.
     """
 
-    file: str
+    file: AbsolutePath
     dataset: str
     key: str
     columns: tuple[str, ...] | None = None
     memory_bytes: int = 512 << 20
-    output: str | None = None
+    output: AbsolutePath | None = None
+    force: bool = False
     kind: Literal["sort"] = "sort"
 
     def __post_init__(self) -> None:
@@ -411,7 +421,7 @@ class IngestRequest:
 class VerifyRequest:
     """Compare replicas with their checksums; ``replica_id`` None: all of them."""
 
-    replica_id: int | None = None
+    replica_id: Annotated[Id, Field(strict=True)] | None = None
     kind: Literal["verify"] = "verify"
 
 
@@ -419,7 +429,7 @@ class VerifyRequest:
 class CalibrateRequest:
     """Measure the file system that holds a directory."""
 
-    path: str
+    path: AbsolutePath
     settings: CalibrationSettings = field(default_factory=CalibrationSettings)
     kind: Literal["calibrate"] = "calibrate"
 
@@ -431,7 +441,7 @@ class RefitRequest:
     path: a directory of the file system; None: all that were calibrated.
     """
 
-    path: str | None = None
+    path: AbsolutePath | None = None
     kind: Literal["refit"] = "refit"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, func, select, type_coerce
 from sqlalchemy.orm import contains_eager
 
 from sds.catalog import records
@@ -108,6 +108,15 @@ class Replicas(Database):
                 row.build_s = build_s
             add_event_row(session, "replica", replica_id, state.value, reason, numbers or {})
             return _replica_record(row)
+
+    def bytes_beside(self, path: str) -> int:
+        """Return what all replicas take on disks but the one at a path, as far as is known."""
+        stored = func.json_extract(type_coerce(ReplicaRow.replica, Text), "$.stored_bytes")
+        query = select(func.sum(func.coalesce(stored, ReplicaRow.size_bytes))).where(
+            ReplicaRow.path != path, ReplicaRow.state.not_in(GONE_STATES)
+        )
+        with self.reading() as session:
+            return int(session.scalar(query) or 0)
 
     def replica(self, replica_id: int) -> records.ReplicaRecord:
         """Return one replica.
@@ -245,7 +254,7 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         chunk_shape=row.layout.chunk_shape,
         filters=row.layout.filters,
         region=row.layout.region,
-        state=ReplicaState(row.state),
+        state=row.state,
         path=row.path,
         size_bytes=row.size_bytes,
         stored_bytes=None if row.replica is None else row.replica.stored_bytes,

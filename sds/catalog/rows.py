@@ -25,6 +25,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 from sds.analyzer import AccessPattern, ReadTrail
+from sds.catalog.engine import damaged
 from sds.catalog.records import JobRequest, JobState, ReplicaState
 from sds.catalog.trails import AsTrail
 from sds.identity import FileIdentity
@@ -59,8 +60,32 @@ class AsJson(TypeDecorator[Any]):
         return None if value is None else self._adapter.dump_json(value).decode()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002
-        """Return the value of its JSON."""
-        return None if value is None else self._adapter.validate_json(value)
+        """Return the value of its JSON; CatalogError where it is none."""
+        if value is None:
+            return None
+        try:
+            return self._adapter.validate_json(value)
+        except ValueError as error:  # pydantic's, or that of the type itself
+            problem = f"{value[:60]!r} is no {getattr(self.kind, '__name__', self.kind)}"
+            raise damaged("database", problem) from error
+
+
+class AsState(TypeDecorator[Any]):
+    """Store a state as its name."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[ReplicaState | JobState]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> ReplicaState | JobState:  # noqa: ANN401, ARG002
+        """Return the state of a name; CatalogError where there is none."""
+        try:
+            return self.kind(value)
+        except ValueError as error:
+            raise damaged("database", f"{value!r} is no {self.kind.__name__}") from error
 
 
 class Base(DeclarativeBase):
@@ -188,7 +213,7 @@ class ReplicaRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
     layout: Mapped[ReplicaLayout] = mapped_column(AsJson(ReplicaLayout))
-    state: Mapped[ReplicaState] = mapped_column(Text)
+    state: Mapped[ReplicaState] = mapped_column(AsState(ReplicaState))
     path: Mapped[str] = mapped_column(Text, index=True)
     source_identity: Mapped[FileIdentity] = mapped_column(AsJson(FileIdentity))
     size_bytes: Mapped[int] = mapped_column(BigInteger)
@@ -219,7 +244,7 @@ class JobRow(Base):
     __tablename__ = "job"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    state: Mapped[JobState] = mapped_column(Text, index=True)
+    state: Mapped[JobState] = mapped_column(AsState(JobState), index=True)
     request: Mapped[JobRequest] = mapped_column(AsJson(JobRequest))
     progress: Mapped[float]
     attempts: Mapped[int] = mapped_column(Integer)

@@ -12,6 +12,7 @@ from sqlalchemy.types import TypeDecorator
 
 from sds.analyzer import ReadTrail
 from sds.analyzer.logical import Slabs
+from sds.catalog.engine import damaged
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
@@ -30,8 +31,13 @@ class AsTrail(TypeDecorator[ReadTrail]):
         return None if value is None else encode_trail(value)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> ReadTrail | None:  # noqa: ANN401, ARG002
-        """Return the trail of its bytes."""
-        return None if value is None else decode_trail(bytes(value))
+        """Return the trail of its bytes; CatalogError where they are none."""
+        if value is None:
+            return None
+        try:
+            return decode_trail(bytes(value))
+        except (zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
+            raise damaged("database", f"a trail of reads is damaged ({error})") from error
 
 
 def encode_trail(trail: ReadTrail) -> bytes:

@@ -108,10 +108,26 @@ def sds(
     """
 
 
+class _EndedError(BaseException):
+    """Raised by a signal that ends the process, so that what is half done is cleaned up."""
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and end the process with its status."""
+    """Run the command line and end the process with its status, or as a signal would."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_run(given))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+    try:
+        sys.exit(_run(given))
+    except _EndedError as ended:
+        os.kill(os.getpid(), ended.args[0])
+        raise
+
+
+def _end(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+    raise _EndedError(number)
 
 
 def _run(given: list[str]) -> int:

@@ -1,15 +1,18 @@
 """The operations of SDS, through a running server or, without one, in this process.
 
-:func:`connect` chooses: where ``SDS_HOME/server.json`` names a server that answers, requests go
-there with the operator's token; otherwise :class:`sds.server.service.Service` does the work here.
-Both return the same records.
+:func:`connect` chooses: where ``SDS_HOME/server.json`` names a server that answers, requests go to
+its Unix socket; otherwise :class:`sds.server.service.Service` does the work here. Both return the
+same records. No token is sent: each end knows by the kernel which account the other one is.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sds import errors
@@ -17,8 +20,6 @@ from sds.errors import PermissionDeniedError, SdsError, ServerError, ServerUnrea
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    import httpx
 
     from sds.catalog.records import (
         CalibrateRequest,
@@ -161,12 +162,11 @@ def connect(home: Home) -> Iterator[Operations]:
     Raises
     ------
     PermissionDeniedError
-        If a server runs and its token may not be read.
+        If another account may write the home, or answers in place of its server.
     """
     remote = _find_server(home)
     if remote is not None:
-        with closing(remote):
-            yield RemoteService(remote)
+        yield RemoteService(remote)
         return
     from sds.server.service import Service
 
@@ -182,14 +182,13 @@ def known_calibrations(home: Home) -> tuple[CalibrationRecord, ...]:
     Raises
     ------
     PermissionDeniedError
-        If a server runs and its token may not be read.
+        As :func:`connect`.
     CatalogError
         If the catalog may not be read, or is of another revision.
     """
     remote = _find_server(home)
     if remote is not None:
-        with closing(remote):
-            return RemoteService(remote).calibrations()
+        return RemoteService(remote).calibrations()
     from sds.catalog.engine import sqlite_url
     from sds.catalog.store import Store
     from sds.server.settings import load_settings
@@ -201,66 +200,89 @@ def known_calibrations(home: Home) -> tuple[CalibrationRecord, ...]:
         return store.calibrations()
 
 
-def server_url(home: Home) -> str | None:
-    """Return the address of the server that answers for a home, or None."""
+def server_address(home: Home) -> str | None:
+    """Return where the server of a home answers: its URL, else its socket; None: nowhere."""
     remote = _find_server(home)
-    if remote is None:
+    return None if remote is None else remote.shown
+
+
+class Connection(http.client.HTTPConnection):
+    """HTTP over a Unix socket, to a server of this account or of the home's owner, else to none."""
+
+    def __init__(self, socket: Path, *, users: frozenset[int], timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = socket
+        self._users = users
+
+    def connect(self) -> None:
+        """Connect, and see who is there before anything is sent.
+
+        Raises
+        ------
+        PermissionDeniedError
+            If another account answers.
+        """
+        from sds.server.local_socket import connect_to, peer_user
+
+        connection = connect_to(self._path, self.timeout or _REQUEST_TIMEOUT_S)
+        user = peer_user(connection)
+        if user not in self._users:
+            connection.close()
+            message = (
+                f"account {user} answers at {self._path}, which is neither yours nor the owner of "
+                "the home: nothing was sent; remove that socket, and see who may write there"
+            )
+            raise PermissionDeniedError(message)
+        self.sock = connection
+
+
+class _Server:
+    """A server that answered; each request has a connection of its own."""
+
+    def __init__(self, socket: Path, shown: str, users: frozenset[int]) -> None:
+        self.shown = shown
+        self._socket = socket
+        self._users = users
+
+    def ask(
+        self, method: str, target: str, body: bytes | None = None, *, timeout_s: float
+    ) -> tuple[int, bytes]:
+        """Return status and body of an answer; OSError or HTTPException where none comes."""
+        headers = {"Connection": "close"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        with closing(
+            Connection(self._socket, users=self._users, timeout_s=timeout_s)
+        ) as connection:
+            connection.request(method, target, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+
+def _find_server(home: Home) -> _Server | None:
+    """Return the server at a home, or None where none answers."""
+    from sds.server.lock import read_address
+
+    home.check()
+    address = read_address(home)
+    if address is None:
         return None
-    with closing(remote):
-        return str(remote.base_url)
-
-
-def _find_server(home: Home) -> httpx.Client | None:
-    """Return an authorized client of the server at a home, or None where none answers."""
+    users = frozenset({os.geteuid(), home.root.stat().st_uid})
+    server = _Server(Path(address.socket), address.shown, users)
     try:
-        address = json.loads(home.server_address.read_text())
-        url, socket = address["url"], address.get("socket")
-    except (FileNotFoundError, NotADirectoryError):
+        status, _ = server.ask("GET", "/healthz", timeout_s=_PROBE_TIMEOUT_S)
+    except PermissionDeniedError:
+        raise
+    except (OSError, http.client.HTTPException):
         return None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # half written by a server that starts or was killed
-    import httpx
-
-    client = httpx.Client(
-        base_url=url,
-        transport=httpx.HTTPTransport(uds=socket) if socket else None,
-        timeout=_REQUEST_TIMEOUT_S,
-        trust_env=False,
-    )
-    try:
-        alive = client.get("/healthz", timeout=_PROBE_TIMEOUT_S).is_success
-    except httpx.TransportError:
-        alive = False
-    if not alive:
-        client.close()
-        return None
-    client.headers["Authorization"] = f"Bearer {_operate_token(home)}"
-    return client
-
-
-def _operate_token(home: Home) -> str:
-    """Return the token that may operate."""
-    try:
-        lines = home.token.read_text().splitlines()
-    except PermissionError as error:
-        message = f"may not read the server's token {home.token}; ask who runs it for access"
-        raise PermissionDeniedError(message) from error
-    except FileNotFoundError as error:
-        message = f"the server's token {home.token} is missing; restart sds-server"
-        raise ServerError(message) from error
-    for line in lines:
-        scope, _, token = line.partition(" ")
-        if scope == "operate" and token:
-            return token.strip()
-    message = f"{home.token} holds no token that may operate; restart sds-server"
-    raise ServerError(message)
+    return server if status == http.HTTPStatus.OK else None
 
 
 class RemoteService:
     """The operations, asked of a server over HTTP."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    def __init__(self, server: _Server) -> None:
+        self._server = server
 
     def status(self) -> Status:
         """Return how the installation stands."""
@@ -481,19 +503,23 @@ class RemoteService:
         ServerUnreachableError
             If the server went away.
         """
-        import httpx
+        from urllib.parse import urlencode
 
+        target = f"/api/v1/{what}" + (f"?{urlencode(query)}" if query else "")
+        content = None if body is None else json.dumps(body).encode()
         try:
-            response = self._client.request(method, f"/api/v1/{what}", json=body, params=query)
-        except httpx.TransportError as error:
+            status, answer = self._server.ask(method, target, content, timeout_s=_REQUEST_TIMEOUT_S)
+        except PermissionDeniedError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
             message = (
-                f"the server at {self._client.base_url} went away ({error}); "
+                f"the server at {self._server.shown} went away ({error or type(error).__name__}); "
                 "start sds-server again, or repeat the command without it"
             )
             raise ServerUnreachableError(message) from error
-        if not response.is_success:
-            raise _response_error(response)
-        return response.json()
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            raise _answered_error(f"{method} {target}", status, answer)
+        return json.loads(answer)
 
 
 def _parse(kind: type[_Record], value: object) -> _Record:
@@ -507,16 +533,14 @@ def _parse(kind: type[_Record], value: object) -> _Record:
         raise ServerError(message) from error
 
 
-def _response_error(response: httpx.Response) -> SdsError:
+def _answered_error(request: str, status: int, answer: bytes) -> SdsError:
     """Return the error that an answer stands for."""
     try:
-        body = response.json()
+        body = json.loads(answer)
         return _named_error(str(body["error"]), str(body["message"]))
     except (ValueError, KeyError, TypeError):
-        return ServerError(
-            f"the server answered {response.status_code} to {response.request.method} "
-            f"{response.request.url.path}: {response.text[:500]}"
-        )
+        text = answer[:500].decode("utf-8", "replace")
+        return ServerError(f"the server answered {status} to {request}: {text}")
 
 
 def _job_error(job: JobRecord) -> SdsError:

@@ -74,12 +74,10 @@ def demo(
     if keep:
         kept_in = shlex.quote(str(outcome.directory))
         kept_home = shlex.quote(str(outcome.directory / "home"))
-        note(
-            f"kept: server {outcome.server}, files in {outcome.directory}\n"
-            f"  to use it:   export SDS_HOME={kept_home}\n"
-            f"  to stop it:  kill {outcome.server_pid}\n"
-            f"  to clean up: rm -r {kept_in}"
-        )
+        note(f"kept: server {outcome.server}, files in {outcome.directory}")
+        note(f"to use it:   export SDS_HOME={kept_home}")
+        note(f"to stop it:  kill {outcome.server_pid}")
+        note(f"to clean up: rm -r {kept_in}")
     if not outcome.ok:
         message = "the variants of a program read different bytes; see the column `bytes`"
         raise VerificationError(message)

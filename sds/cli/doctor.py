@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +69,7 @@ def doctor(
     Example: sds doctor run.h5:/entry/cube '[:, 3, :]' -- ./analysis
     """
     from sds.cli.output import print_json
-    from sds.errors import FileMissingError
+    from sds.errors import FileMissingError, PermissionDeniedError
     from sds.home import default_home
     from sds.redirect.doctor import diagnose
 
@@ -93,7 +94,8 @@ def doctor(
     if file is not None:
         _check_target(file, dataset)
     home = default_home()
-    home.create()
+    with suppress(PermissionDeniedError):  # the examination says what is wrong with it
+        home.create()
     found = diagnose(
         file=file,
         dataset=dataset,

@@ -37,7 +37,7 @@ def env(
     it is not. A copy of it is kept with your data, for shells that outlive an installation.
     SDS_DISABLE=1 switches SDS off for one program, eval "$(sds env --unset)" for the shell.
     """
-    from sds.cli.output import print_json, print_lines
+    from sds.cli.output import print_json, write_lines
     from sds.home import default_home
     from sds.redirect.connector import (
         HDF5_DEFAULT_PLUGIN_DIRECTORY,
@@ -53,7 +53,7 @@ def env(
         if as_json:
             print_json({"environment": changes})
         else:
-            print_lines(*(_change(shell, name, value) for name, value in sorted(changes.items())))
+            write_lines(*(_change(shell, name, value) for name, value in sorted(changes.items())))
         return
     home = default_home()
     home.create()
@@ -69,7 +69,7 @@ def env(
         print_json({"environment": variables})
         return
     plugin = plugin_path() if kept is None else kept / PLUGIN_NAME
-    print_lines(*_where_it_is(shell, plugin, variables))
+    write_lines(*_where_it_is(shell, plugin, variables))
 
 
 def _where_it_is(shell: Shell, plugin: Path, variables: "Mapping[str, str]") -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 
 from sds import errors
 
@@ -48,6 +49,8 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
 
 def exit_code_of(error: Exception) -> ExitCode:
     """Return the exit status for an error that ends a command."""
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return ExitCode.NO_SPACE
     for kind, code in _BY_ERROR:
         if isinstance(error, kind):
             return code

@@ -343,7 +343,7 @@ def _print_map(found: "Explanation", title: str | None = None) -> None:
         return
     screen = console()
     width = min(screen.width, _MAP_WIDTH)
-    print_lines("" if title is None else f"\n{title}")
+    print_lines("", *([] if title is None else [title]))
     screen.print(draw_osts(found.osts, width=width, plain=prefers_ascii()))
 
 

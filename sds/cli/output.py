@@ -8,6 +8,8 @@ import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sds.wording import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TextIO
@@ -67,7 +69,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     with screen.capture() as captured:
         screen.print(table)
-    print_lines(*(line.rstrip() for line in captured.get().splitlines()))
+    write_lines(*(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _natural_widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -113,7 +115,7 @@ def _table(
             width=None if widths is None else widths[i],
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
@@ -137,35 +139,41 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     for name, value in fields:
         head = f"{name:<{width}}  "
         names_path = any(word.startswith("/") for word in value.split())
-        print_lines(head + value if names_path else _fitted(value, sys.stdout, head, width + 2))
+        shown = printable(value)
+        write_lines(head + shown if names_path else _fitted(shown, sys.stdout, head, width + 2))
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines on stdout. Sentences are better off with `print_prose`."""
+    """Print lines on stdout, each on one. Sentences are better off with `print_prose`."""
+    write_lines(*map(printable, lines))
+
+
+def write_lines(*lines: str) -> None:
+    """Print lines as they are: what holds tabs, colours, or text for a shell."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 def print_prose(*sentences: str) -> None:
     """Print sentences on stdout, each on a line, in a terminal on as many as it needs."""
     for sentence in sentences:
-        text = sentence.lstrip(" ")
-        head = sentence[: len(sentence) - len(text)]
-        print_lines(_fitted(text, sys.stdout, head, len(head) + 2))
+        text = printable(sentence).lstrip(" ")
+        head = " " * (len(printable(sentence)) - len(text))
+        write_lines(_fitted(text, sys.stdout, head, len(head) + 2))
 
 
 def note(message: str) -> None:
     """Print a remark on stderr, in a terminal on as many lines as it needs."""
-    sys.stderr.write(_fitted(f"sds: {message}", sys.stderr, "", 2) + "\n")
+    sys.stderr.write(_fitted(f"sds: {printable(message)}", sys.stderr, "", 2) + "\n")
     sys.stderr.flush()
 
 
 def _fitted(text: str, stream: TextIO, head: str, behind: int) -> str:
     """Return text after a head; in a terminal broken between words, lines set in by `behind`.
 
-    As it is where it has lines of its own, or the terminal is too narrow for lines of words.
+    As it is where the terminal is too narrow for lines of words.
     """
     line = head + text
-    if not stream.isatty() or "\n" in line:
+    if not stream.isatty():
         return line
     from rich.console import Console
 

@@ -156,14 +156,15 @@ def _fill(output: Path, found: "NDArray[np.void]") -> None:
 
 def _print(found: "NDArray[np.void]", n_shown: int) -> None:
     """Print rows: as a table on a terminal, else with tabs between the columns."""
-    from sds.cli.output import print_lines, print_table
+    from sds.cli.output import print_table, write_lines
+    from sds.wording import printable
 
-    rows = [[_text(value) for value in row] for row in found[:n_shown]]
+    rows = [[printable(_text(value)) for value in row] for row in found[:n_shown]]
     names = found.dtype.names or ()
     if sys.stdout.isatty():
         print_table([f"{name}>" for name in names], rows)
     else:
-        print_lines("\t".join(names), *("\t".join(row) for row in rows))
+        write_lines("\t".join(map(printable, names)), *("\t".join(row) for row in rows))
     if len(found) > n_shown:
         sys.stderr.write(f"sds: {n_shown} of {len(found)} rows shown; --limit shows more\n")
 

@@ -81,6 +81,10 @@ def reorganize(
         Path | None,
         typer.Option(metavar="FILE", help="Where to write it; SDS_HOME/replicas if not given."),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Build it also beyond the setting replica_budget_bytes."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a replica of a dataset in another axis order, or of a table with its rows sorted.
@@ -133,6 +137,7 @@ def reorganize(
             columns=None if columns is None else parse_columns(columns),
             memory_bytes=memory_bytes,
             output=written,
+            force=force,
         )
     elif order is None or columns is not None:
         message = "name --order AXES for a dataset, or --sort COLUMN for a table (with --columns)"
@@ -154,6 +159,7 @@ def reorganize(
             region=region,
             memory_bytes=memory_bytes,
             output=written,
+            force=force,
         )
     with connect(default_home()) as service, progress_bar("Reorganizing") as advance:
         if recurring is not None and isinstance(request, ReorganizeRequest):

@@ -26,20 +26,24 @@ def show(
     """Print the redirect table of a file as JSON: its replicas, and what a read costs."""
     from sds import _native
     from sds.cli.output import print_json
-    from sds.errors import FormatError, NotFoundError
+    from sds.errors import FormatError, NotFoundError, PermissionDeniedError
+    from sds.files import read_regular
     from sds.home import default_home
 
     path = file
     if file.suffix != ".sdst":
         path = default_home().tables / _native.table_name(str(file.resolve()))
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError as error:
         message = (
             f"no redirect table of {file}: it has no replica that serves reads; "
             "`sds replicas list` shows those that there are"
         )
         raise NotFoundError(message) from error
+    except PermissionError as error:
+        message = f"may not read the redirect table {path}; ask its owner, or set SDS_HOME"
+        raise PermissionDeniedError(message) from error
     try:
         found = _native.decode_table(content)
     except FormatError as error:

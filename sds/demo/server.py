@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from sds.cli.client import server_url
+from sds.cli.client import server_address
 from sds.errors import ServerUnreachableError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class DemoServer:
         while time.monotonic() < deadline:
             if self._process is not None and self._process.poll() is not None:
                 break
-            url = server_url(self._home)
+            url = server_address(self._home)
             if url is not None:
                 return url
             time.sleep(_PAUSE_S)

@@ -15,6 +15,7 @@ from sds.chunk_reader import describe_chunked, read_chunked
 from sds.chunks import decode_seconds_per_byte
 from sds.dataset import describe_open_dataset, get_dataset
 from sds.errors import FormatError, UnsupportedError
+from sds.files import open_regular
 from sds.geometry import Hyperslab
 from sds.organizer.container import open_source
 from sds.organizer.filters import require_filters
@@ -52,7 +53,7 @@ class SourceReader:
 
     def __enter__(self) -> Self:
         if self._plan.data_offset_bytes is not None:
-            self._descriptor = os.open(self._plan.source_path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = open_regular(self._plan.source_path)
             return self
         require_filters(
             self._plan.source_filters,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.errors import ConfigurationError
+from sds.errors import ConfigurationError, PermissionDeniedError
 from sds.home import default_home, is_switched_off
 from sds.redirect import connector
 from sds.redirect.activate import environment
@@ -248,6 +248,11 @@ def _home_problems(home: Home, environ: Mapping[str, str]) -> list[Problem]:
         problems.append(
             Problem(what=f"{home.disabled} switches SDS off", remedy=f"remove {home.disabled}")
         )
+    try:
+        home.check()
+    except PermissionDeniedError as error:
+        what, _, remedy = str(error).rpartition("; ")
+        return [*problems, Problem(what=what, remedy=remedy)]
     if not home.spool.is_dir():
         problems.append(
             Problem(

@@ -132,6 +132,8 @@ class Adviser:
         budget = request.budget_bytes
         if budget is None:
             budget = self._settings.replica_budget_bytes
+            if budget is not None:
+                budget = max(0, budget - self._store.bytes_beside(""))
         free = shutil.disk_usage(self._home.replicas.parent).free
         reads = [each.reads for each in known]
         portfolio, reads = _simulated_or_not(

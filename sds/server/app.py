@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request, Security
 from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.security import HTTPBearer
 
 import sds
+from sds.server.asker import InProcess
 from sds.server.auth import Tokens
-from sds.server.errors import PROBLEMS, ForbiddenError, add_error_handlers, response
+from sds.server.errors import PROBLEMS, add_error_handlers
+from sds.server.gate import Gate
 from sds.server.page import reference_page
 from sds.server.routers import (
     datasets,
@@ -23,21 +27,38 @@ from sds.server.routers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
-    from starlette.responses import Response
-
+    from sds.server.asker import Ask
     from sds.server.jobs import Background
     from sds.server.service import Service
 
 PREFIX = "/api/v1"
 _END_S = 4.0
+# For the description alone: the gate looks at tokens before the application sees a request.
+_BEARER = HTTPBearer(auto_error=False, description="a token of the file `token` in SDS_HOME")
 
 
-def create_app(service: Service, background: Background) -> FastAPI:
+CHALLENGE = "^[0-9a-f]{32,128}$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """HMAC-SHA256, keyed by each token, of ``sds-server CHALLENGE SERVER_PORT CLIENT_PORT``."""
+
+    read: str
+    operate: str
+
+
+def create_app(service: Service, background: Background, ask: Ask | None = None) -> FastAPI:
     """Return the application over a service.
 
     Its lifespan starts the background and, at the end, stops it.
+
+    Parameters
+    ----------
+    ask
+        Answers what looks into users' files; None: the service itself.
     """
 
     @asynccontextmanager
@@ -56,28 +77,22 @@ def create_app(service: Service, background: Background) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    tokens = Tokens.load(service.home)
     app.state.service = service
     app.state.background = background
-    app.state.tokens = Tokens.load(service.home)
+    app.state.ask = InProcess(service) if ask is None else ask
     add_error_handlers(app)
     for module in (datasets, patterns, recommendations, replicas, jobs, home, plots):
-        app.include_router(module.router, prefix=PREFIX, responses=PROBLEMS)
-    allowed = {name.lower() for name in service.settings.allowed_hosts}
-
-    @app.middleware("http")
-    async def check_host(
-        request: Request, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        # A page on the web can make a browser resolve its own name to 127.0.0.1: only requests
-        # that name this server are for it.
-        name = host_name(request.headers.get("host", ""))
-        if name not in allowed:
-            message = (
-                f"host {name!r} is not served here; add it to the setting allowed_hosts "
-                "if this server is known by that name"
-            )
-            return response(ForbiddenError(message))
-        return await answer(request)
+        app.include_router(
+            module.router, prefix=PREFIX, responses=PROBLEMS, dependencies=[Security(_BEARER)]
+        )
+    app.add_middleware(
+        Gate,
+        prefix=PREFIX,
+        tokens=tokens,
+        token_file=service.home.token,
+        allowed_hosts=service.settings.allowed_hosts,
+    )
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
@@ -96,11 +111,11 @@ def create_app(service: Service, background: Background) -> FastAPI:
         service.queue.counts()
         return JSONResponse({"ok": True})
 
+    @app.get("/proof", tags=["health"], responses=PROBLEMS)
+    def proof(request: Request, challenge: Annotated[str, Query(pattern=CHALLENGE)]) -> Proof:
+        """Show that this server knows its tokens, before a client sends it one over TCP."""
+        ends = (request.scope.get("server"), request.scope.get("client"))
+        ports = tuple(0 if end is None else end[1] or 0 for end in ends)
+        return Proof(**tokens.proofs(challenge, (ports[0], ports[1])))
+
     return app
-
-
-def host_name(header: str) -> str:
-    """Return the name of a Host header, without port and brackets, in lower case."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0].lower()
-    return header.partition(":")[0].lower()

@@ -6,6 +6,8 @@ Whoever can read the file could do the same with the account's files; there is n
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import hmac
 import os
 import secrets
@@ -43,7 +45,7 @@ class Tokens:
         Raises
         ------
         PermissionDeniedError
-            If others may read the file.
+            If others may read the file, or it is a link.
         ConfigurationError
             If it holds something else.
         """
@@ -56,6 +58,21 @@ class Tokens:
     def token(self, scope: Scope) -> str:
         """Return the token of a scope."""
         return self._tokens[scope]
+
+    def proofs(self, challenge: str, ports: tuple[int, int]) -> dict[str, str]:
+        """Return what only a holder of each token can answer to a challenge, by scope.
+
+        Parameters
+        ----------
+        ports
+            Of the server and of the client, so that nobody between them can pass an answer on that
+            was given on another connection.
+        """
+        said = f"sds-server {challenge} {ports[0]} {ports[1]}".encode()
+        return {
+            scope.value: hmac.new(token.encode(), said, hashlib.sha256).hexdigest()
+            for scope, token in self._tokens.items()
+        }
 
     def scope_of(self, authorization: str | None) -> Scope | None:
         """Return what an Authorization header allows; None: nothing."""
@@ -71,7 +88,14 @@ class Tokens:
 
 
 def _read(path: Path) -> dict[Scope, str]:
-    with path.open(encoding="ascii") as stream:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        message = f"{path} is a link; remove it, new tokens are made"
+        raise PermissionDeniedError(message) from error
+    with os.fdopen(descriptor, encoding="ascii") as stream:
         mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
         if mode & 0o077:
             message = f"{path} has mode {mode:o}: others may read the tokens; chmod 600 it"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
-from sds.errors import BusyError, LayoutError, PermissionDeniedError, SdsError
+from sds.errors import (
+    BusyError,
+    InsufficientSpaceError,
+    LayoutError,
+    PermissionDeniedError,
+    SdsError,
+)
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
 from sds.server import stages
@@ -24,14 +31,19 @@ if TYPE_CHECKING:
     from sds.server.publisher import Publisher
     from sds.server.stages import Progress, Runner
 
+log = logging.getLogger(__name__)
+
 
 class Builder:
     """Builds, checks and removes the replicas of one home."""
 
-    def __init__(self, home: Home, store: Store, publisher: Publisher) -> None:
+    def __init__(
+        self, home: Home, store: Store, publisher: Publisher, *, budget_bytes: int | None
+    ) -> None:
         self._home = home
         self._store = store
         self._publisher = publisher
+        self._budget_bytes = budget_bytes
 
     def reorganize(
         self, request: ReorganizeRequest | SortRequest, run: Runner, progress: Progress
@@ -41,12 +53,15 @@ class Builder:
         The replica is in the catalog before its file exists, so that a start after a crash knows
         whose the file is.
 
-        Raises LayoutError where the file's replicas would hold more than `MAX_TILES_OF_FILE` tiles;
-        else errors as of the organizer.
+        Raises LayoutError where the file's replicas would hold more than `MAX_TILES_OF_FILE` tiles,
+        InsufficientSpaceError where all replicas would take more than ``replica_budget_bytes`` and
+        the request is not forced; else errors as of the organizer.
         """
         begun: list[ReplicaRecord] = []
 
         def announce(plan: AnyPlan) -> None:
+            if not request.force:
+                self._check_budget(plan)
             begun.append(
                 self._store.begin_replica(
                     facts_of_plan(plan),
@@ -88,6 +103,19 @@ class Builder:
         )
         self._publisher.publish(record.file)
         return self._store.replica(record.id)
+
+    def _check_budget(self, plan: AnyPlan) -> None:
+        """Raise InsufficientSpaceError where a replica does not fit into the budget of the home."""
+        if self._budget_bytes is None:
+            return
+        others = self._store.bytes_beside(str(plan.output))
+        if others + plan.size_bytes > self._budget_bytes:
+            message = (
+                f"a replica of {plan.size_bytes} bytes beside {others} bytes of others: "
+                f"replica_budget_bytes allows {self._budget_bytes}; remove a replica (sds replicas "
+                "remove), raise that setting, or add --force"
+            )
+            raise InsufficientSpaceError(message)
 
     def _check_room_in_table(self, request: ReorganizeRequest) -> None:
         """Raise LayoutError where the replicas of a file would hold too many tiles."""
@@ -182,7 +210,7 @@ class Builder:
         are something else now.
         """
         path = Path(record.path)
-        inside = path.is_relative_to(self._home.replicas)
+        inside = self._home.holds_replica(path)
         is_live = self._store.count_replicas(path=record.path) > 0
         is_ours = not is_live and (inside or _holds(path, record))
         try:
@@ -194,6 +222,8 @@ class Builder:
             message = f"may not delete {path}: permission denied; delete it by hand"
             raise PermissionDeniedError(message) from error
         self._store.set_collected(record.id)
+        if is_ours:
+            log.info("replica %s: deleted %s", record.id, path)
         return is_ours
 
 

@@ -26,10 +26,59 @@ Result = TypeVar("Result")
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
 _GRACE_S = 5.0
+_END_S = 3.0
 
 
 class StoppedError(Exception):
     """Raised in the child by a callback that is to stop the work."""
+
+
+class Child:
+    """A process that runs stages, one after the other.
+
+    It is killed with the thread that made it, as with this process. SIGTERM ends what it does at
+    once, but for a stage that handles it in order to clean up behind itself.
+    """
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_child_main, args=(theirs, os.getpid()), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """True while it can take another stage."""
+        return self._process.is_alive()
+
+    def run(
+        self,
+        work: Callable[..., Result],
+        *args: object,
+        callbacks: Mapping[str, Callable[..., None]],
+        poll: Callable[[], None],
+    ) -> Result:
+        """Return what a function returns that runs in the child; parameters as `run_in_child`."""
+        try:
+            self._pipe.send((work, args, tuple(callbacks)))
+        except BrokenPipeError:
+            raise ServerError(_how_it_died(self._process)) from None
+        returned: Result = _converse(self._pipe, self._process, callbacks, poll)
+        return returned
+
+    def end(self) -> None:
+        """End it, having given it a moment to clean up; kill it then."""
+        self._pipe.close()
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join(_END_S)
+        if self._process.is_alive():
+            self._process.kill()
+        # Stuck in the kernel it stays, on a mount that hangs: nobody waits for it.
+        self._process.join(_END_S)
+        if not self._process.is_alive():
+            self._process.close()
 
 
 def run_in_child(
@@ -47,7 +96,7 @@ def run_in_child(
     callbacks
         Called here, in this thread. One that raises stops the child; what it raised is raised.
     poll
-        Called here at least every 0.1 s. If it raises, the child is killed at once.
+        Called here at least every 0.1 s. If it raises, the child is ended at once.
 
     Raises
     ------
@@ -56,22 +105,11 @@ def run_in_child(
     ServerError
         If the child was killed or failed in a way that SDS does not know.
     """
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(
-        target=_child_main, args=(theirs, os.getpid(), work, args, tuple(callbacks)), daemon=True
-    )
-    child.start()
-    theirs.close()
+    child = Child()
     try:
-        returned: Result = _converse(ours, child, callbacks, poll)
-        return returned
+        return child.run(work, *args, callbacks=callbacks, poll=poll)
     finally:
-        ours.close()
-        if child.is_alive():
-            child.kill()
-        child.join()
-        child.close()
+        child.end()
 
 
 def _converse(
@@ -113,30 +151,29 @@ def _how_it_died(child: BaseProcess) -> str:
     return f"the working process ended with status {code} and said nothing; see the server's log"
 
 
-def _child_main(
-    pipe: Connection,
-    parent: int,
-    work: Callable[..., object],
-    args: tuple[object, ...],
-    callback_names: tuple[str, ...],
-) -> None:
-    """Run in the child: call the function, send what it returns or raises."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _child_main(pipe: Connection, parent: int) -> None:
+    """Run in the child: call the functions that come, send what each returns or raises."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os._exit(1)  # the server died before the kernel knew of our wish
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to answer
-    try:
-        returned = work(*args, **{name: _proxy(pipe, name) for name in callback_names})
-    except StoppedError:
-        return
-    except SdsError as error:
-        pipe.send(("raised", error))
-    except Exception as error:  # noqa: BLE001  (the border of the process: all of it is reported)
-        traceback.print_exc()
-        message = f"{type(error).__name__}: {error}; the server's log has the details"
-        pipe.send(("raised", ServerError(message)))
-    else:
-        pipe.send(("returned", returned))
+    while True:
+        try:
+            work, args, callback_names = pipe.recv()
+        except EOFError:
+            return
+        try:
+            returned = work(*args, **{name: _proxy(pipe, name) for name in callback_names})
+        except StoppedError:
+            return
+        except SdsError as error:
+            pipe.send(("raised", error))
+        except Exception as error:  # noqa: BLE001  (the border of the process: all is reported)
+            traceback.print_exc()
+            message = f"{type(error).__name__}: {error}; the server's log has the details"
+            pipe.send(("raised", ServerError(message)))
+        else:
+            pipe.send(("returned", returned))
 
 
 def _proxy(pipe: Connection, name: str) -> Callable[..., None]:

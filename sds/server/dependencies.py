@@ -1,19 +1,17 @@
-"""What requests are given: the service, and the right to use it."""
+"""What requests are given: the service, its background, and processes that look into files."""
 
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Depends, Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Depends, Query, Request
 
+from sds.catalog.records import AbsolutePath
 from sds.errors import SdsValueError
-from sds.server.auth import Scope, Tokens
-from sds.server.errors import ForbiddenError, UnauthorizedError
+from sds.server.asker import Ask, InProcess
 from sds.server.jobs import Background
 from sds.server.service import Service
 
-_bearer = HTTPBearer(auto_error=False, description="a token of the file `token` in SDS_HOME")
-Credentials = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+FileName = Annotated[AbsolutePath | None, Query()]
 
 
 def _service(request: Request) -> Service:
@@ -26,28 +24,17 @@ def _background(request: Request) -> Background:
     return background
 
 
-def _scope(request: Request, credentials: Credentials) -> Scope:
-    tokens: Tokens = request.app.state.tokens
-    given = None if credentials is None else f"{credentials.scheme} {credentials.credentials}"
-    scope = tokens.scope_of(given)
-    if scope is None:
-        path = request.app.state.service.home.token
-        message = f"this needs a token; send Authorization: Bearer with one of {path}"
-        raise UnauthorizedError(message)
-    return scope
+def _ask(request: Request) -> Ask:
+    ask: Ask = request.app.state.ask
+    return ask
 
 
-def may_read(scope: Annotated[Scope, Depends(_scope)]) -> Scope:
-    """Let pass whoever has a token."""
-    return scope
-
-
-def may_operate(scope: Annotated[Scope, Depends(_scope)]) -> Scope:
-    """Let pass whoever has the token of scope operate."""
-    if scope is not Scope.OPERATE:
-        message = f"a token of scope {scope.value} may only look; use the one of scope operate"
-        raise ForbiddenError(message)
-    return scope
+def _about(request: Request, file: FileName = None) -> Ask:
+    """Return who looks up what is known of a file: another process, since links are followed."""
+    if file is None:
+        return InProcess(request.app.state.service)
+    check_path("file", file)
+    return _ask(request)
 
 
 def require_absolute(request: object) -> None:
@@ -60,12 +47,23 @@ def require_absolute(request: object) -> None:
     """
     for field in ("file", "output", "path"):
         named = getattr(request, field, None)
-        if named is not None and not Path(named).is_absolute():
-            message = f"{field} {named!r} is relative; send an absolute path"
-            raise SdsValueError(message)
+        if named is not None:
+            check_path(field, named)
+
+
+def check_path(field: str, named: str) -> None:
+    """Refuse one path; errors as of `require_absolute`."""
+    if not Path(named).is_absolute():
+        message = f"{field} {named!r} is relative; send an absolute path"
+        raise SdsValueError(message)
+    if "\0" in named:
+        message = f"{field} {named!r} is no path: it holds a null byte; send one without"
+        raise SdsValueError(message)
 
 
 ServiceOf = Annotated[Service, Depends(_service)]
 BackgroundOf = Annotated[Background, Depends(_background)]
-READ = [Depends(may_read)]
-OPERATE = [Depends(may_operate)]
+AskOf = Annotated[Ask, Depends(_ask)]
+"""For what looks at a file that the request names; see `sds.server.asker`."""
+About = Annotated[Ask, Depends(_about)]
+"""The same, where naming a file is left to the client."""

@@ -33,11 +33,22 @@ class ForbiddenError(errors.SdsError):
     """A request whose token does not allow it, or from a host name that is not ours."""
 
 
+class BodyTooLargeError(errors.SdsError):
+    """A request with a body of more bytes than any needs."""
+
+
+class BodyTooSlowError(errors.SdsError):
+    """A request whose body did not arrive in time."""
+
+
 STATUS: dict[type[Exception], HTTPStatus] = {
     UnauthorizedError: HTTPStatus.UNAUTHORIZED,
     ForbiddenError: HTTPStatus.FORBIDDEN,
     errors.NotFoundError: HTTPStatus.NOT_FOUND,
     errors.PermissionDeniedError: HTTPStatus.FORBIDDEN,
+    BodyTooSlowError: HTTPStatus.REQUEST_TIMEOUT,
+    BodyTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.QueueFullError: HTTPStatus.TOO_MANY_REQUESTS,
     errors.BusyError: HTTPStatus.CONFLICT,
     errors.SourceChangedError: HTTPStatus.CONFLICT,
     errors.VerificationError: HTTPStatus.CONFLICT,
@@ -48,6 +59,7 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.RankDeficientError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.CatalogError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.ServerError: HTTPStatus.BAD_GATEWAY,
+    errors.RequestTimeoutError: HTTPStatus.GATEWAY_TIMEOUT,
     errors.SdsError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import OperationalError
 
 from sds.catalog.records import as_json
-from sds.errors import InsufficientSpaceError, SdsError
+from sds.errors import BusyError, InsufficientSpaceError, SdsError
 from sds.server.child import run_in_child
 from sds.server.stages import CutOffError
 
@@ -98,7 +98,7 @@ class Background:
         while not self._stop.is_set():
             try:
                 work()
-            except (OperationalError, InsufficientSpaceError) as error:
+            except (OperationalError, InsufficientSpaceError, BusyError) as error:
                 # A full disk under the catalog: the next round may find it mended.
                 reason = error.orig if isinstance(error, OperationalError) else error
                 log.warning("%s: the catalog cannot be written, tried again: %s", name, reason)

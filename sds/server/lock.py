@@ -5,16 +5,23 @@ The lock is the kernel's (flock), so it ends with its process however that ends.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import stat
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sds.errors import BusyError, PermissionDeniedError
+from sds.errors import (
+    BusyError,
+    ConfigurationError,
+    InsufficientSpaceError,
+    PermissionDeniedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,12 +38,19 @@ class ServerAddress:
     Attributes
     ----------
     socket
-        Path of its Unix socket; None where it listens at the host and port of `url`.
+        Path of its Unix socket.
+    url
+        Of its TCP port; None where it has none.
     """
 
-    url: str
     pid: int
-    socket: str | None = None
+    socket: str
+    url: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The address as people are told it."""
+        return self.url or self.socket
 
 
 def read_address(home: Home) -> ServerAddress | None:
@@ -46,13 +60,19 @@ def read_address(home: Home) -> ServerAddress | None:
     """
     try:
         written = json.loads(home.server_address.read_text(encoding="utf-8"))
+        url = written.get("url")
         return ServerAddress(
-            url=str(written["url"]), pid=int(written["pid"]), socket=written.get("socket")
+            pid=int(written["pid"]),
+            socket=str(written["socket"]),
+            url=None if url is None else str(url),
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError):
-        return None  # not by our hand; whoever needs the server finds nobody there
+    except PermissionError as error:
+        message = f"may not read {home.server_address}; set SDS_HOME to a directory of yours"
+        raise PermissionDeniedError(message) from error
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # half written, or not by our hand; who needs the server finds nobody there
 
 
 class HomeLock:
@@ -102,10 +122,23 @@ class HomeLock:
 
     def _lock(self) -> int:
         try:
-            descriptor = os.open(self._home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(self._home.lock, flags, 0o600)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(errno.ELOOP, "is no regular file")  # noqa: TRY301
         except PermissionError as error:
             message = f"may not write {self._home.lock}; set SDS_HOME to a directory of yours"
             raise PermissionDeniedError(message) from error
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                message = f"no room for {self._home.lock}; free some space there"
+                raise InsufficientSpaceError(message) from error
+            # A link would have another file written, a pipe or a directory holds no lock.
+            message = (
+                f"{self._home.lock} cannot be the lock of the home: {error.strerror}; remove it"
+            )
+            raise ConfigurationError(message) from error
         give_up = time.monotonic() + self._wait_s
         while True:
             try:
@@ -131,9 +164,8 @@ class HomeLock:
     def _busy(self, holder: str, server: ServerAddress | None) -> str:
         root = self._home.root
         if server is not None:
-            where = server.socket or server.url
             return (
-                f"a server at {where} (process {holder}) works with {root}; "
+                f"a server at {server.shown} (process {holder}) works with {root}; "
                 f"ask it, or end it: kill {holder}"
             )
         return f"process {holder or 'unknown'} works with {root}; wait until it has finished"

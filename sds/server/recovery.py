@@ -80,7 +80,7 @@ class Recovery:
             if replica is None:
                 reason = "the process that built it ended before it was whole"
                 retired = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
-                if Path(record.path).is_relative_to(self._home.replicas):
+                if self._home.holds_replica(record.path):
                     self._builder.delete_file(retired)
                 dropped.append(record.id)
             else:
@@ -120,7 +120,7 @@ class Recovery:
                 retired += self._look_after(watched.file, run)
         for record in self._store.uncollected_replicas(n_sources):
             # What the user placed with --output is the user's to delete.
-            if Path(record.path).is_relative_to(self._home.replicas):
+            if self._home.holds_replica(record.path):
                 self._builder.delete_file(record)
             else:
                 self._store.set_collected(record.id)
@@ -197,6 +197,8 @@ class Recovery:
             if not record.complete or record.changed_ns > before_ns:
                 continue
             path = self._home.spool / record.name
+            if path.parent != self._home.spool or path.name in {"", ".."}:
+                continue  # a name that leads elsewhere, of a catalog that somebody wrote
             now = current_identity(str(path))
             if now is not None and now.inode == record.inode:
                 path.unlink()

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from sds.analyzer import MIN_READS
 from sds.catalog.records import (
+    AbsolutePath,
     CalibrationRecord,
     DatasetRecord,
     EventRecord,
+    Id,
     JobRecord,
     PatternRecord,
     QueryRecommendationRecord,
@@ -21,8 +23,6 @@ from sds.catalog.records import (
 from sds.recommender import Portfolio, StripeAdvice
 from sds.sort_advice import AskedQuery
 
-Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
-"""A number that the catalog gives; SQLite's integers end there."""
 Bytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PAGE_LENGTH = 100
@@ -175,7 +175,7 @@ class Status:
     Attributes
     ----------
     server
-        URL of the server that says this; None where no server was asked.
+        URL of the server that says this, else its socket; None where no server was asked.
     enabled
         False where the file ``disabled`` turns the connector off.
     spool_pending_bytes
@@ -333,7 +333,7 @@ class RefitReport:
 class AdviceRequest:
     """What advice is asked for; see `Service.advise`."""
 
-    file: str
+    file: AbsolutePath
     dataset: str | None = None
     selection: Selections = None
     n_reads: Counts = None
@@ -343,7 +343,7 @@ class AdviceRequest:
 class NamedDataset:
     """A dataset, or with ``dataset`` None every dataset of a file that was read."""
 
-    file: str
+    file: AbsolutePath
     dataset: str | None = None
 
 
@@ -357,7 +357,7 @@ class QueriedTable:
         HDF5 path of a group of equally long datasets, or of a compound dataset.
     """
 
-    file: str
+    file: AbsolutePath
     table: str
     queries: tuple[AskedQuery, ...]
 
@@ -374,7 +374,7 @@ class RecurringTiles:
         Tiles that were read less often, among the newest reads of the dataset, are not meant.
     """
 
-    file: str
+    file: AbsolutePath
     dataset: str
     tiles: tuple[int, ...]
     min_reads: int = MIN_READS
@@ -430,7 +430,7 @@ class WhatIfRequest:
         what it holds besides (None: what the queries need that compare the key).
     """
 
-    file: str
+    file: AbsolutePath
     dataset: str
     order: tuple[int, ...] | None = None
     chunks: tuple[int, ...] | None = None

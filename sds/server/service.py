@@ -99,7 +99,9 @@ class Service:
         self._run = run
         self._models = Models(store, settings)
         self._publisher = Publisher(home, store, self._models)
-        self._builder = Builder(home, store, self._publisher)
+        self._builder = Builder(
+            home, store, self._publisher, budget_bytes=settings.replica_budget_bytes
+        )
         self._figures = Figures()
         self._adviser = Adviser(home, store, self._models, settings)
         self._spool = Spool(home, store)
@@ -418,6 +420,15 @@ class Service:
         """Return the newest calibration of each file system."""
         return self._store.calibrations()
 
+    def mount_point(self, path: str) -> str:
+        """Return where the file system of a path is mounted; SdsValueError where it is no path."""
+        try:
+            there = next(place for place in (Path(path), *Path(path).parents) if place.exists())
+            return str(filesystem_of(there).mount_point)
+        except (OSError, ValueError) as error:
+            message = f"path {path!r} cannot be looked at ({error}); name one that exists"
+            raise SdsValueError(message) from error
+
     def plot(
         self,
         kind: Kind,
@@ -494,7 +505,7 @@ class Service:
 
     def submit(self, request: JobRequest) -> records.JobRecord:
         """Put work into the queue, for the server to do."""
-        return self.queue.submit(request)
+        return self.queue.submit(request, most=self.settings.max_queued_jobs)
 
     def jobs(self, state: JobState | None = None) -> tuple[records.JobRecord, ...]:
         """Return jobs, newest first."""

@@ -23,7 +23,7 @@ class Settings(BaseSettings):
 
     database_url: str | None = None
     host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    port: Annotated[int, Field(ge=0, le=65535)] | None = None
     socket: Path | None = None
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
     ingest_interval_s: Annotated[float, Field(gt=0)] = 3.0
@@ -32,6 +32,8 @@ class Settings(BaseSettings):
     spool_idle_s: Annotated[float, Field(gt=0)] = 3600.0
     lock_wait_s: Annotated[float, Field(ge=0)] = 5.0
     job_attempts: Annotated[int, Field(ge=1)] = 3
+    max_queued_jobs: Annotated[int, Field(ge=1)] = 1000
+    request_limit_s: Annotated[float, Field(gt=0)] = 100.0
     stripe_size_bytes: Annotated[int, Field(gt=0)] = 1 << 20
     stripe_count: Annotated[int, Field(gt=0)] = 1
     raid_unit_bytes: Annotated[int, Field(gt=0)] = 4096
@@ -50,9 +52,9 @@ def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (check
     ConfigurationError
         If one is unknown or wrong; says which, where it came from and what it may be.
     PermissionDeniedError
-        If config.toml may not be read.
+        If config.toml may not be read, or others may write it, as :meth:`sds.home.Home.check`.
     """
-    written = _read_config(home.config)
+    written = _read_config(home)
     unknown = sorted(set(written) - set(Settings.model_fields))
     if unknown:
         known = ", ".join(Settings.model_fields)
@@ -66,8 +68,13 @@ def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (check
         raise ConfigurationError(_explain(error, home, written, given)) from error
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read_config(home: Home) -> dict[str, Any]:
+    home.check()
+    path = home.config
     try:
+        if path.exists() and not path.is_file():
+            message = f"{path} is no regular file; write settings into one"
+            raise ConfigurationError(message)
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}

@@ -6,7 +6,11 @@ between steps; what a callback raises abandons the work, cleanly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -135,7 +139,25 @@ def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:
     """Measure the file system that holds a directory, and fit models to it."""
     from sds.recommender.calibration import calibrate  # noqa: PLC0415  (h5py, statsmodels)
 
-    return calibrate(request.path, settings=request.settings, progress=progress)
+    with _cleaning_up():
+        return calibrate(request.path, settings=request.settings, progress=progress)
+
+
+@contextmanager
+def _cleaning_up() -> Iterator[None]:
+    """Have SIGTERM end a stage by an exception: what it wrote is of no use to the next attempt.
+
+    Other stages end at once, and go on later from what is on disk.
+    """
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def fit_to_traces(

@@ -34,7 +34,7 @@ def status_of(home: Home, store: Store, queue: JobQueue, spool: Spool) -> Status
         version=sds.__version__,
         home=str(home.root),
         database=store.engine.url.render_as_string(),
-        server=None if address is None else address.url,
+        server=None if address is None else address.shown,
         server_pid=None if address is None else address.pid,
         enabled=not home.disabled.exists(),
         spool_files=n_spool_files,

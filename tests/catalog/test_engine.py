@@ -3,12 +3,17 @@ import threading
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from sds.catalog.engine import open_engine, sqlite_url
 from sds.catalog.filesystems import filesystem_of, parse_mounts
 from sds.catalog.store import Store
-from sds.errors import CatalogError, ConfigurationError, InsufficientSpaceError
+from sds.errors import (
+    BusyError,
+    CatalogError,
+    ConfigurationError,
+    InsufficientSpaceError,
+)
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -82,7 +87,7 @@ def test_writers_that_read_first_wait_for_each_other(store, facts):
             for _ in range(25):
                 store.put_dataset(facts)
                 store.add_event("test", None, "appended", "to see writers wait")
-        except OperationalError as error:
+        except BusyError as error:
             failures.append(error)
 
     threads = [threading.Thread(target=append) for _ in range(4)]

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.cli.client import server_url
+from sds.cli.client import server_address
 from sds.home import Home
 from tests.server.running import PATIENCE_S
 
@@ -124,7 +124,7 @@ def sds_both(request, sds, tmp_path):
         )  # fmt: skip
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while server_url(sds.home) is None:
+        while server_address(sds.home) is None:
             assert server.poll() is None, (tmp_path / "server.log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)

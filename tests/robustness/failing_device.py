@@ -86,6 +86,7 @@ class FailingDevice:
 
     def _serve(self, folder):
         server = subprocess.Popen([self._server, self._control_path, folder, "-f", "-o", "ro"])
+        self.process = server  # stopped, the file system of user space answers nothing
         self._stack.callback(server.wait)
         while not os.path.ismount(folder):
             assert server.poll() is None, "the file system did not start"

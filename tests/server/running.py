@@ -42,15 +42,20 @@ class Server:
         raise AssertionError((self.home.root / "server.log").read_text())
 
     def _client(self, address):
-        lines = dict(line.split() for line in self.home.token.read_text().splitlines())
-        socket = address.get("socket")
+        """Return a client of its TCP port where it has one, with a token, else of its socket."""
+        if address["url"] is None:
+            transport = httpx.HTTPTransport(uds=address["socket"])
+            return httpx.Client(
+                base_url="http://localhost", transport=transport, timeout=PATIENCE_S
+            )
+        headers = {"Authorization": f"Bearer {self.token('operate')}"}
         return httpx.Client(
-            base_url=address["url"],
-            transport=httpx.HTTPTransport(uds=socket) if socket else None,
-            headers={"Authorization": f"Bearer {lines['operate']}"},
-            trust_env=False,
-            timeout=PATIENCE_S,
+            base_url=address["url"], headers=headers, trust_env=False, timeout=PATIENCE_S
         )
+
+    def token(self, scope):
+        lines = dict(line.split() for line in self.home.token.read_text().splitlines())
+        return lines[scope]
 
     def kill(self):
         self._end(signal.SIGKILL)

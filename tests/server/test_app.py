@@ -8,9 +8,10 @@ from sqlalchemy.exc import OperationalError
 from sds import errors
 from sds.catalog.queue import JobQueue
 from sds.catalog.records import JobState
-from sds.server.app import create_app, host_name
+from sds.server.app import create_app
 from sds.server.auth import Scope, Tokens
 from sds.server.errors import STATUS, problem_of, status_of
+from sds.server.gate import host_name
 from sds.server.jobs import Background, child_runner
 from sds.server.service import Service
 from sds.server.settings import Settings

@@ -2,13 +2,14 @@
 
 from fastapi import APIRouter
 
-from sds.server.dependencies import READ, ServiceOf
+from sds.server.dependencies import About, FileName
 from sds.server.reports import Datasets
+from sds.server.service import Service
 
-router = APIRouter(prefix="/datasets", tags=["datasets"], dependencies=READ)
+router = APIRouter(prefix="/datasets", tags=["datasets"])
 
 
 @router.get("")
-def datasets(service: ServiceOf, file: str | None = None) -> Datasets:
+def datasets(about: About, file: FileName = None) -> Datasets:
     """Return datasets, those that lose most time first; of one file, or all."""
-    return Datasets(datasets=service.datasets(file))
+    return Datasets(datasets=about(Service.datasets, file))

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from sds.server.dependencies import READ, ServiceOf
+from sds.server.dependencies import ServiceOf
 from sds.server.reports import Calibrations, Events, Status
 
-router = APIRouter(tags=["home"], dependencies=READ)
+router = APIRouter(tags=["home"])
 
 
 @router.get("/status")

@@ -1,12 +1,11 @@
 """The data behind figures of models; `sds plot` draws the same."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from sds.errors import SdsValueError
+from sds.catalog.records import AbsolutePath
 from sds.plots import examples
 from sds.plots.kinds import Kind
 from sds.plots.values import (
@@ -17,9 +16,10 @@ from sds.plots.values import (
     SpeedupData,
 )
 from sds.recommender.model import CacheState, Via
-from sds.server.dependencies import READ, ServiceOf
+from sds.server.dependencies import AskOf, ServiceOf, check_path
+from sds.server.service import Service
 
-router = APIRouter(prefix="/plots", tags=["plots"], dependencies=READ)
+router = APIRouter(prefix="/plots", tags=["plots"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Question:
 
 def _question(
     path: Annotated[
-        str | None,
+        AbsolutePath | None,
         Query(
             description="absolute path on a calibrated file system; may be left out where there "
             "is but one",
@@ -50,9 +50,8 @@ def _question(
         Query(description="name of a model that was tried; the chosen one", examples=["service"]),
     ] = None,
 ) -> Question:
-    if path is not None and not Path(path).is_absolute():
-        message = f"path {path!r} is relative; send an absolute path"
-        raise SdsValueError(message)
+    if path is not None:
+        check_path("path", path)
     return Question(path=path, via=via, cache=cache, model=model)
 
 
@@ -64,29 +63,30 @@ def _example(kind: Kind) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {"application/json": {"example": examples.of(kind)}}}}
 
 
-def _data(service: ServiceOf, kind: Kind, asked: Question) -> FigureData:
-    return service.plot(kind, asked.path, via=asked.via, cache=asked.cache, model=asked.model)
+def _data(service: ServiceOf, ask: AskOf, kind: Kind, asked: Question) -> FigureData:
+    path = None if asked.path is None else ask(Service.mount_point, asked.path)
+    return service.plot(kind, path, via=asked.via, cache=asked.cache, model=asked.model)
 
 
 @router.get("/predicted", responses=_example(Kind.PREDICTED), response_model=PredictedData)
-def predicted(service: ServiceOf, asked: Asked) -> FigureData:
+def predicted(service: ServiceOf, ask: AskOf, asked: Asked) -> FigureData:
     """Return predicted beside measured times with 95 % prediction intervals, one per read."""
-    return _data(service, Kind.PREDICTED, asked)
+    return _data(service, ask, Kind.PREDICTED, asked)
 
 
 @router.get("/residuals", responses=_example(Kind.RESIDUALS), response_model=ResidualData)
-def residuals(service: ServiceOf, asked: Asked) -> FigureData:
+def residuals(service: ServiceOf, ask: AskOf, asked: Asked) -> FigureData:
     """Return logarithms of measured over predicted times, by read and by pattern."""
-    return _data(service, Kind.RESIDUALS, asked)
+    return _data(service, ask, Kind.RESIDUALS, asked)
 
 
 @router.get("/speedups", responses=_example(Kind.SPEEDUPS), response_model=SpeedupData)
-def speedups(service: ServiceOf, asked: Asked) -> FigureData:
+def speedups(service: ServiceOf, ask: AskOf, asked: Asked) -> FigureData:
     """Return speed-ups over the original layout, measured and predicted."""
-    return _data(service, Kind.SPEEDUPS, asked)
+    return _data(service, ask, Kind.SPEEDUPS, asked)
 
 
 @router.get("/coefficients", responses=_example(Kind.COEFFICIENTS), response_model=CoefficientData)
-def coefficients(service: ServiceOf, asked: Asked) -> FigureData:
+def coefficients(service: ServiceOf, ask: AskOf, asked: Asked) -> FigureData:
     """Return the terms of a model with confidence intervals and p-values."""
-    return _data(service, Kind.COEFFICIENTS, asked)
+    return _data(service, ask, Kind.COEFFICIENTS, asked)

@@ -4,18 +4,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from sds.catalog.records import ReplicaRecord
-from sds.server.dependencies import OPERATE, READ, ServiceOf
-from sds.server.reports import PAGE_LENGTH, Id, Replicas
+from sds.catalog.records import Id, ReplicaRecord
+from sds.server.dependencies import About, FileName, ServiceOf
+from sds.server.reports import PAGE_LENGTH, Replicas
+from sds.server.service import Service
 
 router = APIRouter(prefix="/replicas", tags=["replicas"])
 
 
-@router.get("", dependencies=READ)
+@router.get("")
 def replicas(
-    service: ServiceOf,
+    about: About,
     *,
-    file: str | None = None,
+    file: FileName = None,
     dataset: str | None = None,
     path: str | None = None,
     all_states: bool = False,
@@ -26,18 +27,24 @@ def replicas(
 
     `path` names a replica file. The next page begins `after` what this one says is `next`.
     """
-    return service.replica_page(
-        file, dataset, path=path, all_states=all_states, after=after, limit=limit
+    return about(
+        Service.replica_page,
+        file,
+        dataset,
+        path=path,
+        all_states=all_states,
+        after=after,
+        limit=limit,
     )
 
 
-@router.get("/{replica_id}", dependencies=READ)
+@router.get("/{replica_id}")
 def replica(service: ServiceOf, replica_id: Id) -> ReplicaRecord:
     """Return one replica."""
     return service.replica(replica_id)
 
 
-@router.delete("/{replica_id}", dependencies=OPERATE)
+@router.delete("/{replica_id}")
 def remove(service: ServiceOf, replica_id: Id) -> ReplicaRecord:
     """Stop serving a replica and delete its file."""
     return service.remove(replica_id)

@@ -1,0 +1,70 @@
+"""Opening files that others name: never a wait for a pipe's writer, never a device by mistake."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from sds.errors import NotHdf5Error, SdsValueError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def require_regular(file: str | os.PathLike[str]) -> None:
+    """Refuse what only looks like a file, before HDF5 opens it and waits.
+
+    What is missing, closed or a directory is left to the open, which says so.
+
+    Raises
+    ------
+    NotHdf5Error
+        If it is a pipe, a socket or a device.
+    """
+    try:
+        mode = os.stat(file).st_mode  # noqa: PTH116  (also of bytes)
+    except (OSError, ValueError):
+        return
+    kind = _special(mode)
+    if kind:
+        message = f"{os.fsdecode(file)} is {kind}, no regular file; name an HDF5 file"
+        raise NotHdf5Error(message)
+
+
+def open_regular(file: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
+    """Return a descriptor of a file, whose open waits for nobody.
+
+    Raises
+    ------
+    SdsValueError
+        If it is a pipe, a socket or a device.
+    OSError
+        As os.open.
+    """
+    descriptor = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    kind = _special(os.fstat(descriptor).st_mode)
+    if kind:
+        os.close(descriptor)
+        message = f"{os.fsdecode(file)} is {kind}, no regular file; name one"
+        raise SdsValueError(message)
+    # With it, io_uring gives requests back that have to wait for the disk.
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def read_regular(file: Path) -> bytes:
+    """Return what a file holds; errors as `open_regular`."""
+    with os.fdopen(open_regular(file), "rb") as stream:
+        return stream.read()
+
+
+def _special(mode: int) -> str:
+    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "")
