@@ -20,6 +20,7 @@ import numpy as np
 from sds.errors import SdsError, TruncatedFileError, VerificationError
 from sds.identity import identity_of
 from sds.organizer.filters import require_filters
+from sds.trailer import CHECKSUMS, stored_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -155,13 +156,10 @@ def check_stored(replica: Replica, *, progress: Progress | None) -> Verification
     """Compare the bytes of the file with the checksums that it holds."""
     import h5py  # noqa: PLC0415
 
-    from sds.organizer.replica import CHECKSUMS_PATH, checksums_offset_bytes  # noqa: PLC0415
-
     try:
         with h5py.File(replica.path, "r", locking=False) as handle:
-            stored = handle[CHECKSUMS_PATH][...]
-            at = checksums_offset_bytes(handle)
-    except (KeyError, RuntimeError, OSError) as error:
+            at, stored = stored_array(handle, CHECKSUMS, "<u4")
+    except (SdsError, KeyError, RuntimeError, OSError) as error:
         problem = f"the checksums of {replica.path} cannot be read ({error})"
         return _failed(replica, problem)
     as_elements = replica.chunk_shape is None and replica.sort is None
