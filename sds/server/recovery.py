@@ -6,16 +6,15 @@ Every step can be repeated, and cut off again, without harm.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
-from sds.server import stages
-from sds.server.publisher import current_identity, outdated, touched
+from sds.server.publisher import current_identity, outdated
 from sds.server.reports import GarbageReport, RecoveryReport
+from sds.server.verification import VERIFIABLE, wants_verification
 
 if TYPE_CHECKING:
     from sds.catalog.queue import JobQueue
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from sds.server.builder import Builder
     from sds.server.publisher import Publisher
     from sds.server.stages import Runner
+    from sds.server.verification import Verifier
 
 _DAY_S = 86400.0
 
@@ -40,9 +40,12 @@ class Recovery:
         store: Store,
         queue: JobQueue,
         publisher: Publisher,
+        *,
         builder: Builder,
+        verifier: Verifier,
     ) -> None:
         self._builder = builder
+        self._verifier = verifier
         self._home = home
         self._store = store
         self._queue = queue
@@ -86,19 +89,18 @@ class Recovery:
     def collect_garbage(self, run: Runner, *, keep_days: float) -> GarbageReport:
         """Retire replicas of sources that changed or went; delete spool files long counted.
 
-        A source of which only the ctime changed is compared with its replicas again.
+        What was only touched, a replica or its source, is verified again.
         """
         retired = []
-        serving = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
-        for record in self._store.replicas(states=serving):
-            now = current_identity(record.file)
-            reason = outdated(record, now)
-            if touched(record, now):
-                reason = self._compare_again(record, run)
-            if reason:
-                changed = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
+        for record in self._store.replicas(states=VERIFIABLE):
+            reason = outdated(record, current_identity(record.file))
+            if reason and record.state is not ReplicaState.DAMAGED:
+                retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
                 self._publisher.publish(record.file)
-                retired.append(changed)
+            elif not reason and wants_verification(record):
+                (check,) = self._verifier.verify((record,), run, lambda *_: None)
+                if check.replica.state is ReplicaState.RETIRED:
+                    retired.append(check.replica)
         for record in self._store.replicas(states=frozenset({ReplicaState.RETIRED})):
             # What the user placed with --output is the user's to delete.
             if Path(record.path).is_relative_to(self._home.replicas):
@@ -106,30 +108,6 @@ class Recovery:
         return GarbageReport(
             replicas_retired=tuple(retired), spool_files_removed=self._delete_spool(keep_days)
         )
-
-    def _compare_again(self, record: ReplicaRecord, run: Runner) -> str:
-        """Let a replica serve its source again if it still equals it; return why not."""
-        if record.replica is None:
-            return "the catalog does not know what is in its file"
-        try:
-            identity, report = run(
-                stages.compare,
-                record.replica,
-                self._home.root,
-                callbacks={"progress": lambda *_: None},
-            )
-        except (SdsError, OSError) as error:
-            return f"its source changed and could not be compared: {error}"
-        if not report.ok:
-            return f"its source changed: {'; '.join(report.problems)}"
-        self._store.set_replica(
-            record.id,
-            record.state,
-            "the ctime of its source changed; every byte was compared again",
-            replica=replace(record.replica, source_identity=identity),
-        )
-        self._publisher.publish(record.file)
-        return ""
 
     def _delete_spool(self, keep_days: float) -> tuple[str, ...]:
         """Delete spool files that are counted to their end, some time after that."""

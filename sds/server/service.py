@@ -45,10 +45,11 @@ from sds.server.models import Models, calibration_for, configured_machine
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
-from sds.server.reports import LeftOutReads, Refit, RefitReport
+from sds.server.reports import LeftOutReads, Refit, RefitReport, VerifyReport
 from sds.server.settings import load_settings
 from sds.server.stages import run_here
 from sds.server.status import status_of
+from sds.server.verification import VERIFIABLE, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,15 @@ class Service:
         self._figures = Figures()
         self._adviser = Adviser(home, store, self._models, settings)
         self._ingester = Ingester(home, store, self._models, idle_s=settings.spool_idle_s)
-        self._recovery = Recovery(home, store, self.queue, self._publisher, self._builder)
+        self._verifier = Verifier(home, store, self._publisher)
+        self._recovery = Recovery(
+            home,
+            store,
+            self.queue,
+            self._publisher,
+            builder=self._builder,
+            verifier=self._verifier,
+        )
 
     @classmethod
     def open(
@@ -246,9 +255,15 @@ class Service:
     def verify(
         self, replica_id: int | None = None, progress: Progress | None = None
     ) -> reports.VerifyReport:
-        """Compare one replica, or all, with their checksums; stop serving those that differ."""
+        """Verify one replica, or all: those that are sound serve, others do not."""
         with self._in_order():
-            return self._builder.verify(replica_id, self._run, progress or _to_nobody)
+            chosen = (
+                self._store.replicas(states=VERIFIABLE)
+                if replica_id is None
+                else (self._store.replica(replica_id),)
+            )
+            checks = self._verifier.verify(chosen, self._run, progress or _to_nobody)
+            return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
 
     def remove(self, replica_id: int) -> records.ReplicaRecord:
         """Stop serving a replica and delete its file."""

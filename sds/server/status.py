@@ -54,7 +54,11 @@ def status_of(home: Home, store: Store, queue: JobQueue) -> Status:
         tiles=sum(len(record.segments.tiles) for record in replicas if record.segments),
         jobs=queue.counts(),
         calibrated=tuple(record.mount_point for record in store.calibrations()),
-        problems=tuple(
-            f"{record.name}: {record.problem}" for record in counted.values() if record.problem
+        problems=(
+            *(f"{record.name}: {record.problem}" for record in counted.values() if record.problem),
+            *(
+                f"replica {record.id} of {record.file}:{record.dataset} is damaged: {record.reason}"
+                for record in store.replicas(states=frozenset({ReplicaState.DAMAGED}))
+            ),
         ),
     )

@@ -1,8 +1,8 @@
 /* Arrays of SDS's own behind the end of a replica's HDF5 file.
  *
  * Bytes. Little-endian. From the end of the HDF5 file (the end-of-file address of its superblock)
- * on, padded with zeros to a multiple of 8: the arrays, each padded likewise; an entry for each; and
- * the last 16 bytes of the file:
+ * on, padded with zeros to a multiple of 8: the arrays, each padded likewise; an entry for each;
+ * and the last 16 bytes of the file:
  *
  *     entry, 32 bytes: char[16] name, filled up with zeros; i64 offset in the file; i64 bytes
  *     end, 16 bytes: i64 number of entries, 1 to 16; char[8] "SDSTRAIL"
