@@ -145,6 +145,10 @@ def operation_of_extents(
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int: ...
 
+# trailer.cpp
+
+def read_trailer(descriptor: int) -> dict[str, tuple[int, int]]: ...
+
 # read_file.cpp
 
 STRATEGIES: tuple[str, ...]

@@ -16,6 +16,7 @@ from sds.columns import TableReader, describe_open_table
 from sds.conditions import Comparison, compare
 from sds.identity import identity_from
 from sds.redirect.serve import check_trusted
+from sds.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, FORMAT, block_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     RowRanges = list[tuple[int, int]]
 
-_FORMAT = 3
+_SORTED_FORMATS = (3, 5)
 
 
 class NotUsableError(Exception):
@@ -85,8 +86,9 @@ class SortedTable:
         attributes, columns = self._file.attrs, self._replica.columns
         self._table = describe_open_table(self._file, self._replica.table, like=self.key)
         self._numbers = self._file["/sds_row_numbers"]
-        self._minima = self._file["/sds_block_minima"][...]
-        self._maxima = self._file["/sds_block_maxima"][...]
+        key_type = self._table.column(self.key).dtype
+        self._minima = block_ends(self._file, BLOCK_MINIMA, key_type)
+        self._maxima = block_ends(self._file, BLOCK_MAXIMA, key_type)
         self.n_rows = self._table.n_rows
         self.n_numbers = self.n_rows - int(attributes["sds_sort_nan_rows"])
         self._block_rows = int(attributes["sds_sort_block_rows"])
@@ -98,7 +100,7 @@ class SortedTable:
             if 0 < rate < np.inf
         }
         fits = (
-            int(attributes["sds_format"]) == _FORMAT
+            int(attributes[FORMAT]) in _SORTED_FORMATS
             and attributes["sds_sort_key"] == self.key
             and self.n_rows == self._source.n_rows == self._numbers.shape[0]
             and 0 <= self.n_numbers <= self.n_rows

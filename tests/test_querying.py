@@ -34,6 +34,7 @@ from sds.redirect.sorted_replicas import (
 from sds.sorted_table import SortedTable
 from tests.organizer.sources import settle
 from tests.organizer.test_sorter import tables, write_table
+from tests.replica_files import edited
 from tests.under_connector import (
     connector_environment,
     decisions,
@@ -219,7 +220,7 @@ def test_what_undoing_filters_takes_decides_as_well(tmp_path, home, answered_by,
         (np.zeros(3, "f4,f4"), False),
         (None, False),  # as replicas were built once
     ):
-        with h5py.File(replica.path, "r+") as copy:
+        with edited(replica.path) as (copy, _):
             del copy.attrs[name]
             if rates is not None:
                 copy.attrs[name] = rates
@@ -350,7 +351,7 @@ class TestAnythingUnexpectedIsScanned:
     )
     def test_a_replica_that_does_not_fit(self, path, home, damage):
         replica = sort_and_publish(home, path)
-        with h5py.File(replica.path, "r+") as copy:
+        with edited(replica.path) as (copy, _):
             damage(copy)
         publish_sorted(home, listed(_with_identity(replica)))
         self.check(path, served=False)

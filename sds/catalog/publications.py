@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 MARK = "!"
 _AFTER_MARKS = chr(ord(MARK) + 1)
 _OUTDATED = "0"  # by what no table is made
-WATCHED_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
+WATCHED_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED, ReplicaState.DAMAGED})
+"""Of replicas that serve, or would if they were sound."""
 
 
 class Publications(Database):

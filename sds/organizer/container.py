@@ -2,15 +2,14 @@
 
 It is made before the elements are, with the attributes, dimension scales and fill value of the
 source, and the provenance. A contiguous dataset is allocated early, at an aligned offset, and what
-is written goes straight to its place in the file; chunks are written through HDF5. Checksums and
-times come after.
+is written goes straight to its place in the file; chunks are written through HDF5. Times, and
+behind the end of the HDF5 file the checksums and lists (:mod:`sds.trailer`), come after.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -26,10 +25,12 @@ from sds.organizer.blocks import block_size_bytes, file_checksums, metadata_chec
 from sds.organizer.filters import format_filters
 from sds.organizer.scales import carry_scales, names_of_scales
 from sds.organizer.segment_plan import SegmentPlan
+from sds.trailer import CHECKSUMS, FORMAT, SEGMENTS, TILES, append_trailer, end_with_trailer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -54,16 +55,6 @@ CHUNKED_LIBVER = ("v110", "latest")
 # Attributes that name an axis each: those of tiles are others.
 _OF_AXES = frozenset({"_Netcdf4Coordinates"})
 _OF_SCALES = _OF_AXES | {"_Netcdf4Dimid", "CLASS", "NAME"}
-# What one more small dataset takes besides its elements, aligned and with the links to it.
-_CHECKSUMS_OVERHEAD_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """Where things lie in the file of a contiguous replica."""
-
-    data_offset_bytes: int
-    checksums_offset_bytes: int
 
 
 def open_source(path: Path) -> h5py.File:
@@ -80,10 +71,8 @@ def create_container(staged: Path, plan: DatasetPlan) -> None:
     Raises
     ------
     UnsupportedError
-        If the path of the dataset is taken by what SDS stores in a replica, or HDF5 does not store
-        such elements with such filters.
+        If HDF5 does not store such elements with such filters.
     """
-    _check_name(plan)
     chunked = plan.layout.chunk_shape is not None
     with (
         open_source(plan.source_path) as source,
@@ -96,38 +85,11 @@ def create_container(staged: Path, plan: DatasetPlan) -> None:
             left_out = carry_attributes(original, copy, plan.order, without=without)
             left_out += names_of_scales(original)
             write_provenance(target, plan, left_out)
-            _write_segments(target, plan)
+            target.attrs[names.TILE_SHAPE] = np.array(plan.segments.tile_shape, np.int64)
         else:
             left_out = carry_attributes(original, copy, plan.order)
             left_out += carry_scales(original, copy, plan)
             write_provenance(target, plan, left_out)
-        if not chunked:
-            _create_checksums(target, 1 + n_blocks(plan.size_bytes, _block_bytes(plan)))
-
-
-def _check_name(plan: DatasetPlan) -> None:
-    """Raise UnsupportedError where SDS stores something of its own at the path of the dataset."""
-    own = {names.CHECKSUMS_PATH}
-    if plan.layout.segments is not None:
-        own |= {names.TILES_PATH, names.SEGMENTS_PATH}
-    for path in own:
-        if plan.dataset_path == path or plan.dataset_path.startswith(f"{path}/"):
-            message = f"{path} is a name that SDS uses in replicas: rename the dataset"
-            raise UnsupportedError(message)
-
-
-def _write_segments(target: h5py.File, plan: SegmentPlan) -> None:
-    """Write which tiles a replica holds, in which order."""
-    segments = plan.segments
-    target.attrs[names.FORMAT] = np.uint32(names.SEGMENTS_FORMAT_VERSION)
-    target.attrs[names.TILE_SHAPE] = np.array(segments.tile_shape, np.int64)
-    for path, numbers in (
-        (names.TILES_PATH, segments.tiles),
-        (names.SEGMENTS_PATH, segments.lengths),
-    ):
-        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        created = create_early(target, path, h5py.h5t.STD_I64LE, (len(numbers),), properties)
-        created.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(numbers, "<i8"))
 
 
 def _create_chunked(staged: Path, source: h5py.File, plan: DatasetPlan) -> h5py.File:
@@ -191,18 +153,15 @@ def open_for_chunks(staged: Path) -> h5py.File:
     return h5py.File(staged, "r+", libver=CHUNKED_LIBVER, locking=False, rdcc_nbytes=0)
 
 
-def find_container(staged: Path, plan: DatasetPlan) -> Container:
-    """Return where things lie in a file that :func:`create_container` made earlier."""
+def find_data_offset(staged: Path, plan: DatasetPlan) -> int:
+    """Return where the elements begin in a file that :func:`create_container` made earlier."""
     with h5py.File(staged, "r", locking=False) as target:
-        return Container(
-            data_offset_bytes=int(target[plan.dataset_path].id.get_offset()),
-            checksums_offset_bytes=int(target[names.CHECKSUMS_PATH].id.get_offset()),
-        )
+        return int(target[plan.dataset_path].id.get_offset())
 
 
 def finish_container(
     staged: Path,
-    container: Container,
+    data_offset_bytes: int,
     plan: DatasetPlan,
     checksums: NDArray[np.uint32],
     *,
@@ -213,17 +172,20 @@ def finish_container(
 
     The first of the stored checksums is that of the metadata with its own four bytes zero.
     """
+    # HDF5 cuts off what an earlier attempt has left behind its end.
     with h5py.File(staged, "r+", libver=_LIBVER, locking=False) as target:
         target.attrs.modify(names.BUILD_SECONDS, np.float64(build_s))
         target.attrs.modify(names.SOURCE_DECODE_S_PER_BYTE, np.float64(source_decode_s_per_byte))
-    stored = np.concatenate([np.zeros(1, np.uint32), checksums]).astype("<u4")
-    at = container.checksums_offset_bytes
+    arrays = {CHECKSUMS: np.concatenate([np.zeros(1, np.uint32), checksums]).astype("<u4")}
+    if isinstance(plan, SegmentPlan):
+        arrays[TILES] = np.array(plan.segments.tiles, "<i8")
+        arrays[SEGMENTS] = np.array(plan.segments.lengths, "<i8")
     with staged.open("r+b", buffering=0) as stream:
         descriptor = stream.fileno()
-        os.pwrite(descriptor, stored.tobytes(), at)
+        at, _ = append_trailer(descriptor, arrays)[CHECKSUMS]
         crc = metadata_checksum(
             descriptor,
-            data_offset_bytes=container.data_offset_bytes,
+            data_offset_bytes=data_offset_bytes,
             size_bytes=plan.size_bytes,
             zeroed_offset_bytes=at,
         )
@@ -238,60 +200,37 @@ def finish_chunked(
     decode_s_per_byte: float,
     source_decode_s_per_byte: float,
 ) -> None:
-    """Write the times, and the checksum of each block of the whole file.
-
-    The place of the checksums counts as zero in the blocks that it lies in.
-    """
+    """Write the times, and the checksum of each block of the whole file."""
     with open_for_chunks(staged) as target:
         target.attrs.modify(names.BUILD_SECONDS, np.float64(build_s))
         target.attrs.modify(names.DECODE_S_PER_BYTE, np.float64(decode_s_per_byte))
         target.attrs.modify(names.SOURCE_DECODE_S_PER_BYTE, np.float64(source_decode_s_per_byte))
-        place = reserve_checksums(target, staged, plan)
-    write_file_checksums(staged, plan, place)
+    write_file_checksums(staged, plan)
 
 
-def reserve_checksums(target: h5py.File, staged: Path, plan: AnyPlan) -> tuple[int, int]:
-    """Make room for the checksums of the blocks of a whole file that is open.
+def write_file_checksums(
+    staged: Path, plan: AnyPlan, arrays: Mapping[str, NDArray[Any]] | None = None
+) -> None:
+    """Write arrays and the checksum of each block of the whole file behind the end of a closed one.
 
-    Returns
-    -------
-    offset_bytes, n_stored
-        Where it is, and for how many checksums.
+    The place of the checksums counts as zero in the blocks that it lies in.
     """
-    target.flush()
-    # Room for the file as it will be: the checksums themselves make it longer.
-    n_most = n_blocks(staged.stat().st_size, _block_bytes(plan)) + 2
-    while True:
-        n_stored = n_most
-        grown_bytes = staged.stat().st_size + 4 * n_stored + _CHECKSUMS_OVERHEAD_BYTES
-        n_most = n_blocks(grown_bytes, _block_bytes(plan))
-        if n_most <= n_stored:
+    arrays = {} if arrays is None else dict(arrays)
+    block_bytes = _block_bytes(plan)
+    file_bytes = staged.stat().st_size
+    n_checksums = 0
+    while True:  # the checksums themselves make the file longer
+        arrays[CHECKSUMS] = np.zeros(n_checksums, "<u4")
+        sizes_bytes = {name: array.nbytes for name, array in arrays.items()}
+        n_needed = n_blocks(end_with_trailer(file_bytes, sizes_bytes), block_bytes)
+        if n_needed == n_checksums:
             break
-    return int(_create_checksums(target, n_stored).get_offset()), n_stored
-
-
-def write_file_checksums(staged: Path, plan: AnyPlan, place: tuple[int, int]) -> None:
-    """Write the checksum of each block of a whole file, closed, to the place reserved for them."""
-    at, n_stored = place
+        n_checksums = n_needed
     with staged.open("r+b", buffering=0) as stream:
         descriptor = stream.fileno()
-        os.pwrite(descriptor, bytes(4 * n_stored), at)
-        crcs = file_checksums(descriptor, _block_bytes(plan), hole=(at, at + 4 * n_stored))
-        if len(crcs) > n_stored:
-            message = f"{len(crcs)} checksums of {staged} do not fit the {n_stored} places"
-            raise RuntimeError(message)
+        at, size_bytes = append_trailer(descriptor, arrays)[CHECKSUMS]
+        crcs = file_checksums(descriptor, block_bytes, hole=(at, at + size_bytes))
         os.pwrite(descriptor, crcs.astype("<u4").tobytes(), at)
-
-
-def _create_checksums(target: h5py.File, n_checksums: int) -> h5py.h5d.DatasetID:
-    """Create the dataset of the checksums, its place in the file taken."""
-    return create_early(
-        target,
-        names.CHECKSUMS_PATH,
-        h5py.h5t.STD_U32LE,
-        (n_checksums,),
-        h5py.h5p.create(h5py.h5p.DATASET_CREATE),
-    )
 
 
 def create_early(
@@ -355,7 +294,7 @@ def write_provenance(target: h5py.File, plan: AnyPlan, left_out: Sequence[str]) 
     """Write what the replica is a copy of, and how it was made, to the root group."""
     identity = plan.source_identity
     attributes = target.attrs
-    attributes[names.FORMAT] = np.uint32(names.FORMAT_VERSION)
+    attributes[FORMAT] = np.uint32(names.FORMAT_VERSION)
     attributes[names.SOURCE] = names.stored_path(plan.source_path)
     attributes[names.SOURCE_IDENTITY] = np.array(
         [identity.inode, identity.size_bytes, identity.mtime_ns, identity.ctime_ns], np.uint64

@@ -17,18 +17,17 @@ from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedErr
 from sds.geometry import MAX_TILES, Box, SegmentList, check_order
 from sds.identity import FileIdentity, identity_of
 from sds.organizer.layout import ReplicaLayout, SortOrder, check_region
+from sds.trailer import FIRST_FORMAT, FORMAT, SEGMENTS, TILES, stored_array
 
 if TYPE_CHECKING:
     import h5py
 
     from sds.dataset import DatasetDescription
 
-FORMAT_VERSION = 2
-"""Of replicas of datasets."""
-SORTED_FORMAT_VERSION = 3
-"""Of replicas of tables, their rows sorted."""
-SEGMENTS_FORMAT_VERSION = 4
-"""Of replicas of segments; the newest that is known."""
+FORMAT_VERSION = 5
+"""Of replicas that are built; the newest that is known."""
+_SEGMENTS_FORMAT_VERSION = 4
+"""Of older replicas of segments, and of no others."""
 
 SOURCE = "sds_source"
 SOURCE_IDENTITY = "sds_source_identity"
@@ -43,23 +42,17 @@ SOURCE_STORED_BYTES = "sds_source_stored_bytes"
 SOURCE_DECODE_S_PER_BYTE = "sds_source_decode_s_per_byte"
 PLAN = "sds_plan"
 VERSION = "sds_version"
-FORMAT = "sds_format"
 CREATED = "sds_created"
 BUILD_SECONDS = "sds_build_s"
 BLOCK_BYTES = "sds_block_bytes"
 LEFT_OUT = "sds_left_out"
-CHECKSUMS_PATH = "/sds_checksums"
 TILE_SHAPE = "sds_tile_shape"
-TILES_PATH = "/sds_tiles"
-SEGMENTS_PATH = "/sds_segments"
 SORT_KEY = "sds_sort_key"
 SORT_COLUMNS = "sds_sort_columns"
 SORT_BLOCK_ROWS = "sds_sort_block_rows"
 SORT_NAN_ROWS = "sds_sort_nan_rows"
 SORT_DECODE_S_PER_BYTE = "sds_sort_decode_s_per_byte"
 ROW_NUMBERS_PATH = "/sds_row_numbers"
-MINIMA_PATH = "/sds_block_minima"
-MAXIMA_PATH = "/sds_block_maxima"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,13 +195,14 @@ def _check_format(path: Path, handle: h5py.File) -> None:
         message = f"{path} is no SDS replica: it has no attribute {FORMAT}"
         raise FormatError(message)
     version = int(handle.attrs[FORMAT])
-    if version > SEGMENTS_FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         message = (
             f"{path} was written in replica format {version}; this SDS knows formats up to "
-            f"{SEGMENTS_FORMAT_VERSION}: update SDS"
+            f"{FORMAT_VERSION}: update SDS"
         )
         raise FormatVersionError(message)
-    if (version == SEGMENTS_FORMAT_VERSION) != (TILE_SHAPE in handle.attrs):
+    holds_tiles = TILE_SHAPE in handle.attrs
+    if version < FIRST_FORMAT and (version == _SEGMENTS_FORMAT_VERSION) != holds_tiles:
         message = (
             f"{path} is a damaged SDS replica (format {version}, {TILE_SHAPE} present or not "
             "against it): remove it and build it again"
@@ -225,11 +219,6 @@ def stored_plan(path: Path) -> str | None:
             return _text(handle.attrs[PLAN])
     except (OSError, RuntimeError, KeyError, TypeError):
         return None
-
-
-def checksums_offset_bytes(handle: h5py.File) -> int:
-    """Return where the stored checksums lie in an open replica."""
-    return int(handle[CHECKSUMS_PATH].id.get_offset())
 
 
 def _describe(path: Path, handle: h5py.File) -> Replica:
@@ -397,8 +386,8 @@ def _layout_of_segments(
     extent = tuple(int(n) for n in attributes[SOURCE_EXTENT])
     segments = SegmentList(
         tile_shape=tuple(int(n) for n in attributes[TILE_SHAPE]),
-        tiles=_numbers(handle, TILES_PATH),
-        lengths=_numbers(handle, SEGMENTS_PATH),
+        tiles=_numbers(handle, TILES),
+        lengths=_numbers(handle, SEGMENTS),
     )
     check_order(order, len(extent))
     segments.check_within(extent)
@@ -416,18 +405,13 @@ def _layout_of_segments(
     return layout, extent
 
 
-def _numbers(handle: h5py.File, path: str) -> tuple[int, ...]:
-    """Return a list of tiles or lengths; ValueError for what is no such list."""
-    from sds.dataset import get_dataset  # noqa: PLC0415
-
-    stored = get_dataset(handle, path)
-    if stored.dtype != "<i8" or stored.id.get_offset() is None or stored.ndim != 1:
-        message = f"{path} is no contiguous list of numbers"
+def _numbers(handle: h5py.File, name: str) -> tuple[int, ...]:
+    """Return a list of tiles or lengths; ValueError for one that is too long."""
+    _, numbers = stored_array(handle, name, "<i8")
+    if len(numbers) > MAX_TILES:
+        message = f"it lists {len(numbers)} {name}; replicas have at most {MAX_TILES}"
         raise ValueError(message)
-    if len(stored) > MAX_TILES:
-        message = f"{path} has {len(stored)} entries; replicas have at most {MAX_TILES}"
-        raise ValueError(message)
-    return tuple(stored[...].tolist())
+    return tuple(numbers.tolist())
 
 
 def _type_checksum(dataset: h5py.Dataset) -> int | None:

@@ -22,6 +22,7 @@ from sds.organizer.filters import require_filters
 from sds.organizer.sort_keys import nan_key, ordered_keys
 from sds.organizer.sorted_container import column_path
 from sds.organizer.verify import check_stored, drop_from_page_cache, source_problems
+from sds.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, block_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,7 +155,7 @@ def _are_ordered(keys: NDArray[Any], numbers: NDArray[np.uint64]) -> bool:
 def _ends_fit(copy: h5py.File, plan: SortPlan, n_nan: int) -> bool:
     """Return whether the minima and maxima are the first and last keys of the blocks."""
     keys = copy[column_path(plan.dataset_path, plan.sort.key)]
-    minima, maxima = copy[names.MINIMA_PATH][...], copy[names.MAXIMA_PATH][...]
+    minima, maxima = (block_ends(copy, name, keys.dtype) for name in (BLOCK_MINIMA, BLOCK_MAXIMA))
     n_numbers = plan.n_rows - n_nan
     block_rows = int(copy.attrs[names.SORT_BLOCK_ROWS])  # another SDS may have chosen otherwise
     if block_rows < 1:

@@ -22,10 +22,10 @@ from sds.organizer.container import (
     CHUNKED_LIBVER,
     create_early,
     open_source,
-    reserve_checksums,
     write_file_checksums,
     write_provenance,
 )
+from sds.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, widest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,10 +58,9 @@ def create_sorted(staged: Path, plan: SortPlan) -> None:
     UnsupportedError
         If a column has the name of what SDS stores in a replica.
     """
-    own = {names.CHECKSUMS_PATH, names.ROW_NUMBERS_PATH, names.MINIMA_PATH, names.MAXIMA_PATH}
     paths = {column.name: column_path(plan.dataset_path, column.name) for column in plan.columns}
     for path in (plan.dataset_path, *paths.values()):
-        if path in own:
+        if path == names.ROW_NUMBERS_PATH:
             message = f"{path} is a name that SDS uses in replicas: rename the dataset"
             raise UnsupportedError(message)
     with (
@@ -92,7 +91,6 @@ def create_sorted(staged: Path, plan: SortPlan) -> None:
         numbers = h5py.h5t.py_create(np.dtype(f"<u{plan.row_number_bytes}"))
         _create_column(target, names.ROW_NUMBERS_PATH, numbers, plan.n_rows)
         write_provenance(target, plan, left_out)
-        target.attrs[names.FORMAT] = np.uint32(names.SORTED_FORMAT_VERSION)
         target.attrs[names.SORT_KEY] = plan.sort.key
         target.attrs[names.SORT_COLUMNS] = list(plan.sort.columns)
         target.attrs[names.SORT_BLOCK_ROWS] = np.int64(plan.block_rows)
@@ -122,36 +120,25 @@ def find_places(staged: Path, plan: SortPlan) -> Places:
         )
 
 
-def finish_sorted(
-    staged: Path, plan: SortPlan, places: Places, *, n_nan: int, build_s: float
-) -> None:
+def finish_sorted(staged: Path, plan: SortPlan, *, n_nan: int, build_s: float) -> None:
     """Write minima, maxima, times and the checksum of each block of the file; all of it on disk."""
-    minima, maxima = _block_ends(staged, plan, places, plan.n_rows - n_nan)
     with h5py.File(staged, "r+", libver=CHUNKED_LIBVER, locking=False) as target:
-        file_type = target[column_path(plan.dataset_path, plan.sort.key)].id.get_type()
-        for path, ends in ((names.MINIMA_PATH, minima), (names.MAXIMA_PATH, maxima)):
-            created = _create_column(target, path, file_type, len(ends))
-            if len(ends):
-                created.write(h5py.h5s.ALL, h5py.h5s.ALL, ends, mtype=file_type)
+        keys = target[column_path(plan.dataset_path, plan.sort.key)]
+        minima, maxima = _block_ends(keys, plan.n_rows - n_nan, plan.block_rows)
         target.attrs.modify(names.SORT_NAN_ROWS, np.int64(n_nan))
         target.attrs.modify(names.BUILD_SECONDS, np.float64(build_s))
-        place = reserve_checksums(target, staged, plan)
-    write_file_checksums(staged, plan, place)
+    write_file_checksums(staged, plan, {BLOCK_MINIMA: minima, BLOCK_MAXIMA: maxima})
     with staged.open("rb") as stream:
         os.fsync(stream.fileno())
 
 
 def _block_ends(
-    staged: Path, plan: SortPlan, places: Places, n_numbers: int
+    keys: h5py.Dataset, n_numbers: int, block_rows: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the first and last key, as stored, of each block of rows whose key is a number."""
-    size = next(c.size_bytes for c in plan.columns if c.name == plan.sort.key)
-    at = places.columns[plan.sort.key]
-    firsts = range(0, n_numbers, plan.block_rows)
-    lasts = [min(first + plan.block_rows, n_numbers) - 1 for first in firsts]
-    with staged.open("rb") as stream:
-        minima, maxima = (
-            b"".join(os.pread(stream.fileno(), size, at + row * size) for row in rows)
-            for rows in (firsts, lasts)
-        )
-    return np.frombuffer(minima, f"V{size}"), np.frombuffer(maxima, f"V{size}")
+    """Return the first and last key of each block of rows whose key is a number."""
+    minima = keys[:n_numbers:block_rows]
+    maxima = keys[block_rows - 1 : n_numbers : block_rows]
+    if len(maxima) < len(minima):
+        maxima = np.concatenate([maxima, keys[n_numbers - 1 : n_numbers]])
+    wide = widest(keys.dtype)
+    return minima.astype(wide), maxima.astype(wide)

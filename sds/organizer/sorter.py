@@ -76,7 +76,7 @@ class Sorter:
         with _Output(staged, plan, places) as output, _RunReader(plan) as reader:
             _sort(plan, reader, output, progress)
             n_nan = reader.n_nan
-        finish_sorted(staged, plan, places, n_nan=n_nan, build_s=time.monotonic() - began_s)
+        finish_sorted(staged, plan, n_nan=n_nan, build_s=time.monotonic() - began_s)
         return describe_replica(staged)
 
     def verify(

@@ -13,7 +13,7 @@ import numpy as np
 from sds.chunks import decode_seconds_per_byte
 from sds.organizer.blocks import block_checksums, block_size_bytes
 from sds.organizer.container import (
-    find_container,
+    find_data_offset,
     finish_chunked,
     finish_container,
     open_for_chunks,
@@ -67,16 +67,14 @@ class ContiguousTarget:
     def __init__(self, staged: Path, plan: DatasetPlan) -> None:
         self._staged = staged
         self._plan = plan
-        self._container = find_container(staged, plan)
+        self._data_offset_bytes = find_data_offset(staged, plan)
         self._descriptor = -1
 
     def __enter__(self) -> Self:
         self._descriptor = os.open(self._staged, os.O_RDWR | os.O_CLOEXEC)
         try:
             # Takes the space now: a full disk is found before the work, not after it.
-            os.posix_fallocate(
-                self._descriptor, self._container.data_offset_bytes, self._plan.size_bytes
-            )
+            os.posix_fallocate(self._descriptor, self._data_offset_bytes, self._plan.size_bytes)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -89,7 +87,7 @@ class ContiguousTarget:
         """Write the elements of a box of the replica."""
         plan = self._plan
         runs = slab_runs(plan.replica_extent, slab, plan.element_size_bytes)
-        write_slab(self._descriptor, self._container.data_offset_bytes, runs, elements)
+        write_slab(self._descriptor, self._data_offset_bytes, runs, elements)
 
     def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:  # noqa: ARG002  (all of its space is taken)
         """Have what is written on disk, and note that so many slabs are."""
@@ -101,13 +99,13 @@ class ContiguousTarget:
         os.fdatasync(self._descriptor)
         checksums = block_checksums(
             self._descriptor,
-            self._container.data_offset_bytes,
+            self._data_offset_bytes,
             self._plan.size_bytes,
             block_size_bytes(self._plan.size_bytes),
         )
         finish_container(
             self._staged,
-            self._container,
+            self._data_offset_bytes,
             self._plan,
             checksums,
             build_s=time.monotonic() - began_s,

@@ -20,6 +20,8 @@ import numpy as np
 from sds.errors import SdsError, TruncatedFileError, VerificationError
 from sds.identity import identity_of
 from sds.organizer.filters import require_filters
+from sds.organizer.replica import Replica, describe_replica
+from sds.trailer import CHECKSUMS, stored_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from sds.organizer.plan import ReorganizationPlan
     from sds.organizer.protocol import Progress
-    from sds.organizer.replica import Replica
 
 # Both sides of a compared tile fit into the second-level cache together.
 _TILE_BYTES = 128 * 1024
@@ -51,12 +52,15 @@ class VerificationReport:
         Numbers of the blocks whose bytes differ from their checksums.
     checked_bytes
         Bytes of elements, decoded, that the checked bytes of the replica stand for.
+    replica
+        What the file says of itself; None where that cannot be read.
     """
 
     path: Path
     problems: tuple[str, ...]
     damaged_blocks: tuple[int, ...]
     checked_bytes: int
+    replica: Replica | None = None
 
     @property
     def ok(self) -> bool:
@@ -67,16 +71,25 @@ class VerificationReport:
 def verify_replica(path: Path, *, progress: Progress | None = None) -> VerificationReport:
     """Check a replica against the checksums in its file, and its source's identity.
 
+    Errors as of :func:`verify_file`.
+    """
+    report = verify_file(path, progress=progress)
+    if report.replica is None:
+        return report
+    return replace(report, problems=report.problems + source_problems(report.replica))
+
+
+def verify_file(path: Path, *, progress: Progress | None = None) -> VerificationReport:
+    """Check a replica against the checksums in its file.
+
     Everything is read from the disk, not from the page cache. Never raises for what is wrong with
-    the replica or its source: that is the report.
+    the replica: that is the report.
 
     Raises
     ------
     FileMissingError, PermissionDeniedError
         If there is no such file, or it may not be read.
     """
-    from sds.organizer.replica import describe_replica  # noqa: PLC0415
-
     identity_of(path)
     drop_from_page_cache(path)
     try:
@@ -87,8 +100,7 @@ def verify_replica(path: Path, *, progress: Progress | None = None) -> Verificat
         return VerificationReport(
             path=path, problems=(str(error),), damaged_blocks=(), checked_bytes=0
         )
-    report = check_stored(replica, progress=progress)
-    return replace(report, problems=report.problems + source_problems(replica))
+    return replace(check_stored(replica, progress=progress), replica=replica)
 
 
 def compare_with_source(
@@ -155,13 +167,10 @@ def check_stored(replica: Replica, *, progress: Progress | None) -> Verification
     """Compare the bytes of the file with the checksums that it holds."""
     import h5py  # noqa: PLC0415
 
-    from sds.organizer.replica import CHECKSUMS_PATH, checksums_offset_bytes  # noqa: PLC0415
-
     try:
         with h5py.File(replica.path, "r", locking=False) as handle:
-            stored = handle[CHECKSUMS_PATH][...]
-            at = checksums_offset_bytes(handle)
-    except (KeyError, RuntimeError, OSError) as error:
+            at, stored = stored_array(handle, CHECKSUMS, "<u4")
+    except (SdsError, KeyError, RuntimeError, OSError) as error:
         problem = f"the checksums of {replica.path} cannot be read ({error})"
         return _failed(replica, problem)
     as_elements = replica.chunk_shape is None and replica.sort is None

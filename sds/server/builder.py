@@ -1,4 +1,4 @@
-"""Replicas from the wish to the end: built, verified, published, checked again, removed."""
+"""Replica lifecycle: build and publish, remove."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from sds.errors import (
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
 from sds.server import stages
-from sds.server.publisher import current_identity, outdated
-from sds.server.reports import ReplicaCheck, VerifyReport
 from sds.wording import counted
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from sds.catalog.store import Store
     from sds.home import Home
     from sds.organizer.protocol import AnyPlan
-    from sds.organizer.verify import VerificationReport
     from sds.server.publisher import Publisher
     from sds.server.stages import Progress, Runner
 
@@ -35,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Builder:
-    """Builds, checks and removes the replicas of one home."""
+    """Builds and removes the replicas of one home."""
 
     def __init__(
         self, home: Home, store: Store, publisher: Publisher, *, budget_bytes: int | None
@@ -139,47 +136,6 @@ class Builder:
                 "remove a replica (sds replicas remove)"
             )
             raise LayoutError(message)
-
-    def verify(self, replica_id: int | None, run: Runner, progress: Progress) -> VerifyReport:
-        """Compare replicas with their checksums; what is damaged is not served from then on."""
-        if replica_id is None:
-            chosen = self._store.replicas(
-                states=frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED, ReplicaState.DAMAGED})
-            )
-        else:
-            chosen = (self._store.replica(replica_id),)
-        present = tuple(record for record in chosen if Path(record.path).is_file())
-        paths = tuple(Path(record.path) for record in present)
-        found = run(stages.check, paths, callbacks={"progress": progress}) if paths else ()
-        by_id = {record.id: report for record, report in zip(present, found, strict=True)}
-        checks = tuple(self._judge(record, by_id.get(record.id)) for record in chosen)
-        # A table that was damaged is written anew, too.
-        self._publisher.publish_each(sorted({record.file for record in chosen}))
-        return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
-
-    def _judge(self, record: ReplicaRecord, report: VerificationReport | None) -> ReplicaCheck:
-        """Return what a check says of a replica, having taken it out of service where it failed."""
-        if report is None:
-            return self._out_of_service(
-                record, ReplicaState.RETIRED, f"its file {record.path} is gone"
-            )
-        if not report.ok:
-            problem = "; ".join(report.problems) or "its bytes differ from its checksums"
-            return self._out_of_service(record, ReplicaState.DAMAGED, problem)
-        reason = outdated(record, current_identity(record.file))
-        if reason and record.state is ReplicaState.ACTIVE:
-            return self._out_of_service(record, ReplicaState.RETIRED, reason)
-        return ReplicaCheck(
-            replica=record, ok=record.state is not ReplicaState.DAMAGED, problem=reason
-        )
-
-    def _out_of_service(
-        self, record: ReplicaRecord, state: ReplicaState, problem: str
-    ) -> ReplicaCheck:
-        if record.state is not state:
-            record = self._store.set_replica(record.id, state, problem)
-        self._publisher.publish(record.file)
-        return ReplicaCheck(replica=record, ok=False, problem=problem)
 
     def remove(self, replica_id: int) -> ReplicaRecord:
         """Stop serving a replica and delete its file.

@@ -9,7 +9,6 @@ import hashlib
 import logging
 import threading
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,15 @@ from sds.catalog.publications import WATCHED_STATES, is_pending
 from sds.catalog.records import ReplicaState
 from sds.chunks import decode_seconds_per_byte
 from sds.engine import MeasuredFileSystem, publish_measured
-from sds.errors import FormatError, NotFoundError, PermissionDeniedError, UnsupportedError
+from sds.errors import (
+    FormatError,
+    NotFoundError,
+    PermissionDeniedError,
+    SdsError,
+    UnsupportedError,
+)
 from sds.identity import identity_of
+from sds.organizer.replica import Replica, describe_replica
 from sds.redirect.sorted_replicas import (
     SortedReplica,
     SortedReplicas,
@@ -44,7 +50,6 @@ if TYPE_CHECKING:
     from sds.catalog.store import Store
     from sds.home import Home
     from sds.identity import FileIdentity
-    from sds.organizer import Replica
     from sds.organizer.layout import SortOrder
     from sds.recommender import CostModel
     from sds.server.models import Models
@@ -59,8 +64,9 @@ _AT_ONCE = 16  # sources that are published before others may
 class Publisher:
     """Writes and withdraws the tables of one home.
 
-    A table is a function of the catalog and of the files, so that publishing again after a crash
-    repairs whatever the crash left. The catalog knows what has to be published
+    The catalog says which replicas serve; what a table says of one is read from its file. So
+    publishing again after a crash repairs whatever the crash left, and a catalog that is wrong
+    about a replica takes it out of service. The catalog also knows what has to be published
     (`sds.catalog.publications`), and the times of the directories tell whether anybody else changed
     what is in them: nothing here goes through all sources unless all changed.
     """
@@ -108,16 +114,18 @@ class Publisher:
         of_tables = []
         is_changed = False
         for record in active:
-            state, reason = _obstacle(record, identity)
-            if state is not None:
+            found = _servable(record, identity)
+            if not isinstance(found, Replica):
+                state, reason = found
+                log.warning("replica %s is %s from now on: %s", record.id, state, reason)
                 self._store.set_replica(record.id, state, reason)
                 is_changed = True
-            elif record.replica is None or record.source_identity != identity:
+            elif record.source_identity != identity:
                 continue
-            elif record.replica.sort is not None:
-                of_tables.append(_sorted_replica(record.replica, record.replica.sort))
+            elif found.sort is not None:
+                of_tables.append(_sorted_replica(found, found.sort))
             else:
-                by_dataset[record.dataset].append((record.id, record.replica))
+                by_dataset[record.dataset].append((record.id, found))
         if is_changed:
             return self._publish(file)  # the source is marked anew
         try:
@@ -298,27 +306,44 @@ class Publisher:
         )
 
 
-def _obstacle(
+def _servable(
     record: ReplicaRecord, source: FileIdentity | None
-) -> tuple[ReplicaState | None, str]:
-    """Return the state, and its reason, of a replica that may not serve; (None, "") if it may."""
-    state: ReplicaState | None = None
-    reason = outdated(record, source)
+) -> Replica | tuple[ReplicaState, str]:
+    """Return what the file of a replica says, or the state, and its reason, of one not to serve."""
     now = current_identity(record.path)
-    if reason:
-        state = ReplicaState.RETIRED
-    elif now is None or record.replica is None:
-        state, reason = ReplicaState.RETIRED, f"its file {record.path} is gone"
-    elif changed := record.replica.identity.difference(now):
-        state, reason = ReplicaState.DAMAGED, f"its file {record.path} was changed ({changed})"
-    elif record.sort is None:
-        try:
-            _stored_type(record.replica)
-        except UnsupportedError as error:
-            state, reason = ReplicaState.VERIFIED, f"programs are not redirected to it: {error}"
-        except FormatError as error:
-            state, reason = ReplicaState.DAMAGED, str(error)
-    return state, reason
+    gone = "" if now is not None else f"its file {record.path} is gone"
+    if now is None or record.replica is None or (gone := outdated(record, source)):
+        return ReplicaState.RETIRED, gone or "the catalog does not know what is in its file"
+    if changed := record.replica.identity.difference(now):
+        return ReplicaState.DAMAGED, (
+            f"its file {record.path} was touched or changed ({changed}): it serves again once "
+            f"every block was compared with its checksum, by the server or by "
+            f"sds replicas verify {record.id}"
+        )
+    try:
+        found = describe_replica(Path(record.path))
+        if wrong := contradiction(record, found):
+            return ReplicaState.DAMAGED, wrong
+        if found.sort is None:
+            _stored_type(found)
+    except UnsupportedError as error:
+        return ReplicaState.VERIFIED, f"programs are not redirected to it: {error}"
+    except (SdsError, OSError) as error:
+        return ReplicaState.DAMAGED, str(error)
+    return found
+
+
+def contradiction(record: ReplicaRecord, found: Replica) -> str:
+    """Return where the file of a replica says otherwise than the catalog; empty where nowhere."""
+    said = (record.file, record.dataset, record.layout)
+    facts = (str(found.source_path), found.dataset_path, found.layout)
+    for what, catalog, file in zip(("source", "dataset", "layout"), said, facts, strict=True):
+        if catalog != file:
+            return (
+                f"the catalog has {catalog} for the {what} of {record.path}, the file itself "
+                f"{file}: remove the replica and build it again"
+            )
+    return ""
 
 
 def _kinds(published: str | None) -> str:
@@ -421,9 +446,13 @@ def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
 
 
 def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
-    """Return whether nothing but the ctime of a source changed: a chmod, a rename, or a trick.
+    """Return whether a source differs, but not in size and mtime: a chmod, a copy, or a trick.
 
     The replica does not serve until every byte is compared again.
     """
     before = record.source_identity
-    return now is not None and before != now == replace(before, ctime_ns=now.ctime_ns)
+    return (
+        now is not None
+        and before != now
+        and (before.size_bytes, before.mtime_ns) == (now.size_bytes, now.mtime_ns)
+    )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,9 @@ from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
-from sds.server import stages
-from sds.server.publisher import current_identity, outdated, touched
+from sds.server.publisher import current_identity, outdated
 from sds.server.reports import GarbageReport, RecoveryReport
+from sds.server.verification import wants_verification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from sds.server.publisher import Publisher
     from sds.server.spool import Spool
     from sds.server.stages import Runner
+    from sds.server.verification import Verifier
 
 _DAY_S = 86400.0
 _SOURCES_AT_ONCE = 64  # that a command looks at beyond its own
@@ -48,12 +48,14 @@ class Recovery:
         store: Store,
         queue: JobQueue,
         publisher: Publisher,
-        builder: Builder,
         *,
+        builder: Builder,
+        verifier: Verifier,
         spool: Spool,
     ) -> None:
         self._spool = spool
         self._builder = builder
+        self._verifier = verifier
         self._home = home
         self._store = store
         self._queue = queue
@@ -110,8 +112,8 @@ class Recovery:
     ) -> GarbageReport:
         """Retire replicas of sources that changed or went; delete spool files long counted.
 
-        A source of which only the ctime changed is compared with its replicas again. With
-        `n_sources` the next so many sources are looked at, and spool files once every
+        What was only touched, a replica or its source, is verified again. With `n_sources` the
+        next so many sources are looked at, and spool files once every
         `_SPOOL_EVERY_S`.
         """
         retired = []
@@ -153,41 +155,23 @@ class Recovery:
             left = None if left is None else left - len(found)
 
     def _look_after(self, file: str, run: Runner) -> list[ReplicaRecord]:
-        """Retire the replicas of a source that changed or went; return them."""
+        """Retire replicas of a source that changed or went, verify what was touched.
+
+        Returns
+        -------
+        The replicas that were retired.
+        """
         retired = []
         for record in self._store.replicas(file, states=WATCHED_STATES):
-            now = current_identity(record.file)
-            reason = outdated(record, now)
-            if touched(record, now):
-                reason = self._compare_again(record, run)
-            if reason:
+            reason = outdated(record, current_identity(record.file))
+            if reason and record.state is not ReplicaState.DAMAGED:
                 retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
+            elif not reason and wants_verification(record):
+                (check,) = self._verifier.verify((record,), run, lambda *_: None)
+                if check.replica.state is ReplicaState.RETIRED:
+                    retired.append(check.replica)
         self._publisher.publish(file)
         return retired
-
-    def _compare_again(self, record: ReplicaRecord, run: Runner) -> str:
-        """Let a replica serve its source again if it still equals it; return why not."""
-        if record.replica is None:
-            return "the catalog does not know what is in its file"
-        try:
-            identity, report = run(
-                stages.compare,
-                record.replica,
-                self._home.root,
-                callbacks={"progress": lambda *_: None},
-            )
-        except (SdsError, OSError) as error:
-            return f"its source changed and could not be compared: {error}"
-        if not report.ok:
-            return f"its source changed: {'; '.join(report.problems)}"
-        self._store.set_replica(
-            record.id,
-            record.state,
-            "the ctime of its source changed; every byte was compared again",
-            replica=replace(record.replica, source_identity=identity),
-        )
-        self._publisher.publish(record.file)
-        return ""
 
     def _delete_spool(self, keep_days: float) -> tuple[str, ...]:
         """Delete spool files that are counted to their end, some time after that."""

@@ -45,17 +45,26 @@ from sds.server.models import Models, calibration_for, configured_machine
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
-from sds.server.reports import PAGE_LENGTH, LeftOutReads, Refit, RefitReport, Replicas
+from sds.server.reports import (
+    PAGE_LENGTH,
+    LeftOutReads,
+    Refit,
+    RefitReport,
+    Replicas,
+    VerifyReport,
+)
 from sds.server.settings import load_settings
 from sds.server.spool import Spool
 from sds.server.stages import run_here
 from sds.server.status import status_of
+from sds.server.verification import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
     from sds.catalog import records
+from sds.catalog.publications import WATCHED_STATES
     from sds.geometry import SegmentList
     from sds.home import Home
     from sds.plots.kinds import Kind
@@ -106,8 +115,15 @@ class Service:
         self._adviser = Adviser(home, store, self._models, settings)
         self._spool = Spool(home, store)
         self._ingester = Ingester(self._spool, store, self._models, idle_s=settings.spool_idle_s)
+        self._verifier = Verifier(home, store, self._publisher)
         self._recovery = Recovery(
-            home, store, self.queue, self._publisher, self._builder, spool=self._spool
+            home,
+            store,
+            self.queue,
+            self._publisher,
+            builder=self._builder,
+            verifier=self._verifier,
+            spool=self._spool,
         )
 
     @classmethod
@@ -295,9 +311,17 @@ class Service:
     def verify(
         self, replica_id: int | None = None, progress: Progress | None = None
     ) -> reports.VerifyReport:
-        """Compare one replica, or all, with their checksums; stop serving those that differ."""
+        """Verify one replica, or all: those that are sound serve, others do not."""
         with self._in_order():
-            return self._builder.verify(replica_id, self._run, progress or _to_nobody)
+            chosen = (
+                self._store.replicas(states=WATCHED_STATES)
+                if replica_id is None
+                else (self._store.replica(replica_id),)
+            )
+            checks = self._verifier.verify(chosen, self._run, progress or _to_nobody)
+            # A table that was damaged is written anew, too.
+            self._publisher.publish_each(sorted({record.file for record in chosen}))
+            return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
 
     def remove(self, replica_id: int) -> records.ReplicaRecord:
         """Stop serving a replica and delete its file."""

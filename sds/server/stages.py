@@ -82,7 +82,7 @@ def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
 
 def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationReport, ...]:
     """Compare replicas with the checksums that they carry."""
-    from sds.organizer.verify import verify_replica  # noqa: PLC0415  (h5py)
+    from sds.organizer.verify import verify_file  # noqa: PLC0415  (h5py)
 
     reports = []
     for i, path in enumerate(paths):
@@ -93,7 +93,7 @@ def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationR
             share = done_bytes / total_bytes if total_bytes else 1.0
             progress((i + share) / len(paths), f"verify {name}")
 
-        reports.append(verify_replica(path, progress=report))
+        reports.append(verify_file(path, progress=report))
     return tuple(reports)
 
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import sds
+from sds.catalog.records import ReplicaState
 from sds.server.lock import read_address
 from sds.server.reports import Status
 
@@ -48,5 +49,13 @@ def status_of(home: Home, store: Store, queue: JobQueue, spool: Spool) -> Status
         tiles=replicas.tiles,
         jobs=queue.counts(),
         calibrated=store.calibrated_mount_points(),
-        problems=store.spool_problems(_PROBLEMS),
+        problems=(
+            *store.spool_problems(_PROBLEMS),
+            *(
+                f"replica {record.id} of {record.file}:{record.dataset} is damaged: {record.reason}"
+                for record in store.replicas(
+                    states=frozenset({ReplicaState.DAMAGED}), limit=_PROBLEMS
+                )
+            ),
+        ),
     )

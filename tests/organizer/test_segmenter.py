@@ -1,6 +1,7 @@
 import itertools
 import json
 import math
+from pathlib import Path
 
 import h5py
 import netCDF4
@@ -29,7 +30,6 @@ from sds.organizer import (
 )
 from sds.organizer.blocks import metadata_checksum
 from sds.organizer.plan import FIXED_BYTES
-from sds.organizer.replica import checksums_offset_bytes
 from tests.organizer.sources import (
     cases,
     gathered,
@@ -39,6 +39,7 @@ from tests.organizer.sources import (
     settle,
     stored_bytes,
 )
+from tests.replica_files import edited, trailer_of
 
 SEGMENTS = SegmentList(tile_shape=(2, 3, 3), tiles=(11, 0, 6, 1), lengths=(3, 1))
 
@@ -80,9 +81,10 @@ def test_the_replica_is_numpys_gather_byte_for_byte(case, data, tmp_path_factory
         dataset = copy["/group/d"]
         assert dataset.id.get_type() == original["/group/d"].id.get_type()
         assert dataset.chunks is None
-        assert copy["sds_tiles"][...].tolist() == list(segments.tiles)
-        assert copy["sds_segments"][...].tolist() == list(segments.lengths)
         np.testing.assert_array_equal(stored_bytes(dataset), expected)
+    arrays = trailer_of(replica.path)
+    assert arrays["tiles"].tolist() == list(segments.tiles)
+    assert arrays["segments"].tolist() == list(segments.lengths)
     with replica.path.open("rb") as stream:
         stream.seek(replica.data_offset_bytes)
         assert stream.read(replica.size_bytes) == expected.tobytes()
@@ -323,7 +325,7 @@ def test_scales_have_no_meaning_for_tiles_and_are_named(tmp_path):
         assert not {"DIMENSION_LIST", "DIMENSION_LABELS", "_Netcdf4Coordinates"} & set(
             copy["t2m"].attrs
         )
-        assert set(copy) == {"t2m", "sds_checksums", "sds_tiles", "sds_segments"}
+        assert set(copy) == {"t2m"}
     only = SegmentList(tile_shape=(5,), tiles=(2, 0), lengths=(1, 1))
     _, replica = build(tmp_path / "a.nc", "/time", home, (0,), only)
     with h5py.File(replica.path) as copy:
@@ -332,13 +334,14 @@ def test_scales_have_no_meaning_for_tiles_and_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sds_tiles", "sds_segments", "sds_checksums", "sds_tiles/d"])
-def test_names_that_the_replica_needs_are_refused(tmp_path, name):
+def test_a_dataset_may_be_called_as_what_older_replicas_hold(tmp_path, name):
     with h5py.File(tmp_path / "a.h5", "w") as handle:
         handle[name] = np.arange(10)
     segments = SegmentList(tile_shape=(2,), tiles=(1,), lengths=(1,))
-    with pytest.raises(UnsupportedError, match="a name that SDS uses in replicas: rename"):
-        build(tmp_path / "a.h5", name, Home(tmp_path / "home"), (0,), segments)
-    assert not list((tmp_path / "home").rglob("*.partial"))
+    _, replica = build(tmp_path / "a.h5", name, Home(tmp_path / "home"), (0,), segments)
+    with h5py.File(replica.path) as copy:
+        assert copy[name][...].tolist() == [[2, 3]]
+    assert verify_replica(replica.path).ok
 
 
 def test_the_metadata_of_the_largest_list_stay_below_what_the_connector_checks(tmp_path):
@@ -366,30 +369,69 @@ def replica(tmp_path):
     return build(tmp_path / "cube.h5", "/cube", Home(tmp_path / "home"), (2, 0, 1), SEGMENTS)[1]
 
 
-def rewritten(handle, path, numbers, dtype="<i8", **options):
-    del handle[path]
-    handle.create_dataset(path, data=np.array(numbers, dtype), **options)
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"tiles": [11, 0, 6]},
+        {"tiles": [11, 0, 6, 6]},
+        {"tiles": [11, 0, 6, 12]},
+        {"tiles": [11, 0, 6, -1]},
+        {"tiles": range(MAX_TILES + 1)},
+        {"tiles": [11, 7, 6, 5]},
+        {"segments": [3, 2]},
+        {"segments": [4, 0]},
+        {"segments": [5, -1]},
+        {"segments": np.array([3, 1, 0], "<i4")},
+        {"tiles": None},
+        {"segments": None},
+    ],
+    ids=str,
+)
+def test_a_file_whose_lists_contradict_it_is_damaged(replica, lie):
+    with edited(replica.path) as (_, arrays):
+        ((name, numbers),) = lie.items()
+        del arrays[name]
+        if numbers is not None:
+            arrays[name] = np.asarray(numbers, getattr(numbers, "dtype", "<i8"))
+    check_damaged(replica.path)
 
 
 @pytest.mark.parametrize(
     "lie",
     [
-        lambda f: rewritten(f, "sds_tiles", [11, 0, 6]),
-        lambda f: rewritten(f, "sds_tiles", [11, 0, 6, 6]),
-        lambda f: rewritten(f, "sds_tiles", [11, 0, 6, 12]),
-        lambda f: rewritten(f, "sds_tiles", [11, 0, 6, -1]),
-        lambda f: rewritten(f, "sds_tiles", [11, 0, 6, 1], "<f8"),
-        lambda f: rewritten(f, "sds_tiles", [[11, 0], [6, 1]]),
-        lambda f: rewritten(f, "sds_tiles", [11, 0, 6, 1], chunks=(2,)),
-        lambda f: rewritten(f, "sds_tiles", range(MAX_TILES + 1)),
-        lambda f: rewritten(f, "sds_tiles", [11, 7, 6, 5]),
-        lambda f: rewritten(f, "sds_segments", [3, 2]),
-        lambda f: rewritten(f, "sds_segments", [4, 0]),
-        lambda f: rewritten(f, "sds_segments", [5, -1]),
+        lambda f: rewritten(f, "sds_tiles", [3, 0, 7], "<f8"),
+        lambda f: rewritten(f, "sds_tiles", [[3, 0], [7, 1]]),
+        lambda f: rewritten(f, "sds_tiles", [3, 0, 7], chunks=(2,)),
         lambda f: (f.__delitem__("sds_tiles"), f.create_group("sds_tiles")),
         lambda f: (f.__delitem__("sds_tiles"), f.__setitem__("sds_tiles", h5py.Empty("<i8"))),
         lambda f: f.__delitem__("sds_segments"),
-        lambda f: f.__delitem__("sds_tiles"),
+        lambda f: f.attrs.modify("sds_format", np.uint32(2)),
+        lambda f: f.attrs.__delitem__("sds_tile_shape"),
+    ],
+)
+def test_an_older_file_whose_lists_contradict_it_is_damaged(tmp_path, lie):
+    path = tmp_path / "replica.h5"
+    path.write_bytes((Path(__file__).parents[1] / "data" / "replica-v4.h5").read_bytes())
+    assert describe_replica(path).segments.tiles == (3, 0, 7)
+    with h5py.File(path, "r+") as handle:
+        lie(handle)
+    check_damaged(path)
+
+
+def rewritten(handle, path, numbers, dtype="<i8", **options):
+    del handle[path]
+    handle.create_dataset(path, data=np.array(numbers, dtype), **options)
+
+
+def check_damaged(path):
+    with pytest.raises(FormatError, match=r"damaged SDS replica .* build it again"):
+        describe_replica(path)
+    assert not verify_replica(path).ok
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
         lambda f: f.attrs.__setitem__("sds_tile_shape", [2, 3, 4]),
         lambda f: f.attrs.__setitem__("sds_tile_shape", [3, 3, 2]),
         lambda f: f.attrs.__setitem__("sds_tile_shape", [2, 9]),
@@ -405,21 +447,19 @@ def rewritten(handle, path, numbers, dtype="<i8", **options):
     ],
 )
 def test_a_file_that_contradicts_itself_is_damaged(replica, lie):
-    with h5py.File(replica.path, "r+") as handle:
+    with edited(replica.path) as (handle, _):
         lie(handle)
-    with pytest.raises(FormatError, match=r"damaged SDS replica .* build it again"):
-        describe_replica(replica.path)
-    report = verify_replica(replica.path)
-    assert not report.ok
+    check_damaged(replica.path)
 
 
 def seal(path):
     """Give a replica the checksums of what it holds now."""
-    with h5py.File(path, "r+", locking=False) as handle:
+    with edited(path) as (handle, arrays):
         dataset = handle["cube"]
         begin, n_bytes = dataset.id.get_offset(), dataset.id.get_storage_size()
-        handle["sds_checksums"][1:] = _native.crc32c(stored_bytes(dataset).tobytes())
-        at = checksums_offset_bytes(handle)
+        arrays["checksums"][1:] = _native.crc32c(stored_bytes(dataset).tobytes())
+    with path.open("rb") as stream:
+        at, _ = _native.read_trailer(stream.fileno())["checksums"]
     with path.open("r+b") as stream:
         crc = metadata_checksum(
             stream.fileno(),
@@ -445,8 +485,8 @@ def test_a_replica_that_names_other_tiles_than_it_holds_fails_the_comparison(rep
     plan = planned_again(replica, SEGMENTS)
     organizer = load_organizer("segmenter")
     assert organizer.verify(replica, plan).ok
-    with h5py.File(replica.path, "r+") as handle:
-        handle["sds_tiles"][...] = [0, 11, 6, 1]
+    with edited(replica.path) as (_, arrays):
+        arrays["tiles"][...] = [0, 11, 6, 1]
     assert "metadata" in verify_replica(replica.path).problems[0]
     seal(replica.path)
     swapped = describe_replica(replica.path)
@@ -471,13 +511,13 @@ def several(request, tmp_path_factory):
 def test_every_element_is_compared_with_the_source(several, data):
     plan, replica = several
     at = tuple(data.draw(st.integers(0, n - 1)) for n in plan.replica_extent)
-    with h5py.File(replica.path, "r+", locking=False) as handle:
+    with edited(replica.path) as (handle, _):
         handle["cube"][at] ^= 1
     seal(replica.path)
     try:
         report = load_organizer("segmenter").verify(replica, plan)
     finally:
-        with h5py.File(replica.path, "r+", locking=False) as handle:
+        with edited(replica.path) as (handle, _):
             handle["cube"][at] ^= 1
         seal(replica.path)
     number = plan.segments.tiles[at[0]]
@@ -493,7 +533,7 @@ def test_every_element_is_compared_with_the_source(several, data):
 
 
 def test_anything_beyond_the_source_is_found(replica):
-    with h5py.File(replica.path, "r+") as handle:
+    with edited(replica.path) as (handle, _):
         # Tile 11 begins at [4, 3, 3]: the source has 2x2x1 of it.
         handle["cube"][0, 1, 0, 0] = 1e-40
     assert verify_replica(replica.path).damaged_blocks == (0,)
@@ -504,10 +544,10 @@ def test_anything_beyond_the_source_is_found(replica):
 
 
 def test_an_older_sds_refuses_the_format_and_this_one_newer_ones(replica):
-    with h5py.File(replica.path, "r+") as handle:
-        assert int(handle.attrs["sds_format"]) == 4
+    with edited(replica.path) as (handle, _):
+        assert int(handle.attrs["sds_format"]) == 5
         noted = json.loads(handle.attrs["sds_plan"])
         assert noted["layout"]["segments"]["n_tiles"] == 4
-        handle.attrs["sds_format"] = np.uint32(5)
-    with pytest.raises(FormatVersionError, match="format 5; this SDS knows formats up to 4"):
+        handle.attrs["sds_format"] = np.uint32(6)
+    with pytest.raises(FormatVersionError, match="format 6; this SDS knows formats up to 5"):
         describe_replica(replica.path)

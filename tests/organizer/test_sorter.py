@@ -25,10 +25,13 @@ from sds.errors import (
 )
 from sds.home import Home
 from sds.organizer import describe_replica, plan_sorting, reorganize, verify_replica
+from sds.organizer.container import write_file_checksums
 from sds.organizer.layout import SortOrder
 from sds.organizer.sort_verify import _WINDOW_ROWS, compare_with_table, whole_chunks
 from sds.organizer.sorter import Sorter
+from sds.trailer import widest
 from tests.organizer.sources import settle
+from tests.replica_files import block_ends, edited, trailer_of
 
 KEYS = ["<i1", ">i2", "<i4", ">i8", "<u1", ">u8", "<f2", "<f4", ">f4", "<f8", ">f8", "?"]
 OTHERS = ["<i2", ">f8", "S3", "V5", "<c8", ("<i2", (3,)), [("a", "<f4"), ("b", "u1")]]
@@ -112,8 +115,9 @@ def check_sorted(replica, columns):
         keys = copy["table/key"][: len(order) - n_nan]
         assert n_nan == (np.isnan(columns["key"]).sum() if keys.dtype.kind == "f" else 0)
         blocks = [keys[first : first + block] for first in range(0, len(keys), block)]
-        assert [part.min() for part in blocks] == copy["sds_block_minima"][...].tolist()
-        assert [part.max() for part in blocks] == copy["sds_block_maxima"][...].tolist()
+    for name, least_or_most in (("block_minima", np.min), ("block_maxima", np.max)):
+        ends = block_ends(replica.path, name, widest(keys.dtype))
+        assert ends.tolist() == [least_or_most(part) for part in blocks]
 
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -293,7 +297,7 @@ def test_rows_that_differ_are_never_published(tmp_path, home, form, where):
     write_table(tmp_path / "p.h5", particles(1000), form)
     plan = plan_sorting(tmp_path / "p.h5", "table", key="key", home=home)
     replica = reorganize(plan, home=home)
-    with h5py.File(replica.path, "r+") as copy:
+    with edited(replica.path) as (copy, _):
         column = copy[where if where.startswith("sds") else f"table/{where}"]
         rows = column[...]
         # Two neighbours change places: all values are still there, and keys hardly out of order.
@@ -307,11 +311,10 @@ def test_rows_that_differ_are_never_published(tmp_path, home, form, where):
 
 def rewrite_checksums(path, plan):
     """Make the checksums of a file those of what it holds."""
-    from sds.organizer.container import write_file_checksums
-
-    with h5py.File(path, "r") as copy:
-        place = (int(copy["sds_checksums"].id.get_offset()), copy["sds_checksums"].shape[0])
-    write_file_checksums(path, plan, place)
+    arrays = trailer_of(path)
+    with h5py.File(path, "r+"):
+        pass  # cuts off what lies behind its end
+    write_file_checksums(path, plan, arrays)
     assert verify_replica(path).ok
     return describe_replica(path)
 
@@ -365,13 +368,13 @@ def test_a_chunk_that_no_cache_holds_is_fetched_once_to_compare_it(tmp_path, hom
     assert read_bytes() - before < once
 
 
-@pytest.mark.parametrize("name", ["sds_block_minima", "sds_block_maxima"])
+@pytest.mark.parametrize("name", ["block_minima", "block_maxima"])
 def test_wrong_minima_and_maxima_are_found(tmp_path, home, name):
     write_table(tmp_path / "p.h5", particles(1000), "group")
     plan = plan_sorting(tmp_path / "p.h5", "table", key="key", home=home)
     replica = reorganize(plan, home=home)
-    with h5py.File(replica.path, "r+") as copy:
-        copy[name][0] += 1
+    with edited(replica.path) as (_, arrays):
+        arrays[name][6] ^= 1
     report = Sorter().verify(rewrite_checksums(replica.path, plan), plan)
     assert any("minima and maxima" in problem for problem in report.problems)
 
@@ -393,13 +396,13 @@ def test_a_damaged_block_is_found_by_its_checksum(tmp_path, home):
 def test_another_process_is_told_what_a_newer_format_is(tmp_path, home):
     write_table(tmp_path / "p.h5", particles(10), "group")
     replica = reorganize(plan_sorting(tmp_path / "p.h5", "table", key="key", home=home), home=home)
-    with h5py.File(replica.path, "r+") as copy:
-        assert copy.attrs["sds_format"] == 3
-        copy.attrs.modify("sds_format", np.uint32(5))
-    with pytest.raises(FormatVersionError, match="format 5"):
+    with edited(replica.path) as (copy, _):
+        assert copy.attrs["sds_format"] == 5
+        copy.attrs.modify("sds_format", np.uint32(6))
+    with pytest.raises(FormatVersionError, match="format 6"):
         describe_replica(replica.path)
-    with h5py.File(replica.path, "r+") as copy:
-        copy.attrs.modify("sds_format", np.uint32(3))
+    with edited(replica.path) as (copy, _):
+        copy.attrs.modify("sds_format", np.uint32(5))
         del copy["table/x"]
     with pytest.raises(FormatError, match="damaged"):
         describe_replica(replica.path)

@@ -18,8 +18,10 @@ from sds.organizer import (
     reorganize,
     verify_replica,
 )
+from sds.organizer.layout import SortOrder
 from sds.organizer.verify import first_unequal
 from tests.organizer.sources import make_cube, settle
+from tests.replica_files import edited
 
 # Made by the first release from numbers 0 to 59 of shape (3, 4, 5).
 REPLICA_V1 = Path(__file__).parents[1] / "data" / "replica-v1.h5"
@@ -184,6 +186,21 @@ def test_a_replica_of_the_first_format_is_still_read(tmp_path):
     assert verify_replica(path).damaged_blocks == (0,)
 
 
+def test_replicas_of_every_older_format_are_whole_until_a_byte_differs(tmp_path):
+    for name, kind in (
+        ("replica-v2.h5", lambda found: found.chunk_shape == (2, 2, 2)),
+        ("replica-v3.h5", lambda found: found.sort == SortOrder(key="key", columns=("key", "n"))),
+        ("replica-v4.h5", lambda found: found.segments.lengths == (2, 1)),
+    ):
+        path = tmp_path / name
+        path.write_bytes((REPLICA_V1.parent / name).read_bytes())
+        assert kind(describe_replica(path))
+        (problem,) = verify_replica(path).problems
+        assert problem.startswith("source: no such file")
+        flip(path, path.stat().st_size // 2)
+        assert "damaged" in verify_replica(path).problems[0]
+
+
 def test_a_truncated_replica_is_found(built):
     _, replica = built
     for size in (replica.identity.size_bytes - 1, replica.data_offset_bytes + 5, 100, 0):
@@ -213,12 +230,12 @@ def test_what_is_no_replica_is_said_to_be_none(built, tmp_path):
         describe_replica(plan.source_path)
     with pytest.raises(FileMissingError):
         verify_replica(tmp_path / "nothing")
-    with h5py.File(replica.path, "r+") as handle:
+    with edited(replica.path) as (handle, _):
         handle.attrs["sds_format"] = np.uint32(99)
     with pytest.raises(FormatVersionError, match="format 99"):
         describe_replica(replica.path)
-    with h5py.File(replica.path, "r+") as handle:
-        handle.attrs["sds_format"] = np.uint32(2)
+    with edited(replica.path) as (handle, _):
+        handle.attrs["sds_format"] = np.uint32(5)
         del handle.attrs["sds_order"]
     with pytest.raises(FormatError, match="damaged SDS replica"):
         describe_replica(replica.path)

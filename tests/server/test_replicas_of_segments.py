@@ -16,6 +16,7 @@ from sds.server import stages
 from sds.server.known_reads import holds_all
 from sds.server.reports import WhatIfRequest
 from tests.organizer.sources import gathered
+from tests.replica_files import edited
 from tests.server.conftest import EXTENT
 
 # Of the cube of 24x20x16 elements: around the first three is a part of it, around all all of it.
@@ -103,8 +104,8 @@ def test_one_that_is_damaged_serves_no_more(service, source, home):
 
 def test_a_file_that_lies_about_its_tiles_serves_no_more(service, source, home):
     record = service.reorganize(request(source))
-    with h5py.File(record.path, "r+") as handle:
-        handle["sds_tiles"][...] = [2, 9, 1]
+    with edited(Path(record.path)) as (_, arrays):
+        arrays["tiles"][...] = [2, 9, 1]
     assert not service.verify(record.id).ok
     assert service.replica(record.id).state is ReplicaState.DAMAGED
     assert not table_path(home, source).exists()

@@ -30,7 +30,7 @@ def upgrade() -> None:
     serving = (
         sa.select(_DATASET.c.source_file_id)
         .join(_REPLICA, _REPLICA.c.dataset_id == _DATASET.c.id)
-        .where(_REPLICA.c.state.in_(["active", "verified"]))
+        .where(_REPLICA.c.state.in_(["active", "verified", "damaged"]))
     )
     op.execute(_SOURCE.update().where(_SOURCE.c.id.in_(serving)).values(published="0"))
 

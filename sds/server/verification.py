@@ -1,0 +1,167 @@
+"""Verification of replicas that exist: which may serve, and why others may not.
+
+A replica is checked against the checksums in its file, what the file says of itself against the
+catalog, and the source against the identity whose bytes it was compared with. So a replica whose
+file was touched (chmod, a restored backup, ``cp -a``) is stamped with its new identity and serves
+again, and one whose source was touched is compared with it byte by byte first.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.catalog.publications import WATCHED_STATES
+from sds.catalog.records import ReplicaState
+from sds.errors import SdsError
+from sds.identity import identity_of, settled_identity
+from sds.server import stages
+from sds.server.publisher import contradiction, current_identity, outdated, touched
+from sds.server.reports import ReplicaCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.catalog.records import ReplicaRecord
+    from sds.catalog.store import Store
+    from sds.home import Home
+    from sds.identity import FileIdentity
+    from sds.organizer.replica import Replica
+    from sds.organizer.verify import VerificationReport
+    from sds.server.publisher import Publisher
+    from sds.server.stages import Progress, Runner
+
+log = logging.getLogger(__name__)
+
+
+class Verifier:
+    """Verifies the replicas of one home, and publishes what follows from it."""
+
+    def __init__(self, home: Home, store: Store, publisher: Publisher) -> None:
+        self._home = home
+        self._store = store
+        self._publisher = publisher
+
+    def verify(
+        self, records: Sequence[ReplicaRecord], run: Runner, progress: Progress
+    ) -> tuple[ReplicaCheck, ...]:
+        """Verify replicas, and give each the state that follows; what is gone stays gone."""
+        present = tuple(record for record in records if Path(record.path).is_file())
+        paths = tuple(Path(record.path) for record in present)
+        found = run(stages.check, paths, callbacks={"progress": progress}) if paths else ()
+        by_id = {record.id: report for record, report in zip(present, found, strict=True)}
+        return tuple(self._judge(record, by_id.get(record.id), run) for record in records)
+
+    def _judge(
+        self, record: ReplicaRecord, report: VerificationReport | None, run: Runner
+    ) -> ReplicaCheck:
+        """Give a replica the state that a report on its file asks for."""
+        if report is None:
+            return self._out_of_service(
+                record, ReplicaState.RETIRED, f"its file {record.path} is gone"
+            )
+        problem = "; ".join(report.problems)
+        if report.replica is not None:
+            problem = problem or contradiction(record, report.replica)
+            problem = problem or _change_meanwhile(record, report.replica)
+        if problem or report.replica is None:
+            return self._out_of_service(record, ReplicaState.DAMAGED, problem)
+        if record.state not in WATCHED_STATES:
+            return ReplicaCheck(replica=record, ok=True, problem="")
+        source = self._source_identity(record, report.replica, run)
+        if isinstance(source, str):
+            return self._out_of_service(record, ReplicaState.RETIRED, source)
+        return self._in_service(record, replace(report.replica, source_identity=source))
+
+    def _source_identity(
+        self, record: ReplicaRecord, found: Replica, run: Runner
+    ) -> FileIdentity | str:
+        """Return the source's identity where it holds what the replica does, else why it does not.
+
+        A source that was touched is compared byte by byte.
+        """
+        now = current_identity(record.file)
+        compared = _compared_with(record, found)
+        if now == compared:
+            return compared
+        reason = outdated(replace(record, source_identity=compared), now)
+        if reason or now is None:
+            return reason
+        try:
+            identity, report = run(
+                stages.compare, found, self._home.root, callbacks={"progress": lambda *_: None}
+            )
+        except (SdsError, OSError) as error:
+            return f"its source changed and could not be compared: {error}"
+        return identity if report.ok else f"its source changed: {'; '.join(report.problems)}"
+
+    def _in_service(self, record: ReplicaRecord, found: Replica) -> ReplicaCheck:
+        """Stamp a sound replica with what it and its source are now, and let it serve."""
+        reasons = []
+        if record.state is ReplicaState.DAMAGED:
+            reasons.append("every block matches its checksum again")
+        if record.replica is None or record.replica.identity != found.identity:
+            reasons.append("its file was touched, not changed: every block matches its checksum")
+        if record.source_identity != found.source_identity:
+            reasons.append("its source was touched, not changed: every byte was compared again")
+        if reasons:
+            state = record.state if record.state is ReplicaState.VERIFIED else ReplicaState.ACTIVE
+            reason = "; ".join(reasons)
+            log.info("replica %s is %s: %s", record.id, state, reason)
+            record = self._store.set_replica(record.id, state, reason, replica=found)
+            self._publisher.publish(record.file)
+        return ReplicaCheck(replica=record, ok=True, problem="")
+
+    def _out_of_service(
+        self, record: ReplicaRecord, state: ReplicaState, problem: str
+    ) -> ReplicaCheck:
+        """Stop serving a replica; its file is looked at again when it changes once more."""
+        if record.state not in WATCHED_STATES:
+            return ReplicaCheck(replica=record, ok=False, problem=problem)
+        stamped = record.replica
+        now = current_identity(record.path)
+        if stamped is not None and now is not None:
+            stamped = replace(stamped, identity=now)
+        if (record.state, record.reason, record.replica) != (state, problem, stamped):
+            log.warning("replica %s is %s from now on: %s", record.id, state, problem)
+            record = self._store.set_replica(record.id, state, problem, replica=stamped)
+        self._publisher.publish(record.file)
+        return ReplicaCheck(replica=record, ok=False, problem=problem)
+
+
+def wants_verification(record: ReplicaRecord) -> bool:
+    """Return whether the file of a replica, or its source, was touched since it was verified."""
+    if record.replica is None:
+        return False
+    if record.replica.identity != current_identity(record.path):
+        return True
+    serves = record.state is not ReplicaState.DAMAGED
+    return serves and touched(record, current_identity(record.file))
+
+
+def _compared_with(record: ReplicaRecord, found: Replica) -> FileIdentity:
+    """Return the identity of the source when a replica's bytes were compared with it last.
+
+    The catalog knows of a later comparison than the file, if the file is still the one compared.
+    """
+    known = record.replica
+    if known is None:
+        return found.source_identity
+    same = replace(known, identity=found.identity, source_identity=found.source_identity) == found
+    return record.source_identity if same else found.source_identity
+
+
+def _change_meanwhile(record: ReplicaRecord, found: Replica) -> str:
+    """Return how a file changed while it was verified; empty where it did not."""
+    known = record.replica
+    try:
+        if known is not None and known.identity == found.identity:
+            now = identity_of(found.path)
+        else:
+            now = settled_identity(found.path)
+    except SdsError as error:
+        return str(error)
+    changed = found.identity.difference(now)
+    return f"{found.path} changed while it was verified ({changed})" if changed else ""
