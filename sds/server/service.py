@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from sds.catalog.engine import sqlite_url
 from sds.catalog.filesystems import filesystem_of
+from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.queue import JobQueue
 from sds.catalog.records import (
     CalibrateRequest,
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sds.catalog import records
-from sds.catalog.publications import WATCHED_STATES
     from sds.geometry import SegmentList
     from sds.home import Home
     from sds.plots.kinds import Kind
