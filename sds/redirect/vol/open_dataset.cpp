@@ -9,6 +9,7 @@
 #include "config.h"
 #include "decision_log.h"
 #include "error_stack.h"
+#include "library_context.h"
 #include "open_file.h"
 #include "original_choice.h"
 #include "pass_on.h"
@@ -26,7 +27,7 @@ constexpr int layout_contiguous = 1;
 constexpr int layout_chunked = 2;
 constexpr int layout_virtual = 3;
 
-bool read_path(const Object &object, hid_t dxpl, char *path)
+bool read_path(const Object &object, char *path)
 {
     size_t length = 0;
     H5VL_loc_params_t self;
@@ -38,7 +39,7 @@ bool read_path(const Object &object, hid_t dxpl, char *path)
     request.args.args.get_name.buf = path;
     request.args.args.get_name.name_len = &length;
     return pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
-                      &request.args, dxpl, nullptr) >= 0 &&
+                      &request.args, *object.host->default_dxpl, nullptr) >= 0 &&
            length < PATH_MAX;
 }
 
@@ -47,21 +48,21 @@ bool read_path(const Object &object, hid_t dxpl, char *path)
 constexpr int64_t max_searched_bytes = 1 << 20; // of a file: bounds one search
 constexpr int64_t max_searching_ns = 2000000;   // in all, per open file
 
-bool search_path(const Object &object, OpenFile &file, hid_t dxpl, char *path)
+bool search_path(const Object &object, OpenFile &file, char *path)
 {
     if (!file.is_path || file.writable || file.identity.size_bytes > max_searched_bytes ||
         __atomic_load_n(&file.searching_ns, __ATOMIC_RELAXED) > max_searching_ns)
         return false;
     const int64_t begin_ns = monotonic_ns();
-    const bool found = read_path(object, dxpl, path);
+    const bool found = read_path(object, path);
     __atomic_add_fetch(&file.searching_ns, monotonic_ns() - begin_ns, __ATOMIC_RELAXED);
     return found;
 }
 
-bool find_path(const Object &object, OpenFile *file, hid_t dxpl, char *path)
+bool find_path(const Object &object, OpenFile *file, char *path)
 {
-    if (!object.may_lack_path) return read_path(object, dxpl, path);
-    return file && search_path(object, *file, dxpl, path);
+    if (!object.may_lack_path) return read_path(object, path);
+    return file && search_path(object, *file, path);
 }
 
 // Whether it lies in the file through which it was reached, as far as HDF5 knows that without a
@@ -78,26 +79,26 @@ bool lies_in(const Object &object, const OpenFile &file)
 }
 
 // The open file that holds the dataset, counted: not always the one through which it was reached.
-OpenFile *file_of(const Object &object, hid_t dxpl)
+OpenFile *file_of(const Object &object)
 {
     if (object.file && lies_in(object, *object.file)) return hold_file(object.file);
     DatasetIdentity identity;
-    if (!read_identity(object, dxpl, identity)) return nullptr;
+    if (!read_identity(object, identity)) return nullptr;
     if (object.file && object.file->fileno == identity.fileno) return hold_file(object.file);
     return find_file(*object.host, identity.fileno);
 }
 
-bool get(const Object &object, hid_t dxpl, Request<H5VL_dataset_get_args_t> &request)
+bool get(const Object &object, Request<H5VL_dataset_get_args_t> &request)
 {
     return pass_on(object, object.below->dataset_cls.get, object.hdf5().H5VLdataset_get,
-                   &request.args, dxpl, nullptr) >= 0;
+                   &request.args, *object.host->default_dxpl, nullptr) >= 0;
 }
 
-void read_extent(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+void read_extent(const Object &object, sds_trace_dataset &out)
 {
     const Functions &hdf5 = object.hdf5();
     Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_SPACE);
-    if (!get(object, dxpl, request)) return;
+    if (!get(object, request)) return;
     const hid_t space = request.args.args.get_space.space_id;
     hsize_t extent[SDS_MAX_RANK];
     const int rank = hdf5.H5Sget_simple_extent_dims(space, extent, nullptr);
@@ -108,11 +109,11 @@ void read_extent(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 }
 
 // The dataset's type, to be closed; negative where it cannot be had.
-hid_t read_type(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+hid_t read_type(const Object &object, sds_trace_dataset &out)
 {
     const Functions &hdf5 = object.hdf5();
     Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_TYPE);
-    if (!get(object, dxpl, request)) return -1;
+    if (!get(object, request)) return -1;
     const hid_t type = request.args.args.get_type.type_id;
     out.element_bytes = static_cast<int64_t>(hdf5.H5Tget_size(type));
     out.type_class = hdf5.H5Tget_class(type);
@@ -120,8 +121,7 @@ hid_t read_type(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 }
 
 // Ask the native connector for one value; false where the dataset has none.
-template <typename Value>
-bool get_native(const Object &object, hid_t dxpl, int operation, Value *value)
+template <typename Value> bool get_native(const Object &object, int operation, Value *value)
 {
     struct {
         Value *value;
@@ -131,15 +131,15 @@ bool get_native(const Object &object, hid_t dxpl, int operation, Value *value)
     request.value = value;
     H5VL_optional_args_t args = {operation, &request};
     return pass_on(object, object.below->dataset_cls.optional, object.hdf5().H5VLdataset_optional,
-                   &args, dxpl, nullptr) >= 0;
+                   &args, *object.host->default_dxpl, nullptr) >= 0;
 }
 
 // Of a contiguous dataset whose values lie in the file, else -1. Behind a user block, whose size is
 // a power of two, HDF5 gives one less than that size of those that lie nowhere in the file.
-int64_t data_offset(const Object &object, hid_t dxpl)
+int64_t data_offset(const Object &object)
 {
     haddr_t offset = UINT64_MAX;
-    if (!get_native(object, dxpl, H5VL_NATIVE_DATASET_GET_OFFSET, &offset) || offset > INT64_MAX ||
+    if (!get_native(object, H5VL_NATIVE_DATASET_GET_OFFSET, &offset) || offset > INT64_MAX ||
         (offset & (offset + 1)) == 0)
         return -1;
     return static_cast<int64_t>(offset);
@@ -148,17 +148,16 @@ int64_t data_offset(const Object &object, hid_t dxpl)
 // For the creation properties HDF5 looks into the dataset's header, which it may have to read
 // again: a program that reads more datasets in turn than it keeps headers of has its cache of them
 // grow. Most datasets have none that matters.
-void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+void read_storage(const Object &object, sds_trace_dataset &out)
 {
-    out.data_offset_bytes = data_offset(object, dxpl);
+    out.data_offset_bytes = data_offset(object);
     if (out.data_offset_bytes >= 0) {
         out.storage = SDS_STORAGE_CONTIGUOUS;
         return;
     }
     const Functions &hdf5 = object.hdf5();
-    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_DCPL);
-    if (!get(object, dxpl, request)) return;
-    const hid_t dcpl = request.args.args.get_dcpl.dcpl_id;
+    const hid_t dcpl = creation_properties_of(object);
+    if (dcpl < 0) return;
     hsize_t chunk[SDS_MAX_RANK];
     switch (hdf5.H5Pget_layout(dcpl)) {
     case layout_compact:
@@ -186,15 +185,11 @@ void read_storage(const Object &object, hid_t dxpl, sds_trace_dataset &out)
 
 // Whether the program's HDF5 can read the dataset's chunks. Where it cannot, its error is what a
 // program gets without SDS; a replica would hide it.
-bool has_filters(const Object &object, hid_t dxpl)
+bool has_filters(const Object &object)
 {
     const Functions &hdf5 = object.hdf5();
-    H5VL_dataset_get_args_t args;
-    memset(static_cast<void *>(&args), 0, sizeof args);
-    args.op_type = H5VL_DATASET_GET_DCPL;
-    if (hdf5.H5VLdataset_get(object.under, object.connector, &args, dxpl, nullptr) < 0)
-        return false;
-    const hid_t dcpl = args.args.get_dcpl.dcpl_id;
+    const hid_t dcpl = creation_properties_of(object);
+    if (dcpl < 0) return false;
     const int n = hdf5.H5Pget_nfilters(dcpl);
     bool has_all = true;
     for (int i = 0; i < n && has_all; i++) {
@@ -216,17 +211,17 @@ bool is_replica(const char *file_path)
 }
 
 // The same as describe_stored without a look into the file, as far as that goes.
-hid_t describe_from_memory(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+hid_t describe_from_memory(const Object &object, sds_trace_dataset &out)
 {
     int index_type = 0;
     out.storage = SDS_STORAGE_UNKNOWN;
-    out.data_offset_bytes = data_offset(object, dxpl);
+    out.data_offset_bytes = data_offset(object);
     if (out.data_offset_bytes >= 0)
         out.storage = SDS_STORAGE_CONTIGUOUS;
-    else if (!get_native(object, dxpl, H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE, &index_type))
+    else if (!get_native(object, H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE, &index_type))
         return -1;
-    read_extent(object, dxpl, out);
-    return read_type(object, dxpl, out);
+    read_extent(object, out);
+    return read_type(object, out);
 }
 
 // The dataset's state, of one piece. The file is taken over, also where there is no memory.
@@ -266,14 +261,14 @@ OpenDataset *make_state(const Host &host, OpenFile *file, const sds_trace_datase
 }
 
 // Find who may read it besides HDF5. type: the dataset's.
-void redirect(const Object &object, OpenDataset &dataset, hid_t type, hid_t dxpl)
+void redirect(const Object &object, OpenDataset &dataset, hid_t type)
 {
     const Host &host = *object.host;
     const StoredDataset &stored = dataset.description;
     dataset.redirection = find_redirection(host, dataset, type);
     if (dataset.redirection && dataset.file->original && stored.element_bytes > 0)
         dataset.window_elements = window_elements_of(*dataset.file->original, stored);
-    if (dataset.redirection && stored.n_filters > 0 && !has_filters(object, dxpl)) {
+    if (dataset.redirection && stored.n_filters > 0 && !has_filters(object)) {
         log_decision("original", stored.file, stored.path,
                      "the program's HDF5 lacks a filter of the dataset");
         release_redirection(dataset.redirection);
@@ -283,7 +278,7 @@ void redirect(const Object &object, OpenDataset &dataset, hid_t type, hid_t dxpl
 
 // Where HDF5 reads the metadata of a file collectively, a process that looks into it alone waits
 // for others that never come. Then only what HDF5 holds in memory is asked for.
-OpenDataset *describe(const Object &object, hid_t dxpl)
+OpenDataset *describe(const Object &object)
 {
     const Host &host = *object.host;
     // Asking for what does not exist (an offset not allocated yet) leaves errors on the stack.
@@ -291,25 +286,25 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
     ErrorStackKeeper keep(host);
     PathBuffer name, path;
     if (!name.text() || !path.text()) return nullptr;
-    if (!read_file_name(object, H5I_DATASET, dxpl, name.text())) name.text()[0] = '\0';
+    if (!read_file_name(object, H5I_DATASET, name.text())) name.text()[0] = '\0';
     const bool from_memory = may_read_collectively(host, name.text());
-    OpenFile *file = from_memory ? find_named(host, name.text()) : file_of(object, dxpl);
+    OpenFile *file = from_memory ? find_named(host, name.text()) : file_of(object);
     // HDF5 may have lost a path where objects are renamed.
     const bool has_path = !(file && was_mounted(*file)) &&
                           (!from_memory || (!object.may_lack_path && !(file && file->writable)));
-    if (!has_path || !find_path(object, file, dxpl, path.text())) path.text()[0] = '\0';
+    if (!has_path || !find_path(object, file, path.text())) path.text()[0] = '\0';
     sds_trace_dataset found = {};
     found.file = file ? file->path : name.text();
     found.path = path.text();
     if (from_memory && !has_path) // neither traced nor redirected
         return make_state(host, file, found);
-    const hid_t type = from_memory ? describe_from_memory(object, dxpl, found)
-                                   : describe_stored(object, dxpl, found);
+    const hid_t type =
+        from_memory ? describe_from_memory(object, found) : describe_stored(object, found);
     OpenDataset *dataset = make_state(host, file, found);
     if (dataset && (type >= 0 || !from_memory)) {
         // Of a chunked dataset, processes that read it open its index together.
         if (type >= 0 && (!from_memory || found.storage == SDS_STORAGE_CONTIGUOUS))
-            redirect(object, *dataset, type, dxpl);
+            redirect(object, *dataset, type);
         dataset->is_traced = !is_replica(dataset->description.file);
     }
     if (type >= 0) object.hdf5().H5Tclose(type);
@@ -318,7 +313,7 @@ OpenDataset *describe(const Object &object, hid_t dxpl)
 
 } // namespace
 
-bool read_identity(const Object &object, hid_t dxpl, DatasetIdentity &out)
+bool read_identity(const Object &object, DatasetIdentity &out)
 {
     constexpr unsigned basic_fields = 1; // H5O_INFO_BASIC
     H5O_info2_t info = {};
@@ -330,28 +325,35 @@ bool read_identity(const Object &object, hid_t dxpl, DatasetIdentity &out)
     request.args.args.get_info.fields = basic_fields;
     request.args.args.get_info.oinfo = &info;
     if (pass_on_at(object, &self, object.below->object_cls.get, object.hdf5().H5VLobject_get,
-                   &request.args, dxpl, nullptr) < 0)
+                   &request.args, *object.host->default_dxpl, nullptr) < 0)
         return false;
     out.fileno = info.fileno;
     memcpy(out.token, info.token, sizeof out.token);
     return true;
 }
 
-hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out)
+hid_t creation_properties_of(const Object &dataset)
+{
+    const LibraryContext context(*dataset.host);
+    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_DCPL);
+    return context.ok() && get(dataset, request) ? request.args.args.get_dcpl.dcpl_id : -1;
+}
+
+hid_t describe_stored(const Object &object, sds_trace_dataset &out)
 {
     out.storage = SDS_STORAGE_UNKNOWN;
-    read_storage(object, dxpl, out);
+    read_storage(object, out);
     // The extent of a virtual dataset may be that of its sources, which HDF5 then opens: through
     // MPI-IO together with the other processes.
     if (out.storage != SDS_STORAGE_VIRTUAL || !object.file || !object.file->mpio)
-        read_extent(object, dxpl, out);
-    return read_type(object, dxpl, out);
+        read_extent(object, out);
+    return read_type(object, out);
 }
 
-FileType::FileType(const Object &dataset, hid_t dxpl) : hdf5_(dataset.hdf5()), id_(-1)
+FileType::FileType(const Object &dataset) : hdf5_(dataset.hdf5()), id_(-1)
 {
     Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_TYPE);
-    if (get(dataset, dxpl, request)) id_ = request.args.args.get_type.type_id;
+    if (get(dataset, request)) id_ = request.args.args.get_type.type_id;
 }
 
 FileType::~FileType()
@@ -378,10 +380,10 @@ void describe_for_trace(const OpenDataset &dataset, sds_trace_dataset &out)
     snprintf(out.hdf5_version, sizeof out.hdf5_version, "%s", dataset.host->version);
 }
 
-OpenDataset *make_dataset(Object &object, hid_t dxpl)
+OpenDataset *make_dataset(Object &object)
 {
     OpenDataset *known = nullptr;
-    OpenDataset *made = describe(object, dxpl);
+    OpenDataset *made = describe(object);
     if (!made) return nullptr;
     // A build of HDF5 that runs callbacks concurrently may have let another thread in.
     if (__atomic_compare_exchange_n(&object.dataset, &known, made, false, __ATOMIC_ACQ_REL,

@@ -44,21 +44,26 @@ void describe_for_trace(const OpenDataset &dataset, sds_trace_dataset &out);
 
 // Extent, storage and element of a dataset. Returns its type, to be closed; negative where it
 // cannot be had.
-hid_t describe_stored(const Object &object, hid_t dxpl, sds_trace_dataset &out);
+hid_t describe_stored(const Object &object, sds_trace_dataset &out);
+
+// Creation properties of a dataset, to be closed; negative where they cannot be had. HDF5 converts
+// a fill value of variable length into memory from the allocator of the running call's transfer
+// properties, and H5Pclose frees it with the default one: the call gets a context of its own.
+hid_t creation_properties_of(const Object &dataset);
 
 // Which dataset of which file it is, by whatever name it was opened.
 struct DatasetIdentity {
     unsigned long fileno; // HDF5's number of the open file that holds it
     unsigned char token[16];
 };
-bool read_identity(const Object &object, hid_t dxpl, DatasetIdentity &out);
+bool read_identity(const Object &object, DatasetIdentity &out);
 
 // The type of a dataset's elements in the file, for one read: what is kept open shows in the
 // program's H5Fget_obj_count.
 class FileType
 {
   public:
-    FileType(const Object &dataset, hid_t dxpl);
+    explicit FileType(const Object &dataset);
     ~FileType();
     FileType(const FileType &) = delete;
     FileType &operator=(const FileType &) = delete;
@@ -70,13 +75,13 @@ class FileType
     hid_t id_;
 };
 
-OpenDataset *make_dataset(Object &object, hid_t dxpl);
+OpenDataset *make_dataset(Object &object);
 
 // The state of a dataset's wrapper; nullptr where memory is exhausted.
-inline OpenDataset *dataset_of(Object &object, hid_t dxpl)
+inline OpenDataset *dataset_of(Object &object)
 {
     OpenDataset *known = __atomic_load_n(&object.dataset, __ATOMIC_ACQUIRE);
-    return mostly(known) ? known : make_dataset(object, dxpl);
+    return mostly(known) ? known : make_dataset(object);
 }
 // Forget it: the next read looks anew.
 void forget_dataset(Object &object);

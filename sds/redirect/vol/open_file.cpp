@@ -322,8 +322,7 @@ void find_holder(Object &object, H5I_type_t type)
 {
     ErrorStackKeeper keep(*object.host);
     PathBuffer name;
-    if (!name.text() || !read_file_name(object, type, *object.host->default_dxpl, name.text()))
-        return;
+    if (!name.text() || !read_file_name(object, type, name.text())) return;
     object.file_holds_it = true;
     if (object.file && strcmp(object.file->name, name.text()) == 0) return;
     OpenFile *holder = find_named(*object.host, name.text());

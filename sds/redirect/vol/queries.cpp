@@ -5,7 +5,7 @@
 namespace sds::vol
 {
 
-bool read_file_name(const Object &object, H5I_type_t type, hid_t dxpl, char *name)
+bool read_file_name(const Object &object, H5I_type_t type, char *name)
 {
     size_t length = 0;
     Request<H5VL_file_get_args_t> request(H5VL_FILE_GET_NAME);
@@ -14,7 +14,7 @@ bool read_file_name(const Object &object, H5I_type_t type, hid_t dxpl, char *nam
     request.args.args.get_name.buf = name;
     request.args.args.get_name.file_name_len = &length;
     return pass_on(object, object.below->file_cls.get, object.hdf5().H5VLfile_get, &request.args,
-                   dxpl, nullptr) >= 0 &&
+                   *object.host->default_dxpl, nullptr) >= 0 &&
            length < PATH_MAX;
 }
 

@@ -41,6 +41,6 @@ class PathBuffer
 
 // The name by which the file that holds the object was opened; name has room for PATH_MAX. False
 // where it is longer.
-bool read_file_name(const Object &object, H5I_type_t type, hid_t dxpl, char *name);
+bool read_file_name(const Object &object, H5I_type_t type, char *name);
 
 } // namespace sds::vol

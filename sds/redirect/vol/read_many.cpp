@@ -96,11 +96,11 @@ bool may_chunks_come_twice(const ManyReads &reads)
     size_t n = 0;
     for (size_t i = 0; !may && i < reads.n; i++) {
         const DatasetHandle object(reads.datasets[i]);
-        const OpenDataset *dataset = dataset_of(*object, reads.dxpl);
+        const OpenDataset *dataset = dataset_of(*object);
         if (!dataset)
             may = true;
         else if (dataset->description.storage == SDS_STORAGE_CHUNKED)
-            may = !read_identity(*object, reads.dxpl, found[n++]);
+            may = !read_identity(*object, found[n++]);
     }
     if (!may) qsort(found, n, sizeof(DatasetIdentity), compare_tokens);
     for (size_t i = 1; !may && i < n; i++)
@@ -123,7 +123,7 @@ bool may_be_split(const ManyReads &reads)
     bool redirects = false, from_chunks = false, may = true;
     for (size_t i = 0; may && i < reads.n; i++) {
         const DatasetHandle object(reads.datasets[i]);
-        const OpenDataset *dataset = dataset_of(*object, reads.dxpl);
+        const OpenDataset *dataset = dataset_of(*object);
         may = dataset && dataset->file && is_selection(host, reads.file_spaces[i]) &&
               (i == 0 || dataset->file == file) && find_range(reads, i, *dataset, ranges[i]);
         if (!may) break;
@@ -211,7 +211,7 @@ herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
     for (size_t i = 0; i < reads.n; i++) {
         const DatasetHandle object_handle(reads.datasets[i]);
         Object &object = *object_handle;
-        OpenDataset *dataset = dataset_of(object, reads.dxpl);
+        OpenDataset *dataset = dataset_of(object);
         served_by[i] = 0;
         if (dataset && dataset->redirection)
             served_by[i] =
@@ -233,7 +233,7 @@ void trace_all(const ManyReads &reads, const sds_tick_span &span, const int64_t 
     for (size_t i = 0; i < reads.n; i++) {
         const DatasetHandle object_handle(reads.datasets[i]);
         Object &object = *object_handle;
-        OpenDataset *dataset = dataset_of(object, reads.dxpl);
+        OpenDataset *dataset = dataset_of(object);
         if (!dataset) continue;
         trace_read(*dataset, selection_in(object, *dataset, reads.file_spaces[i]), span,
                    served_by ? served_by[i] : 0, is_collective(*object.host, reads.dxpl));

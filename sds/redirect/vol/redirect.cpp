@@ -447,7 +447,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     const Server server(dataset, choice);
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
-    const FileType type(object, request.dxpl);
+    const FileType type(object);
     Conversion conversion;
     if (!plan_conversion(host, type.id(), server.dataset.element_bytes, request.memory_type,
                          request.dxpl, conversion))
@@ -476,7 +476,7 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
     if (refusal != served) return original(dataset, refusal);
     if (!is_of_extent(host, request.file_space, dataset.description))
         return original(dataset, foreign_space);
-    const FileType type(object, request.dxpl);
+    const FileType type(object);
     Conversion conversion;
     MemoryLayout memory;
     if (!plan_conversion(host, type.id(), server.dataset.element_bytes, request.memory_type,

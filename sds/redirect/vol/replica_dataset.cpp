@@ -94,16 +94,13 @@ bool has_checksums(int fd)
 }
 
 // What is wrong with the filters; nullptr where nothing is.
-const char *check_filters(const Object &object, hid_t dxpl, ChunkFilters &filters)
+const char *check_filters(const Object &object, ChunkFilters &filters)
 {
     const Functions &hdf5 = object.hdf5();
-    H5VL_dataset_get_args_t args;
-    memset(static_cast<void *>(&args), 0, sizeof args);
-    args.op_type = H5VL_DATASET_GET_DCPL;
-    if (hdf5.H5VLdataset_get(object.under, object.connector, &args, dxpl, nullptr) < 0)
-        return "the replica's dataset cannot be looked at";
-    const char *problem = find_filters(hdf5, args.args.get_dcpl.dcpl_id, filters);
-    hdf5.H5Pclose(args.args.get_dcpl.dcpl_id);
+    const hid_t dcpl = creation_properties_of(object);
+    if (dcpl < 0) return "the replica's dataset cannot be looked at";
+    const char *problem = find_filters(hdf5, dcpl, filters);
+    hdf5.H5Pclose(dcpl);
     return problem;
 }
 
@@ -111,10 +108,9 @@ const char *check_filters(const Object &object, hid_t dxpl, ChunkFilters &filter
 const char *find_difference(const Object &object, const sds_table_dataset &dataset,
                             const sds_candidate &candidate, ChunkFilters &filters)
 {
-    const hid_t dxpl = *object.host->default_dxpl;
     sds_trace_dataset found;
     memset(&found, 0, sizeof found);
-    const hid_t type = describe_stored(object, dxpl, found);
+    const hid_t type = describe_stored(object, found);
     uint32_t crc = 0;
     const bool has_type = type >= 0 && type_crc32c(*object.host, type, crc);
     if (type >= 0) object.hdf5().H5Tclose(type);
@@ -124,7 +120,7 @@ const char *find_difference(const Object &object, const sds_table_dataset &datas
     for (int32_t axis = 0; is_equal && axis < candidate.rank; axis++)
         is_equal = found.extent[axis] == candidate.region_extent[candidate.order[axis]] &&
                    found.chunk[axis] == candidate.chunks.shape[axis];
-    return is_equal ? check_filters(object, dxpl, filters)
+    return is_equal ? check_filters(object, filters)
                     : "the replica is not what the table says of it";
 }
 

@@ -111,7 +111,7 @@ inline bool is_open(Object &object, const OpenDataset &dataset, hid_t file_space
 __attribute__((noinline)) herr_t read_one(Object &object, const OneRead &read,
                                           const sds_tick_clock *clock)
 {
-    OpenDataset *dataset = dataset_of(object, read.dxpl);
+    OpenDataset *dataset = dataset_of(object);
     if (!dataset) return read_original(object, read);
     const bool is_in_trace = clock && __atomic_load_n(&dataset->trace_id, __ATOMIC_ACQUIRE) != 0;
     if (is_open(object, *dataset, *read.file_space, is_in_trace))
@@ -178,7 +178,7 @@ __attribute__((noinline)) bool read_bare_traced(void *dataset, const OneRead &re
         mostly(trace_known(host, known, file_space, read.dxpl, span)))
         return true;
     const DatasetHandle described(dataset);
-    OpenDataset *state = dataset_of(*described, read.dxpl);
+    OpenDataset *state = dataset_of(*described);
     if (state) trace_done(*described, *state, file_space, read.dxpl, span);
     return true;
 }
