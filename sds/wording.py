@@ -1,4 +1,4 @@
-"""Times, counts and names as people read them: in advice, notes, logs, on the command line."""
+"""Times, sizes, counts and names as people read them: in advice, notes, logs and commands."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ def _time_unit(seconds: float) -> tuple[str, float]:
         if abs(seconds) < (999.5 if scale < 1 else 119.5) * scale:
             return name, scale
     return "days", 86400.0
+
+
+def size_text(size_bytes: float) -> str:
+    """Return bytes with the binary unit in which they read best: ``312 B``, ``1.02 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        # At three digits 999.5 KiB and more would read 1e+03 KiB.
+        if abs(size_bytes) < (1024 if unit == "B" else 999.5):
+            break
+        size_bytes /= 1024
+    else:
+        unit = "TiB"
+    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.3g} {unit}"
 
 
 def counted(n: int, thing: str, things: str | None = None) -> str:

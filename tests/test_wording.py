@@ -1,6 +1,10 @@
 """Times and counts in words: one way of writing them everywhere."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sds.wording import (
     counted,
@@ -8,6 +12,7 @@ from sds.wording import (
     factors_apart,
     share_text,
     shares_apart,
+    size_text,
     time_text,
     times_text,
 )
@@ -29,6 +34,32 @@ from sds.wording import (
 )
 def test_a_time_has_the_unit_in_which_it_reads_best(seconds, text):
     assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (999 << 10, "999 KiB"),
+        (1020 << 10, "0.996 MiB"),
+        (1044 << 10, "1.02 MiB"),
+        ((1 << 20) - 1, "1 MiB"),
+        (5 << 30, "5 GiB"),
+        (1.5 * 2**40, "1.5 TiB"),
+    ],
+)
+def test_a_size_has_the_unit_in_which_it_reads_best(size_bytes, text):
+    assert size_text(size_bytes) == text
+
+
+@given(st.floats(0, 900 * 2.0**40))
+def test_a_size_has_no_exponent_and_keeps_three_digits(size_bytes):
+    number, unit = size_text(size_bytes).split()
+    assert re.fullmatch(r"[\d.]+", number)
+    scale = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB").index(unit)
+    assert float(number) * scale == pytest.approx(size_bytes, rel=0.005, abs=0.5)
 
 
 @pytest.mark.parametrize(

@@ -33,19 +33,26 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="runs of each side, in turns")
     parser.add_argument(
         "--hdf5-source", type=Path, metavar="DIR",
-        help="full source tree of HDF5 (with test/ and tools/), for its API and tool tests",
+        help="full source tree of HDF5 (with test/ and tools/), for its tests",
     )  # fmt: skip
+    parser.add_argument(
+        "--netcdf-source", type=Path, metavar="DIR", help="source tree of netCDF-C, for its tests"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "conformance")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the runs' files here")
     parser.add_argument("--update", action="store_true", help=f"write the table into {DOCUMENT}")
     options = parser.parse_args()
 
-    known = {suite.name: suite for suite in suites(cache_directory(), options.hdf5_source)}
+    found = suites(
+        cache_directory(),
+        hdf5_source=options.hdf5_source, netcdf_source=options.netcdf_source,
+    )  # fmt: skip
+    known = {suite.name: suite for suite in found}
     unknown = [name for name in options.suite if name not in known]
     if unknown:
         parser.error(
             f"no suite is named {', '.join(unknown)}; there are {', '.join(known)}"
-            + ("" if options.hdf5_source else " (more with --hdf5-source)")
+            " (more with --hdf5-source and --netcdf-source)"
         )
     failed = False
     names = options.suite or ([] if options.update else list(known))

@@ -1,12 +1,13 @@
-"""HDF5's own tests, from a full source tree: those of its API, and those of its tools.
+"""Tests in C from full source trees: those of HDF5's API, library and tools, and netCDF-C's.
 
 The API tests are compiled against the same builds of HDF5 as the tests in C of this repository.
-Version 1.14's serve for HDF5 2 as well (api_tests_on_hdf5_2.h). The tools are those of the tree,
-built by its own CMake files, and tested by ctest.
+Version 1.14's serve for HDF5 2 as well (api_tests_on_hdf5_2.h). The others are built by the CMake
+files of their trees and run by ctest.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import re
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
 
 SHIM = Path(__file__).with_name("api_tests_on_hdf5_2.h")
 TOOLS = ("h5copy", "h5diff", "h5dump", "h5ls", "h5repack", "h5stat")
-# What their tests run and read besides the tools.
-TOOL_TEST_TARGETS = (
-    "dynlibadd", "dynlibcopy", "dynlibdiff", "dynlibdump", "dynlibls", "dynlibvers",
-    "h5copy_files", "h5diff_files", "h5dump_pbits_files", "h5dump_std_files", "h5dump_vds_files",
-    "h5dump_xml_files", "h5ls_files", "h5ls_vds_files", "h5repack_files", "h5repacktest",
-    "h5stat_files", "testh5repack_detect_szip",
+HDF5_OPTIONS = (
+    "-DCMAKE_POLICY_VERSION_MINIMUM=3.18", "-DBUILD_SHARED_LIBS=ON", "-DBUILD_STATIC_LIBS=OFF",
+    "-DBUILD_TESTING=ON", "-DHDF5_BUILD_TOOLS=ON", "-DHDF5_BUILD_EXAMPLES=OFF",
+    "-DHDF5_BUILD_HL_LIB=ON", "-DHDF5_ENABLE_Z_LIB_SUPPORT=ON", "-DHDF5_ENABLE_ZLIB_SUPPORT=ON",
+    "-DHDF5_ENABLE_SZIP_SUPPORT=OFF", "-DHDF5_NO_PACKAGES=ON", "-DHDF5_ENABLE_PLUGIN_SUPPORT=OFF",
+    "-DHDF5_ENABLE_NONSTANDARD_FEATURE_FLOAT16=OFF",
 )  # fmt: skip
+# Nothing is read from servers of the Internet.
+NETCDF_OPTIONS = ("-DNETCDF_ENABLE_DAP=OFF", "-DNETCDF_ENABLE_REMOTE_FUNCTIONALITY=OFF")
 
 
 def run(command: Sequence[str | Path], *, cwd: Path | None = None) -> str:
@@ -65,7 +68,7 @@ def version_of_source(source: Path) -> str:
         if not (source / needed).is_file():
             message = (
                 f"{source} lacks {needed}: the API and tool tests need HDF5's full source tree "
-                "(scripts/hdf5-source fetches one)"
+                "(scripts/debian-source fetches one)"
             )
             raise ValueError(message)
     header = (source / "src" / "H5public.h").read_text()
@@ -155,65 +158,81 @@ class ApiSuite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolSuite:
-    """The tests of HDF5's tools.
+class CtestSuite:
+    """Tests that a source tree builds with CMake and runs with ctest.
 
     Attributes
     ----------
+    versions
+        What is tested.
+    configuration
+        CMake options.
+    hdf5
+        Version of the installed HDF5 that it is built against; none: its own.
+    chosen
+        Regular expression of the tests that are run.
     native_only
         What no connector can pass that the environment switches on; docs/reference/conformance.md
         says why.
     """
 
+    name: str
+    title: str
+    versions: str
     source: Path
-    cache: Path
-    native_only: frozenset[str] = frozenset(
-        {"H5REPACK-family", "H5REPACK-family_DFF", "H5DUMP-filter_fail"}
-    )
-    name: str = "tools"
-    title: str = "HDF5 tools: ctest of " + ", ".join(TOOLS)
+    build: Path
+    configuration: tuple[str, ...]
+    hdf5: str = ""
+    chosen: str = "."
+    native_only: frozenset[str] = frozenset()
     plugin_directories: tuple[Path, ...] = ()
 
-    @property
-    def build(self) -> Path:
-        """Return where HDF5 and its tools are built."""
-        return self.cache / f"tools-{hashlib.sha256(str(self.source).encode()).hexdigest()[:12]}"
-
     def prepare(self) -> str:
-        """Build the tools; return the version that is tested."""
-        version = version_of_source(self.source)
+        """Build everything; return the versions that are tested."""
         built = self.build / "built-for-conformance"
-        if built.exists():
-            return f"HDF5 {version}"
-        cmake = program_of_wheel("cmake", "CMAKE_BIN_DIR")
-        ninja = program_of_wheel("ninja", "BIN_DIR")
-        run([
-            cmake, "-G", "Ninja", "-S", self.source, "-B", self.build,
-            f"-DCMAKE_MAKE_PROGRAM={ninja}", "-DCMAKE_BUILD_TYPE=Release",
-            "-DCMAKE_POLICY_VERSION_MINIMUM=3.18", "-DBUILD_SHARED_LIBS=ON",
-            "-DBUILD_STATIC_LIBS=OFF", "-DBUILD_TESTING=ON", "-DHDF5_BUILD_TOOLS=ON",
-            "-DHDF5_BUILD_EXAMPLES=OFF", "-DHDF5_BUILD_HL_LIB=ON",
-            "-DHDF5_ENABLE_Z_LIB_SUPPORT=ON", "-DHDF5_ENABLE_ZLIB_SUPPORT=ON",
-            "-DHDF5_ENABLE_SZIP_SUPPORT=OFF", "-DHDF5_NO_PACKAGES=ON",
-            "-DHDF5_ENABLE_PLUGIN_SUPPORT=OFF", "-DHDF5_ENABLE_NONSTANDARD_FEATURE_FLOAT16=OFF",
-        ])  # fmt: skip
-        run([cmake, "--build", self.build, "--target", *TOOLS, *TOOL_TEST_TARGETS])
-        built.touch()
-        return f"HDF5 {version}"
+        if not built.exists():
+            cmake = program_of_wheel("cmake", "CMAKE_BIN_DIR")
+            ninja = program_of_wheel("ninja", "BIN_DIR")
+            installed = [cached_build(self.hdf5, "serial").prefix] if self.hdf5 else []
+            run([cmake, "-G", "Ninja", "-S", self.source, "-B", self.build, *self.configuration,
+                 *(f"-DCMAKE_PREFIX_PATH={prefix}" for prefix in installed),
+                 f"-DCMAKE_MAKE_PROGRAM={ninja}", "-DCMAKE_BUILD_TYPE=Release"])  # fmt: skip
+            run([cmake, "--build", self.build])
+            built.touch()
+        return self.versions
 
     def run(self, directory: Path, env: Mapping[str, str]) -> SuiteRun:
         """Run the suite; its files lie in the build."""
-        names = "|".join(tool.removeprefix("h5").upper() for tool in TOOLS)
         report = directory / "junit.xml"
         done = measured(
             [program_of_wheel("cmake", "CMAKE_BIN_DIR").with_name("ctest"),
-             "--test-dir", self.build, "-R", f"^H5({names})", "--output-junit", report],
+             "--test-dir", self.build, "-R", self.chosen, "--output-junit", report],
             cwd=directory, env=env,
         )  # fmt: skip
         return done.run(junit_outcomes(report))
 
 
-def hdf5_suites(cache: Path, source: Path) -> list[ApiSuite | ToolSuite]:
+def build_directory(cache: Path, name: str, source: Path) -> Path:
+    """Return where a source tree is built."""
+    return cache / f"{name}-{hashlib.sha256(str(source).encode()).hexdigest()[:12]}"
+
+
+def tool_suite(cache: Path, source: Path) -> CtestSuite:
+    """Return the tests of HDF5's tools."""
+    source = source.resolve()
+    return CtestSuite(
+        name="tools",
+        title="HDF5 tools: ctest of " + ", ".join(TOOLS),
+        versions=f"HDF5 {version_of_source(source)}",
+        source=source,
+        build=build_directory(cache, "hdf5", source),
+        configuration=HDF5_OPTIONS,
+        chosen=f"^H5({'|'.join(tool.removeprefix('h5').upper() for tool in TOOLS)})",
+        native_only=frozenset({"H5REPACK-family", "H5REPACK-family_DFF", "H5DUMP-filter_fail"}),
+    )
+
+
+def hdf5_suites(cache: Path, source: Path) -> list[ApiSuite | CtestSuite]:
     """Return the suites that a full source tree of HDF5 holds."""
     source = source.resolve()
     api = [
@@ -221,4 +240,35 @@ def hdf5_suites(cache: Path, source: Path) -> list[ApiSuite | ToolSuite]:
         for ranks in (1, 2)
         for version in CRATES
     ]
-    return [*api, ToolSuite(source=source, cache=cache)]
+    tools = tool_suite(cache, source)
+    library = dataclasses.replace(
+        tools,
+        name="hdf5",
+        title="HDF5: ctest of `test/` and `hl/test/`",
+        chosen="^(H5TEST|HL_)",
+        native_only=frozenset({"H5TEST-cache_tagging"}),
+    )
+    return [*api, tools, library]
+
+
+def netcdf_suites(cache: Path, source: Path) -> list[CtestSuite]:
+    """Return netCDF-C's tests on two versions of HDF5."""
+    source = source.resolve()
+    cmake_lists = (source / "CMakeLists.txt").read_text()
+    found = re.search(r"project\(netCDF\s[^)]*VERSION ([\d.]+)", cmake_lists)
+    if found is None:
+        raise ValueError(
+            f"{source} is no source tree of netCDF-C: its CMakeLists.txt has no version"
+        )
+    return [
+        CtestSuite(
+            name=f"netcdf-c-{hdf5}",
+            title="netCDF-C: ctest",
+            versions=f"netCDF-C {found[1]}, HDF5 {hdf5}",
+            source=source,
+            build=build_directory(cache, f"netcdf-hdf5-{hdf5}", source),
+            configuration=NETCDF_OPTIONS,
+            hdf5=hdf5,
+        )
+        for hdf5 in ("1.14.6", "2.2.0")
+    ]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import h5py
 
-from benchmarks.conformance.hdf5_suites import ToolSuite
+from benchmarks.conformance.hdf5_suites import CtestSuite
 from benchmarks.conformance.outcomes import Outcome, SuiteRun
 from benchmarks.conformance.python_suites import versions_of
 from benchmarks.conformance.running import measured, native_environment
@@ -32,7 +32,6 @@ from tests.redirected import redirect, settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
 
 # Files with more would print for minutes: some of the tools' files have datasets of 2^32 elements.
 MOST_BYTES = 20_000
@@ -102,7 +101,8 @@ def box_options(shape: tuple[int, ...]) -> list[str]:
 class RedirectedTools:
     """h5dump, h5ls, h5diff, h5repack and h5copy on the files of their tests, with replicas."""
 
-    tools: ToolSuite
+    cache: Path
+    tools: CtestSuite
     name: str = "redirected-tools"
     title: str = "HDF5 tools on files with replicas, outputs compared"
     plugin_directories: tuple[Path, ...] = ()
@@ -110,7 +110,7 @@ class RedirectedTools:
     @property
     def folder(self) -> Path:
         """Return where the files are."""
-        return self.tools.cache / f"{self.tools.build.name}-files"
+        return self.cache / f"{self.tools.build.name}-files"
 
     def prepare(self) -> str:
         """Collect the files that can have replicas; return the versions that are tested."""

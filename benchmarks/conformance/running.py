@@ -64,10 +64,13 @@ class Measured:
     wall_s: float
     cpu_s: float
 
-    def run(self, outcomes: dict[str, Outcome]) -> SuiteRun:
+    def run(
+        self, outcomes: dict[str, Outcome], *, outputs: dict[str, str] | None = None
+    ) -> SuiteRun:
         """Return the run of a suite that this command was."""
         return SuiteRun(
             outcomes=outcomes,
+            outputs=outputs or {},
             exit_status=self.exit_status,
             wall_s=self.wall_s,
             cpu_s=self.cpu_s,
@@ -118,7 +121,7 @@ def native_environment() -> dict[str, str]:
 
 
 def reads_by_replica(home: Home) -> Counter[int]:
-    """Return how many reads each replica served, 0 standing for the originals."""
+    """Return how many reads each replica served; 0: the originals, -1: the engine from them."""
     served: Counter[int] = Counter()
     for path in sorted(home.spool.iterdir()):
         records = read_spool(path).records
@@ -155,5 +158,5 @@ def run_both(suite: Suite, directory: Path, *, rounds: int) -> SuiteResult:
             native, connector, native_only=getattr(suite, "native_only", frozenset())
         ),
         reads_traced=served.total(),
-        reads_served=served.total() - served[0],
+        reads_served=sum(n for replica, n in served.items() if replica > 0),
     )

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.conformance.hdf5_suites import ToolSuite, hdf5_suites
+from benchmarks.conformance.hdf5_suites import hdf5_suites, netcdf_suites, tool_suite
 from benchmarks.conformance.python_suites import python_suites
 from benchmarks.conformance.redirected import RedirectedReaders, RedirectedTools
+from benchmarks.conformance.zoo import Zoo
 
 if TYPE_CHECKING:
     from benchmarks.conformance.running import Suite
@@ -21,11 +22,12 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path(caches) / "sds-tests") / "peers"
 
 
-def suites(cache: Path, hdf5_source: Path | None) -> list[Suite]:
-    """Return the suites; HDF5's own where its full source tree is given."""
-    found: list[Suite] = [*python_suites(cache), RedirectedReaders(cache=cache)]
+def suites(cache: Path, *, hdf5_source: Path | None, netcdf_source: Path | None) -> list[Suite]:
+    """Return the suites; those in C where the full source trees are given."""
+    found: list[Suite] = [*python_suites(cache), RedirectedReaders(cache=cache), Zoo(cache=cache)]
     if hdf5_source:
-        of_hdf5 = hdf5_suites(cache, hdf5_source)
-        found += of_hdf5
-        found += [RedirectedTools(tools=s) for s in of_hdf5 if isinstance(s, ToolSuite)]
+        found += hdf5_suites(cache, hdf5_source)
+        found.append(RedirectedTools(cache=cache, tools=tool_suite(cache, hdf5_source)))
+    if netcdf_source:
+        found += netcdf_suites(cache, netcdf_source)
     return found

@@ -21,15 +21,16 @@ Selection = Annotated[
         "--select",
         metavar="SELECTION",
         help="Advise for this selection, as in NumPy, instead of for traced reads; "
-        "for example '[:, :, 5]'. Several times for several.",
+        "for example '[:, :, 5]'. May be repeated.",
     ),
 ]
 Reads = Annotated[
     list[int] | None,
     typer.Option(
+        metavar="N",
         min=1,
-        help="With --select or --query: how many such reads or queries a day; once for all, or "
-        "once for each.",
+        help="With --select or --query: such reads or queries a day; once for all, or once for "
+        "each.",
     ),
 ]
 
@@ -40,8 +41,8 @@ Queries = Annotated[
         "--query",
         metavar="CONDITION",
         help="Of a table FILE:/TABLE: consider replicas sorted for sds query with this condition, "
-        "for example 'energy > 1.3'; with several names 'FILE:/TABLE: energy > 1.3'. Several times "
-        "for several.",
+        "for example 'energy > 1.3'; with several names 'FILE:/TABLE: energy > 1.3'. May be "
+        "repeated.",
     ),
 ]
 Columns = Annotated[
@@ -58,7 +59,7 @@ def advise(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE[:/DATASET]...",
+            metavar="FILE[:/DATASET]",
             help="Files, or single datasets of them; all share one budget of space.",
         ),
     ],
@@ -166,13 +167,13 @@ def what_if(
     ] = None,
     min_reads: Annotated[
         int | None,
-        typer.Option(min=1, help="With --tiles: those read at least so often; 2 if not given."),
+        typer.Option(
+            metavar="N", min=1, help="With --tiles: those read at least N times; 2 if not given."
+        ),
     ] = None,
     without: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="ID", min=1, help="Suppose this replica away; may be given several times."
-        ),
+        typer.Option(metavar="ID", min=1, help="Predict without this replica; may be repeated."),
     ] = None,
     select: Selection = None,
     reads: Reads = None,

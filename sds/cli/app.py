@@ -28,6 +28,7 @@ from sds.cli import (
     table,
     trace,
 )
+from sds.cli.commands import Command, Group
 from sds.cli.exit_codes import ExitCode, exit_code_of
 from sds.errors import SdsError
 
@@ -41,6 +42,7 @@ _LOOK = "Look inside"
 
 app = typer.Typer(
     name="sds",
+    cls=Group,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -74,7 +76,7 @@ for function, name, panel in _COMMANDS:
         name,
         rich_help_panel=panel,
         context_settings=_PASS_ON if name == "run" else None,
-        cls=doctor.WithCommandBehind if name == "doctor" else None,
+        cls=doctor.WithCommandBehind if name == "doctor" else Command,
     )(function)
 app.add_typer(machine.app, name="machine", rich_help_panel=_CHOOSE)
 app.add_typer(replicas.app, name="replicas", rich_help_panel=_BUILD)

@@ -19,7 +19,7 @@ def calibrate(
     *,
     size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the test file.")] = "256M",
     budget: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Begin no timed read after this.")
+        float, typer.Option(metavar="SECONDS", help="Start no timed read after this time.")
     ] = 60.0,
     machine: Annotated[
         Path | None,

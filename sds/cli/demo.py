@@ -24,15 +24,19 @@ def demo(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Bytes of both files together; 1.75G, or what disk and memory have room for.",
+            help="Size of both files together; 1.75G if not given, or what fits on disk and in "
+            "memory.",
         ),
     ] = None,
     runs: Annotated[
-        int, typer.Option(min=1, help="Runs of each program per variant and cache state.")
+        int,
+        typer.Option(metavar="N", min=1, help="Runs of each program per variant and cache state."),
     ] = 3,
     directory: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to put the files; the current directory."),
+        typer.Option(
+            metavar="DIR", help="Where to put the files; the current directory if not given."
+        ),
     ] = None,
     output: Annotated[
         Path | None,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from sds.cli.commands import Command
 from sds.cli.exit_codes import ExitCode
 from sds.cli.options import AsJson, split_name
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _COMMAND = "sds.cli.doctor.command"
 
 
-class WithCommandBehind(TyperCommand):
+class WithCommandBehind(Command):
     """A command whose line may end in ``-- COMMAND [ARGUMENT]...``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (typer's own)
@@ -52,7 +52,9 @@ def doctor(
     *,
     python: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Interpreter whose packages to try; the one of sds."),
+        typer.Option(
+            metavar="PATH", help="Interpreter whose packages are checked; that of sds if not given."
+        ),
     ] = None,
     run: Annotated[
         bool,

@@ -43,7 +43,9 @@ def explain(
     ] = None,
     stored_ratio: Annotated[
         float | None,
-        typer.Option(metavar="RATIO", help="What compression leaves of a supposed chunk; 0.4."),
+        typer.Option(
+            metavar="RATIO", help="Stored over original size of supposed chunks; e.g. 0.4."
+        ),
     ] = None,
     preset: Annotated[
         Preset | None,
@@ -54,7 +56,7 @@ def explain(
     ] = None,
     stripe_count: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Suppose the file striped over so many OSTs."),
+        typer.Option(metavar="N", help="Suppose the file striped over N OSTs."),
     ] = None,
     raid_disks: Annotated[
         int | None, typer.Option(metavar="N", help="Data disks of the RAID, without parity.")

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sds.cli.commands import Command, Group
 from sds.cli.options import AsJson, check_directory_of, text_of
 
 if TYPE_CHECKING:
     from sds.machines.fitting import MachineFit, PredictedRead
 
 app = typer.Typer(
-    help="Fit a simulated machine to timed reads, for `sds simulate`.", no_args_is_help=True
+    help="Fit a simulated machine to timed reads, for `sds simulate`.",
+    cls=Group,
+    no_args_is_help=True,
 )
 
 # Of the reads that were predicted worst.
@@ -29,7 +32,7 @@ def machine() -> None:
     """Fit a simulated machine to timed reads, for `sds simulate`."""
 
 
-@app.command()
+@app.command(cls=Command)
 def measure(
     directory: Annotated[
         Path, typer.Argument(metavar="DIRECTORY", help="A directory of the file system.")
@@ -38,12 +41,12 @@ def measure(
     *,
     size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the test file.")] = "256M",
     budget: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Begin no timed read after this.")
+        float, typer.Option(metavar="SECONDS", help="Start no timed read after this time.")
     ] = 120.0,
     processes: Annotated[
         str, typer.Option(metavar="N,N,...", help="Numbers of processes that share a read.")
     ] = "1,2,4,8",
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the reads drawn.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random reads.")] = 1,
 ) -> None:
     """Time lines, planes and cubes, cold, from two axis orders, and add them to TIMES.
 
@@ -79,7 +82,7 @@ def measure(
         note(f"the time ended before all {wanted} were read; a larger --budget reads them all")
 
 
-@app.command()
+@app.command(cls=Command)
 def fit(
     described: Annotated[
         Path, typer.Argument(metavar="MACHINE", help="What the storage is made of, as TOML.")

@@ -47,7 +47,7 @@ def plot(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="[TARGET]",
+            metavar="TARGET",
             help="A path on a calibrated file system, or a .json file of `sds calibrate --json` "
             "or `sds plot --json`.",
         ),
@@ -68,7 +68,7 @@ def plot(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how well cost models predict what they had not seen.
+    """Show how well the cost models predict reads that they were not fitted to.
 
     *predicted*: predicted against measured times, with intervals. *residuals*: measured over
     predicted, by predicted time and by pattern. *speedups*: of each layout over the original, by

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from sds.errors import LayoutError, SdsValueError
-from sds.wording import time_text
+from sds.wording import size_text, time_text
 
 if TYPE_CHECKING:
     from sds.catalog.records import ReplicaRecord
@@ -39,12 +39,8 @@ def parse_size(text: str, *, name: str = "size") -> int:
 
 
 def format_size(size_bytes: float) -> str:
-    """Return bytes with a binary unit, three digits."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size_bytes) < 1024 or unit == "TiB":
-            break
-        size_bytes /= 1024
-    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.3g} {unit}"
+    """Return bytes with the binary unit in which they read best."""
+    return size_text(size_bytes)
 
 
 def format_seconds(seconds: float | None) -> str:

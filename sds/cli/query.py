@@ -54,7 +54,9 @@ def query(
     limit: Annotated[
         int | None,
         typer.Option(
-            metavar="ROWS", help=f"Print so many; {_TERMINAL_ROWS} on a terminal, else all.", min=0
+            metavar="ROWS",
+            help=f"Most rows to print; if not given {_TERMINAL_ROWS} on a terminal, else all.",
+            min=0,
         ),
     ] = None,
     output: Annotated[

@@ -74,7 +74,9 @@ def reorganize(
     ] = None,
     min_reads: Annotated[
         int | None,
-        typer.Option(min=1, help="With --tiles: those read at least so often; 2 if not given."),
+        typer.Option(
+            metavar="N", min=1, help="With --tiles: those read at least N times; 2 if not given."
+        ),
     ] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to use.")] = "512M",
     output: Annotated[

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sds.cli.commands import Command, Group
 from sds.cli.exit_codes import ExitCode
 from sds.cli.options import AsJson, OptionalName, split_name
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from sds.catalog.records import ReplicaRecord
     from sds.cli.client import Operations
 
-app = typer.Typer(help="List, show, verify and remove replicas.", invoke_without_command=True)
+app = typer.Typer(
+    help="List, show, verify and remove replicas.", cls=Group, invoke_without_command=True
+)
 
 _All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
 _Limit = Annotated[
@@ -34,7 +37,7 @@ def replicas(context: typer.Context, *, as_json: AsJson = False) -> None:
         list_replicas(None, every_state=False, limit=_FIRST, as_json=as_json)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_replicas(
     name: OptionalName = None,
     *,
@@ -69,7 +72,7 @@ def list_replicas(
         )
 
 
-@app.command()
+@app.command(cls=Command)
 def show(which: _Which, *, as_json: AsJson = False) -> None:
     """Show all that is known of replicas: what they hold, how, where, and since when."""
     from datetime import UTC, datetime
@@ -107,7 +110,7 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
         print_fields(fields)
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(
     which: Annotated[
         str | None,
@@ -153,7 +156,7 @@ def verify(
         raise typer.Exit(ExitCode.DAMAGED)
 
 
-@app.command()
+@app.command(cls=Command)
 def remove(which: _Which, *, as_json: AsJson = False) -> None:
     """Withdraw a replica and delete its file; programs read the original again."""
     from sds.cli.client import connect

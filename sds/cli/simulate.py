@@ -29,10 +29,10 @@ def simulate(
     ],
     *,
     element_size: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Of an array that is given by its extent.")
+        int | None, typer.Option(metavar="BYTES", help="Of one element, where ARRAY is an extent.")
     ] = None,
     processes: Annotated[
-        int, typer.Option(metavar="N", help="Among which the selection is divided.")
+        int, typer.Option(metavar="N", help="Processes that share the selection.")
     ] = 1,
     parts: Annotated[
         str | None,
@@ -42,14 +42,14 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="AXES", help="Stored in this axis order; may be given repeatedly."),
     ] = None,
-    mode: Annotated[str, typer.Option(metavar="MODE", help="independent, collective.")] = (
-        "independent"
-    ),
+    mode: Annotated[
+        str, typer.Option(metavar="MODE", help="How the processes read: independent or collective.")
+    ] = ("independent"),
     strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="multiple, sieve, list: of independent reads.")
+        str, typer.Option(metavar="NAME", help="Of independent reads: multiple, sieve or list.")
     ] = "multiple",
     stripe_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Lustre stripe size; that of Hopper.")
+        str | None, typer.Option(metavar="SIZE", help="Lustre stripe size; Hopper's if not given.")
     ] = None,
     stripe_count: Annotated[
         int | None, typer.Option(metavar="N", help="OSTs over which the file is striped.")

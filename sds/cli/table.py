@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Look into redirect tables.", no_args_is_help=True)
+from sds.cli.commands import Command, Group
+
+app = typer.Typer(help="Look into redirect tables.", cls=Group, no_args_is_help=True)
 
 
 @app.callback()
@@ -13,7 +15,7 @@ def table() -> None:
     """Look into redirect tables."""
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A source file, or a table itself (.sdst).")

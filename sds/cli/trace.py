@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sds.cli.commands import Command, Group
+
 if TYPE_CHECKING:
     from sds.trace import SpoolFile, TraceRecords
 
-app = typer.Typer(help="Look into traces.", no_args_is_help=True)
+app = typer.Typer(help="Look into traces.", cls=Group, no_args_is_help=True)
 
 
 @app.callback()
@@ -16,7 +18,7 @@ def trace() -> None:
     """Look into traces."""
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     file: Annotated[
         Path | None,

@@ -31,7 +31,7 @@ from sds.recommender.sort_keys import (
     TableQueries,
     queries_in_replicas,
 )
-from sds.wording import counted, shares_apart, time_text
+from sds.wording import counted, shares_apart, size_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _N_DECLINED = 3
 _N_ALIKE = 3
 _MOST_OF_THE_SAVING = 0.8
-_MIB = 1 << 20
 # One, and several, of what a layout serves besides that which gains most.
 _MORE_OF = {"read": ("more pattern", "more patterns"), "query": ("more query", "more queries")}
 _THINGS = {"read": "reads", "query": "queries"}
@@ -481,7 +480,7 @@ class _Choice:
             return self.refused[key]
         size = self.sizes[key[0]][key[1]]
         if self.budget_bytes is not None and size > self.budget_bytes:
-            return f"it takes {_size(size)}, more than the whole budget of " + _size(
+            return f"it takes {size_text(size)}, more than the whole budget of " + size_text(
                 self.budget_bytes
             )
         beside = self._beside(key, chosen)
@@ -490,7 +489,7 @@ class _Choice:
             return beside + words
         if self.budget_bytes is not None and used + size > self.budget_bytes:
             left = self.budget_bytes - used
-            return f"it takes {_size(size)}, and {_size(left)} of the budget are left"
+            return f"it takes {size_text(size)}, and {size_text(left)} of the budget are left"
         return f"{beside}it saves less than its building costs"
 
     def _notes(self) -> list[str]:
@@ -499,8 +498,8 @@ class _Choice:
             smallest = min((s for sizes in self.sizes for s in sizes), default=None)
             if smallest is not None and smallest > self.budget_bytes:
                 notes.append(
-                    f"the budget of {_size(self.budget_bytes)} has no room for any layout that "
-                    f"would save time: the smallest takes {_size(smallest)}"
+                    f"the budget of {size_text(self.budget_bytes)} has no room for any layout that "
+                    f"would save time: the smallest takes {size_text(smallest)}"
                 )
         for demand in self.demands:
             notes += demand.notes()
@@ -525,16 +524,8 @@ class _Choice:
             if parts:
                 size, part_s, name = min(parts)
                 words.append(
-                    f"{self.demands[i].target}: {name}, would take {_size(size)} instead of "
-                    f"{_size(self.sizes[i][c])} and save {part_s / saving_s:.0%} as much as "
+                    f"{self.demands[i].target}: {name}, would take {size_text(size)} instead of "
+                    f"{size_text(self.sizes[i][c])} and save {part_s / saving_s:.0%} as much as "
                     f"{shapes[c].name}: it is advised where the budget is smaller"
                 )
         return words
-
-
-def _size(n_bytes: int) -> str:
-    """Return bytes for reading."""
-    for unit, scale in (("TiB", _MIB << 20), ("GiB", _MIB << 10), ("MiB", _MIB), ("KiB", 1024)):
-        if n_bytes >= scale:
-            return f"{n_bytes / scale:.3g} {unit}"
-    return f"{n_bytes} bytes"

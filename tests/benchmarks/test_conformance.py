@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from benchmarks.conformance import report
+from benchmarks.conformance.hdf5_suites import CtestSuite, netcdf_suites
 from benchmarks.conformance.outcomes import (
     Outcome,
     SuiteRun,
@@ -12,7 +13,7 @@ from benchmarks.conformance.outcomes import (
     compare,
     junit_outcomes,
 )
-from benchmarks.conformance.running import SuiteResult
+from benchmarks.conformance.running import SuiteResult, native_environment
 
 NATIVE = SuiteRun(
     outcomes={
@@ -124,6 +125,40 @@ def test_junit_reports_are_read(tmp_path):
         "m::left": Outcome.SKIPPED,
         "off": Outcome.SKIPPED,
         "m::good #2": Outcome.PASSED,
+    }
+
+
+def test_tests_of_a_source_tree_are_built_and_run(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES NONE)\nenable_testing()\n"
+        "add_test(NAME good COMMAND ${CMAKE_COMMAND} -E true)\n"
+        "add_test(NAME good_too COMMAND ${CMAKE_COMMAND} -E touch made)\n"
+        "add_test(NAME bad COMMAND ${CMAKE_COMMAND} -E false)\n"
+    )
+    suite = CtestSuite(
+        name="p", title="p", versions="p 1", source=source, build=tmp_path / "build",
+        configuration=(), chosen="^good|bad",
+    )  # fmt: skip
+    assert suite.prepare() == "p 1"
+    run = suite.run(tmp_path, native_environment())
+    assert run.outcomes == {
+        "good": Outcome.PASSED,
+        "good_too": Outcome.PASSED,
+        "bad": Outcome.FAILED,
+    }
+    assert run.exit_status != 0
+
+
+def test_what_is_no_source_tree_of_netcdf_is_refused(tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text("project(other VERSION 1.0)\n")
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        netcdf_suites(tmp_path, tmp_path)
+    (tmp_path / "CMakeLists.txt").write_text("project(netCDF\n  LANGUAGES C\n  VERSION 4.10.1\n)\n")
+    assert {suite.versions for suite in netcdf_suites(tmp_path, tmp_path)} == {
+        "netCDF-C 4.10.1, HDF5 1.14.6",
+        "netCDF-C 4.10.1, HDF5 2.2.0",
     }
 
 

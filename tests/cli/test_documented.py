@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from sds.cli.app import app
 
@@ -52,6 +53,14 @@ def test_the_manual_documents_no_option_that_does_not_exist():
         for option in (*parameter.opts, *parameter.secondary_opts)
     } | {"--help", "--version"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) <= known
+
+
+@pytest.mark.parametrize("path", [("sds",), *(path for path, _ in EVERY)], ids=" ".join)
+def test_help_is_free_of_type_names_and_doubled_brackets(path):
+    shown = CliRunner().invoke(app, [*path[1:], "--help"], env={"TERMINAL_WIDTH": "200"}).stdout
+    assert "Usage: sds" in shown
+    # <bash|csh|fish> are the words that an option takes.
+    assert re.findall(r"<[a-z]+(?:\[.*?\])?(?: range)?>|[{}]|\[\[|\.{4,}", shown) == []
 
 
 @pytest.mark.parametrize(("path", "command"), EVERY, ids=lambda value: str(value)[:40])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from sds.cli.quantities import (
     format_order,
     format_seconds,
-    format_size,
     parse_order,
     parse_size,
 )
@@ -78,7 +77,3 @@ def test_times_read_well(seconds, text):
 
 def test_times_of_one_row_share_the_unit_of_the_first():
     assert times_text((0.0021, 0.0009, 1.5)) == ("2.1 ms", "0.9", "1.5e+03")
-
-
-def test_sizes_read_well():
-    assert [format_size(n) for n in (0, 1023, 1024, 5 << 30)] == ["0 B", "1023 B", "1 KiB", "5 GiB"]
