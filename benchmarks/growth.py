@@ -11,13 +11,23 @@ first time after it was written is not part of what is measured.
 
 from __future__ import annotations
 
+import argparse
 import itertools
+import json
 import os
-from dataclasses import replace
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
+import httpx
 import numpy as np
 from sqlalchemy import insert
 
@@ -206,3 +216,184 @@ def add_spool_files(home: Home, root: Path, n: int, first: int = 0) -> None:
             n_elements=24,
         )
         writer.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured of one home; times are medians of ROUNDS where a step can be repeated."""
+
+    replicas: int
+    spool_files: int
+    publish_ms: float  # of each replica, of all tables
+    reorganize_s: float  # a tiny file, by the command without a server
+    reorganize_cpu_s: float
+    start_s: float  # of sds-server, until it answers
+    status_ms: float
+    page_ms: float  # of 100 replicas
+    advise_ms: float  # of one stated read of one source
+    ingest_ms: float  # of each trace, processor time
+    idle_percent: float  # of one core, of a server with nothing to do
+
+
+ROUNDS = 5
+IDLE_S = 20.0
+PATIENCE_S = 300.0
+
+
+def measure(root: Path, n: int) -> Figures:
+    """Make a home of n replicas and n spool files, and measure it."""
+    home = Home(root / "home")
+    home.create()
+    add_replicas(home, root, n)
+    with Service.open(home, Settings()) as service:
+        began = time.perf_counter()
+        while service.catch_up():
+            pass
+        publish_s = time.perf_counter() - began
+        service.recover()
+        add_spool_files(home, root, n)
+        began = time.process_time()
+        counted = service.ingest()
+        ingest_s = time.process_time() - began
+        if counted.files_complete != n:
+            raise SystemExit(f"{counted.files_complete} of {n} traces were counted")
+    tiny = root / "tiny.h5"
+    write_source(tiny)
+    walls, cpus = zip(*[_reorganize(home, tiny, order) for order in ORDERS[:ROUNDS]], strict=True)
+    with _server(home) as (process, client, start_s):
+        source = str(root / "sources" / f"{1:08}.h5")
+        question = {"file": source, "dataset": "/cube", "selection": "[:, :, :, 0]"}
+        status_s = _median(client, "GET", "status")
+        page_s = _median(client, "GET", "replicas?limit=100")
+        advise_s = _median(client, "POST", "advise", question)
+        idle = _idle_share(process.pid)
+    return Figures(
+        replicas=n,
+        spool_files=n,
+        publish_ms=1e3 * publish_s / n,
+        reorganize_s=statistics.median(walls),
+        reorganize_cpu_s=statistics.median(cpus),
+        start_s=start_s,
+        status_ms=1e3 * status_s,
+        page_ms=1e3 * page_s,
+        advise_ms=1e3 * advise_s,
+        ingest_ms=1e3 * ingest_s / n,
+        idle_percent=100 * idle,
+    )
+
+
+def _environment(home: Home) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return kept | {"SDS_HOME": str(home.root)}
+
+
+def _reorganize(home: Home, source: Path, order: tuple[int, ...]) -> tuple[float, float]:
+    """Return wall and processor seconds of one command."""
+    axes = ",".join(map(str, order))
+    command = [sys.executable, "-m", "sds.cli", "reorganize", f"{source}:/cube", "--order", axes]
+    before = os.times()
+    began = time.perf_counter()
+    subprocess.run(command, env=_environment(home), check=True, stdout=subprocess.DEVNULL)
+    wall_s = time.perf_counter() - began
+    after = os.times()
+    cpu_s = after.children_user + after.children_system
+    return wall_s, cpu_s - before.children_user - before.children_system
+
+
+@contextmanager
+def _server(home: Home) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client, float]]:
+    """Run a server; yield it, a client, and the seconds until it answered."""
+    began = time.perf_counter()
+    with (home.root / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sds.server.main"],
+            env=_environment(home),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        client = None
+        while client is None:
+            if process.poll() is not None or time.perf_counter() - began > PATIENCE_S:
+                raise SystemExit((home.root / "server.log").read_text())
+            time.sleep(0.005)
+            client = _client_of(home)
+        with closing(client):
+            yield process, client, time.perf_counter() - began
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def _client_of(home: Home) -> httpx.Client | None:
+    """Return a client of the server of a home; None before it answers."""
+    try:
+        address = json.loads(home.server_address.read_text())
+        token = dict(line.split() for line in home.token.read_text().splitlines())["operate"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+    socket = address.get("socket")
+    client = httpx.Client(
+        base_url=address["url"] or "http://localhost",
+        transport=httpx.HTTPTransport(uds=socket) if socket else None,
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=PATIENCE_S,
+    )
+    try:
+        if client.get("/healthz").is_success:
+            return client
+    except httpx.TransportError:
+        pass
+    client.close()
+    return None
+
+
+def _median(client: httpx.Client, method: str, what: str, body: object = None) -> float:
+    """Return the median time of a request, the first left out."""
+    times = []
+    for _ in range(ROUNDS + 1):
+        began = time.perf_counter()
+        client.request(method, f"/api/v1/{what}", json=body).raise_for_status()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])
+
+
+def _idle_share(pid: int) -> float:
+    """Return the share of a core that a process takes while nobody asks it anything."""
+
+    def used_s() -> float:
+        fields_of_stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields_of_stat[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    time.sleep(5.0)  # the first look into the spool knows nothing yet
+    before = used_s()
+    time.sleep(IDLE_S)
+    return (used_s() - before) / IDLE_S
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--upto", type=int, default=100_000, help="replicas of the largest home")
+    parser.add_argument("--directory", type=Path, help="where to make the homes; 1 GiB for 10^5")
+    given = parser.parse_args()
+    names = [field.name for field in fields(Figures)]
+    print("  ".join(f"{name:>{max(8, len(name))}}" for name in names))
+    n = 100
+    while n <= given.upto:
+        with tempfile.TemporaryDirectory(dir=given.directory) as root:
+            found = measure(Path(root), n)
+        shown = [getattr(found, name) for name in names]
+        print(
+            "  ".join(
+                f"{value:>{max(8, len(name))}{'.2f' if isinstance(value, float) else ''}}"
+                for name, value in zip(names, shown, strict=True)
+            ),
+            flush=True,
+        )
+        n *= 10
+
+
+if __name__ == "__main__":
+    main()

@@ -531,6 +531,7 @@ class TableEntry:
 # trace.cpp
 
 TRACE_SUFFIX: str
+TRACE_MAX_FILE_BYTES: int
 
 class SpoolProcess(TypedDict):
     pid: int

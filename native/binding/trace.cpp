@@ -327,6 +327,7 @@ void bind_trace(nb::module_ &module)
     module.def("read_spool", &read_spool, nb::arg("path"), nb::arg("start_offset") = 0,
                nb::arg("max_records") = 0);
     module.attr("TRACE_SUFFIX") = SDS_TRACE_SUFFIX;
+    module.attr("TRACE_MAX_FILE_BYTES") = SDS_TRACE_MAX_FILE_BYTES;
     nb::class_<SpoolWriter>(module, "SpoolWriter")
         .def(nb::init<nb::object, int64_t, int32_t, int32_t, int64_t, const std::string &,
                       const std::string &, const std::string &, const std::string &, int64_t,

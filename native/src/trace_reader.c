@@ -16,6 +16,7 @@ struct sds_trace_reader {
     int64_t offset;       /* end of the last whole block */
     int64_t skipped_bytes;
     int64_t dropped_reads;
+    int attempts; /* to find a block behind damage; each may be a checksum over 1 MiB */
 
     sds_trace_process process;
     char *process_text;
@@ -67,22 +68,21 @@ static int read_block(sds_trace_reader *reader, int64_t offset)
 static int64_t resynchronize(sds_trace_reader *reader)
 {
     enum { WINDOW = 64 << 10, OVERLAP = sizeof reader->block.magic - 1, MAX_ATTEMPTS = 1000 };
-    int attempts = 0; /* each may be a checksum over 1 MiB */
     uint8_t *window = malloc(WINDOW);
     int64_t found = -1;
-    for (int64_t at = reader->offset + 1; window != NULL && found < 0 && attempts < MAX_ATTEMPTS;
-         at += WINDOW - OVERLAP) {
+    for (int64_t at = reader->offset + 1;
+         window != NULL && found < 0 && reader->attempts < MAX_ATTEMPTS; at += WINDOW - OVERLAP) {
         const int64_t left = reader->size_bytes - at;
         if (left < SDS__BLOCK_HEADER_BYTES) break;
         const size_t n = left < WINDOW ? (size_t)left : WINDOW;
         if (read_at(reader->fd, window, n, at) != SDS_OK) break;
         const uint8_t *magic = window;
-        while (found < 0 && attempts < MAX_ATTEMPTS &&
+        while (found < 0 && reader->attempts < MAX_ATTEMPTS &&
                (magic = memmem(magic, n - (size_t)(magic - window), SDS__BLOCK_MAGIC,
                                sizeof reader->block.magic)) != NULL) {
             const int64_t candidate = at + (magic - window);
             if (read_block(reader, candidate)) found = candidate;
-            attempts++;
+            reader->attempts++;
             magic++;
         }
     }
@@ -117,7 +117,7 @@ static sds_status open_reader(sds_trace_reader *reader, const char *path)
     struct stat found;
     reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (reader->fd < 0 || fstat(reader->fd, &found) != 0) return SDS_EIO;
-    if (!S_ISREG(found.st_mode)) return SDS_EFORMAT;
+    if (!S_ISREG(found.st_mode) || found.st_size > SDS_TRACE_MAX_FILE_BYTES) return SDS_EFORMAT;
     reader->size_bytes = (int64_t)found.st_size;
     reader->payload = malloc(SDS__BLOCK_MAX_BYTES);
     reader->known = calloc(SDS_TRACE_MAX_DATASETS / 8 + 1, 1);

@@ -179,6 +179,8 @@ sds_trace_writer *sds_trace_writer_new(const sds_trace_options *options,
     }
     writer->max_file_bytes =
         options->max_file_bytes > 0 ? options->max_file_bytes : DEFAULT_FILE_BYTES;
+    if (writer->max_file_bytes > SDS_TRACE_MAX_FILE_BYTES)
+        writer->max_file_bytes = SDS_TRACE_MAX_FILE_BYTES;
     writer->flush_interval_ns =
         options->flush_interval_ns > 0 ? options->flush_interval_ns : DEFAULT_FLUSH_NS;
     writer->interval_ns = writer->flush_interval_ns;

@@ -530,7 +530,8 @@ class SpoolAdvance:
     end_bytes
         End of the last whole block.
     size_bytes
-        How long the file was before it was read: what is longer later may hold more.
+        How long the file was before all of it was read: what is longer later may hold more. Where
+        it was not read to its end, `end_bytes`.
     problem
         What is wrong with the file; empty where nothing is.
     """

@@ -115,6 +115,8 @@ class Ingester:
         start = 0 if record is None else record.offset_bytes
         # Asked first: what a process wrote before it ended is then read.
         ended = has_ended(path, identity, idle_s=self._idle_s)
+        if record is not None and not ended and identity.size_bytes == record.size_bytes:
+            return  # all of it was read
         advance = SpoolAdvance(
             name=path.name,
             inode=identity.inode,
@@ -145,6 +147,7 @@ class Ingester:
             replace(
                 advance,
                 end_bytes=spool.offset,
+                size_bytes=identity.size_bytes if spool.is_complete else spool.offset,
                 complete=finished,
                 n_reads=int(spool.records.n_reads.sum()),
                 dropped_reads=spool.dropped_reads,

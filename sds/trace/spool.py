@@ -5,17 +5,14 @@ The format, and what folds many reads into one record, is native/include/sds/tra
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sds import _native
-from sds.errors import SdsValueError
-
-if TYPE_CHECKING:
-    import os
+from sds.errors import FormatError, SdsValueError
 
 SUFFIX = _native.TRACE_SUFFIX
 
@@ -191,12 +188,19 @@ def read_spool(
     Raises
     ------
     FormatError
-        If it is no spool file.
+        If it is no spool file, or longer than one can be.
     FormatVersionError
         If a newer SDS wrote it.
     OSError
         If it cannot be read.
     """
+    size_bytes = os.stat(path).st_size  # noqa: PTH116  (any path)
+    if size_bytes > _native.TRACE_MAX_FILE_BYTES:
+        message = (
+            f"{os.fspath(path)} is {size_bytes} bytes long, and no trace is longer than "
+            f"{_native.TRACE_MAX_FILE_BYTES}: it is sparse or damaged, remove it"
+        )
+        raise FormatError(message)
     found = _native.read_spool(path, start_offset, max_records)
     records = found["records"]
     return SpoolFile(

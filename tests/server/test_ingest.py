@@ -1,5 +1,6 @@
 import os
 import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,3 +177,38 @@ def test_a_setting_says_when_an_idle_process_of_another_host_has_ended(home, sou
     with Service.open(home, Settings()) as service:
         assert service.ingest().files_complete == 1
     writer.close()
+
+
+def test_a_file_of_a_live_process_is_read_again_only_when_it_has_grown(service, home, source):
+    """Also where its end cannot be read: looking through that takes time."""
+    writer = _native.SpoolWriter(
+        home.spool, pid=os.getpid(), start_ns=2**62, host=socket.gethostname(), executable="x"
+    )
+    add_planes(writer, source, 16)
+    writer.flush()
+    size_bytes = Path(writer.path).stat().st_size
+    os.truncate(writer.path, size_bytes + (32 << 20))
+
+    def bytes_read():
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = bytes_read()
+    assert service.ingest().reads == 16
+    first = bytes_read() - before
+    for every_file in (False, True):
+        assert service.ingest(every_file=every_file).files == 0
+    assert first > 32 << 20 > 8 * (bytes_read() - before - first)
+    os.truncate(writer.path, size_bytes)
+    add_planes(writer, source, 5, first_ns=2 * 10**18)
+    writer.close()
+    assert service.ingest().reads == 5
+
+
+def test_a_sparse_trace_is_told_of_and_costs_nothing(service, home, write_spool):
+    write_spool(16)
+    (path,) = home.spool.iterdir()
+    os.truncate(path, 1 << 40)
+    report = service.ingest()
+    assert "1099511627776 bytes long" in report.problems[0]
+    assert service.ingest().problems == ()
+    assert service.status().spool_pending_bytes == 0

@@ -607,3 +607,44 @@ def test_expanding_too_much_is_refused(tmp_path):
     writer.close()
     with pytest.raises(SdsValueError, match="67108866 reads; work with repeat"):
         expand(read_spool(path).records, 0)
+
+
+def test_a_file_longer_than_a_trace_can_be_is_refused_unread(tmp_path):
+    """A sparse file takes no disk, but time to look through."""
+    path = tmp_path / f"sparse{SUFFIX}"
+    path.write_bytes(GOLDEN)
+    with path.open("r+b") as stream:
+        stream.truncate(1 << 40)
+    before = _bytes_read()
+    with pytest.raises(FormatError, match=f"{1 << 40} bytes long.*{1 << 28}.*remove it"):
+        read_spool(path)
+    assert _bytes_read() - before < 1 << 20
+    with path.open("r+b") as stream:
+        stream.truncate(1 << 28)
+    assert len(read_spool(path).records) == len(read_spool(SPOOL).records)
+
+
+def _bytes_read():
+    """Return how many bytes this process has read from files."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def test_damage_that_looks_like_blocks_again_and_again_ends_the_file(tmp_path):
+    """Each such place may cost a checksum over 1 MiB: so many in a file, not in each gap of it."""
+    writer = new_writer(tmp_path)
+    dataset = add_dataset(writer)
+    sizes = []
+    for i in range(4):
+        add(writer, dataset, [(i, 0, 0)])
+        writer.flush()
+        sizes.append(Path(writer.path).stat().st_size)
+    whole = Path(writer.path).read_bytes()
+    writer.close()
+    parts = [whole[a:b] for a, b in zip([0, *sizes], sizes, strict=False)]
+    lure = struct.pack("<4sHHII", b"SDSB", 1, 3, 0, 0)
+    path = tmp_path / f"lures{SUFFIX}"
+    path.write_bytes((400 * lure).join(parts))
+    spool = read_spool(path)
+    assert starts_of(spool.records) == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert spool.skipped_bytes == 2 * 400 * len(lure)
+    assert spool.torn_bytes == 400 * len(lure) + len(parts[3])

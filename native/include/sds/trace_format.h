@@ -14,9 +14,10 @@
  *     8  u32      length of the payload, bytes, at most 2^20
  *    12  u32      CRC-32C of bytes 0 to 11 and of the payload
  *    16  payload
- * Blocks of a type that the reader does not know are passed over. Where a block is damaged the
- * reader goes on at the next whole one and counts the bytes between; where there is none, the rest
- * is a torn tail (or is being written at this moment: an incremental reader sees it next time).
+ * A file ends at 2^28 bytes. Blocks of a type that the reader does not know are passed over. Where a
+ * block is damaged the reader goes on at the next whole one and counts the bytes between; where there
+ * is none, or 1000 places in the file looked like one and were not, the rest is a torn tail (or is
+ * being written at this moment: an incremental reader sees it next time).
  *
  * In payloads: varint is seven bits a byte, least significant first, top bit set on all but the
  * last byte; zz is a varint of 0, -1, 1, -2, ... as 0, 1, 2, 3, ...; string is a varint length and
@@ -63,6 +64,7 @@ extern "C" {
 
 #define SDS_TRACE_VERSION 1
 #define SDS_TRACE_SUFFIX ".sdst-spool"
+#define SDS_TRACE_MAX_FILE_BYTES (INT64_C(256) << 20) /* a longer file is no spool file */
 #define SDS_TRACE_MAX_DATASETS (1 << 24) /* ids in a file */
 #define SDS_TRACE_LATENCY_BUCKETS 40     /* bucket b counts reads of [2^b, 2^(b+1)) ns */
 #define SDS_TRACE_MAX_LOOPS 4            /* nested repetitions folded into one record */
@@ -129,8 +131,8 @@ typedef struct sds_trace_read {
 
 typedef struct sds_trace_options {
     const char *spool_dir;
-    int64_t max_file_bytes;    /* cap per process; past it reads are counted, not recorded;
-                                  0: 64 MiB */
+    int64_t max_file_bytes;    /* cap per process, SDS_TRACE_MAX_FILE_BYTES at most; past it reads
+                                  are counted, not recorded; 0: 64 MiB */
     int64_t flush_interval_ns; /* at most this much before the last read is lost at kill -9;
                                   0: 5 s */
     uint32_t max_datasets;     /* ids given; reads of further datasets are counted, not recorded;
