@@ -2,7 +2,6 @@
 
     python -m benchmarks.table1 [--where simulator] [--seeds N | --seed S ...] [--scale 64]
                                 [--library N] [--confidence P] [--only MODEL] [--json FILE]
-                                [--stepped N] [--queued N]
     python -m benchmarks.table1 --where array|disk [--seeds N] [--library N] [--rounds N]
                                 [--measure-for SECONDS] [--directory DIR] [--extent X Y Z]
                                 [--simulated]
@@ -14,10 +13,6 @@ patterns. A selection is right where it loses at most 5 % of the least time.
 Patterns come from a library that is simulated once and kept (--library: patterns of each kind),
 from which each seed draws its training patterns and its tests; any seed can be run. --library 0:
 every seed draws patterns of its own.
-
---stepped N, --queued N: a learned model, a network of queues besides, fitted once to N other
-patterns of each kind, which are drawn before anything is simulated; patterns of the library are
-left out of them, and a test that is among them ends the run. (--stepped needs a library.)
 
 --simulated (array, disk): the simulator as a model besides, its numbers fitted to each seed's
 training patterns, in a minute each. Not for --where simulator, which would predict itself.
@@ -34,21 +29,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sds import _native
-from sds.errors import SdsValueError
 from sds.geometry import ContiguousLayout
 from sds.recommender.choose import fitters_of
-from sds.recommender.judgement import WITHIN, Judgement, Observed, judge, samples_of
-from sds.recommender.measures import MeasureTable
+from sds.recommender.judgement import WITHIN, Judgement, Observed, judge
 from sds.recommender.operation import (
     LUSTRE_CLIENT,
     ClientReads,
@@ -64,10 +55,6 @@ from sds.recommender.protocol import (
     draw_tests,
     draw_training,
 )
-from sds.recommender.queued import QueuedModel, fit_queued
-from sds.recommender.queues import streams_of
-from sds.recommender.stepped import SteppedModel, fit_stepped
-from sds.recommender.steps import measure_steps
 from sds.simulator import Operation, SimulatorParameters, hopper, simulate_many
 
 if TYPE_CHECKING:
@@ -76,9 +63,6 @@ if TYPE_CHECKING:
     from benchmarks.measured_times import MeasuredTimes
     from sds.recommender.heldout import Fits
     from sds.recommender.judgement import Predicts
-    from sds.recommender.model import HeldoutError
-    from sds.recommender.queues import Streams
-    from sds.recommender.steps import StepMeasures
 
 _RIGHT_OF_24 = 23
 _LIBRARY = 120
@@ -177,116 +161,6 @@ def measure(
         experiment.raid,
         client=client,
     )
-
-
-def follow(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> StepMeasures:
-    """Return what a pattern asks of the servers, step by step, in a layout."""
-    return measure_steps(
-        experiment.extent,
-        pattern.reads(),
-        ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
-        experiment.stripes,
-        experiment.raid,
-    )
-
-
-def fetched(pattern: Pattern, experiment: Experiment, order: tuple[int, ...]) -> Streams:
-    """Return what the processes of a pattern fetch in a layout."""
-    return streams_of(
-        experiment.extent,
-        pattern.reads(),
-        ContiguousLayout(element_size_bytes=experiment.element_size_bytes, order=order),
-        experiment.stripes,
-    )
-
-
-def draw_own(
-    source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]
-) -> tuple[Pattern, ...]:
-    """Return patterns to fit a model to, none of them in the library, simulated."""
-    tested = set(library)
-    drawn = draw_library(seed, source.experiment, n_each)
-    patterns = tuple(p for p in drawn if p not in tested)
-    source.simulate(patterns)
-    return patterns
-
-
-def print_own(name: str, patterns: Sequence[Pattern], heldout: HeldoutError | None) -> None:
-    """Print to how many patterns a model was fitted, and its error on those left out."""
-    if heldout is None:
-        return
-    r2 = "none" if heldout.r_squared is None else f"{heldout.r_squared:.4f}"
-    print(
-        f"{name}: {len(patterns)} patterns of its own; {heldout.n_patterns} of them left out of "
-        f"fits: R^2 {r2}, |log error| {heldout.median:.3f} (median), {heldout.p95:.3f} (95 %), "
-        "simulated times"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class FittedOnce:
-    """A model that was fitted to patterns of its own; what it predicts of others is kept."""
-
-    model: QueuedModel | SteppedModel
-    fitted_to: frozenset[Pattern]
-    predict: Callable[[Pattern], NDArray[np.float64]]
-    known: dict[Pattern, tuple[float, ...]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Of the model."""
-        return self.model.name
-
-    @property
-    def ratio_error(self) -> float:
-        """Of the model."""
-        return self.model.ratio_error
-
-    def times(self, pattern: Pattern) -> tuple[float, ...]:
-        """Return the predicted seconds of a pattern in each layout."""
-        if pattern in self.fitted_to:
-            raise SdsValueError(f"{pattern.name} is a test, and was fitted to: draw others")
-        if pattern not in self.known:
-            self.known[pattern] = tuple(self.predict(pattern).tolist())
-        return self.known[pattern]
-
-
-def queued(source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]) -> FittedOnce:
-    """Return the network of queues, its rates fitted to new patterns; say how it came out."""
-    experiment = source.experiment
-
-    def streams(pattern: Pattern) -> list[Streams]:
-        return [fetched(pattern, experiment, order) for order in experiment.orders]
-
-    patterns = draw_own(source, n_each, seed, library)
-    model = fit_queued(
-        [one for p in patterns for one in streams(p)],
-        [seconds for p in patterns for seconds in source.times(p)],
-        [p.name for p in patterns for _ in experiment.orders],
-    )
-    print_own(model.name, patterns, model.heldout)
-    print(f"queued: {model.rates}, weight {model.weight:.3f}")
-    return FittedOnce(model, frozenset(patterns), lambda p: model.predict_many(streams(p)))
-
-
-def stepped(source: Simulator, n_each: int, seed: int, library: Sequence[Pattern]) -> FittedOnce:
-    """Return the learned model, fitted to new patterns; say how it came out."""
-    experiment = source.experiment
-
-    def steps(pattern: Pattern) -> list[StepMeasures]:
-        return [follow(pattern, experiment, order) for order in experiment.orders]
-
-    def predict(pattern: Pattern) -> NDArray[np.float64]:
-        measures = MeasureTable.of_operations(source.observe(pattern).operations)
-        return model.predict_many(measures, steps(pattern))
-
-    patterns = draw_own(source, n_each, seed, library)
-    model = fit_stepped(
-        samples_of(patterns, experiment, source.observe),
-        [one for p in patterns for one in steps(p)],
-    )
-    print_own(model.name, patterns, model.heldout)
-    return FittedOnce(model, frozenset(patterns), predict)
 
 
 def run_seed(
@@ -408,14 +282,14 @@ def _tell(text: str) -> None:
         print(f"\r{text}   ", end="", file=sys.stderr, flush=True)
 
 
-_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[Fits], list[Predicts]] | None = None
+_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[Fits]] | None = None
 
 
 def _run_shared(seed: int) -> Judgement:
     if _SHARED is None:
         raise RuntimeError("the workers were forked before there was anything to share")
-    source, library, confidence, fitters, others = _SHARED
-    return run_seed(source, seed, library, confidence, fitters, others=others)
+    source, library, confidence, fitters = _SHARED
+    return run_seed(source, seed, library, confidence, fitters)
 
 
 def run(
@@ -424,35 +298,19 @@ def run(
     library: tuple[Pattern, ...],
     confidence: float,
     fitters: list[Fits],
-    *,
-    others: list[Predicts],
 ) -> list[Judgement]:
     """Return the judgements of all seeds, on all processors where the library is at hand."""
     global _SHARED  # noqa: PLW0603 - inherited by forked workers
-    _SHARED = source, library, confidence, fitters, others
+    _SHARED = source, library, confidence, fitters
     if not library or len(seeds) < 4:
         return [_run_shared(seed) for seed in seeds]
     for pattern in library:
         source.observe(pattern)
-        for other in others:
-            other.times(pattern)
     import multiprocessing  # noqa: PLC0415
 
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         return list(pool.map(_run_shared, seeds, chunksize=max(1, len(seeds) // 50)))
-
-
-def fit_others(
-    arguments: argparse.Namespace, source: Simulator, library: Sequence[Pattern]
-) -> list[Predicts]:
-    """Return the models that are fitted once, to patterns of their own."""
-    others: list[Predicts] = []
-    if arguments.stepped:
-        others.append(stepped(source, arguments.stepped, arguments.own_seed, library))
-    if arguments.queued:
-        others.append(queued(source, arguments.queued, arguments.own_seed, library))
-    return others
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -479,13 +337,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--training", type=int, default=Experiment().n_training)
     parser.add_argument("--confidence", type=float, default=0.5)
     parser.add_argument("--only", action="append", help="only ways of fitting that begin so")
-    parser.add_argument(
-        "--stepped", type=int, default=0, help="patterns of each kind to fit the learned model to"
-    )
-    parser.add_argument(
-        "--queued", type=int, default=0, help="patterns of each kind to fit the queues to"
-    )
-    parser.add_argument("--own-seed", type=int, default=4711, help="of these patterns")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/sds").expanduser())
     parser.add_argument("--json", type=Path)
     return parser
@@ -539,10 +390,7 @@ def main() -> None:
     if not fitters:
         names = ", ".join(fitter.name for fitter in fitters_of())
         parser.error(f"--only {' '.join(arguments.only)}: there are {names}")
-    if arguments.stepped and not library:
-        parser.error("--stepped needs a --library: its patterns are kept apart from the tests")
-    others = fit_others(arguments, source, library)
-    judgements = run(source, seeds, library, arguments.confidence, fitters, others=others)
+    judgements = run(source, seeds, library, arguments.confidence, fitters)
     if len(judgements) <= 3:
         for judgement in judgements:
             print_tests(judgement)

@@ -136,7 +136,7 @@ class Evidence:
         """
         tried = tried_of(measurement, model)
         fitted = fitted_model(tried)
-        samples = _fitted_samples(measurement, fitted)
+        samples = _fitted_samples(measurement)
         patterns, layouts = _patterns_and_layouts(samples)
         return cls(
             about=provenance_of(calibration, measurement, tried),
@@ -339,13 +339,12 @@ def _held_out(model: ReadModel, samples: Samples) -> str:
 _VIA_NAMES = {Via.HDF5: "HDF5", Via.ENGINE: "read engine"}
 
 
-def _fitted_samples(measurement: Measurement, model: ReadModel) -> Samples:
+def _fitted_samples(measurement: Measurement) -> Samples:
     """Return the reads that models were fitted to, those of few processes per OST first.
 
     Reads of one pattern from two layouts are then in the same order.
     """
-    from sds.recommender.disturbed import leave_out_disturbed  # noqa: PLC0415 - scipy
-    from sds.recommender.repeated import settle  # noqa: PLC0415 - as these
+    from sds.recommender.repeated import settle  # noqa: PLC0415 - scipy
 
     samples = measurement.samples
     fits = [
@@ -354,11 +353,8 @@ def _fitted_samples(measurement: Measurement, model: ReadModel) -> Samples:
         if t.model is not None and t.model.diagnostics is not None
     ]
     # Calibrations of before reads were settled fitted to all of them.
-    if not fits or fits[0].n + fits[0].n_left_out != len(samples):
+    if not fits or fits[0].n != len(samples):
         samples = settle(samples).samples
-    diagnostics = model.diagnostics if isinstance(model, CostModel) else None
-    if diagnostics is not None and diagnostics.n_left_out:
-        samples = leave_out_disturbed(samples).samples
     return samples.take(sorted(range(len(samples)), key=lambda i: samples.p[i]))
 
 
