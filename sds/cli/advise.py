@@ -423,7 +423,7 @@ def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
 
 def _print_what_if(answer: "WhatIf", asked: str) -> None:
     """Print what would change."""
-    from sds.cli.output import note, print_fields, print_table
+    from sds.cli.output import print_fields, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
 
     mark = "" if answer.calibrated else " (uncalibrated)"
@@ -459,8 +459,6 @@ def _print_what_if(answer: "WhatIf", asked: str) -> None:
             for row in answer.patterns
         ],
     )
-    for remark in answer.notes:
-        note(remark)
 
 
 def _interval(saving: "Saving") -> str:
