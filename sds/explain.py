@@ -25,7 +25,7 @@ from sds.geometry import (
     selection_from_index,
 )
 from sds.recommender import ReadModel, builtin_model
-from sds.recommender.selection import probability_faster
+from sds.recommender.confidence import probability_faster
 from sds.supposed import Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 

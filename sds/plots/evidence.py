@@ -13,11 +13,7 @@ from sds.recommender.learned import LEARNED, LearnedModel
 from sds.recommender.model import CacheState, CostModel, ReadModel, Via
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sds.recommender.calibration import Calibration, Measurement
-    from sds.recommender.judgement import Judgement
-    from sds.recommender.protocol import Experiment
     from sds.recommender.samples import Samples, Trial
 
 # How a calibration names a read: its shape, and the copy of the array that it was read from.
@@ -152,58 +148,6 @@ class Evidence:
             ),
             log_error=fitted.log_error,
             interval_log=fitted.interval_log,
-        )
-
-    @classmethod
-    def of_judgements(
-        cls,
-        judgements: Sequence[Judgement],
-        experiment: Experiment,
-        *,
-        model: str,
-        origin: Origin,
-        subject: str,
-    ) -> Self:
-        """Return the tests of some seeds, as the model fitted to their training predicts them.
-
-        Parameters
-        ----------
-        judgements, experiment
-            As judged; several seeds are put together.
-        model
-            Name of the way of fitting.
-        origin, subject
-            Of the times.
-
-        Raises
-        ------
-        SdsValueError
-            If the model could not be fitted in any seed.
-        """
-        found = [(j.draw.seed, j.of(model)) for j in judgements]
-        models = [m.model for _, m in found if m.model is not None]
-        if not models:
-            why = next((m.refused for _, m in found), "no seed was judged")
-            raise SdsValueError(f"{model} was not fitted ({why}): choose another model")
-        layouts = [experiment.layout_name(i) for i in range(len(experiment.orders))]
-        selections = [
-            (s.pattern if len(found) == 1 else f"{s.pattern} (seed {seed})", s)
-            for seed, judged in found
-            for s in judged.selections
-        ]
-        return cls(
-            about=Provenance(
-                origin=origin,
-                subject=subject,
-                model=model,
-                held_out="tests are no training patterns",
-            ),
-            patterns=tuple(name for name, _ in selections for _ in layouts),
-            layouts=tuple(layout for _ in selections for layout in layouts),
-            observed_s=tuple(t for _, s in selections for t in s.measured_s),
-            predicted_s=tuple(t for _, s in selections for t in s.predicted_s),
-            log_error=_root_mean_square([m.log_error for m in models]),
-            ratio_error=_root_mean_square([m.ratio_error for m in models]),
         )
 
 
@@ -394,7 +338,3 @@ def _patterns_and_layouts(samples: Samples) -> tuple[tuple[str, ...], tuple[str,
         patterns.append(found["shape"] if found else name)
         layouts.append(found["order"].replace("_", ",") if found else "as stored")
     return tuple(patterns), tuple(layouts)
-
-
-def _root_mean_square(values: Sequence[float]) -> float:
-    return math.sqrt(sum(v * v for v in values) / len(values))

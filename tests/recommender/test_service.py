@@ -3,15 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.table1.evaluation import samples_of
+from benchmarks.table1.protocol import draw_library
 from sds.errors import SdsValueError
 from sds.recommender import CostModel, GapKind, ModelKind
 from sds.recommender.choose import choose_model, falling_terms
 from sds.recommender.heldout import cross_validate
-from sds.recommender.judgement import samples_of
 from sds.recommender.measures import MEASURES, MeasureTable
-from sds.recommender.protocol import draw_library
 from sds.recommender.service import ServiceFitter
-from tests.recommender.operations import LAW, SMALL, Storage, seconds_by_law
+from tests.benchmarks.table1.operations import LAW, SMALL, Storage, seconds_by_law
 
 counts = st.integers(0, 2**50).map(float)
 tables = st.lists(
