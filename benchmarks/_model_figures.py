@@ -10,20 +10,81 @@ times and speed-ups as .svg, and the data behind them as .json, which `sds plot`
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from benchmarks.table1 import Simulator
+from benchmarks.table1.evaluation import Judgement, judge
+from benchmarks.table1.protocol import Experiment, draw_tests, draw_training
+from benchmarks.table1.simulator import Simulator
+from sds.errors import SdsValueError
 from sds.plots.data import predicted_data, speedup_data
-from sds.plots.evidence import Evidence, Origin
+from sds.plots.evidence import Evidence, Origin, Provenance
 from sds.plots.figures import draw, rendered
-from sds.recommender.judgement import judge
-from sds.recommender.protocol import Experiment, draw_tests, draw_training
 from sds.recommender.service import ServiceFitter
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _SHARE = 64
+
+
+def evidence_of(
+    judgements: Sequence[Judgement],
+    experiment: Experiment,
+    *,
+    model: str,
+    origin: Origin,
+    subject: str,
+) -> Evidence:
+    """Return the tests of some seeds, as the model fitted to their training predicts them.
+
+    Parameters
+    ----------
+    judgements, experiment
+        As judged; several seeds are put together.
+    model
+        Name of the way of fitting.
+    origin, subject
+        Of the times.
+
+    Raises
+    ------
+    SdsValueError
+        If the model could not be fitted in any seed.
+    """
+    found = [(j.draw.seed, j.of(model)) for j in judgements]
+    models = [m.model for _, m in found if m.model is not None]
+    if not models:
+        why = next((m.refused for _, m in found), "no seed was judged")
+        raise SdsValueError(f"{model} was not fitted ({why}): choose another model")
+    layouts = [experiment.layout_name(i) for i in range(len(experiment.orders))]
+    selections = [
+        (s.pattern if len(found) == 1 else f"{s.pattern} (seed {seed})", s)
+        for seed, judged in found
+        for s in judged.selections
+    ]
+    return Evidence(
+        about=Provenance(
+            origin=origin,
+            subject=subject,
+            model=model,
+            held_out="tests are no training patterns",
+        ),
+        patterns=tuple(name for name, _ in selections for _ in layouts),
+        layouts=tuple(layout for _ in selections for layout in layouts),
+        observed_s=tuple(t for _, s in selections for t in s.measured_s),
+        predicted_s=tuple(t for _, s in selections for t in s.predicted_s),
+        log_error=_root_mean_square([m.log_error for m in models]),
+        ratio_error=_root_mean_square([m.ratio_error for m in models]),
+    )
+
+
+def _root_mean_square(values: Sequence[float]) -> float:
+    return math.sqrt(sum(v * v for v in values) / len(values))
 
 
 def main() -> None:
@@ -40,7 +101,7 @@ def main() -> None:
     draw_of_seed = draw_tests(arguments.seed, experiment, source.times)
     fitter = ServiceFitter()
     judgement = judge(draw_of_seed, experiment, source.observe, [fitter])
-    evidence = Evidence.of_judgements(
+    evidence = evidence_of(
         [judgement],
         experiment,
         model=fitter.name,

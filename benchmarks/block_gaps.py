@@ -37,17 +37,18 @@ from benchmarks.measured_times import (
     disk_experiment,
     measurable_library,
 )
-from benchmarks.table1 import Simulator, print_models, run_seed
+from benchmarks.table1.evaluation import samples_of
+from benchmarks.table1.gaps import compare_gaps, gap_table
+from benchmarks.table1.protocol import Experiment, Pattern, draw_library
+from benchmarks.table1.report import print_models, run_seed
+from benchmarks.table1.simulator import Simulator
 from sds.recommender.fit import Fitter
-from sds.recommender.gaps import compare_gaps, gap_table
-from sds.recommender.judgement import samples_of
 from sds.recommender.model import GapKind, ModelKind
-from sds.recommender.protocol import Experiment, Pattern, draw_library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.judgement import Judgement
+    from benchmarks.table1.evaluation import Judgement
 
 _CUBES = 2
 _N_OF_PAPER = 24

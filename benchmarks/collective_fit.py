@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.table1.collective import cross_validate_collective, fit_collective
+from benchmarks.table1.operation_features import measure_operation
+from benchmarks.table1.protocol import Experiment, draw_library
 from sds.errors import RankDeficientError
 from sds.geometry import ContiguousLayout, IoMode
-from sds.recommender.collective import cross_validate_collective, fit_collective
 from sds.recommender.model import GapKind, HeldoutError
-from sds.recommender.operation import measure_operation
-from sds.recommender.protocol import Experiment, draw_library
 from sds.recommender.samples import Samples
 from sds.simulator import Mode, Operation, hopper, simulate_many
 

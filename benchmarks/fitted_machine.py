@@ -15,8 +15,8 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from benchmarks.table1.protocol import Experiment, Pattern
 from sds.geometry import RaidLayout, StripeLayout
-from sds.recommender.protocol import Experiment, Pattern
 from sds.simulator import Operation, hopper
 from sds.simulator.fit import FittedMachine, fit_machine
 

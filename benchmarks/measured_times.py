@@ -25,20 +25,20 @@ import numpy as np
 
 from benchmarks.disk_array import DiskArray, mounted
 from benchmarks.precedence import noting_stops, precedence, unstopped
-from sds.errors import SdsValueError
-from sds.geometry import LOCAL_DISK_RAID, StripeLayout
-from sds.recommender.calibration_files import evict, file_system_of
-from sds.recommender.choose import fitters_of
-from sds.recommender.judgement import WITHIN, Observed
-from sds.recommender.operation import ClientReads
-from sds.recommender.protocol import (
+from benchmarks.table1.evaluation import WITHIN, Observed
+from benchmarks.table1.operation_features import ClientReads
+from benchmarks.table1.protocol import (
     KINDS,
     Experiment,
     Pattern,
     draw_pattern,
     draw_training,
-    runs_in,
 )
+from sds.errors import SdsValueError
+from sds.geometry import LOCAL_DISK_RAID, StripeLayout
+from sds.machines.patterns import runs_in
+from sds.recommender.calibration_files import evict, file_system_of
+from sds.recommender.choose import fitters_of
 from sds.recommender.readers import Readers
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from benchmarks.table1.evaluation import Judgement
     from sds.recommender.calibration import ReadRequest
-    from sds.recommender.judgement import Judgement
 
 MIB = 1 << 20
 # Patterns of more runs than this in any layout are not drawn: each run is a request, and the
@@ -273,7 +273,7 @@ class MeasuredTimes:
 
     def observe(self, pattern: Pattern) -> Observed:
         """Return the times of a pattern, and what it touches."""
-        from benchmarks.table1 import measure  # noqa: PLC0415 - which imports this module
+        from benchmarks.table1.simulator import measure  # noqa: PLC0415 - which imports this module
 
         if pattern not in self.observed:
             self.observed[pattern] = Observed(
@@ -420,7 +420,7 @@ def _judged(
         array_machine,
         disk_machine,
     )
-    from benchmarks.table1 import run_seed  # noqa: PLC0415
+    from benchmarks.table1.report import run_seed  # noqa: PLC0415
 
     judgements = []
     start = (
@@ -450,7 +450,7 @@ def _judged(
 
 def report(arguments: argparse.Namespace, seeds: Sequence[int]) -> list[Judgement]:
     """Measure what is missing, judge models by it, and print how they did."""
-    from benchmarks.table1 import print_models, print_tests  # noqa: PLC0415 - see observe
+    from benchmarks.table1.report import print_models, print_tests  # noqa: PLC0415 - see observe
 
     if arguments.where == "array":
         experiment = array_experiment(arguments.training)

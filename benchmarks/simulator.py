@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.table1.protocol import Experiment, draw_library
 from sds import _native
-from sds.recommender.protocol import Experiment, draw_library
 from sds.simulator import Mode, Operation, hopper
 from sds.simulator.simulate import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.protocol import Pattern
+    from benchmarks.table1.protocol import Pattern
 
 _N_EACH = 8
 _TARGET_S = 600.0

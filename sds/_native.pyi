@@ -658,30 +658,6 @@ class Measured:
 
 def encode_measured(file_systems: list[tuple[str, int, IoParameters]]) -> bytes: ...
 
-# queues.cpp
-
-QUEUE_RATES: tuple[str, ...]
-QUEUED: tuple[str, ...]
-
-def follow_queues(
-    begin: NDArray[np.int64],
-    run_bytes: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    strides: NDArray[np.int64],
-    nodes: NDArray[np.uint64],
-    stripe_bytes: int,
-    stripe_count: int,
-    page_bytes: int,
-    gap_bytes: int,
-    window_bytes: int,
-    after: int,
-    end_bytes: int,
-    message_bytes: int,
-    in_flight: int,
-    rates: NDArray[np.float64],
-    max_fetches: int,
-) -> tuple[float, ...]: ...
-
 # simulator.cpp
 
 SIMULATE_MULTIPLE: int

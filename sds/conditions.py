@@ -1,15 +1,9 @@
 """Conditions on the columns of a table, such as ``energy > 1.3 and (x < 0 or x >= 10)``.
 
-    condition  = all { "or" all }
-    all        = one { "and" one }
-    one        = "(" condition ")" | comparison
-    comparison = operand operator operand [ operator operand ]
-    operand    = column | number
-    operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
-
-A comparison has one column; with a number on both sides, as in ``1 < energy <= 2``, it stands for
-both. A column that is no plain word is written between backticks, its own backticks twice. Numbers
-are as in Python, and ``inf`` and ``nan``. Nothing is evaluated but what this grammar knows.
+A condition is a Python expression of comparisons joined by ``and``, ``or`` and parentheses; nothing
+else is accepted, and nothing is evaluated. A comparison has one column; with a number on both
+sides, as in ``1 < energy <= 2``, it stands for both. A column that is no plain word is written
+between backticks, its own backticks twice. Numbers are Python's, and ``inf`` and ``nan``.
 
 A comparison means what NumPy makes of ``column > number``: the number takes the type of a
 floating-point column, an integer column is compared with a fraction as float64, and NaN is unequal
@@ -18,17 +12,20 @@ to everything.
 
 from __future__ import annotations
 
+import ast
+import keyword
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from sds.errors import SdsValueError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -51,18 +48,15 @@ _MIRRORED: Mapping[Sign, Sign] = {
     "!=": "!=",
 }
 _MAX_CHARACTERS = 10_000
-_MAX_DEPTH = 100
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<sign><=|>=|==|!=|<|>)
-    |(?P<parenthesis>[()])
-    |(?P<number>[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.]))
-    |(?P<special>[+-]?(?:inf|nan)\b)
-    |(?P<word>[^\W\d]\w*)
-    |`(?P<quoted>(?:[^`]|``)+)`
-    )""",
-    re.VERBOSE,
-)
+_SIGNS: Mapping[type[ast.cmpop], Sign] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+_SPECIAL = frozenset({"inf", "nan"})
 _EXAMPLE = 'write for example "energy > 1.3 and energy < 2"'
 
 
@@ -84,10 +78,8 @@ class Comparison:
         return compare(values[self.column], self.sign, self.number)
 
     def __str__(self) -> str:
-        plain = re.fullmatch(r"[^\W\d]\w*", self.column)
-        name = self.column
-        if not plain or name in _RESERVED:
-            name = "`" + name.replace("`", "``") + "`"
+        plain = self.column.isidentifier() and not keyword.iskeyword(self.column)
+        name = self.column if plain and self.column not in _SPECIAL else _in_backticks(self.column)
         return f"{name} {self.sign} {self.number!r}"
 
 
@@ -119,7 +111,9 @@ class Joined:
 
 Condition: TypeAlias = Comparison | Joined
 
-_RESERVED = frozenset({"and", "or", "inf", "nan"})
+
+def _in_backticks(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
 
 
 def compare(values: NDArray[Any], sign: Sign, number: float) -> NDArray[np.bool_]:
@@ -191,7 +185,7 @@ def parse_condition(text: str) -> Condition:
     Raises
     ------
     SdsValueError
-        If it is none; names the place.
+        If it is none; names what is wrong.
 
     >>> str(parse_condition("1 < e <= 2 or x == nan"))
     '(e > 1 and e <= 2) or x == nan'
@@ -199,131 +193,79 @@ def parse_condition(text: str) -> Condition:
     if len(text) > _MAX_CHARACTERS:
         message = f"a condition of {len(text)} characters is too long: write at most 10000"
         raise SdsValueError(message)
-    return _Parser(text).parse()
+    return _parse(text)
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
+class _Parsed:
+    """A condition as Python's grammar has it, and the columns between backticks.
+
+    Columns between backticks are parsed as words that occur nowhere else in the text.
+    """
+
     text: str
-    at: int
+    quoted: Mapping[str, str]
 
-
-class _Parser:
-    """A recursive descent through the grammar above."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._split()
-        self._next = 0
-        self._depth = 0
-
-    def parse(self) -> Condition:
-        found = self._condition()
-        token = self._peek()
-        if token.kind != "end":
-            raise self._error(token, "'and', 'or' or the end")
-        return found
-
-    def _split(self) -> list[_Token]:
-        tokens = []
-        at = 0
-        end = len(self._text.rstrip())
-        while at < end:
-            match = _TOKEN.match(self._text, at)
-            if match is None or match.lastgroup is None:
-                at += len(self._text[at:]) - len(self._text[at:].lstrip())
-                raise self._error(_Token("unknown", self._text[at], at), "a column or a number")
-            kind = match.lastgroup
-            text = match.group(kind)
-            if kind == "quoted":
-                text = text.replace("``", "`")
-            if kind == "word" and text in {"and", "or"}:
-                kind = text
-            tokens.append(_Token(kind, text, match.start(match.lastgroup)))
-            at = match.end()
-        return [*tokens, _Token("end", "", end)]
-
-    def _peek(self) -> _Token:
-        return self._tokens[self._next]
-
-    def _take(self) -> _Token:
-        token = self._tokens[self._next]
-        self._next += token.kind != "end"
-        return token
-
-    def _error(self, token: _Token, wanted: str) -> SdsValueError:
-        what = "the end" if token.kind == "end" else f"{token.text!r} at character {token.at + 1}"
-        return SdsValueError(
-            f"condition {self._text!r}: {what} stands where {wanted} should; {_EXAMPLE}"
-        )
-
-    def _condition(self) -> Condition:
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            message = f"a condition nested more than {_MAX_DEPTH} deep: write it flatter"
-            raise SdsValueError(message)
-        parts = [self._all()]
-        while self._peek().kind == "or":
-            self._take()
-            parts.append(self._all())
-        self._depth -= 1
-        return parts[0] if len(parts) == 1 else Joined("or", tuple(parts))
-
-    def _all(self) -> Condition:
-        parts = [self._one()]
-        while self._peek().kind == "and":
-            self._take()
-            parts.append(self._one())
+    def condition(self, node: ast.expr) -> Condition:
+        if isinstance(node, ast.BoolOp):
+            word: Literal["and", "or"] = "and" if isinstance(node.op, ast.And) else "or"
+            return Joined(word, tuple(self.condition(part) for part in node.values))
+        if not isinstance(node, ast.Compare) or len(node.ops) > 2:
+            raise self.error(node, "a comparison of one column")
+        operands = [self.operand(operand) for operand in (node.left, *node.comparators)]
+        signs = [self.sign(node, op) for op in node.ops]
+        if isinstance(operands[0], str) and len(signs) == 1 and not isinstance(operands[1], str):
+            return Comparison(operands[0], signs[0], operands[1])
+        first, column, *last = operands
+        if isinstance(first, str) or not isinstance(column, str):
+            raise self.error(node, "a comparison of one column with numbers")
+        parts = [Comparison(column, _MIRRORED[signs[0]], first)]
+        for number in last:
+            if isinstance(number, str):
+                raise self.error(node, "a comparison of one column with numbers")
+            parts.append(Comparison(column, signs[1], number))
         return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
 
-    def _one(self) -> Condition:
-        if self._peek().text != "(" or self._peek().kind != "parenthesis":
-            return self._comparison()
-        self._take()
-        found = self._condition()
-        token = self._take()
-        if (token.kind, token.text) != ("parenthesis", ")"):
-            raise self._error(token, "')'")
-        return found
+    def sign(self, node: ast.expr, op: ast.cmpop) -> Sign:
+        if type(op) not in _SIGNS:
+            raise self.error(node, "one of < <= > >= == !=")
+        return _SIGNS[type(op)]
 
-    def _comparison(self) -> Condition:
-        first = self._operand()
-        sign = self._sign()
-        second = self._operand()
-        between = self._peek().kind == "sign"
-        if isinstance(first, str):
-            if isinstance(second, str) or between:
-                token = self._peek() if between else self._tokens[self._next - 1]
-                raise self._error(token, "'and', 'or' or the end" if between else "a number")
-            return Comparison(first, sign, second)
-        if not isinstance(second, str):
-            raise self._error(self._tokens[self._next - 1], "a column")
-        comparison = Comparison(second, _MIRRORED[sign], first)
-        if not between:
-            return comparison
-        sign = self._sign()
-        last = self._operand()
-        if isinstance(last, str):
-            raise self._error(self._tokens[self._next - 1], "a number")
-        return Joined("and", (comparison, Comparison(second, sign, last)))
+    def operand(self, node: ast.expr) -> str | float:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            number = None if isinstance(node.operand, ast.UnaryOp) else self.operand(node.operand)
+            if number is None or isinstance(number, str):
+                raise self.error(node, "a number")
+            return -number if isinstance(node.op, ast.USub) else number
+        if isinstance(node, ast.Name):
+            # Not node.id, which Python normalises: "\u00b5" would become another letter.
+            name = ast.get_source_segment(self.text, node) or node.id
+            return float(name) if name in _SPECIAL else self.quoted.get(name, name)
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            return cast("float", node.value)
+        raise self.error(node, "a column or a number")
 
-    def _sign(self) -> Sign:
-        token = self._take()
-        if token.kind != "sign":
-            raise self._error(token, "one of < <= > >= == !=")
-        return next(sign for sign in _COMPARE if sign == token.text)
+    def error(self, node: ast.expr, wanted: str) -> SdsValueError:
+        found = ast.get_source_segment(self.text, node) or self.text
+        for word, name in self.quoted.items():
+            found = found.replace(word, _in_backticks(name))
+        return SdsValueError(f"{found!r} stands in a condition where {wanted} should; {_EXAMPLE}")
 
-    def _operand(self) -> str | float:
-        token = self._take()
-        if token.kind in {"word", "quoted"}:
-            return token.text
-        if token.kind == "special":
-            return float(token.text)
-        if token.kind == "number":
-            for kind in (int, float):
-                try:
-                    return kind(token.text)
-                except ValueError:
-                    continue
-        raise self._error(token, "a column or a number")
+
+def _parse(text: str) -> Condition:
+    quoted: dict[str, str] = {}
+
+    def as_word(match: re.Match[str]) -> str:
+        word = f"column_{len(quoted)}"
+        while word in text:
+            word += "_"
+        quoted[word] = match[1].replace("``", "`")
+        return f" {word} "
+
+    plain = re.sub(r"`((?:[^`]|``)+)`", as_word, text).strip()
+    try:
+        node = ast.parse(plain, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply"
+        raise SdsValueError(f"{text!r} is no condition: {reason}; {_EXAMPLE}") from error
+    return _Parsed(plain, quoted).condition(node)

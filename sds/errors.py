@@ -6,7 +6,6 @@
     ├── SdsValueError (ValueError)             an argument that cannot be right
     │   ├── SelectionError                     a selection outside its dataset, or unreadable
     │   ├── LimitError                         more than a stated limit allows
-    │   │   └── SimulationLimitError           a read that a fitted machine cannot simulate
     │   ├── LayoutError                        an axis order, striping or RAID that cannot exist
     │   └── ConfigurationError                 a setting or environment that cannot work
     ├── NotFoundError (LookupError)            no such dataset, replica, job, ...
@@ -46,10 +45,6 @@ class SdsValueError(SdsError, ValueError):
 
 class LimitError(SdsValueError):
     """More than a stated limit allows: time, memory or number."""
-
-
-class SimulationLimitError(LimitError):
-    """A read that a fitted machine cannot simulate, or not in the time that there is for it."""
 
 
 class SelectionError(SdsValueError):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sds.dataset import DatasetDescription, Storage, describe_open_dataset, get_dataset, open_hdf5
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
-from sds.errors import LayoutError, SimulationLimitError
-from sds.file_stripes import StripesSource, find_stripes
+from sds.errors import LayoutError
+from sds.file_stripes import find_stripes
 from sds.geometry import (
     LOCAL_DISK_RAID,
     ChunkedLayout,
@@ -25,14 +25,7 @@ from sds.geometry import (
     selection_from_index,
 )
 from sds.recommender import ReadModel, builtin_model
-from sds.recommender.placed import PlacedRead
-from sds.recommender.selection import probability_faster
-from sds.recommender.simulated import (
-    NOT_JUDGED_ON_CHUNKS,
-    SIMULATED,
-    SimulatedModel,
-    note_of_limit,
-)
+from sds.recommender.confidence import probability_faster
 from sds.supposed import Disks, Supposed, disks_of, supposed_layout
 from sds.touched import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 
@@ -43,8 +36,7 @@ if TYPE_CHECKING:
     import h5py
 
     from sds.engine import IoParameters
-    from sds.geometry import ArrayLayout, BlockFeatures
-    from sds.recommender import Prediction
+    from sds.geometry import ArrayLayout
 
 LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
@@ -266,11 +258,11 @@ def best_of(explanations: Sequence[Explanation]) -> int | None:
     """Return which layout is predicted fastest; None where it cannot be told from the next.
 
     It can where it is faster than the next in 19 of 20 cases, by the error that the model makes of
-    ratios; of layouts without a prediction nothing can be told, and predictions of different
-    origin (of a simulated machine, of other models of a calibration, built in) are not compared.
+    ratios; of layouts without a prediction nothing can be told, and calibrated
+    predictions are not compared with built-in ones.
     """
     times = [each.predicted_s for each in explanations]
-    origins = {(each.calibrated, each.model == SIMULATED) for each in explanations}
+    origins = {each.calibrated for each in explanations}
     if len(times) < 2 or None in times or len(origins) > 1:
         return None
     first, second = sorted(range(len(times)), key=lambda i: times[i] or 0.0)[:2]
@@ -352,58 +344,15 @@ def _explain_layout(
         unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
     if unpriced is not None:
         return replace(explanation, notes=(*explanation.notes, unpriced))
-    model, predicted, notes = _prediction(
-        model, features, described, slab, layout=layout, disks=disks
-    )
+    predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
     return replace(
         explanation,
-        notes=(*explanation.notes, *notes),
         predicted_s=predicted.seconds,
         predicted_low_s=predicted.low,
         predicted_high_s=predicted.high,
         ratio_error=model.ratio_error,
         model=model.name,
         calibrated=model.calibrated,
-    )
-
-
-def _prediction(
-    model: ReadModel,
-    features: BlockFeatures,
-    described: DatasetDescription,
-    slab: Hyperslab,
-    *,
-    layout: ArrayLayout | None,
-    disks: Disks,
-) -> tuple[ReadModel, Prediction, tuple[str, ...]]:
-    """Return which model predicts a read, the time, and what is to be said of it."""
-    notes: tuple[str, ...] = ()
-    if isinstance(model, SimulatedModel):
-        try:
-            read = PlacedRead.of(described.extent, slab, layout or _own_layout(described))
-            predicted = model.predict_placed(read, features, _known_stripes(described, disks))
-        except SimulationLimitError as error:
-            notes = (note_of_limit(error, [model]),)
-            model = model.baseline
-        else:
-            return model, predicted, (NOT_JUDGED_ON_CHUNKS,) if read.is_chunks else ()
-    p = 1 / max(1, features.osts_touched)
-    return model, model.predict(features, processes_per_ost=p), notes
-
-
-def _known_stripes(described: DatasetDescription, disks: Disks) -> StripeLayout | None:
-    """Return the striping that most of a file has; None where nobody says."""
-    if disks.source == StripesSource.ASSUMED:
-        return None
-    return disks.stripes.prevailing(0, Path(described.file).stat().st_size)
-
-
-def _own_layout(described: DatasetDescription) -> ContiguousLayout:
-    if described.storage is Storage.CHUNKED:
-        raise SimulationLimitError("it reads chunks, which lie anywhere in the file")
-    return ContiguousLayout(
-        element_size_bytes=described.element_size_bytes,
-        data_offset_bytes=described.data_offset_bytes or 0,
     )
 
 

@@ -8,7 +8,6 @@
 void bind_status(nanobind::module_ &module);
 void bind_geometry(nanobind::module_ &module);
 void bind_operation(nanobind::module_ &module);
-void bind_queues(nanobind::module_ &module);
 void bind_cost(nanobind::module_ &module);
 void bind_checksum(nanobind::module_ &module);
 void bind_trailer(nanobind::module_ &module);

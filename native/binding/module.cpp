@@ -7,7 +7,6 @@ NB_MODULE(_native, module)
     bind_status(module);
     bind_geometry(module);
     bind_operation(module);
-    bind_queues(module);
     bind_cost(module);
     bind_checksum(module);
     bind_trailer(module);

@@ -424,7 +424,7 @@ def _print_portfolio(advice: "PortfolioAdvice", asked: str) -> None:
 
 def _print_what_if(answer: "WhatIf", asked: str) -> None:
     """Print what would change."""
-    from sds.cli.output import note, print_fields, print_table
+    from sds.cli.output import print_fields, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
 
     mark = "" if answer.calibrated else " (uncalibrated)"
@@ -460,8 +460,6 @@ def _print_what_if(answer: "WhatIf", asked: str) -> None:
             for row in answer.patterns
         ],
     )
-    for remark in answer.notes:
-        note(remark)
 
 
 def _interval(saving: "Saving") -> str:

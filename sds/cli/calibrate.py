@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson, canonical, text_of
+from sds.cli.options import AsJson, canonical
 
 if TYPE_CHECKING:
     from sds.recommender.calibration import Calibration, EngineMeasurement
@@ -21,13 +21,6 @@ def calibrate(
     budget: Annotated[
         float, typer.Option(metavar="SECONDS", help="Start no timed read after this time.")
     ] = 60.0,
-    machine: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What the storage is made of, as TOML: a simulated machine is fitted.",
-        ),
-    ] = None,
     refit: Annotated[
         bool,
         typer.Option("--refit", help="Measure nothing: fit the models to traced reads as well."),
@@ -37,33 +30,19 @@ def calibrate(
     """Time reads of known shape with 1, 2 and 4 processes, and fit the cost models to them.
 
     Until a file system is calibrated, a built-in conservative model decides. The test file is
-    removed afterwards. Where the storage is described, or its striping configured, a simulated
-    machine is fitted as well, and advises where it predicts best.
+    removed afterwards.
     """
     from sds.catalog.records import CalibrateRequest
     from sds.cli.client import connect
     from sds.cli.output import print_json, progress_bar
     from sds.cli.quantities import parse_size
-    from sds.errors import SdsValueError
     from sds.home import default_home
     from sds.recommender.calibration import CalibrationSettings
 
-    if refit and machine is not None:
-        raise SdsValueError(
-            "--refit fits to traced reads, and they do not say where they lay: give --machine "
-            "without it"
-        )
     if refit:
         _refit(canonical(path), as_json=as_json)
         return
-    described = None
-    if machine is not None:
-        from sds.machines.machine_file import parse_machine
-
-        described = parse_machine(text_of(machine), name=str(machine)).parameters
-    settings = CalibrationSettings(
-        space_bytes=parse_size(size, name="--size"), budget_s=budget, machine=described
-    )
+    settings = CalibrationSettings(space_bytes=parse_size(size, name="--size"), budget_s=budget)
     request = CalibrateRequest(path=canonical(path), settings=settings)
     with connect(default_home()) as service, progress_bar("Calibrating") as advance:
         record = service.calibrate(request, progress=advance)
@@ -101,8 +80,6 @@ def _refit(path: str, *, as_json: bool) -> None:
                 ("not fitted>", "because", "remedy"),
                 [(f"{one.n_reads:,}", one.reason, one.remedy) for one in found.left_out],
             )
-        for words in found.notes:
-            note(words)
 
 
 def _print_calibration(found: "Calibration") -> None:
@@ -124,7 +101,7 @@ def _print_calibration(found: "Calibration") -> None:
     for measurement in found.measurements:
         repeats = measurement.repeats
         for model, used in (
-            (found.best_of(measurement), "advice"),
+            (measurement.best, "advice"),
             (measurement.choice.chosen, "replicas"),
         ):
             error = worse_of(model.heldout, model.heldout_layouts)
@@ -157,7 +134,6 @@ def _print_calibration(found: "Calibration") -> None:
         lesson = measurement.lesson
         if lesson is not None and lesson.refused:
             note(f"{measurement.via}, {measurement.cache}: no learned model: {lesson.refused}")
-    _print_simulations(found)
     if found.engine is not None:
         _print_engine(found.engine)
     disturbed = sum(measurement.n_disturbed for measurement in found.measurements)
@@ -168,33 +144,6 @@ def _print_calibration(found: "Calibration") -> None:
         )
     if not found.complete:
         note("the time ended before every shape was read; a larger --budget measures them all")
-
-
-def _print_simulations(found: "Calibration") -> None:
-    """Print whether the fitted machine advises, what it was judged by, and what counted nothing."""
-    from sds.cli.output import note
-    from sds.wording import counted
-
-    for measurement in found.measurements:
-        simulation = measurement.simulation
-        if simulation is None:
-            continue
-        if simulation.refused:
-            words = f"not used: {simulation.refused}"
-        elif not found.machine_advises:
-            words = (
-                "not used: it is refused for reads of another way, and times that are compared are "
-                "of one origin"
-            )
-        else:
-            words = (
-                f"used for advice; it was judged by {counted(simulation.n_left_out, 'read')} that "
-                "it was not fitted to, none of them of chunks"
-            )
-        note(f"{measurement.via}, {measurement.cache}: the simulated machine is {words}")
-        if simulation.n_excluded:
-            reads = counted(simulation.n_excluded, f"{measurement.cache} read")
-            note(f"{reads} by {measurement.via} cannot be simulated: of no weight in that")
 
 
 def _print_engine(found: "EngineMeasurement") -> None:

@@ -1,8 +1,7 @@
 """Times reads by several processes on a file system, for a machine to be fitted to.
 
-Lines, planes and cubes of an array, drawn as in the protocol of Liu 2014, Table I
-(`sds.recommender.protocol`), from two stored axis orders; each run is a request of its own, nothing
-is cached.
+Lines, planes and cubes of an array (`sds.machines.patterns`), as in Liu 2014, Table I, from two
+stored axis orders; each run is a request of its own, nothing is cached.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import SdsValueError, UnsupportedError
+from sds.machines.patterns import Pattern, draw_pattern, runs_in
 from sds.machines.timed_reads import TimedRead
 from sds.recommender.calibration_design import ELEMENT_SIZE_BYTES, STORED_ORDERS, array_extent
 from sds.recommender.calibration_files import (
@@ -25,7 +25,6 @@ from sds.recommender.calibration_files import (
     written_array,
 )
 from sds.recommender.model import Via
-from sds.recommender.protocol import Experiment, Pattern, draw_pattern, runs_in
 from sds.recommender.readers import Readers
 
 if TYPE_CHECKING:
@@ -101,17 +100,11 @@ def draw_patterns(extent: tuple[int, int, int], settings: MeasureSettings) -> li
     """
     patterns: dict[Pattern, None] = {}
     for n in settings.processes:
-        experiment = Experiment(
-            extent=extent,
-            element_size_bytes=ELEMENT_SIZE_BYTES,
-            n_processes=n,
-            orders=STORED_ORDERS,
-        )
         for kind in range(_KINDS):
             random = np.random.default_rng([settings.seed, n, kind])
             wanted = len(patterns) + settings.n_each
             for _ in range(_MOST_DRAWS):
-                pattern = draw_pattern(random, experiment, kind)
+                pattern = draw_pattern(random, extent, n, kind)
                 if _runs(pattern) <= MAX_RUNS:
                     patterns[pattern] = None
                 if len(patterns) == wanted:

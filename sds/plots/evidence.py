@@ -13,11 +13,7 @@ from sds.recommender.learned import LEARNED, LearnedModel
 from sds.recommender.model import CacheState, CostModel, ReadModel, Via
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sds.recommender.calibration import Calibration, Measurement
-    from sds.recommender.judgement import Judgement
-    from sds.recommender.protocol import Experiment
     from sds.recommender.samples import Samples, Trial
 
 # How a calibration names a read: its shape, and the copy of the array that it was read from.
@@ -136,7 +132,7 @@ class Evidence:
         """
         tried = tried_of(measurement, model)
         fitted = fitted_model(tried)
-        samples = _fitted_samples(measurement, fitted)
+        samples = _fitted_samples(measurement)
         patterns, layouts = _patterns_and_layouts(samples)
         return cls(
             about=provenance_of(calibration, measurement, tried),
@@ -152,58 +148,6 @@ class Evidence:
             ),
             log_error=fitted.log_error,
             interval_log=fitted.interval_log,
-        )
-
-    @classmethod
-    def of_judgements(
-        cls,
-        judgements: Sequence[Judgement],
-        experiment: Experiment,
-        *,
-        model: str,
-        origin: Origin,
-        subject: str,
-    ) -> Self:
-        """Return the tests of some seeds, as the model fitted to their training predicts them.
-
-        Parameters
-        ----------
-        judgements, experiment
-            As judged; several seeds are put together.
-        model
-            Name of the way of fitting.
-        origin, subject
-            Of the times.
-
-        Raises
-        ------
-        SdsValueError
-            If the model could not be fitted in any seed.
-        """
-        found = [(j.draw.seed, j.of(model)) for j in judgements]
-        models = [m.model for _, m in found if m.model is not None]
-        if not models:
-            why = next((m.refused for _, m in found), "no seed was judged")
-            raise SdsValueError(f"{model} was not fitted ({why}): choose another model")
-        layouts = [experiment.layout_name(i) for i in range(len(experiment.orders))]
-        selections = [
-            (s.pattern if len(found) == 1 else f"{s.pattern} (seed {seed})", s)
-            for seed, judged in found
-            for s in judged.selections
-        ]
-        return cls(
-            about=Provenance(
-                origin=origin,
-                subject=subject,
-                model=model,
-                held_out="tests are no training patterns",
-            ),
-            patterns=tuple(name for name, _ in selections for _ in layouts),
-            layouts=tuple(layout for _ in selections for layout in layouts),
-            observed_s=tuple(t for _, s in selections for t in s.measured_s),
-            predicted_s=tuple(t for _, s in selections for t in s.predicted_s),
-            log_error=_root_mean_square([m.log_error for m in models]),
-            ratio_error=_root_mean_square([m.ratio_error for m in models]),
         )
 
 
@@ -339,13 +283,12 @@ def _held_out(model: ReadModel, samples: Samples) -> str:
 _VIA_NAMES = {Via.HDF5: "HDF5", Via.ENGINE: "read engine"}
 
 
-def _fitted_samples(measurement: Measurement, model: ReadModel) -> Samples:
+def _fitted_samples(measurement: Measurement) -> Samples:
     """Return the reads that models were fitted to, those of few processes per OST first.
 
     Reads of one pattern from two layouts are then in the same order.
     """
-    from sds.recommender.disturbed import leave_out_disturbed  # noqa: PLC0415 - scipy
-    from sds.recommender.repeated import settle  # noqa: PLC0415 - as these
+    from sds.recommender.repeated import settle  # noqa: PLC0415 - scipy
 
     samples = measurement.samples
     fits = [
@@ -354,11 +297,8 @@ def _fitted_samples(measurement: Measurement, model: ReadModel) -> Samples:
         if t.model is not None and t.model.diagnostics is not None
     ]
     # Calibrations of before reads were settled fitted to all of them.
-    if not fits or fits[0].n + fits[0].n_left_out != len(samples):
+    if not fits or fits[0].n != len(samples):
         samples = settle(samples).samples
-    diagnostics = model.diagnostics if isinstance(model, CostModel) else None
-    if diagnostics is not None and diagnostics.n_left_out:
-        samples = leave_out_disturbed(samples).samples
     return samples.take(sorted(range(len(samples)), key=lambda i: samples.p[i]))
 
 
@@ -398,7 +338,3 @@ def _patterns_and_layouts(samples: Samples) -> tuple[tuple[str, ...], tuple[str,
         patterns.append(found["shape"] if found else name)
         layouts.append(found["order"].replace("_", ",") if found else "as stored")
     return tuple(patterns), tuple(layouts)
-
-
-def _root_mean_square(values: Sequence[float]) -> float:
-    return math.sqrt(sum(v * v for v in values) / len(values))

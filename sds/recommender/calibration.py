@@ -15,8 +15,6 @@ from sds.geometry import LOCAL_DISK_RAID, RaidLayout, StripeLayout
 from sds.recommender.model import CacheState, CostModel, Via
 from sds.recommender.repeated import RepeatError
 from sds.recommender.samples import Lesson, ModelChoice, Samples
-from sds.recommender.simulated import SimulatedModel, Simulation
-from sds.simulator import SimulatorParameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,9 +77,6 @@ class CalibrationSettings:
         Whether to fit without P, which allows one process count.
     stripes, raid
         Of the file, for its features; striping is asked of the file system where it is None.
-    machine
-        What the storage is made of, with first guesses of how fast its parts are, for a simulated
-        machine to be fitted as well; None where that is not known.
     max_rounds, seed
         Positions per shape at most; of what they are drawn from.
     """
@@ -93,7 +88,6 @@ class CalibrationSettings:
     without_processes: bool = False
     stripes: StripeLayout | None = None
     raid: RaidLayout = LOCAL_DISK_RAID
-    machine: SimulatorParameters | None = None
     max_rounds: int = 8
     seed: int = 1
 
@@ -133,8 +127,6 @@ class Measurement:
     repeats
         By how much reads of one shape differ among themselves; None where none was repeated, and in
         calibrations from before that was kept.
-    simulation
-        The machine that was fitted to cold reads; None where none was described.
     """
 
     via: Via
@@ -145,28 +137,14 @@ class Measurement:
     n_traced: int = 0
     lesson: Lesson | None = None
     repeats: RepeatError | None = None
-    simulation: Simulation | None = None
 
     @property
-    def best_of_features(self) -> ReadModel:
-        """The same of models that know what a read touches, not where: learned, or an equation."""
+    def best(self) -> ReadModel:
+        """The model with the least held-out error in this way: learned, or an equation."""
         lesson = self.lesson
         if lesson is None or lesson.model is None or lesson.refused:
             return self.choice.chosen
         return lesson.model
-
-    @property
-    def best(self) -> ReadModel:
-        """The model with the least held-out error in this way; see `Calibration.best_of`."""
-        found, others = self.simulation, self.best_of_features
-        if found is None or found.refused or found.parameters is None or found.heldout is None:
-            return others
-        return SimulatedModel(
-            parameters=found.parameters,
-            heldout=found.heldout,
-            baseline=others,
-            engine=found.engine,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,24 +230,7 @@ class Calibration:
     def best_model(self, *, via: Via, cache: CacheState | None = None) -> ReadModel | None:
         """Return the model with the least held-out error of all, as `chosen_model` otherwise."""
         found = self._measurement(via, cache)
-        return None if found is None else self.best_of(found)
-
-    def best_of(self, measurement: Measurement) -> ReadModel:
-        """Return the best model of one of its measurements, for advice.
-
-        The fitted machine in all ways of reading or in none (`machine_advises`).
-        """
-        return measurement.best if self.machine_advises else measurement.best_of_features
-
-    @property
-    def machine_advises(self) -> bool:
-        """Whether the fitted machine predicts best in every way of reading that was measured.
-
-        Of one way alone it does not predict: times that are compared are of one origin.
-        """
-        ways = {measurement.via for measurement in self.measurements}
-        found = [self._measurement(via, None) for via in ways]
-        return all(one is not None and isinstance(one.best, SimulatedModel) for one in found)
+        return None if found is None else found.best
 
     def _measurement(self, via: Via, cache: CacheState | None) -> Measurement | None:
         for state in (CacheState.COLD, CacheState.WARM) if cache is None else (cache,):

@@ -42,24 +42,19 @@ from sds.recommender.cost import (
 )
 from sds.recommender.engine_calibration import measure_engine
 from sds.recommender.model import CacheState, Via, builtin_model
-from sds.recommender.placed import PlacedRead
 from sds.recommender.readers import Readers
 from sds.recommender.repeated import repeat_error, settle
 from sds.recommender.samples import Lesson, ModelChoice, Samples
-from sds.recommender.simulated import Simulation
-from sds.recommender.simulating import PlacedSamples, fit_simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sds.engine import IoParameters
     from sds.recommender.calibration_files import WrittenArray
-    from sds.simulator import SimulatorParameters
 
-# Share of the progress by when the array is written, its reads are timed, the engine is measured,
-# and models are fitted; the rest is fitting a machine, where one is described.
-_WRITTEN, _READ, _ENGINE, _FITTED = 0.05, 0.75, 0.85, 0.95
+# Share of the progress by when the array is written, its reads are timed, and the engine is
+# measured; the rest is fitting models.
+_WRITTEN, _READ, _ENGINE = 0.05, 0.75, 0.85
 # Of the budget, at most, for the engine: its reads are quick, and few rounds tell enough.
 _ENGINE_SHARE = 0.2
 # Standard error of log seconds below which a shape is known well enough to leave it to the others.
@@ -85,7 +80,6 @@ class _Measured:
     features: list[BlockFeatures] = field(default_factory=list)
     processes_per_ost: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    placed: list[PlacedRead] = field(default_factory=list)
 
     def logs_of(self, pattern: str, layout: str) -> list[list[float]]:
         """Return log seconds of a shape's reads, by processes per OST."""
@@ -139,7 +133,7 @@ def run_calibration(
         )
     measurements = []
     for i, ((via, cache), measured) in enumerate(sorted(run.measured.items())):
-        progress(_ENGINE + (_FITTED - _ENGINE) * i / len(run.measured), f"fitting {via}, {cache}")
+        progress(_ENGINE + (1.0 - _ENGINE) * i / len(run.measured), f"fitting {via}, {cache}")
         measurements.append(
             fit_measurement(
                 measured.samples(),
@@ -148,9 +142,6 @@ def run_calibration(
                 cache=cache,
             )
         )
-    if settings.machine is not None:
-        progress(_FITTED, "fitting the machine")
-        measurements = _with_simulation(run, measurements, settings.machine, engine.parameters)
     progress(1.0, "done")
     return Calibration(
         path=str(path.resolve()),
@@ -163,44 +154,6 @@ def run_calibration(
         complete=complete,
         measurements=tuple(measurements),
         engine=engine,
-    )
-
-
-def _with_simulation(
-    run: _Run,
-    measurements: Sequence[Measurement],
-    machine: SimulatorParameters,
-    engine: IoParameters,
-) -> list[Measurement]:
-    """Return measurements, those of cold reads with the described machine fitted to them."""
-    ways = []
-    for (via, cache), reads in sorted(run.measured.items()):
-        if cache is CacheState.COLD:
-            settled = settle(reads.samples())
-            placed = [reads.placed[i] for i in settled.kept]
-            ways.append(PlacedSamples(via=via, samples=settled.samples, placed=placed))
-    there = run.stripes_by_lustre
-    if there is None or there == machine.stripes:
-        found = fit_simulation(
-            ways, machine, engine=engine, without_processes=run.settings.without_processes
-        )
-    else:
-        refused = _other_stripes(there, machine.stripes)
-        found = {way.via: Simulation(refused=refused) for way in ways}
-    return [
-        replace(one, simulation=found.get(one.via)) if one.cache is CacheState.COLD else one
-        for one in measurements
-    ]
-
-
-def _other_stripes(there: StripeLayout, described: StripeLayout) -> str:
-    """Return in words that a file is striped otherwise than a machine, and what to do."""
-    return (
-        f"Lustre says that the file which was read has {there.stripe_count} stripes of "
-        f"{there.stripe_size_bytes} bytes, and the machine is described with "
-        f"{described.stripe_count} of {described.stripe_size_bytes}: describe those that there "
-        f"are, or calibrate in a directory with the others (lfs setstripe -c "
-        f"{described.stripe_count} -S {described.stripe_size_bytes})"
     )
 
 
@@ -375,12 +328,6 @@ class _Run:
             )
             slabs.append(shape.read.at(start).permuted(shape.copy.order))
         requests = [self.array.request(shape.copy, slab, via=via) for slab in slabs]
-        placed = PlacedRead(
-            extent=shape.copy.extent,
-            element_size_bytes=ELEMENT_SIZE_BYTES,
-            data_offset_bytes=shape.copy.data_offset_bytes,
-            slabs=tuple(slabs),
-        )
         features = greatest_features([self._features(shape.copy, slab) for slab in slabs])
         p = processes_per_ost(features, n_concurrent=n, stripe_count=self.stripes.stripe_count)
         first_s = readers.read(
@@ -396,7 +343,6 @@ class _Run:
             measured.features.append(features)
             measured.processes_per_ost.append(p)
             measured.seconds.append(seconds)
-            measured.placed.append(placed)
         return max(first_s, *times.values())
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.disturbed import leave_out_disturbed
 from sds.recommender.fit import Fitter
 from sds.recommender.heldout import Fits, cross_validate, heldout_error, paired_names
 from sds.recommender.learning import LearnedFitter
@@ -40,7 +39,6 @@ def choose_model(
     *,
     gaps: Sequence[GapKind] = tuple(GapKind),
     without_processes: bool = False,
-    trimmed: bool = False,
     via: Via = Via.HDF5,
     cache: CacheState = CacheState.UNKNOWN,
 ) -> ModelChoice:
@@ -61,9 +59,6 @@ def choose_model(
     without_processes
         Whether to leave out Eq. 4 and the terms of Eq. 6 in P: for reads all made with as many
         processes.
-    trimmed
-        Whether to leave out reads that something else disturbed (`leave_out_disturbed`); their
-        number is kept in the diagnostics.
 
     Raises
     ------
@@ -88,10 +83,6 @@ def choose_model(
             f"{sorted(set(samples.p))}): measure with several process counts, "
             "or fit without P"
         )
-    n_left_out = 0
-    if trimmed:
-        kept = leave_out_disturbed(samples)
-        samples, n_left_out = kept.samples, len(kept.left_out)
     measures = samples.measures()
     if not np.ptp(measures.columns, axis=1).any():
         raise RankDeficientError(
@@ -100,7 +91,7 @@ def choose_model(
         )
     trials = [_builtin_trial(samples, measures, via=via, cache=cache)]
     trials += [
-        _trial(fitter, samples, measures, via=via, cache=cache, n_left_out=n_left_out)
+        _trial(fitter, samples, measures, via=via, cache=cache)
         for fitter in fitters_for(samples, gaps=gaps, without_processes=without_processes)
     ]
     ranked = sorted(trials, key=_preference)
@@ -212,7 +203,6 @@ def _trial(
     *,
     via: Via,
     cache: CacheState,
-    n_left_out: int,
 ) -> Trial:
     """Return one way of fitting, tried."""
     try:
@@ -225,8 +215,6 @@ def _trial(
         )
     except (RankDeficientError, SdsValueError) as error:
         return Trial(name=fitter.name, model=None, refused=str(error))
-    if model.diagnostics is not None:
-        model = replace(model, diagnostics=replace(model.diagnostics, n_left_out=n_left_out))
     model = replace(model, heldout=heldout, heldout_layouts=layouts)
     falling = falling_terms(model, lowest_p=min(samples.p))
     refused = (

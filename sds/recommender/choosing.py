@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sds.errors import SdsValueError
 from sds.recommender.candidates import Predictor, reads_in_layouts
+from sds.recommender.confidence import probability_faster
 from sds.recommender.demand import AS_NOW, Demand, ReadDemand, served_by
 from sds.recommender.grouping import group_by_cost
 from sds.recommender.portfolio import (
@@ -25,7 +26,6 @@ from sds.recommender.portfolio import (
 )
 from sds.recommender.recommendation import NoiseGates
 from sds.recommender.selecting import Block, Key, Selected, select
-from sds.recommender.selection import probability_faster
 from sds.recommender.sort_keys import (
     QueryRecommendation,
     TableQueries,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
-from sds.file_stripes import StripesSource
 from sds.geometry import (
     LOCAL_DISK_RAID,
     LOCAL_DISK_STRIPES,
@@ -21,8 +20,6 @@ from sds.geometry import (
     chunk_features,
     chunks_touched,
 )
-from sds.recommender.placed import PlacedRead
-from sds.recommender.simulated import SimulatedModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +48,6 @@ class StoredArray:
         Time of undoing the filters, per byte that comes out.
     stripes, raid
         The file's. Default: one local disk.
-    stripes_source
-        Who says how it is striped.
     """
 
     extent: tuple[int, ...]
@@ -63,7 +58,6 @@ class StoredArray:
     decode_s_per_byte: float = 0.0
     stripes: StripeLayout = LOCAL_DISK_STRIPES
     raid: RaidLayout = LOCAL_DISK_RAID
-    stripes_source: StripesSource = StripesSource.ASSUMED
 
     def __post_init__(self) -> None:
         if min(self.extent, default=0) < 0 or self.element_size_bytes < 1:
@@ -84,13 +78,6 @@ class StoredArray:
                 f"chunks {self.chunks} do not fit extent {self.extent}: "
                 "give one positive length per axis"
             )
-
-    @property
-    def known_stripes(self) -> StripeLayout | None:
-        """How the file is striped; None where nobody says, so that a local disk is assumed."""
-        if self.stripes_source is StripesSource.ASSUMED and self.stripes == LOCAL_DISK_STRIPES:
-            return None
-        return self.stripes
 
     @property
     def size_bytes(self) -> int:
@@ -192,8 +179,7 @@ def seconds_as_stored(
     Errors as of `predict_read`.
     """
     features = features_as_stored(array, slab)
-    placed = slab, layout_as_stored(array)
-    return predict_read(model, array, features, n_concurrent=n_concurrent, placed=placed).seconds
+    return predict_read(model, array, features, n_concurrent=n_concurrent).seconds
 
 
 def seconds_in(
@@ -209,8 +195,7 @@ def seconds_in(
     Errors as of `predict_read`.
     """
     features = features_in(array, slab, layout)
-    placed = slab, layout
-    return predict_read(model, array, features, n_concurrent=n_concurrent, placed=placed).seconds
+    return predict_read(model, array, features, n_concurrent=n_concurrent).seconds
 
 
 def greatest_features(reads: Sequence[BlockFeatures]) -> BlockFeatures:
@@ -251,17 +236,8 @@ def predict_read(
     features: BlockFeatures,
     *,
     n_concurrent: int = 1,
-    placed: tuple[Hyperslab, ContiguousLayout | ChunkedLayout] | None = None,
 ) -> Prediction:
-    """Return the predicted time of one read with its interval.
-
-    placed: what is selected, in the axes of the readers, and how the array is stored, for models
-    that simulate the read; they raise SimulationLimitError where they cannot.
-    """
-    if isinstance(model, SimulatedModel) and placed is not None:
-        slab, layout = placed
-        read = PlacedRead.of(array.extent, slab, layout, n_processes=n_concurrent)
-        return model.predict_placed(read, features, array.known_stripes)
+    """Return the predicted time of one read with its interval."""
     p = processes_per_ost(
         features, n_concurrent=n_concurrent, stripe_count=array.stripes.stripe_count
     )

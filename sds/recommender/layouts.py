@@ -274,8 +274,6 @@ def read_seconds(
     ------
     SdsValueError
         If the model predicts what is no time.
-    SimulationLimitError
-        If the model simulates reads, and cannot simulate this one.
     """
     original, engine = models
     if shape is not None and shape.segments is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -15,10 +15,44 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.geometry import BlockFeatures
-    from sds.recommender.operation import OperationMeasures
 
 # Names of sds_measures, in its order.
 MEASURES: tuple[str, ...] = _native.MEASURES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationMeasures:
+    """Measures of one operation, as native/include/sds/cost.h lists and explains them."""
+
+    block_depth: float
+    block_gap_count: float
+    block_gap_distance: float
+    block_gap_paper: float
+    processes_per_ost: float
+    runs_most: float
+    bytes_touched_most: float
+    bytes_useful: float
+    n_processes: float
+    n_aggregators: float
+    first_visits: float
+    later_fetches: float
+    trips_most: float
+    fetch_distance: float
+    step_bytes: float
+    ost_bytes: float
+    disk_segments: float
+    disk_blocks: float
+    disk_distance: float
+    sieve_requests: float
+    sieve_jumps: float
+    sieve_bytes: float
+
+
+if tuple(f.name for f in fields(OperationMeasures)) != _native.MEASURES:
+    raise ImportError(
+        f"the native core measures {_native.MEASURES}: it was built from another version; "
+        "install the package again"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +115,7 @@ class MeasureTable:
 
     @classmethod
     def of_operations(cls, operations: Sequence[OperationMeasures]) -> Self:
-        """Return the measures of operations known whole (`measure_operation`)."""
+        """Return the measures of operations known whole."""
         return cls._of_rows(
             [tuple(float(getattr(one, name)) for name in MEASURES) for one in operations]
         )

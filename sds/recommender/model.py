@@ -148,8 +148,6 @@ class FitDiagnostics:
         Per term fitted, 95 %, raw units; None where a perfect fit leaves them undefined.
     residuals_s
         Measured minus fitted, shape (n,), seconds, before the floor.
-    n_left_out
-        Reads that were left out besides because something else kept the storage busy.
     """
 
     n: int
@@ -161,7 +159,6 @@ class FitDiagnostics:
     confidence_low: tuple[float | None, ...]
     confidence_high: tuple[float | None, ...]
     residuals_s: tuple[float, ...]
-    n_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

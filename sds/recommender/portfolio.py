@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,7 +16,6 @@ from sds.errors import SdsValueError
 from sds.recommender.cost import StoredArray
 from sds.recommender.layouts import ReplicaShape
 from sds.recommender.model import ReadModel
-from sds.recommender.simulated import without_simulation
 from sds.wording import share_text
 
 if TYPE_CHECKING:
@@ -55,13 +54,6 @@ class DatasetReads:
     models: tuple[ReadModel, ReadModel] | None = None
     existing: tuple[ReplicaShape, ...] = ()
     trail: ReadTrail | None = field(default=None, compare=False)
-
-
-def without_simulation_of(reads: DatasetReads) -> DatasetReads:
-    """Return the reads with other models in place of simulated machines."""
-    if reads.models is None:
-        return reads
-    return replace(reads, models=without_simulation(reads.models))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

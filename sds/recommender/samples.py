@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from sds.errors import SdsValueError
 from sds.geometry import BlockFeatures
 from sds.recommender.learned import LearnedModel
-from sds.recommender.measures import MeasureTable
+from sds.recommender.measures import MeasureTable, OperationMeasures
 from sds.recommender.model import CostModel, HeldoutError
-from sds.recommender.operation import OperationMeasures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -47,13 +47,8 @@ _MAX_EVALUATIONS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFitter:
-    """The one way of fitting the service model.
+    """The one way of fitting the service model."""
 
-    robust: whether reads far from the fit count less (soft L1 loss), to find those that something
-    else disturbed.
-    """
-
-    robust: bool = False
     kind: ModelKind = ModelKind.SERVICE
     gap: GapKind = GapKind.DISTANCE
 
@@ -75,7 +70,7 @@ class ServiceFitter:
         dropped = dependent_columns(matrix, self.kind.terms)
         kept = np.array([term not in dropped for term in self.kind.terms])
         gaps = _gaps(measures)
-        coefficients = _positive_fit(matrix, gaps, np.log(seconds), kept, robust=self.robust)
+        coefficients = _positive_fit(matrix, gaps, np.log(seconds), kept)
         model = CostModel(
             kind=self.kind,
             gap=self.gap,
@@ -153,8 +148,6 @@ def _positive_fit(
     gaps: NDArray[np.float64],
     log_seconds: NDArray[np.float64],
     kept: NDArray[np.bool_],
-    *,
-    robust: bool,
 ) -> NDArray[np.float64]:
     """Return the coefficients, none negative, that fit log seconds best; 0 where not kept."""
     columns = np.flatnonzero(kept & (matrix.max(axis=0) > 0))
@@ -188,8 +181,6 @@ def _positive_fit(
             alone + np.log(share),
             jac=jacobian,
             method="trf",
-            loss="soft_l1" if robust else "linear",
-            f_scale=0.1 if robust else 1.0,
             max_nfev=_MAX_EVALUATIONS,
         )
         if found.cost < best_cost * (1.0 - 1e-6):

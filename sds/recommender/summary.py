@@ -44,7 +44,7 @@ def summary_of_learned(model: LearnedModel) -> str:
 
 def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
     lines = [
-        f"{d.n} reads fitted, {d.n_left_out} left out as disturbed; weighting: {d.weighting}",
+        f"{d.n} reads fitted; weighting: {d.weighting}",
         f"R^2 {_number(d.r_squared)}, adjusted {_number(d.r_squared_adjusted)} (in sample)",
         f"{'term':>20} {'coefficient':>12} {'95 % from':>12} {'to':>12} {'p':>10}",
     ]

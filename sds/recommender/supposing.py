@@ -83,8 +83,6 @@ class WhatIf:
         Whether the models were fitted to the file system.
     models
         By which reads were predicted.
-    notes
-        What was predicted otherwise than usual, and why.
     """
 
     target: str
@@ -99,7 +97,6 @@ class WhatIf:
     patterns: tuple[WhatIfPattern, ...]
     calibrated: bool
     models: ModelNames
-    notes: tuple[str, ...] = ()
 
 
 def what_if(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sds.recommender.model import Via, builtin_model
-from sds.recommender.simulated import SimulationBudget, within_budget
 
 if TYPE_CHECKING:
     from sds.recommender.calibration import Calibration
@@ -27,17 +26,15 @@ def models_for_advice(calibration: Calibration | None) -> tuple[ReadModel, ReadM
 
     Notes
     -----
-    Two predictions are compared, so both come from one measurement, and from models of one origin:
-    the fitted machine for both ways of reading, which share its budget, or the calibrated cold
-    models of features with the least held-out error, where both ways were measured; else the
-    built-in model for both. Cold, because no one knows what is cached, and a wrong choice costs
-    most when nothing is.
+    Two predictions are compared, so both come from one measurement: the calibrated cold models with
+    the least held-out error, where both ways were measured; else the built-in model for both. Cold,
+    because no one knows what is cached, and a wrong choice costs most when nothing is.
     """
     if calibration is not None:
         original = calibration.best_model(via=Via.HDF5)
         replica = calibration.best_model(via=Via.ENGINE)
         if original is not None and replica is not None:
-            return within_budget((original, replica), SimulationBudget())
+            return original, replica
     return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
 
 

@@ -148,27 +148,12 @@ def refit_explained(
             via=old.via,
             cache=old.cache,
         )
-        # Of a machine's error traced reads say nothing: where they lay is not kept.
         n_traced = len(samples) - len(own)
-        measurements.append(replace(fitted, n_traced=n_traced, simulation=old.simulation))
+        measurements.append(replace(fitted, n_traced=n_traced))
     left_out = {reason: n for reason, n in counts.items() if n}
     if tuple(measurements) == calibration.measurements:
         return calibration, left_out
     return replace(calibration, measurements=tuple(measurements)), left_out
-
-
-def notes_on_refit(calibration: Calibration) -> tuple[str, ...]:
-    """Return what models that are fitted to traced reads leave as it was."""
-    measurements = calibration.measurements
-    has_machine = any(measurement.simulation is not None for measurement in measurements)
-    if not has_machine or not any(measurement.n_traced for measurement in measurements):
-        return ()
-    words = (
-        "whether the simulated machine advises was decided beside the models without traced reads: "
-        "traces do not say where reads lay; to decide it anew, run sds calibrate "
-        f"{calibration.path} again"
-    )
-    return (words,)
 
 
 def _sorted_out(
@@ -207,13 +192,12 @@ def _without_traces(measurement: Measurement, without_processes: bool) -> Measur
 
     if not measurement.n_traced:
         return measurement
-    fitted = fit_measurement(
+    return fit_measurement(
         designed_samples(measurement),
         without_processes=without_processes,
         via=measurement.via,
         cache=measurement.cache,
     )
-    return replace(fitted, simulation=measurement.simulation)
 
 
 def _is_time(seconds: float) -> bool:

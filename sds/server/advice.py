@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sds.catalog.records import DatasetFacts, ReplicaState
 from sds.columns import check_key, check_names
 from sds.dataset import describe_dataset
-from sds.errors import LayoutError, SdsValueError, SimulationLimitError
+from sds.errors import LayoutError, SdsValueError
 from sds.geometry import Box
 from sds.identity import identity_of
 from sds.organizer.layout import parse_region
@@ -23,15 +23,12 @@ from sds.recommender import (
     what_if,
     what_if_sorted,
 )
-from sds.recommender.portfolio import without_simulation_of
-from sds.recommender.simulated import begin_answer, note_of_limit, notes_on_predictions
 from sds.server.known_reads import KnownReads, shape_of
 from sds.server.reports import Advice, PortfolioAdvice, QueriedTable, QueryAdvice
 from sds.sort_advice import sample_queries
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
     from sds.catalog.records import RecommendationRecord
     from sds.catalog.store import Store
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from sds.dataset import DatasetDescription
     from sds.geometry import SegmentList
     from sds.home import Home
-    from sds.recommender import DatasetReads, SortedShape, TableQueries, WhatIf
+    from sds.recommender import SortedShape, TableQueries, WhatIf
     from sds.server.known_reads import KnownDataset
     from sds.server.models import Models
     from sds.server.reports import (
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
     )
     from sds.server.settings import Settings
     from sds.server.stages import Progress
-
-_Result = TypeVar("_Result")
 
 
 class Adviser:
@@ -80,7 +75,7 @@ class Adviser:
         found, notes = self._known_reads().of(
             file, dataset, selection=selection, n_reads=n_reads, progress=progress
         )
-        given = [self._rank(known, notes) for known in found]
+        given = [self._rank(known) for known in found]
         given.sort(key=lambda record: -record.recommendation.best.benefit_s)
         return Advice(
             file=str(Path(file).resolve()),
@@ -136,12 +131,8 @@ class Adviser:
                 budget = max(0, budget - self._store.bytes_beside(""))
         free = shutil.disk_usage(self._home.replicas.parent).free
         reads = [each.reads for each in known]
-        portfolio, reads = _simulated_or_not(
-            lambda some: choose_portfolio(
-                some, tables=tables, budget_bytes=free if budget is None else budget
-            ),
-            reads,
-            notes,
+        portfolio = choose_portfolio(
+            reads, tables=tables, budget_bytes=free if budget is None else budget
         )
         if budget is not None and portfolio.used_bytes > free:
             notes.append(
@@ -154,11 +145,7 @@ class Adviser:
                 built.setdefault(layout.target, []).append(layout.layout)
         stripes = advise_stripes(
             [
-                # A fitted machine has the stripes that it has.
-                replace(
-                    without_simulation_of(each),
-                    existing=(*each.existing, *built.get(each.target, ())),
-                )
+                replace(each, existing=(*each.existing, *built.get(each.target, ())))
                 for each in reads
             ],
             directory=str(self._home.replicas),
@@ -247,11 +234,7 @@ class Adviser:
                 "chunks, filters, region, tiles of which layout? name its axis order too"
             )
         away = [self._shape_of_replica(number, known) for number in dict.fromkeys(request.without)]
-        told: list[str] = []
-        answer, _ = _simulated_or_not(
-            lambda some: what_if(some[0], add=add, take_away=away), [known.reads], told
-        )
-        return replace(answer, notes=tuple(told))
+        return what_if(known.reads, add=add, take_away=away)
 
     def recurring(self, request: RecurringTiles) -> SegmentList:
         """Return the tiles of a dataset that are read again and again, in segments.
@@ -337,44 +320,20 @@ class Adviser:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
         return shape_of(record)
 
-    def _rank(self, known: KnownDataset, notes: list[str]) -> RecommendationRecord:
-        recommendation, _ = _simulated_or_not(
-            lambda some: rank_layouts(
-                some[0].patterns,
-                array=some[0].array,
-                models=some[0].models,
-                existing_orders=[
-                    shape.order
-                    for shape in some[0].existing
-                    if shape.chunk_shape is None and not shape.is_partial
-                ],
-                target=some[0].target,
-            ),
-            [known.reads],
-            notes,
+    def _rank(self, known: KnownDataset) -> RecommendationRecord:
+        recommendation = rank_layouts(
+            known.reads.patterns,
+            array=known.reads.array,
+            models=known.reads.models,
+            existing_orders=[
+                shape.order
+                for shape in known.reads.existing
+                if shape.chunk_shape is None and not shape.is_partial
+            ],
+            target=known.reads.target,
         )
         facts = facts_of_description(known.file, known.described)
         return self._store.add_recommendation(facts, recommendation)
-
-
-def _simulated_or_not(
-    work: Callable[[list[DatasetReads]], _Result], reads: list[DatasetReads], notes: list[str]
-) -> tuple[_Result, list[DatasetReads]]:
-    """Return what comes of reads, and the reads with the models that predicted them.
-
-    Where a fitted machine cannot simulate one of them, other models predict all: times that are
-    compared are of one origin. The notes say so, and of what reads its error was not measured.
-    """
-    models = [model for each in reads if each.models is not None for model in each.models]
-    begin_answer(models)
-    try:
-        result = work(reads)
-    except SimulationLimitError as error:
-        notes.append(note_of_limit(error, models))
-        others = [without_simulation_of(each) for each in reads]
-        return work(others), others
-    notes.extend(notes_on_predictions(models))
-    return result, reads
 
 
 def _part(region: str | None, extent: tuple[int, ...]) -> Box | None:

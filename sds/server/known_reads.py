@@ -15,7 +15,6 @@ from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.geometry import Box
 from sds.organizer.plan import check_reorganizable
 from sds.recommender import DatasetReads, ReplicaShape, StoredArray, models_for_advice
-from sds.recommender.simulated import SimulationBudget, within_budget
 from sds.wording import counted
 
 if TYPE_CHECKING:
@@ -49,18 +48,11 @@ class KnownDataset:
 
 
 class KnownReads:
-    """Finds what is known of datasets, for one piece of advice.
-
-    Attributes
-    ----------
-    budget
-        What may be simulated for all its datasets together.
-    """
+    """Finds what is known of datasets, for one piece of advice."""
 
     def __init__(self, store: Store, models: Models) -> None:
         self._store = store
         self._models = models
-        self.budget = SimulationBudget()
         self._for_advice: dict[int | None, tuple[ReadModel, ReadModel]] = {}
 
     def of(
@@ -149,7 +141,7 @@ class KnownReads:
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
         active = [record for record in found if record.sort is None]  # others serve no reads
         shapes = [shape_of(record) for record in active if record.replica is not None]
-        stripes, stripes_source = self._models.told_stripes(file)
+        stripes = self._models.stripes_of(file)
         reads = DatasetReads(
             target=f"{file}:{described.path}",
             array=StoredArray(
@@ -160,7 +152,6 @@ class KnownReads:
                 stored_bytes=described.stored_bytes if described.filters else None,
                 decode_s_per_byte=_decode_s_per_byte(file, described),
                 stripes=stripes,
-                stripes_source=stripes_source,
                 raid=self._models.raid,
             ),
             patterns=patterns,
@@ -213,8 +204,9 @@ class KnownReads:
         record = self._models.calibration_record(file)
         number = None if record is None else record.id
         if number not in self._for_advice:
-            models = models_for_advice(None if record is None else record.calibration)
-            self._for_advice[number] = within_budget(models, self.budget)
+            self._for_advice[number] = models_for_advice(
+                None if record is None else record.calibration
+            )
         return self._for_advice[number]
 
 

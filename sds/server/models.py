@@ -12,7 +12,6 @@ from sds.errors import NotFoundError, SdsValueError
 from sds.file_stripes import StripesSource, find_stripes
 from sds.geometry import RaidLayout, StripeLayout
 from sds.recommender import contiguous_throughput, models_for_advice, models_for_table
-from sds.simulator import striped
 
 if TYPE_CHECKING:
     import os
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from sds.recommender import CostModel
     from sds.recommender.calibration import Calibration
     from sds.server.settings import Settings
-    from sds.simulator import SimulatorParameters
 
 _log = logging.getLogger(__name__)
 
@@ -45,18 +43,6 @@ def configured_raid(settings: Settings) -> RaidLayout:
         data_disks=settings.raid_data_disks,
         min_request_bytes=settings.raid_min_request_bytes,
     )
-
-
-def configured_machine(settings: Settings) -> SimulatorParameters | None:
-    """Return the machine that configured striping describes; None: nobody set it."""
-    stripes = configured_stripes(settings)
-    if stripes is None:
-        return None
-    try:
-        return striped(stripes, configured_raid(settings), n_osts=settings.ost_count)
-    except SdsValueError as error:
-        _log.warning("no machine is fitted to the configured striping: %s", error)
-        return None
 
 
 class Models:

@@ -309,8 +309,6 @@ class Refit:
         Whether the models are others than before.
     left_out
         Traced reads that could not be compared or are not fitted, by the reason, most first.
-    notes
-        What else there is to know of the models.
     """
 
     mount_point: str
@@ -319,7 +317,6 @@ class Refit:
     changed: str
     refitted: bool
     left_out: tuple[LeftOutReads, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

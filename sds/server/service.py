@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -35,14 +34,14 @@ from sds.catalog.store import Store
 from sds.errors import FileMissingError, NotFoundError, SdsValueError
 from sds.home import default_home
 from sds.recommender.model import Via
-from sds.recommender.traced import change_since, notes_on_refit
+from sds.recommender.traced import change_since
 from sds.server import stages
 from sds.server.advice import Adviser
 from sds.server.builder import Builder
 from sds.server.figures import Figures
 from sds.server.ingest import Ingester
 from sds.server.lock import HomeLock
-from sds.server.models import Models, calibration_for, configured_machine
+from sds.server.models import Models, calibration_for
 from sds.server.publisher import Publisher
 from sds.server.recovery import Recovery
 from sds.server.refit import TracedReads, differences
@@ -331,14 +330,7 @@ class Service:
     def calibrate(
         self, request: CalibrateRequest, progress: Progress | None = None
     ) -> records.CalibrationRecord:
-        """Measure a file system; predictions for files on it use the result from then on.
-
-        Where the request describes no machine, but striping is configured, that describes one.
-        """
-        settings = request.settings
-        if settings.machine is None:
-            settings = replace(settings, machine=configured_machine(self.settings))
-            request = replace(request, settings=settings)
+        """Measure a file system; predictions for files on it use the result from then on."""
         directory = Path(request.path).absolute()
         if not directory.is_dir():
             message = f"no such directory: {directory}; name one on the file system to measure"
@@ -433,7 +425,6 @@ class Service:
                 LeftOutReads(n_reads=n, reason=str(reason), remedy=reason.remedy)
                 for reason, n in counts.most_common()
             ),
-            notes=notes_on_refit(after),
         )
 
     def calibration_notes(self) -> tuple[str, ...]:

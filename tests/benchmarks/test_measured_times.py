@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import table1
 from benchmarks.disk_array import DiskArray
 from benchmarks.fitted_machine import Simulated, array_machine, disk_machine, operations_of
 from benchmarks.measured_times import (
@@ -18,10 +17,11 @@ from benchmarks.measured_times import (
     disk_experiment,
     disk_files,
     measurable_library,
-    runs_in,
     undecided,
 )
+from benchmarks.table1 import __main__ as table1
 from sds import _native
+from sds.machines.patterns import runs_in
 from sds.simulator import Operation, simulate_many
 
 SMALL = disk_experiment(8, extent=(16, 16, 256))

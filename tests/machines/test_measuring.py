@@ -7,9 +7,9 @@ import pytest
 
 from sds.errors import SdsValueError, UnsupportedError
 from sds.machines.measuring import MAX_RUNS, MeasureSettings, draw_patterns, time_reads
+from sds.machines.patterns import runs_in
 from sds.machines.timed_reads import settled
 from sds.recommender.calibration_design import STORED_ORDERS, array_extent
-from sds.recommender.protocol import runs_in
 
 SMALL = MeasureSettings(space_bytes=1 << 24, processes=(1, 2), n_each=2, rounds=2, budget_s=30)
 

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 
 from sds.errors import NotFoundError, SdsValueError
-from sds.plots.evidence import Evidence, Origin, measurement_of, trial_of
+from sds.plots.evidence import Evidence, measurement_of, trial_of
 from sds.recommender import CacheState, Measurement, Via
-from sds.recommender.choose import choose_model, fitters_for, fitters_of
+from sds.recommender.choose import choose_model, fitters_for
 from sds.recommender.fit import Fitter
 from sds.recommender.heldout import cross_validate, heldout_error, predict_heldout
-from sds.recommender.judgement import judge
 from sds.recommender.model import GapKind, ModelKind
-from sds.recommender.protocol import draw_tests
 from sds.recommender.repeated import settle
 from tests.plots.evidence import ABOUT, evidence
 from tests.recommender.measured import samples
-from tests.recommender.operations import Storage
 
 
 def test_heldout_predictions_are_those_of_a_fit_without_the_pattern():
@@ -114,27 +111,6 @@ def test_what_was_not_measured_or_tried_is_named_with_what_was(measured):
         measurement_of(measured, via=Via.ENGINE)
     with pytest.raises(NotFoundError, match=r"no model 'eq7' was tried; there are .*builtin"):
         trial_of(measured.measurements[0], "eq7")
-
-
-def test_judgements_of_several_seeds_are_put_together():
-    storage = Storage(noise=0.05)
-    experiment = storage.experiment
-    fitters = [f for f in fitters_of() if f.name == "service"]
-    judgements = [
-        judge(draw_tests(seed, experiment, storage.times), experiment, storage.observe, fitters)
-        for seed in (1, 2)
-    ]
-    found = Evidence.of_judgements(
-        judgements, experiment, model="service", origin=Origin.SIMULATED, subject="a law"
-    )
-    assert len(found) == 2 * 24 * 3
-    assert found.layouts[:3] == ("[x,y,z]", "[x,z,y]", "[z,x,y]")
-    first = judgements[0].of("service")
-    assert found.observed_s[:3] == first.selections[0].measured_s
-    assert found.predicted_s[:3] == first.selections[0].predicted_s
-    assert found.patterns[0] == f"{first.selections[0].pattern} (seed 1)"
-    errors = [j.of("service").model.log_error for j in judgements]
-    assert found.log_error == pytest.approx(np.sqrt(np.mean(np.square(errors))))
 
 
 def test_nothing_to_show_is_refused():

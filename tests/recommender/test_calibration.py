@@ -15,7 +15,7 @@ from sds.errors import (
     SdsError,
     SdsValueError,
 )
-from sds.geometry import Hyperslab, StripeLayout
+from sds.geometry import Hyperslab
 from sds.recommender import (
     CacheState,
     Calibration,
@@ -35,8 +35,6 @@ from sds.recommender.calibration_files import (
     write_array,
 )
 from sds.recommender.readers import Readers
-from tests.fake_lfs import answering, plain, put_lfs
-from tests.recommender.array_reads import described
 
 TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=60.0, max_rounds=1)
 
@@ -266,20 +264,3 @@ def test_the_engine_is_measured_too(calibration):
     assert engine.n_reads > 50
     assert engine.kind == _native.ReadFile(Path(calibration.path)).file_system_type
     assert Calibration.from_json(calibration.to_json()).engine == engine
-
-
-@pytest.mark.parametrize("stripes", [(2, 1 << 20), (1, 1 << 20), (2, 1 << 22)])
-def test_no_machine_is_fitted_to_a_file_that_is_striped_otherwise(tmp_path, monkeypatch, stripes):
-    """Lustre says how, not the description; 1 MiB on one OST is no answer that nobody gave."""
-    put_lfs(tmp_path, monkeypatch, answering(plain(*stripes)))
-    settings = replace(TINY, space_bytes=MIN_SPACE_BYTES, machine=described())
-    result = calibrate(tmp_path, settings=settings)
-    cold = [m.simulation.refused for m in result.measurements if m.cache is CacheState.COLD]
-    assert len(cold) == len(Via)
-    assert described().stripes == StripeLayout(stripe_size_bytes=1 << 20, stripe_count=2)
-    for refused in cold:
-        assert refused.startswith("Lustre says") == (stripes != (2, 1 << 20))
-    if stripes != (2, 1 << 20):
-        (words,) = set(cold)
-        assert f"has {stripes[0]} stripes of {stripes[1]} bytes" in words
-        assert "lfs setstripe -c 2 -S 1048576)" in words

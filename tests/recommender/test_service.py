@@ -1,20 +1,17 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.table1.evaluation import samples_of
+from benchmarks.table1.protocol import draw_library
 from sds.errors import SdsValueError
 from sds.recommender import CostModel, GapKind, ModelKind
 from sds.recommender.choose import choose_model, falling_terms
-from sds.recommender.disturbed import leave_out_disturbed
 from sds.recommender.heldout import cross_validate
-from sds.recommender.judgement import samples_of
 from sds.recommender.measures import MEASURES, MeasureTable
-from sds.recommender.protocol import draw_library
 from sds.recommender.service import ServiceFitter
-from tests.recommender.operations import LAW, SMALL, Storage, seconds_by_law
+from tests.benchmarks.table1.operations import LAW, SMALL, Storage, seconds_by_law
 
 counts = st.integers(0, 2**50).map(float)
 tables = st.lists(
@@ -91,28 +88,6 @@ def test_it_is_chosen_where_storage_is_like_that(measured):
     choice = choose_model(measured, gaps=(GapKind.DISTANCE,))
     assert choice.chosen.kind is ModelKind.SERVICE
     assert falling_terms(choice.chosen, lowest_p=1.0) == ()
-
-
-def test_reads_that_neighbours_slowed_down_are_left_out_and_counted(measured):
-    seconds = np.array(measured.seconds)
-    slowed = [5, 40, 77, 120]
-    seconds[slowed] *= 30.0
-    noisy = replace(measured, seconds=tuple(seconds.tolist()))
-    kept = leave_out_disturbed(noisy)
-    assert set(slowed) <= set(kept.left_out)
-    assert len(kept.left_out) <= 6
-    assert len(kept.samples) == len(noisy) - len(kept.left_out)
-    trimmed = choose_model(noisy, gaps=(GapKind.DISTANCE,), trimmed=True).chosen
-    assert trimmed.diagnostics.n_left_out == len(kept.left_out)
-    assert f"{len(kept.left_out)} left out as disturbed" in trimmed.summary()
-    whole = choose_model(noisy, gaps=(GapKind.DISTANCE,)).chosen
-    assert trimmed.heldout.p95 < whole.heldout.p95
-
-
-def test_where_many_reads_are_slow_none_is_called_disturbed(measured):
-    seconds = np.array(measured.seconds)
-    seconds[::3] *= 30.0
-    assert leave_out_disturbed(replace(measured, seconds=tuple(seconds.tolist()))).left_out == ()
 
 
 def test_too_few_reads_are_refused(measured):

@@ -32,7 +32,6 @@ from sds.errors import (
 from sds.home import Home
 from sds.identity import identity_of
 from sds.recommender import CalibrationSettings, calibrate, models_for_table
-from sds.recommender.simulated import Simulation
 from sds.recommender.traced import LeftOut
 from sds.redirect.tables import read_table, table_path
 from sds.server.lock import HomeLock
@@ -395,25 +394,6 @@ def test_traces_are_compared_with_calibrations_and_fitted(
     again = service.perform(RefitRequest(), lambda *_: None).file_systems[0]
     assert not again.refitted
     assert service.calibrations() == (after,)
-
-
-def test_of_a_machine_it_is_said_that_traces_did_not_judge_it_anew(
-    service, calibrated, tmp_path, write_spool
-):
-    record = calibrated(service)
-    judged = replace(
-        record.calibration,
-        measurements=tuple(
-            replace(measurement, simulation=Simulation(refused="others predict as well"))
-            for measurement in record.calibration.measurements
-        ),
-    )
-    service._store.replace_calibration(record.id, judged)
-    assert service.refit(str(tmp_path)).file_systems[0].notes == ()
-    write_spool(16)
-    (found,) = service.refit(str(tmp_path)).file_systems
-    expected = f"run sds calibrate {record.calibration.path} again"
-    assert [words.endswith(expected) for words in found.notes] == [True] * (found.n_fitted > 0)
 
 
 @pytest.mark.parametrize("region", [None, "[:, :, 0:4]"])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.table1.selection import advise, probability_faster, selection_of
 from sds.errors import SdsValueError
-from sds.recommender.selection import advise, probability_faster, selection_of
 
 times = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=6)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.table1.evaluation import Observed
+from benchmarks.table1.operation_features import measure_operation
+from benchmarks.table1.protocol import Experiment
 from sds.geometry import ContiguousLayout
-from sds.recommender.judgement import Observed
 from sds.recommender.measures import MeasureTable
-from sds.recommender.operation import measure_operation
-from sds.recommender.protocol import Experiment
 
 SMALL = Experiment(extent=(64, 64, 4096), n_processes=64, n_training=12)
 

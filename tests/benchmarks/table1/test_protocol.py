@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sds.errors import SdsValueError
-from sds.recommender.choose import fitters_of
-from sds.recommender.judgement import judge
-from sds.recommender.protocol import (
+from benchmarks.table1.evaluation import judge
+from benchmarks.table1.protocol import (
     KINDS,
     PAPER_EXTENT,
     Experiment,
     draw_library,
-    draw_pattern,
     draw_tests,
     draw_training,
 )
+from sds.errors import SdsValueError
+from sds.machines.patterns import draw_pattern
+from sds.recommender.choose import fitters_of
 from sds.recommender.service import ServiceFitter
-from tests.recommender.operations import SMALL, Storage
+from tests.benchmarks.table1.operations import SMALL, Storage
 
 seeds = st.integers(0, 2**63)
 
@@ -34,8 +34,7 @@ def sometimes_close(pattern):
 
 @given(seeds, st.integers(0, 2), st.sampled_from([PAPER_EXTENT, (256, 256, 16384)]))
 def test_every_pattern_is_read_whole_by_all_processes(seed, kind, extent):
-    experiment = Experiment(extent=extent)
-    pattern = draw_pattern(np.random.default_rng(seed), experiment, kind)
+    pattern = draw_pattern(np.random.default_rng(seed), extent, 512, kind)
     pattern.slab.check_within(extent)
     reads = pattern.reads()
     assert len(reads) == np.prod(pattern.parts) == 512

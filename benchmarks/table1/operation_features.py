@@ -16,7 +16,7 @@ before servers see them, which decides how often a process waits:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from sds import _native
 from sds.errors import SdsValueError
 from sds.geometry import IoMode, RaidLayout, operation_features
+from sds.recommender.measures import OperationMeasures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,41 +76,6 @@ class ClientReads:
 
 # Lustre's client as its manual and llite/rw.c describe it; nodes as Hopper's.
 LUSTRE_CLIENT = ClientReads()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationMeasures:
-    """Measures of one operation, as native/include/sds/cost.h lists and explains them."""
-
-    block_depth: float
-    block_gap_count: float
-    block_gap_distance: float
-    block_gap_paper: float
-    processes_per_ost: float
-    runs_most: float
-    bytes_touched_most: float
-    bytes_useful: float
-    n_processes: float
-    n_aggregators: float
-    first_visits: float
-    later_fetches: float
-    trips_most: float
-    fetch_distance: float
-    step_bytes: float
-    ost_bytes: float
-    disk_segments: float
-    disk_blocks: float
-    disk_distance: float
-    sieve_requests: float
-    sieve_jumps: float
-    sieve_bytes: float
-
-
-if tuple(f.name for f in fields(OperationMeasures)) != _native.MEASURES:
-    raise ImportError(
-        f"the native core measures {_native.MEASURES}: it was built from another version; "
-        "install the package again"
-    )
 
 
 def measure_operation(

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from scipy.stats import rankdata
 
+from benchmarks.table1.protocol import KINDS, Draw
+from benchmarks.table1.selection import Selection, selection_of
 from sds.errors import RankDeficientError, SdsValueError
 from sds.recommender.heldout import cross_validate, heldout_error
+from sds.recommender.measures import OperationMeasures
 from sds.recommender.model import CostModel, HeldoutError
-from sds.recommender.operation import OperationMeasures
-from sds.recommender.protocol import KINDS, Draw
 from sds.recommender.samples import Samples
-from sds.recommender.selection import Selection, selection_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from benchmarks.table1.protocol import Experiment, Pattern
     from sds.recommender.heldout import Fits
-    from sds.recommender.protocol import Experiment, Pattern
 
 # Lost by a selection that still counts as right.
 WITHIN = 0.05
