@@ -470,6 +470,7 @@ class Table(TypedDict):
     version: NotRequired[int]
     source_path: str
     source_identity: TableIdentity
+    source_instance: int
     datasets: list[TableDataset]
 
 def encode_table(table: Table) -> bytes: ...

@@ -19,12 +19,20 @@ and two writes within one tick leave the same time behind."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """What stat(2) says of a file; any write, replacement or change of mode changes it."""
+    """What stat(2) says of a file; any write, replacement or change of mode changes it.
+
+    Attributes
+    ----------
+    instance
+        Of a source, the file system in which it was identified: another one after a restart of the
+        machine, or where another disk or image is mounted. 0: not compared.
+    """
 
     inode: int
     size_bytes: int
     mtime_ns: int
     ctime_ns: int
+    instance: int = 0
 
     def difference(self, now: FileIdentity) -> str:
         """Return what differs in `now`, in words; empty where nothing does."""
