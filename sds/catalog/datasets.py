@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import func, select
@@ -95,6 +96,7 @@ def of_dataset(query: _Query, file: str | None, dataset: str | None) -> _Query:
 
 
 def _source_row(session: Session, path: str, identity: FileIdentity) -> SourceFileRow:
+    identity = replace(identity, instance=0)  # traces do not tell it
     row = session.scalars(select(SourceFileRow).filter_by(path=path)).one_or_none()
     if row is None:
         row = SourceFileRow(path=path, identity=identity, seen_ns=time.time_ns())

@@ -11,7 +11,7 @@ from sds.errors import BusyError, LayoutError, PermissionDeniedError, SdsError
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
 from sds.server import stages
-from sds.server.publisher import current_identity, outdated
+from sds.server.publisher import current_source, outdated
 from sds.server.reports import ReplicaCheck, VerifyReport
 from sds.wording import counted
 
@@ -136,7 +136,7 @@ class Builder:
         if not report.ok:
             problem = "; ".join(report.problems) or "its bytes differ from its checksums"
             return self._out_of_service(record, ReplicaState.DAMAGED, problem)
-        reason = outdated(record, current_identity(record.file))
+        reason = outdated(record, current_source(self._home, record.file))
         if reason and record.state is ReplicaState.ACTIVE:
             return self._out_of_service(record, ReplicaState.RETIRED, reason)
         return ReplicaCheck(

@@ -16,7 +16,7 @@ from sds.catalog.records import ReplicaState
 from sds.chunks import decode_seconds_per_byte
 from sds.engine import MeasuredFileSystem, publish_measured
 from sds.errors import FormatError, NotFoundError, PermissionDeniedError, UnsupportedError
-from sds.identity import identity_of
+from sds.identity import identity_of, source_identity, trusted_directories
 from sds.redirect.sorted_replicas import (
     SortedReplica,
     SortedReplicas,
@@ -75,7 +75,7 @@ class Publisher:
         with self._one_at_a_time:
             by_dataset = defaultdict(list)
             of_tables = []
-            identity = current_identity(file)
+            identity = current_source(self._home, file)
             for record in self._store.replicas(file, states=_ACTIVE):
                 state, reason = _obstacle(record, identity)
                 if state is not None:
@@ -324,6 +324,14 @@ def current_identity(file: str) -> FileIdentity | None:
         return None
 
 
+def current_source(home: Home, file: str) -> FileIdentity | None:
+    """Return the identity of a source with its instance; None where it cannot be reached."""
+    try:
+        return source_identity(file, trusted=trusted_directories(home))
+    except (NotFoundError, PermissionDeniedError):
+        return None
+
+
 def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
     """Return why a replica can never serve its source again; empty where it can."""
     if now is None:
@@ -335,9 +343,12 @@ def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
 
 
 def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
-    """Return whether nothing but the ctime of a source changed: a chmod, a rename, or a trick.
+    """Return whether nothing but the ctime of a source changed, or the instance of its file system.
 
-    The replica does not serve until every byte is compared again.
+    A chmod, a rename, or a trick; a restart of the machine, or another image in the same place. The
+    replica does not serve until every byte is compared again.
     """
     before = record.source_identity
-    return now is not None and before != now == replace(before, ctime_ns=now.ctime_ns)
+    return now is not None and before != now == replace(
+        before, ctime_ns=now.ctime_ns, instance=now.instance
+    )

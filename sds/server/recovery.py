@@ -14,7 +14,7 @@ from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortR
 from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
 from sds.server import stages
-from sds.server.publisher import current_identity, outdated, touched
+from sds.server.publisher import current_identity, current_source, outdated, touched
 from sds.server.reports import GarbageReport, RecoveryReport
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Recovery:
         retired = []
         serving = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
         for record in self._store.replicas(states=serving):
-            now = current_identity(record.file)
+            now = current_source(self._home, record.file)
             reason = outdated(record, now)
             if touched(record, now):
                 reason = self._compare_again(record, run)
@@ -125,7 +125,7 @@ class Recovery:
         self._store.set_replica(
             record.id,
             record.state,
-            "the ctime of its source changed; every byte was compared again",
+            "the ctime or the file system of its source changed; every byte was compared again",
             replica=replace(record.replica, source_identity=identity),
         )
         self._publisher.publish(record.file)
