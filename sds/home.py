@@ -9,7 +9,7 @@ import pwd
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
@@ -194,6 +194,39 @@ class Home:
             return False
         root = Path(os.path.realpath(self.replicas))
         return bool(name) and Path(os.path.realpath(directory)).is_relative_to(root)
+
+    def read_config(self) -> dict[str, Any]:
+        """Return what config.toml sets; nothing where there is none.
+
+        Raises
+        ------
+        ConfigurationError
+            If it is no TOML.
+        PermissionDeniedError
+            If it may not be read.
+        """
+        import tomllib  # noqa: PLC0415  (only who asks for settings needs it)
+
+        path = self.config
+        try:
+            if path.exists() and not path.is_file():
+                message = f"{path} is no regular file; write settings into one"
+                raise ConfigurationError(message)
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except PermissionError as error:
+            message = f"may not read {path}; chmod u+r it"
+            raise PermissionDeniedError(message) from error
+        except NotADirectoryError as error:
+            message = f"SDS_HOME {path.parent} is no directory; set SDS_HOME to one"
+            raise ConfigurationError(message) from error
+        except ValueError as error:  # no TOML, no UTF-8, or an integer of thousands of digits
+            message = f"{path} is no TOML: {error}; correct that line"
+            raise ConfigurationError(message) from error
+        except RecursionError as error:
+            message = f"{path} is nested too deeply; write settings one below the other"
+            raise ConfigurationError(message) from error
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:

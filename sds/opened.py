@@ -29,7 +29,7 @@ from sds.dataset import DatasetDescription
 from sds.engine import load_measured
 from sds.errors import FileMissingError, PermissionDeniedError
 from sds.home import default_home
-from sds.identity import SETTLED_S, identity_from
+from sds.identity import SETTLED_S
 from sds.redirect.serve import Redirection
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def open_file(file: str | os.PathLike[str]) -> OpenedFile:
         engine=engine,
         is_regular=stat.S_ISREG(found.st_mode),
         is_remote=engine.is_remote,
-        redirection=Redirection(os.fsdecode(path), identity_from(found), found.st_uid),
+        redirection=Redirection(os.fsdecode(path), found),
     )
 
 

@@ -156,9 +156,8 @@ def table_of(source, replicas, *, paths=()):
                     **layout,
                 )
             )
-    return RedirectTable(
-        source_path=source, source_identity=identity_of(source), datasets=tuple(datasets)
-    )
+    identity = replicas[0][1].source_identity if replicas else identity_of(source)
+    return RedirectTable(source_path=source, source_identity=identity, datasets=tuple(datasets))
 
 
 def stored_values(stored, order, region, segments):

@@ -15,11 +15,17 @@ PACKAGES = {
     "fish": "fish",
     "fusermount3": "fuse3",
     "luac5.3": "lua5.3",
+    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.erofs": "erofs-utils",
     "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+    "mksquashfs": "squashfs-tools",
     "pkg-config": "pkg-config",
     "sh": "dash",
+    "sshfs": "sshfs",
     "systemd-analyze": "systemd",
     "/usr/include/fuse3/fuse.h": "libfuse3-dev",
+    "/usr/lib/openssh/sftp-server": "openssh-sftp-server",
     "/usr/share/lmod/lmod/libexec/lmod": "lmod",
 }
 

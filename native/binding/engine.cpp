@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "binding.h"
+#include "sds/file_system.h"
 #include "sds/identity.h"
 #include "sds/permute.h"
 #include "views.h"
@@ -105,6 +106,21 @@ nb::tuple identity(nb::object path)
     return nb::make_tuple(found.inode, found.size_bytes, found.mtime_ns, found.ctime_ns);
 }
 
+nb::tuple file_system(int descriptor)
+{
+    sds_file_system found;
+    check(sds_file_system_of_fd(descriptor, &found), "statfs");
+    return nb::make_tuple(found.type, found.kind, found.instance);
+}
+
+nb::tuple instance(nb::object path)
+{
+    const std::string name = bytes_of_path(path);
+    uint64_t device = 0, found = 0;
+    check(sds_instance_of_path(name.c_str(), &device, &found), name.c_str());
+    return nb::make_tuple(device, found);
+}
+
 } // namespace
 
 void bind_engine(nb::module_ &module)
@@ -112,4 +128,6 @@ void bind_engine(nb::module_ &module)
     module.def("permute", &permute, nb::arg("src"), nb::arg("order"), nb::arg("out") = nb::none());
     module.def("copy_strided", &copy_strided, nb::arg("src"), nb::arg("out"));
     module.def("identity", &identity, nb::arg("path"));
+    module.def("file_system", &file_system, nb::arg("descriptor"));
+    module.def("instance", &instance, nb::arg("path"));
 }

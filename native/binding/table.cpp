@@ -148,6 +148,7 @@ nb::dict decode_table(nb::object bytes)
     to["version"] = SDS_TABLE_VERSION;
     to["source_path"] = path_of_bytes(sds_table_source_path(opened));
     to["source_identity"] = dict_of(*sds_table_source_identity(opened));
+    to["source_instance"] = sds_table_source_instance(opened);
     nb::list datasets;
     for (int32_t i = 0; i < sds_table_n_datasets(opened); i++)
         datasets.append(dict_of(opened, i));
@@ -314,7 +315,8 @@ nb::bytes encode_table(const nb::dict &table)
     const std::string source = bytes_of_path(table["source_path"]);
     const sds_identity identity = identity_of(number<nb::dict>(table, "source_identity"));
     sds_table_builder *made = nullptr;
-    check(sds_table_builder_new(source.c_str(), &identity, &made), source.c_str());
+    const auto instance = number<uint64_t>(table, "source_instance");
+    check(sds_table_builder_new(source.c_str(), &identity, instance, &made), source.c_str());
     const std::unique_ptr<sds_table_builder, Release> builder(made);
     for (const nb::handle dataset : number<nb::list>(table, "datasets"))
         add_dataset(made, nb::cast<nb::dict>(dataset));

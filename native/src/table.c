@@ -130,6 +130,11 @@ const sds_identity *sds_table_source_identity(const sds_table *table)
     return &table->source;
 }
 
+uint64_t sds_table_source_instance(const sds_table *table)
+{
+    return header_of(table)->source_instance;
+}
+
 uint32_t sds_table_owner(const sds_table *table)
 {
     return table->owner;

@@ -91,7 +91,7 @@ static sds__table_model model_of(const sds_cost_model *from)
 }
 
 sds_status sds_table_builder_new(const char *source_path, const sds_identity *identity,
-                                 sds_table_builder **out)
+                                 uint64_t instance, sds_table_builder **out)
 {
     if (source_path == NULL || source_path[0] != '/') return SDS_EINVAL;
     sds_table_builder *builder = calloc(1, sizeof *builder);
@@ -99,6 +99,7 @@ sds_status sds_table_builder_new(const char *source_path, const sds_identity *id
     memcpy(builder->header.magic, SDS__TABLE_MAGIC, sizeof builder->header.magic);
     builder->header.version = SDS_TABLE_VERSION;
     builder->header.source = *identity;
+    builder->header.source_instance = instance;
     builder->header.source_path_at = keep_string(builder, source_path);
     *out = builder;
     return SDS_OK;

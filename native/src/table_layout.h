@@ -23,6 +23,7 @@ typedef struct sds__table_header {
     uint32_t candidates_at;
     uint32_t n_candidates;
     uint32_t reserved;
+    uint64_t source_instance;
 } sds__table_header;
 
 typedef struct sds__table_model {
@@ -84,7 +85,7 @@ typedef struct sds__table_candidate {
     uint32_t reserved;
 } sds__table_candidate;
 
-_Static_assert(sizeof(sds__table_header) == 80, "documented in table_format.h");
+_Static_assert(sizeof(sds__table_header) == 88, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_layout) == 40, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_model) == 88, "documented in table_format.h");
 _Static_assert(sizeof(sds__table_chunking) == 24, "documented in table_format.h");

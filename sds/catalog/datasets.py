@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import func, select
@@ -133,7 +134,8 @@ def _source_rows(
     """Return the rows of files by path, added or renewed."""
     query = select(SourceFileRow).where(SourceFileRow.path.in_(identities))
     rows = {row.path: row for row in session.scalars(query)}
-    for path, identity in identities.items():
+    for path, found in identities.items():
+        identity = replace(found, instance=0)  # traces do not tell it
         row = rows.get(path)
         if row is None:
             rows[path] = SourceFileRow(path=path, identity=identity, seen_ns=time.time_ns())

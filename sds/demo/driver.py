@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import defaultdict
@@ -210,6 +211,9 @@ def run_demo(
         extents = _make_files(place, size_bytes, say=say, bar=bar)
         place.home.create()
         place.bare_home.create()
+        # On any file system: nobody else writes to the files.
+        trusted = json.dumps([str(place.root)])
+        place.home.config.write_text(f"trusted_directories = {trusted}\n", encoding="utf-8")
         server = stack.enter_context(
             DemoServer(place.home, log=place.root / "server.log", keep=keep)
         )

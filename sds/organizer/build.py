@@ -33,7 +33,7 @@ from sds.errors import (
 )
 from sds.geometry import Box
 from sds.home import is_switched_off
-from sds.identity import identity_of, settled_identity
+from sds.identity import settled_identity, source_identity, trusted_directories
 from sds.organizer.filters import compresses, filter_name, format_filters, parse_filters
 from sds.organizer.journal import (
     Journal,
@@ -187,7 +187,7 @@ def plan_reorganization(
     chosen = load_organizer(organizer or ("transposer" if segments is None else "segmenter"))
     found = describe_dataset(_canonical(Path(file)), dataset)  # an external link may lead elsewhere
     path = _canonical(found.file)
-    identity = settled_identity(path)
+    identity = settled_identity(path, trusted=trusted_directories(home))
     described = describe_dataset(path, found.path)
     check_reorganizable(described)
     axes = check_order(order, len(described.extent))
@@ -260,7 +260,7 @@ def plan_sorting(
     path = _canonical(Path(file))
     found = describe_table(path, table, like=key)
     path = _canonical(found.file)  # an external link may lead elsewhere
-    identity = settled_identity(path)
+    identity = settled_identity(path, trusted=trusted_directories(home))
     plan = plan_sort(
         describe_table(path, found.path, like=key),
         identity,
@@ -438,7 +438,7 @@ def _reorganize(
 
 def _check_source(plan: AnyPlan) -> None:
     """Raise SourceChangedError unless the source is the file that the plan was made for."""
-    difference = plan.source_identity.difference(identity_of(plan.source_path))
+    difference = plan.source_identity.difference(source_identity(plan.source_path))
     if difference:
         message = (
             f"{plan.source_path} changed while its replica was made ({difference}): the replica "

@@ -297,7 +297,14 @@ def write_provenance(target: h5py.File, plan: AnyPlan, left_out: Sequence[str]) 
     attributes[FORMAT] = np.uint32(names.FORMAT_VERSION)
     attributes[names.SOURCE] = names.stored_path(plan.source_path)
     attributes[names.SOURCE_IDENTITY] = np.array(
-        [identity.inode, identity.size_bytes, identity.mtime_ns, identity.ctime_ns], np.uint64
+        [
+            identity.inode,
+            identity.size_bytes,
+            identity.mtime_ns,
+            identity.ctime_ns,
+            identity.instance,
+        ],
+        np.uint64,
     )
     attributes[names.DATASET] = plan.dataset_path
     attributes[names.ORDER] = np.array(plan.order, np.int64)

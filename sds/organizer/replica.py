@@ -279,8 +279,14 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
 
 
 def _source_identity(attributes: h5py.AttributeManager) -> FileIdentity:
-    inode, size_bytes, mtime_ns, ctime_ns = (int(n) for n in attributes[SOURCE_IDENTITY])
-    return FileIdentity(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+    inode, size_bytes, mtime_ns, ctime_ns, *instance = (int(n) for n in attributes[SOURCE_IDENTITY])
+    return FileIdentity(
+        inode=inode,
+        size_bytes=size_bytes,
+        mtime_ns=mtime_ns,
+        ctime_ns=ctime_ns,
+        instance=instance[0] if instance else 0,  # replicas of older releases have none
+    )
 
 
 def _describe_sorted(path: Path, handle: h5py.File) -> Replica:

@@ -36,7 +36,7 @@ from sds.geometry import (
     extent_features,
 )
 from sds.home import default_home, is_redirection_off
-from sds.identity import SETTLED_S, FileIdentity, identity_of
+from sds.identity import SETTLED_S, FileIdentity, identity_of, is_same_source
 from sds.redirect.tables import (
     RedirectTable,
     TableCandidate,
@@ -207,21 +207,15 @@ class Redirection:
 
     Parameters
     ----------
-    source
-        Its path, and its identity and owner when its datasets were described.
+    source, found
+        Its path, and what stat(2) said of it when its datasets were described.
     """
 
-    def __init__(self, source: str | Path, identity: FileIdentity, owner: int) -> None:
+    def __init__(self, source: str | Path, found: os.stat_result) -> None:
         self._source = source
-        self._identity = identity
-        # As in a stamp: the comparison that every read makes.
-        self._stamp = (
-            identity.inode,
-            identity.size_bytes,
-            identity.mtime_ns,
-            identity.ctime_ns,
-        )
-        self._owner = owner
+        self._found = found
+        self._stamp = _stamp_of(found)  # the comparison that every read makes
+        self._owner = found.st_uid
         self._home: tuple[Home, str, str] | None = None  # its table of the source, and its switch
         self._known: _Known | None = None
 
@@ -246,7 +240,7 @@ class Redirection:
             if entry is None or is_redirection_off(os.environ) or os.access(disabled, os.F_OK):
                 return
             source_stamp = _stamp_of(os.stat(self._source))  # noqa: PTH116
-            if known.is_of_source and source_stamp[1:] == self._stamp:
+            if known.is_of_source and source_stamp == self._stamp:
                 self._repeats_of(known, described, entry, source_stamp)
         except (SdsError, OSError) as error:  # the read that would be served tells the user
             log.debug("%s is not looked up: %s", described.path, error)
@@ -381,7 +375,7 @@ class Redirection:
             _read_from_chunks(replica, candidate, entry.dataset, slab, result)
         # A source that changed meanwhile: its replica is no longer what it says.
         after = _stamp_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
-        is_same = after[1:] == self._stamp
+        is_same = after == self._stamp
         may_repeat = is_same and plan is not None and plan.stored_shape is None
         if may_repeat and all(_holds_all(one) for one in entry.dataset.candidates):
             self._add_repeats(known, described, slab, decision, after)
@@ -401,7 +395,9 @@ class Redirection:
             return known
         table = read_table(home, self._source)
         known = _Known(
-            table=table, stamp=stamp, is_of_source=table.source_identity == self._identity
+            table=table,
+            stamp=stamp,
+            is_of_source=is_same_source(table.source_identity, self._found, self._source),
         )
         self._known = known if _may_keep(path, stamp) else None
         return known
@@ -510,9 +506,7 @@ def serve_from_replica(
     engine_serves_original
         Whether the original would be read by the same engine as a replica.
     """
-    redirection = Redirection(
-        described.file, identity_of(described.file), described.file.stat().st_uid
-    )
+    redirection = Redirection(described.file, described.file.stat())
     outcome = redirection.serve(
         default_home(),
         described,

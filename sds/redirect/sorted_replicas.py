@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sds import _native
 from sds.errors import FormatError, FormatVersionError, PermissionDeniedError
-from sds.identity import FileIdentity, identity_from
+from sds.identity import FileIdentity, is_same_source
 from sds.redirect.serve import check_trusted
 from sds.whole_file import replace_whole
 
@@ -126,7 +126,7 @@ def find_sorted(home: Home, source: Path, found: os.stat_result) -> tuple[Sorted
     finally:
         os.close(descriptor)
     listed = _parse(path, content)
-    if listed.source_path != source or listed.source_identity != identity_from(found):
+    if listed.source_path != source or not is_same_source(listed.source_identity, found, source):
         return ()
     return listed.replicas
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.errors import FormatError, SdsError
-from sds.identity import identity_of
+from sds.identity import source_identity
 from sds.redirect.tables import RedirectTable, table_path
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _report(path: Path) -> TableReport:
         return TableReport(path=str(path), source="", datasets=(), problem=str(error))
     problem = ""
     try:
-        changed = table.source_identity.difference(identity_of(table.source_path))
+        changed = table.source_identity.difference(source_identity(table.source_path))
     except SdsError as error:
         problem = str(error)
     else:

@@ -167,6 +167,7 @@ class RedirectTable:
         Canonical: absolute, links followed.
     source_identity
         Of the source when its replicas were built; where it differs, the table does not apply.
+        The instance of its file system is compared where it is not 0.
     """
 
     source_path: Path
@@ -187,6 +188,7 @@ class RedirectTable:
                 {
                     "source_path": os.fspath(self.source_path),
                     "source_identity": _identity_fields(self.source_identity),
+                    "source_instance": self.source_identity.instance,
                     "datasets": [_dataset_fields(dataset) for dataset in self.datasets],
                 }
             )
@@ -208,7 +210,9 @@ class RedirectTable:
         found = _native.decode_table(table)
         return cls(
             source_path=Path(found["source_path"]),
-            source_identity=FileIdentity(**found["source_identity"]),
+            source_identity=FileIdentity(
+                **found["source_identity"], instance=found["source_instance"]
+            ),
             datasets=tuple(_dataset_of(dataset) for dataset in found["datasets"]),
         )
 

@@ -24,7 +24,7 @@ from sds.errors import (
     SdsError,
     UnsupportedError,
 )
-from sds.identity import identity_of
+from sds.identity import identity_of, source_identity, trusted_directories
 from sds.organizer.replica import Replica, describe_replica
 from sds.redirect.sorted_replicas import (
     SortedReplica,
@@ -106,7 +106,7 @@ class Publisher:
 
     def _publish(self, file: str) -> tuple[str | None, str | None]:
         """Publish one source; return as what it was published before, and as what it is now."""
-        identity = current_identity(file)
+        identity = current_source(self._home, file)
         before = self._store.published(file)
         watched = self._store.replicas(file, states=WATCHED_STATES)
         active = [record for record in watched if record.state is ReplicaState.ACTIVE]
@@ -435,6 +435,14 @@ def current_identity(file: str) -> FileIdentity | None:
         return None
 
 
+def current_source(home: Home, file: str) -> FileIdentity | None:
+    """Return the identity of a source with its instance; None where it cannot be reached."""
+    try:
+        return source_identity(file, trusted=trusted_directories(home))
+    except (NotFoundError, PermissionDeniedError):
+        return None
+
+
 def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
     """Return why a replica can never serve its source again; empty where it can."""
     if now is None:
@@ -448,7 +456,8 @@ def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
 def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
     """Return whether a source differs, but not in size and mtime: a chmod, a copy, or a trick.
 
-    The replica does not serve until every byte is compared again.
+    A chmod, a rename, or a trick; a restart of the machine, or another image in the same place. The
+    replica does not serve until every byte is compared again.
     """
     before = record.source_identity
     return (

@@ -14,7 +14,7 @@ from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.replicas import OPEN_STATES
 from sds.errors import SdsError
-from sds.server.publisher import current_identity, outdated
+from sds.server.publisher import current_identity, current_source, outdated
 from sds.server.reports import GarbageReport, RecoveryReport
 from sds.server.verification import wants_verification
 
@@ -94,7 +94,7 @@ class Recovery:
         published = self._publisher.publish_marked()
         published += self._publisher.publish_outdated(_SOURCES_AT_ONCE)
         for watched in self._watched_next(_SOURCES_AT_ONCE):
-            if _differs(watched):
+            if _differs(self._home, watched):
                 self._publisher.publish(watched.file)
         self._publisher.publish_measured()
         return RecoveryReport(
@@ -118,7 +118,7 @@ class Recovery:
         """
         retired = []
         for watched in self._watched_next(n_sources):
-            if _differs(watched):
+            if _differs(self._home, watched):
                 retired += self._look_after(watched.file, run)
         for record in self._store.uncollected_replicas(n_sources):
             # What the user placed with --output is the user's to delete.
@@ -163,10 +163,10 @@ class Recovery:
         """
         retired = []
         for record in self._store.replicas(file, states=WATCHED_STATES):
-            reason = outdated(record, current_identity(record.file))
+            reason = outdated(record, current_source(self._home, record.file))
             if reason and record.state is not ReplicaState.DAMAGED:
                 retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
-            elif not reason and wants_verification(record):
+            elif not reason and wants_verification(self._home, record):
                 (check,) = self._verifier.verify((record,), run, lambda *_: None)
                 if check.replica.state is ReplicaState.RETIRED:
                     retired.append(check.replica)
@@ -201,9 +201,9 @@ def _wanted(
     return None
 
 
-def _differs(watched: WatchedSource) -> bool:
+def _differs(home: Home, watched: WatchedSource) -> bool:
     """Return whether a source or one of its replicas is another file than the catalog knows."""
-    source = current_identity(watched.file)
+    source = current_source(home, watched.file)
     return any(
         before != source or built is None or built != current_identity(path)
         for path, before, built in watched.replicas

@@ -4,7 +4,6 @@ SDS_HOME names the home, in which config.toml lies, and so is no setting itself.
 SDS_TRACE, SDS_REDIRECT, SDS_ENGINE, SDS_MMAP and SDS_DEBUG belong to the connector.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
-from sds.errors import ConfigurationError, PermissionDeniedError
+from sds.errors import ConfigurationError
 from sds.home import Home
 
 
@@ -42,6 +41,7 @@ class Settings(BaseSettings):
     ost_count: Annotated[int, Field(gt=0, le=65536)] = 1
     stripe_advice: bool = True
     replica_budget_bytes: Annotated[int, Field(ge=0)] | None = None
+    trusted_directories: tuple[str, ...] = ()  # read by sds.identity
 
 
 def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (checked by Settings)
@@ -54,7 +54,8 @@ def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (check
     PermissionDeniedError
         If config.toml may not be read, or others may write it, as :meth:`sds.home.Home.check`.
     """
-    written = _read_config(home)
+    home.check()
+    written = home.read_config()
     unknown = sorted(set(written) - set(Settings.model_fields))
     if unknown:
         known = ", ".join(Settings.model_fields)
@@ -66,30 +67,6 @@ def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (check
         return Settings(**{**written, **environment, **given})
     except (ValidationError, SettingsError) as error:
         raise ConfigurationError(_explain(error, home, written, given)) from error
-
-
-def _read_config(home: Home) -> dict[str, Any]:
-    home.check()
-    path = home.config
-    try:
-        if path.exists() and not path.is_file():
-            message = f"{path} is no regular file; write settings into one"
-            raise ConfigurationError(message)
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except PermissionError as error:
-        message = f"may not read {path}; chmod u+r it"
-        raise PermissionDeniedError(message) from error
-    except NotADirectoryError as error:
-        message = f"SDS_HOME {path.parent} is no directory; set SDS_HOME to one"
-        raise ConfigurationError(message) from error
-    except ValueError as error:  # no TOML, no UTF-8, or an integer of thousands of digits
-        message = f"{path} is no TOML: {error}; correct that line"
-        raise ConfigurationError(message) from error
-    except RecursionError as error:
-        message = f"{path} is nested too deeply; write settings one below the other"
-        raise ConfigurationError(message) from error
 
 
 def _explain(

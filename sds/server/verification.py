@@ -18,7 +18,7 @@ from sds.catalog.records import ReplicaState
 from sds.errors import SdsError
 from sds.identity import identity_of, settled_identity
 from sds.server import stages
-from sds.server.publisher import contradiction, current_identity, outdated, touched
+from sds.server.publisher import contradiction, current_identity, current_source, outdated, touched
 from sds.server.reports import ReplicaCheck
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Verifier:
 
         A source that was touched is compared byte by byte.
         """
-        now = current_identity(record.file)
+        now = current_source(self._home, record.file)
         compared = _compared_with(record, found)
         if now == compared:
             return compared
@@ -131,14 +131,14 @@ class Verifier:
         return ReplicaCheck(replica=record, ok=False, problem=problem)
 
 
-def wants_verification(record: ReplicaRecord) -> bool:
+def wants_verification(home: Home, record: ReplicaRecord) -> bool:
     """Return whether the file of a replica, or its source, was touched since it was verified."""
     if record.replica is None:
         return False
     if record.replica.identity != current_identity(record.path):
         return True
     serves = record.state is not ReplicaState.DAMAGED
-    return serves and touched(record, current_identity(record.file))
+    return serves and touched(record, current_source(home, record.file))
 
 
 def _compared_with(record: ReplicaRecord, found: Replica) -> FileIdentity:
@@ -160,7 +160,8 @@ def _change_meanwhile(record: ReplicaRecord, found: Replica) -> str:
         if known is not None and known.identity == found.identity:
             now = identity_of(found.path)
         else:
-            now = settled_identity(found.path)
+            # Of the replica it counts how old its times are, not which file system holds it.
+            now = settled_identity(found.path, trusted=(found.path.parent,))
     except SdsError as error:
         return str(error)
     changed = found.identity.difference(now)

@@ -18,7 +18,7 @@ from sds.identity import FileIdentity
 from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset, TableModel
 
 HERE = Path(__file__).parent
-TABLE = HERE / "table-v3.sdst"
+TABLE = HERE / "table-v4.sdst"
 SPOOL = HERE / "trace-v1.sdst-spool"
 
 LOCAL = RaidLayout(unit_bytes=4096, data_disks=1, min_request_bytes=4096)
@@ -112,7 +112,9 @@ def golden_table() -> RedirectTable:
     )
     return RedirectTable(
         source_path=Path("/data/läufe/run \udcff.h5"),
-        source_identity=FileIdentity(inode=2**64 - 1, size_bytes=1 << 40, mtime_ns=1, ctime_ns=2),
+        source_identity=FileIdentity(
+            inode=2**64 - 1, size_bytes=1 << 40, mtime_ns=1, ctime_ns=2, instance=2**63 - 1
+        ),
         datasets=(cube, scalar, packed),
     )
 

@@ -57,8 +57,8 @@ static void build(void **bytes, size_t *n)
                                .model = model,
                                .shadow_permille = 1000};
     sds_table_builder *builder;
-    CHECK(sds_table_builder_new("relative", &source, &builder) == SDS_EINVAL);
-    CHECK(sds_table_builder_new("/data/run.h5", &source, &builder) == SDS_OK);
+    CHECK(sds_table_builder_new("relative", &source, 7, &builder) == SDS_EINVAL);
+    CHECK(sds_table_builder_new("/data/run.h5", &source, 7, &builder) == SDS_OK);
     CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_EINVAL);
     CHECK(sds_table_builder_dataset(builder, &cube) == SDS_OK);
     CHECK(sds_table_builder_candidate(builder, &candidate) == SDS_OK);
@@ -125,6 +125,7 @@ static void test_fields_survive(const void *bytes, size_t n)
     CHECK(sds_table_from_bytes(bytes, n, &table) == SDS_OK);
     CHECK(strcmp(sds_table_source_path(table), "/data/run.h5") == 0);
     CHECK(sds_table_source_identity(table)->ctime_ns == 13);
+    CHECK(sds_table_source_instance(table) == 7);
     CHECK(sds_table_n_datasets(table) == 3);
     int32_t index = -1;
     CHECK(sds_table_find(table, "/scalar", &index) == SDS_OK && index == 2);
@@ -230,7 +231,7 @@ static sds_status finish(const sds_table_dataset *dataset, const sds_candidate *
     sds_table_builder *builder;
     void *bytes;
     size_t n;
-    CHECK(sds_table_builder_new("/data/run.h5", &source, &builder) == SDS_OK);
+    CHECK(sds_table_builder_new("/data/run.h5", &source, 7, &builder) == SDS_OK);
     CHECK(sds_table_builder_dataset(builder, dataset) == SDS_OK);
     CHECK(sds_table_builder_candidate(builder, candidate) == SDS_OK);
     const sds_status status = sds_table_builder_finish(builder, &bytes, &n);

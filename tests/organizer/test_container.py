@@ -7,6 +7,7 @@ import pytest
 
 from sds.geometry import SegmentList
 from sds.home import Home
+from sds.identity import source_identity, trusted_directories
 from sds.organizer import plan_reorganization, reorganize
 from tests.organizer.sources import gathered, settle
 from tests.under_connector import native_environment, run_python
@@ -316,6 +317,7 @@ def test_the_replica_says_where_it_comes_from(source, tmp_path, kind):
             found.st_size,
             found.st_mtime_ns,
             found.st_ctime_ns,
+            source_identity(source, trusted=trusted_directories(Home(tmp_path))).instance,
         ]
         assert '"organizer": "transposer"' in root["sds_plan"]
 

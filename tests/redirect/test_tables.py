@@ -30,7 +30,7 @@ from sds.redirect.tables import (
 from tests.data.make_golden import TABLE, golden_table
 
 GOLDEN = TABLE.read_bytes()
-OLDER = [TABLE.with_name(f"table-v{version}.sdst").read_bytes() for version in (1, 2)]
+OLDER = [TABLE.with_name(f"table-v{version}.sdst").read_bytes() for version in (1, 2, 3)]
 
 sizes = st.integers(1, 2**50)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -153,6 +153,7 @@ tables = st.builds(
         size_bytes=st.integers(2**60, 2**63 - 1),
         mtime_ns=int64,
         ctime_ns=int64,
+        instance=st.integers(0, 2**63 - 1),
     ),
     datasets=st.lists(datasets(), max_size=4).map(tuple),
 )
@@ -227,7 +228,7 @@ def test_every_truncation_is_refused():
 
 
 def test_a_table_of_another_version_is_refused_as_such(home, tmp_path):
-    for other in (GOLDEN[:8] + struct.pack("<I", 4) + GOLDEN[12:], *OLDER):
+    for other in (GOLDEN[:8] + struct.pack("<I", 5) + GOLDEN[12:], *OLDER):
         with pytest.raises(FormatVersionError):
             RedirectTable.from_bytes(other)
     path = publish_table(home, _table_of(tmp_path / "run.h5"))

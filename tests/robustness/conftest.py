@@ -11,6 +11,7 @@ import pytest
 
 from sds.geometry import Box
 from tests.redirected import publish_candidates, redirect, settle, write_replica
+from tests.robustness.file_systems import Mounts
 
 HERE = Path(__file__).parent
 SHAPE = (9, 14, 11)
@@ -86,3 +87,12 @@ def faults(tmp_path_factory):
 
 def needs_root(what):
     return pytest.mark.skipif(os.geteuid() != 0, reason=f"left out: only root {what}")
+
+
+@pytest.fixture
+def mounts(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("left out: only root mounts")
+    found = Mounts(tmp_path)
+    yield found
+    found.close()

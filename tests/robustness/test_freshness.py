@@ -587,12 +587,12 @@ def test_an_identity_is_taken_only_once_it_is_settled(tmp_path, sleeps):
     """A write within the same tick of the clock would leave the same identity."""
     path = write_cube(tmp_path / "cube.h5")
     path.touch()
-    identity = settled_identity(path)
+    identity = settled_identity(path, trusted=[tmp_path])
     assert time.time() - identity.mtime_ns / 1e9 >= SETTLED_S - 0.1
     assert sum(sleeps) <= SETTLED_S
     assert identity == identity_of(path)
     sleeps.clear()
-    assert settled_identity(path) == identity
+    assert settled_identity(path, trusted=[tmp_path]) == identity
     assert sleeps == []
 
 
@@ -602,7 +602,7 @@ def test_a_file_that_is_written_while_this_waits_is_refused(tmp_path):
     writer = subprocess.Popen(["sh", "-c", f"while sleep 0.1; do echo >> {path}; done"])
     try:
         with pytest.raises(SourceChangedError, match=r"cube\.h5"):
-            settled_identity(path)
+            settled_identity(path, trusted=[tmp_path])
     finally:
         writer.kill()
         writer.wait()

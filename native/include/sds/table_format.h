@@ -8,9 +8,9 @@
  * Bytes. Little-endian; every field at its natural alignment; offsets ("at") count from the start
  * of the file. u32, i64: integers; f64: IEEE 754 binary64.
  *
- * Header, 80 bytes:
+ * Header, 88 bytes:
  *     0  char[8]  "SDSTABLE"
- *     8  u32      version, 3. A reader refuses any other without looking further: the server
+ *     8  u32      version, 4. A reader refuses any other without looking further: the server
  *                 writes a table of another version anew from its catalog, and until then
  *                 programs read the original.
  *    12  u32      CRC-32C of the whole file, these four bytes taken as zero
@@ -22,6 +22,7 @@
  *    68  u32      at: candidates, multiple of 8
  *    72  u32      number of candidates, of all datasets
  *    76  u32      0
+ *    80  u64      instance of the source's file system (file_system.h); 0: it is not compared
  * Identity, 32 bytes: u64 inode; i64 size, bytes; i64 mtime, ns; i64 ctime, ns.
  * File layout, 40 bytes: i64 stripe size, bytes; i64 stripe count; i64 RAID unit, bytes; i64 data
  *     disks; i64 smallest request, bytes. All positive, sizes at most 2^50.
@@ -118,7 +119,7 @@
 extern "C" {
 #endif
 
-#define SDS_TABLE_VERSION 3
+#define SDS_TABLE_VERSION 4
 #define SDS_TABLE_MAX_BYTES (64 << 20) /* a larger one is refused */
 #define SDS_TABLE_MAX_TILES (1 << 14)  /* of one replica: every program reads their list */
 
@@ -203,6 +204,7 @@ void sds_table_close(sds_table *table);
 
 const char *sds_table_source_path(const sds_table *table);
 const sds_identity *sds_table_source_identity(const sds_table *table);
+uint64_t sds_table_source_instance(const sds_table *table);
 /* Owner and mode of the table file as opened (0, 0 from bytes). */
 uint32_t sds_table_owner(const sds_table *table);
 uint32_t sds_table_mode(const sds_table *table);
@@ -220,7 +222,7 @@ sds_status sds_table_candidate_at(const sds_table *table, int32_t dataset, int32
  * would refuse; most of it is noticed by finish. */
 typedef struct sds_table_builder sds_table_builder;
 sds_status sds_table_builder_new(const char *source_path, const sds_identity *identity,
-                                 sds_table_builder **out);
+                                 uint64_t instance, sds_table_builder **out);
 sds_status sds_table_builder_dataset(sds_table_builder *builder, const sds_table_dataset *dataset);
 /* Adds to the dataset added last. */
 sds_status sds_table_builder_candidate(sds_table_builder *builder, const sds_candidate *candidate);

@@ -18,6 +18,7 @@
 #include "pass_on.h"
 #include "queries.h"
 #include "replica.h"
+#include "sds/file_system.h"
 #include "shared_state.h"
 
 namespace sds::vol
@@ -134,9 +135,20 @@ void close_table(sds_table *table)
     if (n_bytes > small_table_bytes) give_memory(MemoryUse::lasting, n_bytes);
 }
 
-// The table that describes this very file; nullptr where there is none that may be used.
-sds_table *load_table(const char *canonical, const sds_identity &identity, uid_t source_owner)
+// True where the path is of the file system that the table names, on this device.
+bool is_on_instance_of(const sds_table *table, const char *canonical, uint64_t device)
 {
+    const uint64_t named = sds_table_source_instance(table);
+    uint64_t found_device = 0, found = 0;
+    return named == SDS_INSTANCE_SHARED ||
+           (sds_instance_of_path(canonical, &found_device, &found) == SDS_OK && found == named &&
+            found_device == device);
+}
+
+// The table that describes this very file; nullptr where there is none that may be used.
+sds_table *load_table(const OpenFile &file)
+{
+    const char *canonical = file.path;
     sds_table *table = nullptr;
     char *path = table_path_of(canonical);
     if (!path) return nullptr;
@@ -147,11 +159,15 @@ sds_table *load_table(const char *canonical, const sds_identity &identity, uid_t
                  : errno == ENOENT ? "there is none"
                  : errno == EACCES ? "this account may not read it"
                                    : sds_status_text(status);
-    if (!reason) reason = distrust(table, source_owner);
+    if (!reason) reason = distrust(table, file.owner);
     if (!reason && strcmp(sds_table_source_path(table), canonical) != 0)
         reason = "the table is of another path";
-    if (!reason && !sds_identity_equal(sds_table_source_identity(table), &identity))
+    if (!reason && !sds_identity_equal(sds_table_source_identity(table), &file.identity))
         reason = "the source has changed since its replica was made";
+    if (!reason && !is_on_instance_of(table, canonical, file.device))
+        reason =
+            "the file system of the source was mounted anew, or the machine started, since its "
+            "replica was compared with it";
     if (!reason && !take_memory_of(table))
         reason = "the tables of other files take the memory that there is";
     log_decision(reason ? "no-table" : "table", canonical, "", reason ? reason : path);
@@ -385,8 +401,7 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
         file->writable = writable;
         file->checked_ns = coarse_monotonic_ns();
         const unsigned intent = writable ? H5F_ACC_RDWR : intent_of(opened);
-        if (may_redirect(*file, intent))
-            file->table = load_table(file->path, file->identity, file->owner);
+        if (may_redirect(*file, intent)) file->table = load_table(*file);
         if (may_read_past_hdf5(*file, intent))
             file->original = open_original(opened, fileno, fapl_);
         add_to_list(file);
@@ -520,7 +535,10 @@ bool is_fresh(OpenFile &file)
     if (!is_due && is_as_remembered(file)) return true;
     const int saved_errno = errno;
     sds_identity now;
-    const bool is_same = sds_identity_of_path(file.path, &now, nullptr, nullptr) == SDS_OK &&
+    struct stat found;
+    // HDF5 has the file open, so that no other file system takes the number of its device.
+    const bool is_same = stat(file.path, &found) == 0 && found.st_dev == file.device &&
+                         sds_identity_of_path(file.path, &now, nullptr, nullptr) == SDS_OK &&
                          sds_identity_equal(&now, &file.identity);
     errno = saved_errno;
     // Others look as well, rather than wait for a file system that is slow to answer.
