@@ -192,6 +192,7 @@ def settled_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = 
     began_s = time.monotonic()
     before: FileIdentity | None = None
     while True:
+        now_s = time.time()  # of before the fsync: what is stored after it must look young
         now, kind = _look(file, trusted)
         if before is not None and before != now:
             message = (
@@ -200,7 +201,7 @@ def settled_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = 
             )
             raise SourceChangedError(message)
         seen_s = time.monotonic() - began_s
-        remaining_s = settling_s(now, kind, now_s=time.time(), seen_s=seen_s)
+        remaining_s = settling_s(now, kind, now_s=now_s, seen_s=seen_s)
         if remaining_s <= 0:
             return now
         if remaining_s > _MAX_WAIT_S:
@@ -259,7 +260,7 @@ def settling_s(found: FileIdentity, kind: FileSystemKind, *, now_s: float, seen_
     Parameters
     ----------
     now_s
-        This machine's clock, in seconds since 1970.
+        This machine's clock before what was written was brought to disk, in seconds since 1970.
     seen_s
         For how long the file has been seen to have this identity.
     """

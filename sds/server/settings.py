@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     ost_count: Annotated[int, Field(gt=0, le=65536)] = 1
     stripe_advice: bool = True
     replica_budget_bytes: Annotated[int, Field(ge=0)] | None = None
-    trusted_directories: tuple[str, ...] = ()  # read by sds.identity
+    trusted_directories: tuple[Annotated[str, Field(pattern="^/")], ...] = ()  # sds.identity
 
 
 def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (checked by Settings)

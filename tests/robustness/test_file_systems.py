@@ -179,6 +179,26 @@ def test_a_store_into_a_page_that_was_dirty_already(kind, mounts, home, tmp_path
     assert n_served == 0
 
 
+def test_a_store_between_the_fsync_and_the_look(mounts, tmp_path, monkeypatch):
+    """However long this process stands still there: the page is dirty again."""
+    path = write_cube(place_on("ext4", mounts, tmp_path) / "cube.h5")
+    settle(path)
+    with MappedWriter(path) as writer:
+        values = iter([-1.0])
+
+        def fsync(descriptor, real=os.fsync):
+            real(descriptor)
+            for value in values:
+                writer.store(value)
+                time.sleep(SETTLED_S + 0.5)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        settled = settled_identity(path)
+        time.sleep(0.1)
+        writer.store(-2.0)
+        assert source_identity(path) != settled
+
+
 @pytest.mark.parametrize("kind", ["tmpfs", "overlay of tmpfs"])
 def test_where_mapped_stores_never_leave_a_time(kind, mounts, home, tmp_path, monkeypatch):
     """No replica, unless the user vouches for the directory."""
