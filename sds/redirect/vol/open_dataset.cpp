@@ -305,7 +305,9 @@ OpenDataset *describe(const Object &object)
         // Of a chunked dataset, processes that read it open its index together.
         if (type >= 0 && (!from_memory || found.storage == SDS_STORAGE_CONTIGUOUS))
             redirect(object, *dataset, type);
-        dataset->is_traced = !is_replica(dataset->description.file);
+        // Without its extent a read of a virtual dataset cannot be told.
+        dataset->is_traced =
+            found.storage != SDS_STORAGE_VIRTUAL && !is_replica(dataset->description.file);
     }
     if (type >= 0) object.hdf5().H5Tclose(type);
     return dataset;
@@ -343,10 +345,10 @@ hid_t describe_stored(const Object &object, sds_trace_dataset &out)
 {
     out.storage = SDS_STORAGE_UNKNOWN;
     read_storage(object, out);
-    // The extent of a virtual dataset may be that of its sources, which HDF5 then opens: through
-    // MPI-IO together with the other processes.
-    if (out.storage != SDS_STORAGE_VIRTUAL || !object.file || !object.file->mpio)
-        read_extent(object, out);
+    // Asked for the extent of a virtual dataset, HDF5 opens the sources (through MPI-IO together
+    // with the other processes) and sets the dataset's extent to theirs. A program that has asked
+    // before would read more than it has memory for.
+    if (out.storage != SDS_STORAGE_VIRTUAL) read_extent(object, out);
     return read_type(object, out);
 }
 

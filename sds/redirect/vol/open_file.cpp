@@ -394,7 +394,6 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
     const char *path = path_ ? path_ : name_;
     OpenFile *file = make_file(host_, name_, may_be_path ? realpath(path, nullptr) : nullptr);
     if (file) {
-        file->mpio = mpio_;
         file->collective_metadata = collective_metadata_;
         file->fileno = fileno;
         file->under = opened.under;

@@ -30,7 +30,6 @@ struct OpenFile {
     uid_t owner;
     sds_identity identity; // when it was opened; zeros where the name is no path
     bool writable;
-    bool mpio;                // opened by several processes together, through MPI-IO
     bool collective_metadata; // whoever reads its metadata waits for the others to do so, too
     sds_table *table;         // nullptr: reads are not redirected
     bool is_stale;            // changed since, or being written: never redirected again
