@@ -29,6 +29,10 @@ def is_redirection_off(environ: Mapping[str, str]) -> bool:
     return is_switched_off(environ) or environ.get("SDS_REDIRECT") == "0"
 
 
+DAMAGE_SUFFIX = ".damaged"
+"""Of reports in the spool: the number of a replica that a program found damaged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The directory of one SDS installation.
@@ -95,6 +99,11 @@ class Home:
     def chunked(self) -> Path:
         """Its presence tells programs that start to be ready for replicas in chunks."""
         return self.root / "chunked"
+
+    @property
+    def verify_reads(self) -> Path:
+        """Its presence has programs check every block of contiguous replicas that they read."""
+        return self.root / "verify_reads"
 
     @property
     def disabled(self) -> Path:
@@ -269,3 +278,14 @@ def default_home() -> Home:
     named = os.environ.get("SDS_HOME")
     root = Path(named) if named else Path(platformdirs.user_data_dir("sds"))
     return Home(root.expanduser().absolute())
+
+
+def verifies_reads(home: Home, environment: Mapping[str, str]) -> bool:
+    """Return whether each block of a contiguous replica is checked before it is read."""
+    asked = environment.get("SDS_VERIFY_READS")
+    return asked == "1" or (asked != "0" and home.verify_reads.exists())
+
+
+def damage_report(home: Home, replica_id: int) -> Path:
+    """Return where a program that finds a replica damaged leaves word of it."""
+    return home.spool / f"{replica_id}{DAMAGE_SUFFIX}"

@@ -1,6 +1,8 @@
 #include "read_file.h"
 
 #include <fcntl.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sys/stat.h>
@@ -35,7 +37,8 @@ constexpr uint32_t remote_types[] = {
 } // namespace
 
 ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *measured,
-                   bool follow_links)
+                   bool follow_links, std::optional<std::pair<int64_t, int64_t>> replica_data,
+                   bool checks_all)
 {
     std::string path;
     if (nb::isinstance<nb::int_>(path_or_descriptor)) {
@@ -49,9 +52,17 @@ ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *
     }
     if (measured != nullptr) find_parameters(*measured);
     struct stat found;
-    const sds_file_options options = {is_own_ ? path.c_str() : nullptr,
-                                      parameters_.is_measured ? &parameters_ : nullptr, may_map};
     sds_status status = fstat(fd_, &found) == 0 ? SDS_OK : SDS_EIO;
+    if (status == SDS_OK && replica_data) {
+        sds_blocks *blocks;
+        status = sds_blocks_new(replica_data->first, replica_data->second,
+                                checks_all ? SDS_BLOCKS_ALL : SDS_BLOCKS_SAMPLED, &blocks);
+        blocks_.reset(blocks);
+        if (status == SDS_OK && checks_all) status = sds_blocks_load(blocks, fd_);
+    }
+    const sds_file_options options = {is_own_ ? path.c_str() : nullptr,
+                                      parameters_.is_measured ? &parameters_ : nullptr, may_map,
+                                      blocks_.get()};
     if (status == SDS_OK) {
         device_ = found.st_dev;
         inode_ = found.st_ino;
@@ -178,9 +189,12 @@ void bind_read_file(nb::module_ &module)
         executors.append(name);
     module.attr("EXECUTORS") = nb::tuple(executors);
     nb::class_<ReadFile>(module, "ReadFile")
-        .def(nb::init<nb::object, bool, const Measured *, bool>(), nb::arg("path_or_descriptor"),
-             nb::arg("may_map") = true, nb::arg("measured") = nb::none(),
-             nb::arg("follow_links") = true)
+        .def(nb::init<nb::object, bool, const Measured *, bool,
+                      std::optional<std::pair<int64_t, int64_t>>, bool>(),
+             nb::arg("path_or_descriptor"), nb::arg("may_map") = true,
+             nb::arg("measured") = nb::none(), nb::arg("follow_links") = true,
+             nb::arg("replica_data") = nb::none(), nb::arg("checks_all") = false)
+        .def_prop_ro("is_damaged", &ReadFile::is_damaged)
         .def("fileno", &ReadFile::fileno)
         .def("is_open", &ReadFile::is_open)
         .def("is_linked", &ReadFile::is_linked)

@@ -4,9 +4,13 @@
 #include <nanobind/nanobind.h>
 #include <sys/types.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "measured.h"
+#include "sds/blocks.h"
 #include "sds/read_engine.h"
 
 class ReadFile
@@ -15,8 +19,11 @@ class ReadFile
     // A path is opened here and closed with this object; a descriptor stays the caller's.
     // measured: says what requests cost; nullptr: the built-in costs hold. Without follow_links a
     // path that is a link is an error, and nothing is waited for (a FIFO, a terminal).
+    // replica_data: offset and bytes of the elements of a contiguous replica, whose blocks are
+    // checked: each that is read (checks_all), or samples.
     ReadFile(nanobind::object path_or_descriptor, bool may_map, const Measured *measured,
-             bool follow_links);
+             bool follow_links, std::optional<std::pair<int64_t, int64_t>> replica_data,
+             bool checks_all);
     ~ReadFile();
     ReadFile(const ReadFile &) = delete;
     ReadFile &operator=(const ReadFile &) = delete;
@@ -30,6 +37,9 @@ class ReadFile
 
     // The same, and whether any path leads to the file.
     bool is_linked() const;
+
+    // Whether a block was found to differ from its checksum.
+    bool is_damaged() const { return blocks_ && sds_blocks_damaged(blocks_.get()) >= 0; }
 
     // f_type of statfs(2).
     uint64_t file_system_type() const;
@@ -45,6 +55,7 @@ class ReadFile
     dev_t device_ = 0;
     ino_t inode_ = 0;
     sds_io_parameters parameters_ = {}; // where is_measured is set
+    std::unique_ptr<sds_blocks, void (*)(sds_blocks *)> blocks_{nullptr, sds_blocks_free};
     sds_file *file_ = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "binding.h"
+#include "sds/blocks.h"
 
 namespace nb = nanobind;
 
@@ -27,4 +28,5 @@ nb::dict read_trailer(int descriptor)
 void bind_trailer(nb::module_ &module)
 {
     module.def("read_trailer", read_trailer, nb::arg("descriptor"));
+    module.def("block_bytes", sds_block_bytes, nb::arg("n_bytes"));
 }

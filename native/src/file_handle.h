@@ -18,6 +18,7 @@ struct sds_file {
     int may_map;
     const char *path; /* NULL: not to be opened again; behind the struct */
     const struct sds_io_parameters *parameters; /* NULL: built in */
+    struct sds_blocks *blocks;                  /* the caller's; NULL: nothing is checked */
     _Atomic(sds__mapping *) mapping;            /* NULL: none yet */
     int direct_fd;                              /* SDS__DIRECT_... or a descriptor; atomic */
     int64_t direct_alignment;                   /* of offsets, lengths and memory */

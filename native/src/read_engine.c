@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arithmetic.h"
+#include "block_check.h"
 #include "cache_probe.h"
 #include "exec.h"
 #include "mapping.h"
@@ -56,6 +57,7 @@ sds_status sds_file_open(int fd, const sds_file_options *options, sds_file **out
     if (options == NULL) return SDS_OK;
     file->may_map = options->may_map;
     file->parameters = options->parameters;
+    file->blocks = options->blocks;
     if (path != NULL) file->path = memcpy(file + 1, path, path_bytes);
     return SDS_OK;
 }
@@ -240,6 +242,11 @@ static sds_status read_access(sds_file *file, const sds__access *access,
     const sds_status checked = sds__access_check(access);
     if (checked != SDS_OK || sds__access_pieces(access) == 0) return checked;
     const sds__group whole = sds__access_whole(access);
+    if (file->blocks != NULL) {
+        const sds_status sound =
+            sds__check_blocks(file->blocks, file->fd, access, whole.bytes_useful);
+        if (sound != SDS_OK) return sound;
+    }
     uint8_t *to = sds__group_target(access, &whole);
     if (to == NULL && whole.n_pieces <= VERY_FEW_PIECES &&
         whole.bytes_useful < whole.n_pieces * LONG_BYTES && is_default(options))

@@ -20,17 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MIN_BLOCK_BYTES = 1 << 20
-_MAX_BLOCKS = 1 << 16
 _WINDOW_BYTES = 1 << 20
-
-
-def block_size_bytes(size_bytes: int) -> int:
-    """Return the size of the blocks for so many bytes of elements."""
-    block = _MIN_BLOCK_BYTES
-    while block * _MAX_BLOCKS < size_bytes:
-        block *= 2
-    return block
 
 
 def n_blocks(size_bytes: int, block_bytes: int) -> int:

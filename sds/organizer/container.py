@@ -17,11 +17,12 @@ import h5py
 import numpy as np
 
 import sds
+from sds import _native
 from sds.dataset import get_dataset
 from sds.errors import UnsupportedError
 from sds.organizer import replica as names
 from sds.organizer.attributes import carry_attributes
-from sds.organizer.blocks import block_size_bytes, file_checksums, metadata_checksum, n_blocks
+from sds.organizer.blocks import file_checksums, metadata_checksum, n_blocks
 from sds.organizer.filters import format_filters
 from sds.organizer.scales import carry_scales, names_of_scales
 from sds.organizer.segment_plan import SegmentPlan
@@ -145,7 +146,7 @@ def _with_dataset(target: h5py.File, source: h5py.File, plan: DatasetPlan) -> h5
 
 
 def _block_bytes(plan: AnyPlan) -> int:
-    return block_size_bytes(plan.size_bytes)
+    return _native.block_bytes(plan.size_bytes)
 
 
 def open_for_chunks(staged: Path) -> h5py.File:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 import h5py
 import numpy as np
 
+from sds import _native
 from sds.chunks import decode_seconds_per_byte
-from sds.organizer.blocks import block_checksums, block_size_bytes
+from sds.organizer.blocks import block_checksums
 from sds.organizer.container import (
     find_data_offset,
     finish_chunked,
@@ -101,7 +102,7 @@ class ContiguousTarget:
             self._descriptor,
             self._data_offset_bytes,
             self._plan.size_bytes,
-            block_size_bytes(self._plan.size_bytes),
+            _native.block_bytes(self._plan.size_bytes),
         )
         finish_container(
             self._staged,

@@ -35,7 +35,7 @@ from sds.geometry import (
     chunks_touched,
     extent_features,
 )
-from sds.home import default_home, is_redirection_off
+from sds.home import damage_report, default_home, is_redirection_off, verifies_reads
 from sds.identity import SETTLED_S, FileIdentity, identity_of, is_same_source
 from sds.redirect.tables import (
     RedirectTable,
@@ -69,6 +69,7 @@ USES_PER_DECISION = 64
 
 _VARIABLES = (
     "SDS_HOME", "XDG_DATA_HOME", "HOME", "SDS_DISABLE", "SDS_REDIRECT", "SDS_SERVICE_UID",
+    "SDS_VERIFY_READS",
 )  # fmt: skip
 """What the environment says of where replicas are, and whether and whose are used."""
 
@@ -83,6 +84,9 @@ _Stamp: TypeAlias = tuple[int, int, int, int, int]
 
 _checked: set[tuple[FileIdentity, int]] = set()
 """Replicas whose metadata this process found intact."""
+
+_damaged: set[FileIdentity] = set()
+"""Replicas of which this process found a block that differs from its checksum."""
 
 
 class Outcome(enum.Enum):
@@ -367,12 +371,12 @@ class Redirection:
             return Outcome.ORIGINAL
         run = None if plan is None else plan.run_from(slab.start)
         replica = self._find_replica(home, known, candidate, entry.dataset, run)
-        if plan is not None:
-            _read_contiguous(replica, candidate, plan, slab, result)
-        elif candidate.segments is not None:
-            _read_from_tiles(replica, entry, decision.number, slab, result)
-        else:
-            _read_from_chunks(replica, candidate, entry.dataset, slab, result)
+        try:
+            _read(replica, entry, decision, slab, result)
+        except SdsError:
+            if replica.engine.is_damaged:
+                _note_damage(home, candidate)
+            raise
         # A source that changed meanwhile: its replica is no longer what it says.
         after = _stamp_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
         is_same = after == self._stamp
@@ -705,11 +709,17 @@ def _open_replica(
     run: tuple[int, int] | None,
 ) -> _OpenReplica:
     """Return a replica, open and checked; raises whatever stands against it."""
+    if candidate.identity in _damaged:
+        message = f"replica {candidate.path} was found to be damaged; verify the replicas"
+        raise OSError(message)
+    data_bytes = known.element_size_bytes * math.prod(candidate.stored_extent(known.extent))
     engine = _native.ReadFile(
         os.fspath(candidate.path),
         may_map=os.environ.get("SDS_MMAP") != "0",
         measured=load_measured(home),
         follow_links=False,
+        replica_data=None if candidate.chunk_shape else (candidate.data_offset_bytes, data_bytes),
+        checks_all=verifies_reads(home, os.environ),
     )
     found = os.fstat(engine.fileno())
     check_trusted(candidate.path, found, source_owner)
@@ -722,8 +732,38 @@ def _open_replica(
         if run is not None:
             engine.announce(*run)
     _check_unchanged(engine.fileno(), candidate)
-    _check_intact(engine.fileno(), candidate, metadata)
+    _check_intact(home, engine.fileno(), candidate, metadata)
     return _OpenReplica(engine=engine, stamp=_stamp_of(found))
+
+
+def _read(
+    replica: _OpenReplica,
+    entry: _Entry,
+    decision: _Decision,
+    slab: Hyperslab,
+    result: NDArray[Any],
+) -> None:
+    """Fill an array from the replica that was decided for; raises where that cannot be."""
+    candidate = decision.candidate
+    if candidate is None:
+        return
+    if decision.plan is not None:
+        _read_contiguous(replica, candidate, decision.plan, slab, result)
+    elif candidate.segments is not None:
+        _read_from_tiles(replica, entry, decision.number, slab, result)
+    else:
+        _read_from_chunks(replica, candidate, entry.dataset, slab, result)
+
+
+def _note_damage(home: Home, candidate: TableCandidate) -> None:
+    """Serve nothing from a replica any more, and have it verified."""
+    if len(_damaged) >= _MAX_CHECKED:
+        _damaged.clear()
+    _damaged.add(candidate.identity)
+    try:
+        damage_report(home, candidate.replica_id).touch(mode=0o600)
+    except OSError as error:
+        log.warning("replica %s is damaged, and no report can be left: %s", candidate.path, error)
 
 
 def _read_contiguous(
@@ -884,7 +924,7 @@ def _key_of(candidate: TableCandidate) -> tuple[FileIdentity, int]:
 
 
 def _check_intact(
-    descriptor: int, candidate: TableCandidate, metadata: tuple[tuple[int, int], ...]
+    home: Home, descriptor: int, candidate: TableCandidate, metadata: tuple[tuple[int, int], ...]
 ) -> None:
     """Raise OSError unless a replica is intact outside the bytes of its dataset."""
     if not metadata:
@@ -893,6 +933,7 @@ def _check_intact(
     for offset, length in metadata:
         crc = _native.crc32c(os.pread(descriptor, length, offset), crc)
     if crc != candidate.metadata_crc32c:
+        _note_damage(home, candidate)
         message = f"the metadata of replica {candidate.path} is damaged; verify the replicas"
         raise OSError(message)
     if len(_checked) >= _MAX_CHECKED:

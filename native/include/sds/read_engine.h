@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+struct sds_blocks;
 struct sds_io_parameters;
 
 /* A file to read from: what is kept between reads of it. Several threads may use one at once, and
@@ -31,6 +32,8 @@ typedef struct sds_file_options {
     /* Whether it may be read from a mapping, for which a handler of SIGBUS is installed with the
      * first need: docs/explanation/signals.md. */
     int may_map;
+    /* Checks what is read: a read of what is damaged is SDS_EFORMAT. NULL: nothing does. */
+    struct sds_blocks *blocks;
 } sds_file_options;
 
 /* What kept several requests in flight. */
@@ -80,7 +83,8 @@ sds_cache sds_probe_pieces(sds_file *file, size_t n, const sds_piece pieces[]);
 
 /* Read all runs, in file order and packed, into out (sds_runs_bytes bytes).
  * SDS_ESHORT: the file ends before the data; SDS_EIO: errno is set; SDS_ENOMEM; SDS_EINVAL;
- * SDS_EOVERFLOW. options and report may be NULL. */
+ * SDS_EOVERFLOW; SDS_EFORMAT: it is damaged (sds_file_options.blocks). options and report may be
+ * NULL. */
 sds_status sds_read_runs(sds_file *file, const sds_runs *runs, const sds_read_options *options,
                          void *out, sds_read_report *report);
 

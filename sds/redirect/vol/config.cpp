@@ -74,14 +74,19 @@ void find_replicas()
     if (settings.home[0] == '/') print_path(settings.replicas, "%s/replicas/", settings.home);
 }
 
-bool is_disabled()
+// Whether the home holds a file of this name.
+bool has_mark(const char *name)
 {
-    if (is("SDS_DISABLE", "1")) return true;
     char *path = nullptr;
-    if (!settings.home[0] || asprintf(&path, "%s/disabled", settings.home) < 0) return false;
+    if (!settings.home[0] || asprintf(&path, "%s/%s", settings.home, name) < 0) return false;
     const bool exists = access(path, F_OK) == 0;
     free(path);
     return exists;
+}
+
+bool is_disabled()
+{
+    return is("SDS_DISABLE", "1") || has_mark("disabled");
 }
 
 // Launchers name rank, size and job each in their own way.
@@ -107,6 +112,8 @@ void read_environment()
     find_replicas();
     if (const char *file = value_of("SDS_DEBUG")) print_path(settings.debug_file, "%s", file);
     settings.may_map = !is("SDS_MMAP", "0");
+    settings.verify_reads =
+        is("SDS_VERIFY_READS", "1") || (!is("SDS_VERIFY_READS", "0") && has_mark("verify_reads"));
     const bool enabled = !is_disabled();
     settings.trace = enabled && settings.home[0] && !is("SDS_TRACE", "0");
     settings.redirect = enabled && settings.home[0] && !is("SDS_REDIRECT", "0");

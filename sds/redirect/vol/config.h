@@ -23,6 +23,8 @@ struct Config {
     char debug_file[PATH_MAX]; // SDS_DEBUG; "" for no log
     bool trace;                // SDS_TRACE=0, SDS_DISABLE=1 or a file "disabled" turn it off
     bool redirect;             // SDS_REDIRECT=0, likewise
+    bool verify_reads;         // each block of a contiguous replica; SDS_VERIFY_READS=1 or a file
+                               // "verify_reads" turns it on
     bool may_map;              // files for reading; SDS_MMAP=0 turns it off
     Engine engine;             // SDS_ENGINE: 0, 1 (the default) or always
     bool has_service_uid;      // SDS_SERVICE_UID: an account whose tables are trusted

@@ -107,7 +107,7 @@ sds_file *make_reader(const OriginalFile &file)
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd);
     const char *again = leaves_room(file.fd) ? path : nullptr;
-    const sds_file_options options = {again, file.costs, config().may_map};
+    const sds_file_options options = {again, file.costs, config().may_map, nullptr};
     sds_file *made = nullptr;
     return sds_file_open(file.fd, &options, &made) == SDS_OK ? made : nullptr;
 }

@@ -11,6 +11,7 @@
 #include "chunk_cache.h"
 #include "clock.h"
 #include "config.h"
+#include "damage.h"
 #include "decoding_room.h"
 #include "hdf5_memory.h"
 #include "measured.h"
@@ -138,7 +139,10 @@ const char *check_metadata(int fd, const sds_table_dataset &dataset, const sds_c
     uint32_t crc = 0;
     if (!add_range(fd, 0, begin, crc) || !add_range(fd, end, size_bytes, crc))
         return "the replica's metadata cannot be read";
-    if (crc != candidate.metadata_crc32c) return "the replica's metadata is damaged";
+    if (crc != candidate.metadata_crc32c) {
+        note_damage(candidate.replica_id, candidate.identity);
+        return "the replica's metadata is damaged";
+    }
     remember_checked(candidate);
     return nullptr;
 }
@@ -154,6 +158,7 @@ const char *find_problem(int fd, const sds_table_dataset &dataset, const sds_can
     if (!S_ISREG(mode)) return "the replica is no regular file";
     if (!sds_identity_equal(&found, &candidate.identity))
         return "the replica has changed since it was published";
+    if (is_known_damaged(found)) return "the replica was found to be damaged";
     if (!is_trusted_owner(owner, source_owner))
         return "the replica belongs to neither the source's owner nor this user";
     if (mode & (S_IWGRP | S_IWOTH)) return "the replica is writable by others";
@@ -191,7 +196,8 @@ bool may_keep(int fd)
 // nullptr where memory is exhausted.
 sds_file *open_reader(const OpenReplica &replica, int fd)
 {
-    const sds_file_options options = {replica.path, measured_parameters(fd), config().may_map};
+    const sds_file_options options = {replica.path, measured_parameters(fd), config().may_map,
+                                      replica.blocks};
     sds_file *file;
     return sds_file_open(fd, &options, &file) == SDS_OK ? file : nullptr;
 }
@@ -421,6 +427,20 @@ OpenReplica *make_replica(const sds_candidate &candidate)
     return replica;
 }
 
+// What checks the blocks of a replica that are read. Returns why it is not to be used.
+const char *check_blocks(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
+                         sds_blocks *&blocks)
+{
+    const bool all = config().verify_reads;
+    const sds_status status =
+        sds_blocks_new(candidate.data_offset_bytes, sds_candidate_bytes(&candidate, &dataset),
+                       all ? SDS_BLOCKS_ALL : SDS_BLOCKS_SAMPLED, &blocks);
+    if (status != SDS_OK) return "memory is exhausted";
+    if (!all || sds_blocks_load(blocks, fd) == SDS_OK) return nullptr;
+    return "reads are to be verified, and the replica, built by an older SDS, has no checksums "
+           "that they could be verified with";
+}
+
 void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &candidate,
                      uid_t source_owner, const sds_hyperslab *slab, OpenReplica &replica)
 {
@@ -431,6 +451,8 @@ void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &cand
             errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
     } else {
         replica.problem = find_problem(fd, dataset, candidate, source_owner, slab);
+        if (!replica.problem)
+            replica.problem = check_blocks(fd, dataset, candidate, replica.blocks);
         settle(replica, fd);
     }
     errno = saved_errno;
@@ -583,12 +605,19 @@ bool ReplicaFile::is_unchanged() const
 
 void count_failure(OpenReplica &replica)
 {
-    static const char damaged[] = "the replica could not be read";
+    static const char unreadable[] = "the replica could not be read";
+    static const char damaged[] = "a block of the replica differs from its checksum";
     static const char problem[] = "reading the replica failed several times";
-    if (replica.dataset.host)
+    const bool is_damaged = replica.blocks && sds_blocks_damaged(replica.blocks) >= 0;
+    if (is_damaged) {
         __atomic_store_n(&replica.problem, &damaged[0], __ATOMIC_RELEASE);
-    else if (__atomic_add_fetch(&replica.n_failures, 1, __ATOMIC_RELAXED) == max_failures)
+        note_damage(replica.replica_id, replica.identity);
+    } else if (replica.dataset.host) {
+        __atomic_store_n(&replica.problem, &unreadable[0], __ATOMIC_RELEASE);
+        report_damage(replica.replica_id);
+    } else if (__atomic_add_fetch(&replica.n_failures, 1, __ATOMIC_RELAXED) == max_failures) {
         __atomic_store_n(&replica.problem, &problem[0], __ATOMIC_RELEASE);
+    }
 }
 
 void close_replica_datasets(const Host &host)
@@ -621,6 +650,7 @@ void close_replicas(OpenReplica *first)
             if (is_own(*first)) close(first->fd);
             __atomic_sub_fetch(&n_kept, 1, __ATOMIC_RELAXED);
         }
+        sds_blocks_free(first->blocks);
         free(first);
         first = next;
     }

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "replica_dataset.h"
+#include "sds/blocks.h"
 #include "sds/read_engine.h"
 
 namespace sds::vol
@@ -19,6 +20,7 @@ struct OpenReplica {
     sds_identity identity;
     int fd;                 // -1: opened for each read
     sds_file *file;         // of fd, where that is kept
+    sds_blocks *blocks;     // of one that is not in chunks: checks what is read
     uint64_t device;        // with the inode: whose descriptor fd is
     const char *problem;    // why it is not to be used; nullptr where it may
     int n_failures;         // reads of it that failed
@@ -79,8 +81,9 @@ class ReplicaFile
 };
 
 // A read of the replica has failed. After a few it is left alone: a device that fails also keeps
-// its readers waiting. Where it is stored in chunks, it is left alone at once: there it is damage,
-// which does not go away, that is seen.
+// its readers waiting. Where it is stored in chunks, or a block differs from its checksum, it is
+// left alone at once and reported (damage.h): there it is damage, which does not go away, that is
+// seen.
 void count_failure(OpenReplica &replica);
 
 void close_replicas(OpenReplica *first);
