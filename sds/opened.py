@@ -232,6 +232,21 @@ def version_of(found: os.stat_result) -> Version:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
+def version_in_hdf5(file: h5py.h5f.FileID) -> Version | None:
+    """Return the version of the file that HDF5 reads, None where its bytes are not to be had.
+
+    Of a file that is open for writing elsewhere in this process, HDF5 may hold bytes back that the
+    file does not have yet.
+    """
+    import h5py  # noqa: PLC0415
+
+    if file.get_intent() & h5py.h5f.ACC_RDWR:
+        return None
+    if file.get_access_plist().get_driver() != h5py.h5fd.SEC2:
+        return None
+    return version_of(os.fstat(file.get_vfd_handle()))
+
+
 def _is_current(kept: OpenedFile) -> bool:
     """Return whether the path leads to the bytes that were described."""
     try:

@@ -24,7 +24,7 @@ from sds.engine.measured import measured_parameters
 from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedError
 from sds.home import default_home, is_redirection_off
 from sds.identity import identity_from, identity_of
-from sds.opened import is_written_through_h5py, version_of
+from sds.opened import is_written_through_h5py, version_in_hdf5, version_of
 from sds.query_costs import WINDOW_BYTES, predict_query
 from sds.redirect.sorted_replicas import find_sorted
 from sds.sorted_table import NotUsableError, SortedTable, row_ranges
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from sds.engine import IoParameters
     from sds.home import Home
+    from sds.opened import Version
     from sds.redirect.sorted_replicas import SortedReplica
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,8 @@ def query(
             check_comparable(name, described.column(name).dtype)
         found = None
         if strategy != "scan":
-            found = _from_replica(wanted, default_home(), always=strategy == "sorted")
+            opened = version_in_hdf5(handle.id)
+            found = _from_replica(wanted, opened, default_home(), always=strategy == "sorted")
         if found is None and strategy == "sorted":
             message = (
                 f"no sorted replica of {described.path} in {described.file} can answer "
@@ -227,15 +229,20 @@ def _windows(first: int, end: int, wanted: _Wanted) -> Iterator[tuple[int, int]]
         yield start, min(at_once, end - start)
 
 
-def _from_replica(wanted: _Wanted, home: Home, *, always: bool) -> _Found | None:
-    """Return the matching rows from a sorted replica; None where the original is to be scanned."""
+def _from_replica(
+    wanted: _Wanted, opened: Version | None, home: Home, *, always: bool
+) -> _Found | None:
+    """Return the matching rows from a sorted replica; None where the original is to be scanned.
+
+    `opened`: the version of the file that HDF5 reads, to which the path has to lead still.
+    """
     if is_redirection_off(os.environ) or home.disabled.exists():
         return None
     source = Path(os.path.realpath(wanted.table.file))
     try:
         before = source.stat()
-        if is_written_through_h5py(version_of(before)):
-            return None  # HDF5 may hold bytes back
+        if version_of(before) != opened or is_written_through_h5py(opened):
+            return None  # the path leads to another file now, or HDF5 may hold bytes back
         for replica in find_sorted(home, source, before):
             if replica.table != wanted.table.path or not _holds(replica, wanted):
                 continue

@@ -26,7 +26,7 @@ from sds.opened import (
     is_written_through_h5py,
     keep,
     open_file,
-    version_of,
+    version_in_hdf5,
 )
 from sds.redirect.serve import Outcome
 from sds.redirect.tables import table_path
@@ -219,7 +219,7 @@ def _read_anew(
     with _opened_by_hdf5(file, dataset) as (handle, source, found):
         is_linked = source.name != handle.name
         # Before the description: what is changed afterwards is seen when the file is opened again.
-        version = _version_in_hdf5(source)
+        version = version_in_hdf5(source)
         described = describe_open_dataset(found, os.fsdecode(source.name))
         selected = _select(index, points, described)
         if selected is not None and described.is_native and version is not None:
@@ -377,21 +377,6 @@ def _opened_by_hdf5(
     finally:  # also where an exception keeps hold of the frames that know them
         for one in (found.id, source, handle):
             one.close()
-
-
-def _version_in_hdf5(file: h5py.h5f.FileID) -> Version | None:
-    """Return the version of the file that HDF5 reads, None where its bytes are not to be had.
-
-    Of a file that is open for writing elsewhere in this process, HDF5 may hold bytes back that the
-    file does not have yet.
-    """
-    import h5py  # noqa: PLC0415
-
-    if file.get_intent() & h5py.h5f.ACC_RDWR:
-        return None
-    if file.get_access_plist().get_driver() != h5py.h5fd.SEC2:
-        return None
-    return version_of(os.fstat(file.get_vfd_handle()))
 
 
 def _read_directly(

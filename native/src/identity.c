@@ -3,12 +3,17 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-static void fill(const struct stat *from, sds_identity *out, uint32_t *uid, uint32_t *mode)
+void sds_identity_of_stat(const struct stat *from, sds_identity *out)
 {
     out->inode = (uint64_t)from->st_ino;
     out->size_bytes = (int64_t)from->st_size;
     out->mtime_ns = (int64_t)from->st_mtim.tv_sec * 1000000000 + from->st_mtim.tv_nsec;
     out->ctime_ns = (int64_t)from->st_ctim.tv_sec * 1000000000 + from->st_ctim.tv_nsec;
+}
+
+static void fill(const struct stat *from, sds_identity *out, uint32_t *uid, uint32_t *mode)
+{
+    sds_identity_of_stat(from, out);
     if (uid != NULL) *uid = (uint32_t)from->st_uid;
     if (mode != NULL) *mode = (uint32_t)from->st_mode;
 }

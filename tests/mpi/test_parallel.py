@@ -8,6 +8,7 @@ SDS_TEST_MPI_PROGRAMS is the number of random programs for each version of HDF5.
 import dataclasses
 import functools
 import os
+import subprocess
 from pathlib import Path
 
 import h5py
@@ -355,6 +356,39 @@ def test_other_names_with_a_colon_are_left_alone(program, tmp_path, version):
     redirect(path, [("/a", (1, 2, 0))], home)
     counts = compare(program(version), (path, home), tmp_path, 2, "* i /a 0,r,0 6,1,16")
     assert counts == {rank: {0: 1} for rank in range(2)}
+
+
+@both_versions
+@pytest.mark.parametrize("when", ["around", "before", "after"])
+def test_a_switched_folder_leads_to_one_file(program, tmp_path, version, when):
+    library = tmp_path / "switched_link.so"
+    source = Path(__file__).parents[1] / "vol" / "switched_link.c"
+    command = ["cc", "-shared", "-fPIC", source, "-o", library, "-ldl"]
+    subprocess.run(command, check=True)
+    home, link, folders = Home(tmp_path / "home"), tmp_path / "link", [tmp_path / n for n in "12"]
+    home.create()
+    for n, folder in enumerate(folders):
+        folder.mkdir()
+        with h5py.File(folder / "x.h5", "w") as file:
+            file["a"] = np.full(SHAPE, float(n))
+        settle(folder / "x.h5")
+        redirect(folder / "x.h5", [("/a", (1, 2, 0))], home)
+    got = {}
+    for environment in (native_environment(), connector_environment(home.root)):
+        link.unlink(missing_ok=True)
+        link.symlink_to(folders[0])
+        extra = {
+            "LD_PRELOAD": library, "SWITCHED": when, "SWITCHED_NAME": link / "x.h5",
+            "SWITCHED_LINK": link, "SWITCHED_TO": folders[1], "SWITCHED_BACK": folders[0],
+        }  # fmt: skip
+        environment |= {name: str(value) for name, value in extra.items()}
+        kept = tmp_path / f"kept-{len(got)}"
+        got[kept] = run(program(version), [environment], kept, link / "x.h5", "* i /a 0,2,0 6,1,16")
+    native, connected = got.values()
+    assert connected == native
+    values = np.frombuffer(native[0].split(b"\n", 1)[1])
+    assert set(values) == {0.0 if when == "after" else 1.0}
+    assert served(home, 1) == {0: {0: 1}}  # which file was opened is not told in time
 
 
 def random_steps(random, n_ranks, n_steps, *, opens_indices):

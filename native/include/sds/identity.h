@@ -17,6 +17,10 @@ typedef struct sds_identity {
     int64_t ctime_ns;
 } sds_identity;
 
+/* Of the result of a stat(2). */
+struct stat;
+void sds_identity_of_stat(const struct stat *from, sds_identity *out);
+
 /* stat(2) of the path; SDS_EIO with errno where it fails. uid and mode may be NULL. */
 sds_status sds_identity_of_path(const char *path, sds_identity *out, uint32_t *uid, uint32_t *mode);
 sds_status sds_identity_of_fd(int fd, sds_identity *out, uint32_t *uid, uint32_t *mode);

@@ -10,32 +10,41 @@
 namespace sds::vol
 {
 
+// Taking the stack costs some thousand instructions, so that an empty one, which nearly every call
+// finds, is not taken: what is there at the end is dropped.
 class ErrorStackKeeper
 {
   public:
-    explicit ErrorStackKeeper(const Host &host)
-        : hdf5_(host.hdf5), saved_(host.hdf5.H5Eget_current_stack())
-    {
-    }
+    explicit ErrorStackKeeper(const Host &host) : hdf5_(host.hdf5), saved_(take()) {}
     ~ErrorStackKeeper()
     {
-        if (saved_ >= 0) hdf5_.H5Eset_current_stack(saved_);
+        if (saved_ >= 0)
+            hdf5_.H5Eset_current_stack(saved_);
+        else
+            drop(take());
     }
     ErrorStackKeeper(const ErrorStackKeeper &) = delete;
     ErrorStackKeeper &operator=(const ErrorStackKeeper &) = delete;
 
-    bool holds_errors() const { return saved_ >= 0 && hdf5_.H5Eget_num(saved_) > 0; }
+    bool holds_errors() const { return saved_ >= 0; }
 
     // Forget what was saved: what is on the stack now stays.
     void discard()
     {
-        if (saved_ < 0) return;
-        const hid_t current = hdf5_.H5Eget_current_stack();
-        hdf5_.H5Eclose_stack(saved_);
-        saved_ = current;
+        drop(saved_);
+        saved_ = take();
     }
 
   private:
+    static constexpr hid_t current = 0; // H5E_DEFAULT
+
+    // What is on the stack, which is empty then; negative where nothing was.
+    hid_t take() const { return hdf5_.H5Eget_num(current) > 0 ? hdf5_.H5Eget_current_stack() : -1; }
+    void drop(hid_t stack) const
+    {
+        if (stack >= 0) hdf5_.H5Eclose_stack(stack);
+    }
+
     const Functions &hdf5_;
     hid_t saved_;
 };

@@ -4,10 +4,12 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "canonical_path.h"
 #include "config.h"
 #include "replica.h"
 #include "sds/measured_format.h"
@@ -40,17 +42,6 @@ void read_measured()
         sds_measured_close(found);
 }
 
-// Its canonical path; false where the kernel does not tell.
-bool path_of(int fd, char (&out)[PATH_MAX])
-{
-    char link[32];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t n = readlink(link, out, sizeof out - 1);
-    if (n <= 0) return false;
-    out[n] = '\0';
-    return true;
-}
-
 } // namespace
 
 const sds_io_parameters *measured_parameters(int fd)
@@ -58,10 +49,10 @@ const sds_io_parameters *measured_parameters(int fd)
     const int saved_errno = errno;
     pthread_once(&read_once, read_measured);
     struct statfs found;
-    char path[PATH_MAX];
     const sds_io_parameters *parameters = nullptr;
-    if (measured && fstatfs(fd, &found) == 0 && path_of(fd, path))
-        parameters = sds_measured_find(measured, path, static_cast<uint64_t>(found.f_type));
+    char *path = measured && fstatfs(fd, &found) == 0 ? path_of_descriptor(fd) : nullptr;
+    if (path) parameters = sds_measured_find(measured, path, static_cast<uint64_t>(found.f_type));
+    free(path);
     errno = saved_errno;
     return parameters;
 }

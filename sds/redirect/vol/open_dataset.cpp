@@ -276,6 +276,11 @@ void redirect(const Object &object, OpenDataset &dataset, hid_t type)
     }
 }
 
+void name_file_of(const Object &object, char *name)
+{
+    if (!read_file_name(object, H5I_DATASET, name)) name[0] = '\0';
+}
+
 // Where HDF5 reads the metadata of a file collectively, a process that looks into it alone waits
 // for others that never come. Then only what HDF5 holds in memory is asked for.
 OpenDataset *describe(const Object &object)
@@ -286,9 +291,11 @@ OpenDataset *describe(const Object &object)
     ErrorStackKeeper keep(host);
     PathBuffer name, path;
     if (!name.text() || !path.text()) return nullptr;
-    if (!read_file_name(object, H5I_DATASET, name.text())) name.text()[0] = '\0';
-    const bool from_memory = may_read_collectively(host, name.text());
+    const bool is_parallel = host.hdf5.H5Pget_all_coll_metadata_ops;
+    if (is_parallel) name_file_of(object, name.text());
+    const bool from_memory = is_parallel && may_read_collectively(host, name.text());
     OpenFile *file = from_memory ? find_named(host, name.text()) : file_of(object);
+    if (!file && !is_parallel) name_file_of(object, name.text());
     // HDF5 may have lost a path where objects are renamed.
     const bool has_path = !(file && was_mounted(*file)) &&
                           (!from_memory || (!object.may_lack_path && !(file && file->writable)));

@@ -1,5 +1,6 @@
 #include "open_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "canonical_path.h"
 #include "clock.h"
 #include "config.h"
 #include "decision_log.h"
@@ -220,8 +222,8 @@ void free_file(OpenFile *file)
 }
 
 // An open file of this name; not in the list yet. nullptr where memory is exhausted.
-// canonical: its path, taken over; nullptr where the name is none.
-OpenFile *make_file(const Host &host, const char *name, char *canonical)
+// canonical: its path, taken over, and its stat; nullptr where the name is none.
+OpenFile *make_file(const Host &host, const char *name, char *canonical, const struct stat &now)
 {
     auto *file = static_cast<OpenFile *>(calloc(1, sizeof(OpenFile)));
     if (!file) {
@@ -231,10 +233,9 @@ OpenFile *make_file(const Host &host, const char *name, char *canonical)
     file->host = &host;
     file->references = 1;
     file->name = strdup(name);
-    struct stat now;
-    file->is_path = canonical && stat(canonical, &now) == 0 &&
-                    sds_identity_of_path(canonical, &file->identity, nullptr, nullptr) == SDS_OK;
-    if (file->is_path) {
+    file->is_path = canonical;
+    if (canonical) {
+        sds_identity_of_stat(&now, &file->identity);
         file->device = static_cast<uint64_t>(now.st_dev);
         file->owner = now.st_uid;
     }
@@ -242,6 +243,34 @@ OpenFile *make_file(const Host &host, const char *name, char *canonical)
     if (file->name && file->path) return file;
     free_file(file);
     return nullptr;
+}
+
+bool is_same_file(const struct stat &a, const struct stat &b)
+{
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool is_unchanged(const struct stat &before, const struct stat &now)
+{
+    sds_identity a, b;
+    sds_identity_of_stat(&before, &a);
+    sds_identity_of_stat(&now, &b);
+    return before.st_dev == now.st_dev && sds_identity_equal(&a, &b);
+}
+
+// How many descriptors of the process are of this file; 0 where the kernel does not tell.
+int count_descriptors_of(const struct stat &file)
+{
+    DIR *descriptors = opendir("/proc/self/fd");
+    if (!descriptors) return 0;
+    int n = 0;
+    while (const dirent *entry = readdir(descriptors)) {
+        struct stat found;
+        n += entry->d_name[0] != '.' && fstat(atoi(entry->d_name), &found) == 0 &&
+             is_same_file(found, file);
+    }
+    closedir(descriptors);
+    return n;
 }
 
 OpenFile *numbered[most_numbered_files + 1];
@@ -325,7 +354,9 @@ void invalidate(OpenFile &file)
 OpenFile *reach_file(const Host &host, const char *name)
 {
     const int saved_errno = errno;
-    OpenFile *file = make_file(host, name, realpath(name, nullptr));
+    struct stat now = {};
+    char *canonical = canonical_path_anew(name, now);
+    OpenFile *file = make_file(host, name, canonical, now);
     errno = saved_errno;
     if (!file) return nullptr;
     file->writable = true;
@@ -353,9 +384,9 @@ void find_holder(Object &object, H5I_type_t type)
 
 FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl)
     : host_(host), name_(name), flags_(flags), fapl_(under_fapl), path_(name), plain_(false),
-      mpio_(false), collective_metadata_(false), image_(false), found_(false)
+      mpio_(false), collective_metadata_(false), image_(false), canonical_(nullptr),
+      unchanged_(false), n_descriptors_(0)
 {
-    memset(&before_, 0, sizeof before_);
     if (!files_are_watched()) return;
     const int saved_errno = errno;
     const hid_t driver = host.hdf5.H5Pget_driver(under_fapl);
@@ -367,14 +398,43 @@ FileOpening::FileOpening(Host &host, const char *name, unsigned flags, hid_t und
         collective_metadata_ = asks_for_collective_metadata(host, under_fapl);
     }
     image_ = !plain_ && !mpio_ && is_image_driver(host, under_fapl);
-    found_ = plain_ && sds_identity_of_path(path_, &before_, nullptr, nullptr) == SDS_OK;
+    if (plain_) canonical_ = canonical_path(path_, before_);
+    if (mpio_ && canonical_) n_descriptors_ = count_descriptors_of(before_);
     errno = saved_errno;
+}
+
+FileOpening::~FileOpening()
+{
+    free(canonical_);
+}
+
+// Find the path and the stat of the file that HDF5 has opened. Between two looks at a path, another
+// file may come to lie there: the descriptor tells which one was opened. fd: HDF5's, negative where
+// it cannot be had. False where the file lies nowhere; of one that is written through another
+// driver, what lies at its path is taken for it.
+bool FileOpening::look_at(int fd, bool writable, struct stat &now)
+{
+    struct stat after;
+    if (fd >= 0 && fstat(fd, &now) != 0) return false;
+    unchanged_ = fd >= 0 && canonical_ && is_unchanged(before_, now);
+    if (fd >= 0 && canonical_ && is_same_file(before_, now)) return true;
+    const bool lay_there = canonical_;
+    free(canonical_);
+    const char *path = path_ ? path_ : name_;
+    canonical_ = fd >= 0 ? canonical_path_of(fd, path, after) : canonical_path_anew(path, after);
+    if (!canonical_) return false;
+    if (fd >= 0) return is_same_file(after, now);
+    now = after;
+    // MPI-IO does not show its descriptor.
+    unchanged_ = mpio_ && lay_there && is_unchanged(before_, now) &&
+                 count_descriptors_of(now) > n_descriptors_;
+    return writable || unchanged_;
 }
 
 bool FileOpening::may_redirect(const OpenFile &file, unsigned intent) const
 {
     return config().redirect && file.is_path && !((flags_ | intent) & H5F_ACC_SWMR_READ) &&
-           !(intent & H5F_ACC_RDWR) && found_ && sds_identity_equal(&before_, &file.identity);
+           !(intent & H5F_ACC_RDWR) && unchanged_;
 }
 
 // A file that HDF5 reads through its default driver, and that nobody is known to write.
@@ -389,10 +449,13 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
     unsigned long fileno = 0;
     if (!files_are_watched() || !read_fileno(opened, fileno)) return nullptr;
     const int saved_errno = errno;
+    const int fd = plain_ && !mpio_ ? descriptor_of(opened) : -1;
+    struct stat now = {};
     // Through whichever driver it is written: readers of the same file are to know.
     const bool may_be_path = plain_ || (writable && !image_);
-    const char *path = path_ ? path_ : name_;
-    OpenFile *file = make_file(host_, name_, may_be_path ? realpath(path, nullptr) : nullptr);
+    const bool is_path = may_be_path && look_at(fd, writable, now);
+    OpenFile *file = make_file(host_, name_, is_path ? canonical_ : nullptr, now);
+    if (is_path) canonical_ = nullptr; // taken over
     if (file) {
         file->collective_metadata = collective_metadata_;
         file->fileno = fileno;
@@ -402,7 +465,7 @@ OpenFile *FileOpening::enter(const Object &opened, bool writable)
         const unsigned intent = writable ? H5F_ACC_RDWR : intent_of(opened);
         if (may_redirect(*file, intent)) file->table = load_table(*file);
         if (may_read_past_hdf5(*file, intent))
-            file->original = open_original(opened, fileno, fapl_);
+            file->original = open_original(opened, fileno, fapl_, fd, now);
         add_to_list(file);
     }
     errno = saved_errno;
@@ -445,7 +508,6 @@ OpenFile *find_named(const Host &host, const char *name)
 
 bool may_read_collectively(const Host &host, const char *name)
 {
-    if (!host.hdf5.H5Pget_all_coll_metadata_ops) return false; // not a parallel build
     SharedStateLock lock;
     bool is_known = false;
     for (const OpenFile *file = open_files; file; file = file->next) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "object.h"
 #include "sds/identity.h"
@@ -28,7 +29,7 @@ struct OpenFile {
     bool is_path;
     uint64_t device; // with the inode: which file
     uid_t owner;
-    sds_identity identity; // when it was opened; zeros where the name is no path
+    sds_identity identity; // of HDF5's descriptor when it was opened; zeros where it is no path
     bool writable;
     bool collective_metadata; // whoever reads its metadata waits for the others to do so, too
     sds_table *table;         // nullptr: reads are not redirected
@@ -46,6 +47,9 @@ class FileOpening
 {
   public:
     FileOpening(Host &host, const char *name, unsigned flags, hid_t under_fapl);
+    ~FileOpening();
+    FileOpening(const FileOpening &) = delete;
+    FileOpening &operator=(const FileOpening &) = delete;
     // Enter the file into the list; nullptr where there is nothing to remember.
     OpenFile *opened(const Object &file);
     // The same for a file that was created or truncated.
@@ -53,6 +57,7 @@ class FileOpening
 
   private:
     OpenFile *enter(const Object &file, bool writable);
+    bool look_at(int fd, bool writable, struct stat &now);
     bool may_redirect(const OpenFile &file, unsigned intent) const;
     bool may_read_past_hdf5(const OpenFile &file, unsigned intent) const;
 
@@ -64,9 +69,11 @@ class FileOpening
     bool plain_;       // an ordinary file: what lies at the path is what HDF5 sees
     bool mpio_;
     bool collective_metadata_;
-    bool image_; // in memory: written back when it is closed, if at all
-    bool found_;
-    sds_identity before_;
+    bool image_;      // in memory: written back when it is closed, if at all
+    char *canonical_; // nullptr where nothing lies at the path
+    struct stat before_;
+    bool unchanged_;    // what was opened is what lay there before
+    int n_descriptors_; // of it, before it was opened through MPI-IO
 };
 
 // The open file of this number, counted; nullptr where the program has opened none, or where it
@@ -91,7 +98,8 @@ bool release_unless_last(OpenFile *file);
 
 // The open file of this name, counted: of several, one that is writable.
 OpenFile *find_named(const Host &host, const char *name);
-// True where no file of this name is known, or where its metadata is read collectively.
+// Of a parallel build: true where no file of this name is known, or where its metadata is read
+// collectively.
 bool may_read_collectively(const Host &host, const char *name);
 
 // True while the file is the one that the table describes, and where it was. To be asked before

@@ -137,23 +137,23 @@ sds_plan_given given_of(OriginalFile &file)
 
 // A read as the engine sees it.
 struct RegularRead {
-    const OriginalFile &file;
+    OriginalFile &file;
     const sds_runs &runs;
 
     sds_status plan(const sds_plan_given &given, sds_read_plan &out) const
     {
-        return sds_plan_runs(&runs, file.costs, nullptr, &given, &out);
+        return sds_plan_runs(&runs, costs_of(file), nullptr, &given, &out);
     }
     sds_cache probe(sds_file *reader) const { return sds_probe_runs(reader, &runs); }
 };
 
 struct ListedRead {
-    const OriginalFile &file;
+    OriginalFile &file;
     const PieceList &list;
 
     sds_status plan(const sds_plan_given &given, sds_read_plan &out) const
     {
-        return sds_plan_pieces(list.n(), list.pieces(), file.costs, nullptr, &given, &out);
+        return sds_plan_pieces(list.n(), list.pieces(), costs_of(file), nullptr, &given, &out);
     }
     sds_cache probe(sds_file *reader) const
     {
@@ -185,11 +185,12 @@ bool predict_engine(OriginalFile &file, const Read &read, bool may_be_hot, Engin
     return true;
 }
 
-sds_io_parameters costs_of(const OriginalFile &file)
+// Or those that are built in.
+sds_io_parameters known_costs_of(OriginalFile &file)
 {
     sds_io_parameters costs;
-    if (file.costs)
-        costs = *file.costs;
+    if (const sds_io_parameters *measured = costs_of(file))
+        costs = *measured;
     else
         sds_io_parameters_builtin(&costs);
     return costs;
@@ -197,9 +198,9 @@ sds_io_parameters costs_of(const OriginalFile &file)
 
 // Whether HDF5 may take longer than it takes to serve. Told without planning, and without what
 // reads the file: programs open many files for one small read of each.
-bool may_be_worth_it(const OriginalFile &file, const SievedRead &by_hdf5_alone)
+bool may_be_worth_it(OriginalFile &file, const SievedRead &by_hdf5_alone)
 {
-    return hot_seconds(by_hdf5_alone, costs_of(file), file.sieve_bytes) > hot_serving_s;
+    return hot_seconds(by_hdf5_alone, known_costs_of(file), file.sieve_bytes) > hot_serving_s;
 }
 
 // More than that does not stay in the processor's own caches from one read to the next.
@@ -208,10 +209,10 @@ constexpr double max_hot_bytes = 2 << 20;
 // Whether the first read of a file, which no mapping serves, is better left to HDF5: where all lies
 // in the processor's caches, and calls would lose more than a part of what they gain where it does
 // not. Told without planning, as programs that read many files once come no further.
-bool is_first_slower(const OriginalFile &file, const SievedRead &by_hdf5_alone)
+bool is_first_slower(OriginalFile &file, const SievedRead &by_hdf5_alone)
 {
     if (by_hdf5_alone.bytes > max_hot_bytes) return false;
-    const sds_io_parameters costs = costs_of(file);
+    const sds_io_parameters costs = known_costs_of(file);
     const double calls_s = by_hdf5_alone.runs * costs.call_s;
     const double loss_s =
         hot_serving_s + calls_s - hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
@@ -232,7 +233,7 @@ Verdict judge(OriginalFile &file, const SievedRead &by_hdf5_alone, const Read &r
     const bool may_be_hot = by_hdf5_alone.bytes <= max_hot_bytes;
     EngineRead engine;
     if (!predict_engine(file, read, may_be_hot, engine)) return {false, false};
-    const sds_io_parameters costs = costs_of(file);
+    const sds_io_parameters costs = known_costs_of(file);
     const double hot = (hot_serving_s + engine.hot_s * factor) /
                        hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
     const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
@@ -301,11 +302,19 @@ int64_t end_of(const StoredDataset &stored)
     return end;
 }
 
+// Whether all of it lies in what HDF5 reads with one request, so that no read gains by the engine.
+bool is_within_window(const OriginalFile &file, const StoredDataset &stored)
+{
+    const int64_t n = product_of(stored.rank, stored.extent);
+    return stored.element_bytes > 0 && n >= 0 && n <= window_elements_of(file, stored);
+}
+
 bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t type)
 {
     const StoredDataset &stored = dataset.description;
     const OriginalFile *file = dataset.file->original;
     uint32_t crc = 0;
+    if (file && config().engine != Engine::always && is_within_window(*file, stored)) return false;
     return file && stored.storage == SDS_STORAGE_CONTIGUOUS && stored.data_offset_bytes >= 0 &&
            stored.n_filters == 0 && stored.rank > 0 && stored.element_bytes > 0 &&
            product_of(stored.rank, stored.extent) > 0 && end_of(stored) <= file->end &&

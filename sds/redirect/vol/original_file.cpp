@@ -9,7 +9,7 @@
 #include "config.h"
 #include "error_stack.h"
 #include "measured.h"
-#include "pass_on.h"
+#include "queries.h"
 #include "replica.h"
 #include "shared_state.h"
 
@@ -25,44 +25,6 @@ constexpr int64_t default_sieve_bytes = 65536; // HDF5's own
 constexpr int max_failures = 3;
 
 OriginalFile *originals = nullptr;
-
-// Have the native connector write one value behind a pointer that its arguments hold.
-template <typename Arguments>
-bool get_native(const Object &file, int operation, const Arguments &arguments)
-{
-    struct {
-        Arguments arguments;
-        char room[120]; // the native connector's union of all optional operations
-    } request;
-    memset(static_cast<void *>(&request), 0, sizeof request);
-    request.arguments = arguments;
-    H5VL_optional_args_t args = {operation, &request};
-    return pass_on(file, file.below->file_cls.optional, file.hdf5().H5VLfile_optional, &args,
-                   *file.host->default_dxpl, nullptr) >= 0;
-}
-
-// HDF5's descriptor of a file opened through sec2; negative where it cannot be had.
-int descriptor_of(const Object &file)
-{
-    struct Arguments {
-        hid_t fapl;
-        void **handle;
-    };
-    void *handle = nullptr;
-    return get_native(file, H5VL_NATIVE_FILE_GET_VFD_HANDLE, Arguments{0, &handle}) && handle
-               ? *static_cast<const int *>(handle)
-               : -1;
-}
-
-// The end of what HDF5 takes for allocated, from the beginning of the file; 0 where it cannot be
-// had.
-int64_t end_of(const Object &file)
-{
-    haddr_t end = 0;
-    return get_native(file, H5VL_NATIVE_FILE_GET_EOA, &end) && end <= INT64_MAX
-               ? static_cast<int64_t>(end)
-               : 0;
-}
 
 // In a page buffer HDF5 keeps what it has read, which the engine would read anew.
 bool has_page_buffer(const Host &host, hid_t fapl)
@@ -83,31 +45,26 @@ int64_t sieve_bytes_of(const Host &host, hid_t fapl)
 }
 
 // Its fields from the file on; false where it is not to be read past HDF5.
-bool look_at(const Object &file, hid_t fapl, OriginalFile &out)
+bool look_at(const Object &file, hid_t fapl, int fd, const struct stat &found, OriginalFile &out)
 {
     const Host &host = *file.host;
-    SilenceKeeper silence(host); // nothing of this is the program's business
     ErrorStackKeeper keep(host);
     out.host = &host;
-    if (has_page_buffer(host, fapl)) return false;
+    if (fd < 0 || !S_ISREG(found.st_mode) || has_page_buffer(host, fapl)) return false;
     out.sieve_bytes = sieve_bytes_of(host, fapl);
-    out.end = end_of(file);
-    out.fd = descriptor_of(file);
-    struct stat found;
-    if (out.end <= 0 || out.fd < 0 || fstat(out.fd, &found) != 0 || !S_ISREG(found.st_mode))
-        return false;
+    out.end = allocated_end_of(file);
+    out.fd = fd;
     out.device = static_cast<uint64_t>(found.st_dev);
     out.inode = static_cast<uint64_t>(found.st_ino);
-    out.costs = measured_parameters(out.fd);
-    return true;
+    return out.end > 0;
 }
 
-sds_file *make_reader(const OriginalFile &file)
+sds_file *make_reader(OriginalFile &file)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd);
     const char *again = leaves_room(file.fd) ? path : nullptr;
-    const sds_file_options options = {again, file.costs, config().may_map, nullptr};
+    const sds_file_options options = {again, costs_of(file), config().may_map, nullptr};
     sds_file *made = nullptr;
     return sds_file_open(file.fd, &options, &made) == SDS_OK ? made : nullptr;
 }
@@ -152,7 +109,8 @@ OriginalFile *find(const Host &host, unsigned long fileno)
 
 } // namespace
 
-OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl)
+OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl, int fd,
+                            const struct stat &found)
 {
     {
         SharedStateLock lock;
@@ -160,7 +118,7 @@ OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl
     }
     const int saved_errno = errno;
     auto *made = static_cast<OriginalFile *>(calloc(1, sizeof(OriginalFile)));
-    const bool is_usable = made && look_at(file, fapl, *made);
+    const bool is_usable = made && look_at(file, fapl, fd, found, *made);
     errno = saved_errno;
     if (!is_usable) {
         free(made);
@@ -204,6 +162,15 @@ bool may_be_read(const OriginalFile &file, int64_t end)
     struct stat now;
     return __atomic_load_n(&file.n_failures, __ATOMIC_RELAXED) < max_failures &&
            is_own(file, now) && now.st_size >= end;
+}
+
+const sds_io_parameters *costs_of(OriginalFile &file)
+{
+    if (!__atomic_load_n(&file.has_costs, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&file.costs, measured_parameters(file.fd), __ATOMIC_RELAXED);
+        __atomic_store_n(&file.has_costs, true, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&file.costs, __ATOMIC_RELAXED);
 }
 
 OriginalReader::OriginalReader(OriginalFile &file)

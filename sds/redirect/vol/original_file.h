@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "object.h"
 #include "sds/io_model.h"
@@ -23,7 +24,8 @@ struct OriginalFile {
     uint64_t inode;
     int64_t end;                    // HDF5 refuses to read behind it
     int64_t sieve_bytes;            // of HDF5's buffer, through which it reads short runs
-    const sds_io_parameters *costs; // of its file system; nullptr: not measured
+    const sds_io_parameters *costs; // of its file system; nullptr: not measured. By costs_of
+    bool has_costs;                 // it was looked for
     sds_file *reader;               // nullptr while the engine has not read it
     int n_reading;                  // uses of the reader under way
     bool is_closed;                 // by HDF5: the reader goes with the last of them
@@ -31,10 +33,15 @@ struct OriginalFile {
     uint32_t n_judged;              // reads of which it was asked who is to read them
 };
 
-// The file that HDF5 has just opened through this list; nullptr where it is not to be read past
-// HDF5: it may be written by this process, has another driver than sec2, or a page buffer.
-OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl);
+// The file that HDF5 has just opened through this list and sec2; nullptr where it is not to be read
+// past HDF5: it has a page buffer. fd: HDF5's; found: its stat.
+OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl, int fd,
+                            const struct stat &found);
 void close_original(OriginalFile *file);
+
+// What was measured of its file system, which is looked for when it is first needed; nullptr where
+// nothing was.
+const sds_io_parameters *costs_of(OriginalFile &file);
 
 // True while the descriptor is of the file that HDF5 has opened (a program may close what is not
 // its own, and have the number given to another file), the file reaches to the end of what is to be

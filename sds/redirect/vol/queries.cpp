@@ -4,6 +4,26 @@
 
 namespace sds::vol
 {
+namespace
+{
+
+// Have the native connector write one value behind a pointer that its arguments hold.
+template <typename Arguments>
+bool get_native(const Object &file, int operation, const Arguments &arguments)
+{
+    struct {
+        Arguments arguments;
+        char room[120]; // the native connector's union of all optional operations
+    } request;
+    if (file.connector != file.host->native) return false;
+    memset(static_cast<void *>(&request), 0, sizeof request);
+    request.arguments = arguments;
+    H5VL_optional_args_t args = {operation, &request};
+    return pass_on(file, file.below->file_cls.optional, file.hdf5().H5VLfile_optional, &args,
+                   *file.host->default_dxpl, nullptr) >= 0;
+}
+
+} // namespace
 
 bool read_file_name(const Object &object, H5I_type_t type, char *name)
 {
@@ -16,6 +36,26 @@ bool read_file_name(const Object &object, H5I_type_t type, char *name)
     return pass_on(object, object.below->file_cls.get, object.hdf5().H5VLfile_get, &request.args,
                    *object.host->default_dxpl, nullptr) >= 0 &&
            length < PATH_MAX;
+}
+
+int descriptor_of(const Object &file)
+{
+    struct Arguments {
+        hid_t fapl;
+        void **handle;
+    };
+    void *handle = nullptr;
+    return get_native(file, H5VL_NATIVE_FILE_GET_VFD_HANDLE, Arguments{0, &handle}) && handle
+               ? *static_cast<const int *>(handle)
+               : -1;
+}
+
+int64_t allocated_end_of(const Object &file)
+{
+    haddr_t end = 0;
+    return get_native(file, H5VL_NATIVE_FILE_GET_EOA, &end) && end <= INT64_MAX
+               ? static_cast<int64_t>(end)
+               : 0;
 }
 
 } // namespace sds::vol

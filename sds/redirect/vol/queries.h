@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,5 +43,13 @@ class PathBuffer
 // The name by which the file that holds the object was opened; name has room for PATH_MAX. False
 // where it is longer.
 bool read_file_name(const Object &object, H5I_type_t type, char *name);
+
+// HDF5's descriptor of a file that the native connector has opened through sec2; negative where it
+// cannot be had.
+int descriptor_of(const Object &file);
+
+// The end of what HDF5 takes for allocated in a file of the native connector, from its beginning; 0
+// where it cannot be had.
+int64_t allocated_end_of(const Object &file);
 
 } // namespace sds::vol
