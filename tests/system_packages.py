@@ -19,7 +19,9 @@ PACKAGES = {
     "pkg-config": "pkg-config",
     "sh": "dash",
     "systemd-analyze": "systemd",
+    "/lib/ld-linux.so.2": "libc6-i386",
     "/usr/include/fuse3/fuse.h": "libfuse3-dev",
+    "/usr/lib/python3/dist-packages/h5py/__init__.py": "python3-h5py",
     "/usr/share/lmod/lmod/libexec/lmod": "lmod",
 }
 

@@ -83,7 +83,6 @@ class ApiSuite:
     cache: Path
     version: str
     ranks: int = 1
-    plugin_directories: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -172,7 +171,6 @@ class ToolSuite:
     )
     name: str = "tools"
     title: str = "HDF5 tools: ctest of " + ", ".join(TOOLS)
-    plugin_directories: tuple[Path, ...] = ()
 
     @property
     def build(self) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.errors import ConfigurationError, SdsError
-from sds.home import Home, default_home
+from sds.home import NATIVE, Home, default_home
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # What the server reads of users' files is no access pattern of theirs.
-    os.environ.pop("HDF5_VOL_CONNECTOR", None)
+    os.environ |= NATIVE
     home = Home(given.home.expanduser().absolute()) if given.home else default_home()
     try:
         if given.command == "upgrade":

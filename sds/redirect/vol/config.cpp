@@ -107,7 +107,8 @@ void read_environment()
     find_replicas();
     if (const char *file = value_of("SDS_DEBUG")) print_path(settings.debug_file, "%s", file);
     settings.may_map = !is("SDS_MMAP", "0");
-    const bool enabled = !is_disabled();
+    settings.is_disabled = is_disabled();
+    const bool enabled = !settings.is_disabled;
     settings.trace = enabled && settings.home[0] && !is("SDS_TRACE", "0");
     settings.redirect = enabled && settings.home[0] && !is("SDS_REDIRECT", "0");
     if (enabled && !is("SDS_ENGINE", "0"))
