@@ -42,7 +42,7 @@ import numpy as np
 import sds
 from sds.analyzer import stated_pattern
 from sds.catalog.records import ReorganizeRequest
-from sds.home import Home
+from sds.home import NATIVE, Home
 from sds.recommender import DatasetReads, StoredArray, builtin_model, choose_portfolio
 from sds.recommender.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
 from sds.server.service import Service
@@ -259,9 +259,9 @@ def reader(name: str, paths: Sequence[Path], **options: Any) -> Reader:  # noqa:
     """Return a reader of the first file."""
     by_sds, home = options.pop("by_sds", False), options.pop("home", None)
     command = [sys.executable, "-m", "benchmarks.chunk_advice", "--read", str(paths[0])]
-    environment = {k: v for k, v in os.environ.items() if k != "HDF5_VOL_CONNECTOR"}
+    environment = dict(os.environ)
     if home is None:
-        environment["SDS_DISABLE"] = "1"
+        environment |= NATIVE
     else:
         environment |= {"SDS_HOME": str(home), "SDS_TRACE": "0"}
         if by_sds:

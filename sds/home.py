@@ -18,6 +18,9 @@ from sds.errors import ConfigurationError, InsufficientSpaceError, PermissionDen
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# HDF5's own connector by its name, which holds against what is preloaded: for reads of SDS itself.
+NATIVE = {"HDF5_VOL_CONNECTOR": "native"}
+
 
 def is_switched_off(environ: Mapping[str, str]) -> bool:
     """Return whether an environment switches SDS off: what the connector asks, no more."""

@@ -24,8 +24,10 @@ PACKAGES = {
     "sh": "dash",
     "sshfs": "sshfs",
     "systemd-analyze": "systemd",
+    "/lib/ld-linux.so.2": "libc6-i386",
     "/usr/include/fuse3/fuse.h": "libfuse3-dev",
     "/usr/lib/openssh/sftp-server": "openssh-sftp-server",
+    "/usr/lib/python3/dist-packages/h5py/__init__.py": "python3-h5py",
     "/usr/share/lmod/lmod/libexec/lmod": "lmod",
 }
 

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from sds.home import Home
-from sds.redirect.connector import environment, plugin_path
+from sds.redirect.connector import PLUGIN_NAME, environment
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,7 +17,7 @@ def native_environment(**extra):
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("SDS_", "HDF5_")) and name != "PYTHONPATH"
+        if not name.startswith(("SDS_", "HDF5_")) and name not in {"LD_PRELOAD", "PYTHONPATH"}
     }
     return kept | {name: str(value) for name, value in extra.items()}
 
@@ -27,15 +27,12 @@ def connector_environment(home, **extra):
 
     SDS_TEST_PLUGIN_DIRECTORY names the directory of another build of it than the installed one.
     """
-    native = native_environment()
-    switched_on = environment(Home(Path(home)), native)
+    given = native_environment(**extra)
+    switched_on = environment(Home(Path(home)), given)
     if other := os.environ.get("SDS_TEST_PLUGIN_DIRECTORY"):
-        installed = str(plugin_path().parent)
-        entries = switched_on["HDF5_PLUGIN_PATH"].split(os.pathsep)
-        switched_on["HDF5_PLUGIN_PATH"] = os.pathsep.join(
-            other if entry == installed else entry for entry in entries
-        )
-    return native | switched_on | {k: str(v) for k, v in extra.items()}
+        switched_on["SDS_CONNECTOR"] = str(Path(other) / PLUGIN_NAME)
+    composed = {name: switched_on[name] for name in ("ASAN_OPTIONS", "LD_PRELOAD")}
+    return switched_on | given | composed
 
 
 def run_python(source, *arguments, env, cwd=None, check=True, timeout=300):

@@ -105,7 +105,6 @@ class RedirectedTools:
     tools: CtestSuite
     name: str = "redirected-tools"
     title: str = "HDF5 tools on files with replicas, outputs compared"
-    plugin_directories: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> Path:

@@ -116,7 +116,7 @@ def native_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in {"HDF5_VOL_CONNECTOR", "HDF5_PLUGIN_PATH"} and not name.startswith("SDS_")
+        if not name.startswith(("HDF5_", "LD_PRELOAD", "SDS_"))
     }
 
 
@@ -144,9 +144,7 @@ def run_both(suite: Suite, directory: Path, *, rounds: int) -> SuiteResult:
         home.create()
         env = native_environment()
         native.append(suite.run(folders["native"], env))
-        switched_on = environment(
-            home, env, plugin_directories=getattr(suite, "plugin_directories", None)
-        )
+        switched_on = environment(home, env)
         connector.append(suite.run(folders["sds"], switched_on))
         served = reads_by_replica(home)
     return SuiteResult(

@@ -31,6 +31,7 @@ from sds.cli import (
 from sds.cli.commands import Command, Group
 from sds.cli.exit_codes import ExitCode, exit_code_of
 from sds.errors import SdsError
+from sds.home import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,7 +137,7 @@ def _run(given: list[str]) -> int:
     """Run one command and return its exit status."""
     if given[:1] not in (["run"], ["env"], ["doctor"]):
         # What these commands read themselves is the original, and no trace of a user's program.
-        os.environ.pop("HDF5_VOL_CONNECTOR", None)
+        os.environ |= NATIVE
     try:
         returned = app(given or ["--help"], prog_name="sds", standalone_mode=False)
         sys.stdout.flush()

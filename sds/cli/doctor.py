@@ -72,7 +72,7 @@ def doctor(
     """
     from sds.cli.output import print_json
     from sds.errors import FileMissingError, PermissionDeniedError
-    from sds.home import default_home
+    from sds.home import NATIVE, default_home
     from sds.redirect.doctor import diagnose
 
     command: list[str] | None = context.meta.get(_COMMAND)
@@ -90,9 +90,8 @@ def doctor(
         message = "--python and a command are two things to look at; give one of them"
         raise typer.BadParameter(message)
     environ = dict(os.environ)
-    # HDF5 2 crashes where this names a connector that it cannot find: that is for the doctor's
-    # children to meet.
-    os.environ.pop("HDF5_VOL_CONNECTOR", None)
+    # What it names is for the doctor's children to meet.
+    os.environ |= NATIVE
     if file is not None:
         _check_target(file, dataset)
     home = default_home()

@@ -33,20 +33,22 @@ def env(
 ) -> None:
     """Print the lines that switch SDS on in a shell: eval "$(sds env)".
 
-    The lines look whether the connector is there before they name it, since HDF5 2 crashes where
-    it is not. A copy of it is kept with your data, for shells that outlive an installation.
+    They preload a small library into the programs that the shell starts, and look first whether it
+    is there. A copy of it is kept with your data, for shells that outlive an installation.
     SDS_DISABLE=1 switches SDS off for one program, eval "$(sds env --unset)" for the shell.
+
+    --json prints what a process that already runs, such as a notebook, sets before its first
+    import of h5py, netCDF4 or tables: os.environ.update(...["environment"]).
     """
     from sds.cli.output import print_json, write_lines
     from sds.home import default_home
     from sds.redirect.connector import (
         HDF5_DEFAULT_PLUGIN_DIRECTORY,
-        PLUGIN_NAME,
-        keep_plugin,
-        plugin_path,
+        running_process,
+        switched_off,
+        switched_on,
     )
     from sds.redirect.probe import probe_python
-    from sds.redirect.shell_session import switched_off, switched_on
 
     if unset:
         changes = switched_off(os.environ)
@@ -57,25 +59,22 @@ def env(
         return
     home = default_home()
     home.create()
-    kept = keep_plugin()
-    own = probe_python(Path(sys.executable), os.environ).plugin_directories
-    variables = switched_on(
-        home,
-        os.environ,
-        plugin_directories=(*own, HDF5_DEFAULT_PLUGIN_DIRECTORY),
-        kept_plugin=kept,
-    )
     if as_json:
-        print_json({"environment": variables})
+        own = probe_python(Path(sys.executable), os.environ).plugin_directories
+        directories = (*own, HDF5_DEFAULT_PLUGIN_DIRECTORY)
+        print_json({"environment": running_process(os.environ, directories)})
         return
-    plugin = plugin_path() if kept is None else kept / PLUGIN_NAME
-    write_lines(*_where_it_is(shell, plugin, variables))
+    write_lines(*_where_it_is(shell, switched_on(os.environ)))
 
 
-def _where_it_is(shell: Shell, plugin: Path, variables: "Mapping[str, str]") -> list[str]:
-    """Return lines that set the variables where the plugin is. Each is whole: some join them."""
+def _where_it_is(shell: Shell, variables: "Mapping[str, str]") -> list[str]:
+    """Return lines that set the variables where what they preload is there.
+
+    Each is whole, since some shells join them.
+    """
     lines = [_change(shell, name, value) for name, value in sorted(variables.items())]
-    quoted = _quote(shell, str(plugin))
+    preload = variables["LD_PRELOAD"].partition(":")[0].replace("$PLATFORM", os.uname().machine)
+    quoted = _quote(shell, preload)
     if shell is Shell.BASH:
         return [f"if [ -f {quoted} ]; then", *lines, "fi;"]
     if shell is Shell.FISH:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sds.cli.exit_codes import ExitCode
 from sds.errors import SdsError
 from sds.home import default_home
-from sds.redirect.activate import log_native, program_environment, run_program
+from sds.redirect.activate import environment, log_native, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,27 +21,24 @@ def launch(
     *,
     trace: bool = True,
     redirect: bool = True,
-    probed: Sequence[str] | None = None,
     is_verbose: bool = False,
 ) -> NoReturn:
-    """Become the program, under SDS where its HDF5 can load the connector, else without.
+    """Become the program, with the connector switched on where that is possible.
 
     Parameters
     ----------
-    trace, redirect, probed
-        As for :func:`sds.redirect.activate.program_environment`.
+    trace, redirect
+        As for :func:`sds.redirect.activate.environment`.
     is_verbose
-        Say on stderr which.
+        Have each HDF5 of the program said on stderr, and whether it runs under SDS.
     """
     home = default_home()
+    variables, problem = dict(os.environ), ""
     try:
         home.create()
-        chosen = program_environment(
-            command, home, os.environ, trace=trace, redirect=redirect, probed=probed
-        )
-        variables, problem = chosen.variables, chosen.problem
+        variables = environment(home, os.environ, trace=trace, redirect=redirect)
     except (SdsError, OSError) as error:
-        variables, problem = dict(os.environ), str(error)
+        problem = str(error)
     except KeyboardInterrupt:
         # As the program would end that was about to start.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -49,9 +46,10 @@ def launch(
         sys.exit(ExitCode.INTERRUPTED)
     if problem:
         log_native(os.environ, command[0], problem)
-    if is_verbose:
-        how = f"without SDS: {problem}" if problem else "under SDS"
-        sys.stderr.write(f"sds: running {command[0]} {how}\n")
+    if is_verbose and problem:
+        sys.stderr.write(f"sds: running {command[0]} without SDS: {problem}\n")
+    elif is_verbose:
+        variables["SDS_VERBOSE"] = "1"
     try:
         run_program(command, variables)
     except FileNotFoundError:

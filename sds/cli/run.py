@@ -18,39 +18,28 @@ def run(
     redirect: Annotated[
         bool, typer.Option("--redirect/--no-redirect", help="Serve reads from replicas.")
     ] = True,
-    probe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROGRAM", help="What COMMAND starts, where it is a wrapper such as mpiexec."
-        ),
-    ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say on stderr whether SDS is used.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Say on stderr which HDF5 libraries SDS serves, and which not."
+        ),
     ] = False,
 ) -> None:
     """Run a program under SDS: its reads are traced, and served from replicas where that is faster.
 
     Prints nothing of its own, unless --verbose is given. The program takes this process over, so
-    that its exit status, signals and output are its own. Where its HDF5 cannot load the connector,
-    it runs without.
+    that its exit status, signals and output are its own. An HDF5 that SDS cannot serve runs as
+    without.
 
     Example: sds run -- python analysis.py cube.h5
 
-    With a wrapper: sds run --probe ./analysis -- mpiexec -n 4 ./analysis cube.h5
+    With a wrapper: sds run -- mpiexec -n 4 ./analysis cube.h5
     """
-    import shlex
-
     from sds.cli.launch import launch
 
-    try:
-        probed = shlex.split(probe) if probe is not None else None
-    except ValueError as error:
-        message = f"--probe {probe!r} is not a command: {error}"
-        raise typer.BadParameter(message) from None
     launch(
         [*command, *context.args],
         trace=trace,
         redirect=redirect,
-        probed=probed,
         is_verbose=verbose,
     )

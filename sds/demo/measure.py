@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsError
+from sds.redirect.connector import switched_off
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sds.home import Home
 
-_SWITCHES = ("HDF5_VOL_CONNECTOR", "HDF5_PLUGIN_PATH")
 _LONGEST_RUN_S = 300.0
 
 
@@ -129,7 +129,12 @@ def run_program(
     SdsError
         If it fails, or prints something else than its timings.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
+    environment = dict(os.environ)
+    for name, value in switched_off(environment).items():
+        if value is None:
+            del environment[name]
+        else:
+            environment[name] = value
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, str(program.path), *arguments]
     if home is not None:

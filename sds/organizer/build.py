@@ -59,6 +59,7 @@ from sds.organizer.segment_plan import SegmentPlan
 from sds.organizer.sort_plan import SortPlan, plan_sort
 from sds.organizer.space import free_space_bytes
 from sds.organizer.verify import verify_replica
+from sds.redirect.connector import is_switched_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -278,11 +279,10 @@ def plan_sorting(
 
 def _refuse_connector() -> None:
     """Raise ConfigurationError where what is read here could come from a replica."""
-    words = os.environ.get("HDF5_VOL_CONNECTOR", "").split()
-    if "sds" in words and not is_switched_off(os.environ):
+    if is_switched_on(os.environ) and not is_switched_off(os.environ):
         message = (
-            "this process runs under the SDS connector (HDF5_VOL_CONNECTOR), which could answer "
-            "from a replica where the original must be read: run it without, or set SDS_DISABLE=1"
+            "this process runs under the SDS connector, which could answer from a replica where "
+            "the original must be read: run it with HDF5_VOL_CONNECTOR=native, or SDS_DISABLE=1"
         )
         raise ConfigurationError(message)
 

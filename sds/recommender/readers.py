@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from sds.errors import SdsError
+from sds.home import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +45,7 @@ class Readers:
     def _begin(self) -> None:
         """Start every process, and wait until each has imported what it needs."""
         # What is measured is HDF5 itself, not SDS's connector.
-        environment = {k: v for k, v in os.environ.items() if k != "HDF5_VOL_CONNECTOR"}
-        environment["SDS_DISABLE"] = "1"
+        environment = {**os.environ, **NATIVE, "SDS_DISABLE": "1"}
         log = self._stack.enter_context(self._log.open("w", encoding="utf-8"))
         self._stack.callback(self._end)
         for _ in range(self._n):

@@ -7,13 +7,10 @@ import errno
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from sds.errors import ConfigurationError
 from sds.redirect import connector
-from sds.redirect.probe import probe_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,30 +18,8 @@ if TYPE_CHECKING:
     from sds.home import Home
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramEnvironment:
-    """The environment in which a program is to run.
-
-    Attributes
-    ----------
-    variables
-        Complete.
-    problem
-        Why the program runs without the connector; empty where it runs with it.
-    """
-
-    variables: dict[str, str]
-    problem: str
-
-
 def environment(
-    home: Home,
-    environ: Mapping[str, str],
-    *,
-    trace: bool = True,
-    redirect: bool = True,
-    plugin_directories: Sequence[Path] | None = None,
-    kept_plugin: Path | None = None,
+    home: Home, environ: Mapping[str, str], *, trace: bool = True, redirect: bool = True
 ) -> dict[str, str]:
     """Return a complete environment with the connector switched on.
 
@@ -52,58 +27,18 @@ def environment(
     ----------
     trace, redirect
         False switches that part off.
-    plugin_directories, kept_plugin
-        As for :func:`sds.redirect.connector.environment`.
 
     Raises
     ------
     ConfigurationError
         If the connector is not installed, or environ names another one.
     """
-    variables = dict(environ)
-    variables |= connector.environment(
-        home, environ, plugin_directories=plugin_directories, kept_plugin=kept_plugin
-    )
+    variables = dict(environ) | connector.environment(home, environ)
     if not trace:
         variables["SDS_TRACE"] = "0"
     if not redirect:
         variables["SDS_REDIRECT"] = "0"
     return variables
-
-
-def program_environment(
-    command: Sequence[str],
-    home: Home,
-    environ: Mapping[str, str],
-    *,
-    trace: bool = True,
-    redirect: bool = True,
-    probed: Sequence[str] | None = None,
-) -> ProgramEnvironment:
-    """Return the environment for a command: native where its HDF5 cannot load the connector.
-
-    Parameters
-    ----------
-    trace, redirect
-        False switches that part off.
-    probed
-        The command that HDF5 will be used by, where the one given is a wrapper (mpiexec, a script).
-    """
-    probe = probe_program(probed or command, environ)
-    if probe.can_bind is False:
-        return ProgramEnvironment(variables=dict(environ), problem=probe.problem)
-    try:
-        variables = environment(
-            home,
-            environ,
-            trace=trace,
-            redirect=redirect,
-            plugin_directories=probe.plugin_directories if probe.can_bind else None,
-            kept_plugin=connector.keep_plugin(),
-        )
-    except ConfigurationError as error:
-        return ProgramEnvironment(variables=dict(environ), problem=str(error))
-    return ProgramEnvironment(variables=variables, problem="")
 
 
 def log_native(environ: Mapping[str, str], program: str, problem: str) -> None:

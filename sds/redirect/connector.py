@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
+import struct
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +20,17 @@ if TYPE_CHECKING:
     from sds.home import Home
 
 PLUGIN_NAME = "libh5sds_vol.so"
+PRELOAD_NAME = "sds_preload.so"
 CONNECTOR_NAME = "sds"
 CONNECTOR = f"{CONNECTOR_NAME} under_vol=0;under_info={{}}"
 HDF5_DEFAULT_PLUGIN_DIRECTORY = Path("/usr/local/hdf5/lib/plugin")
+
+# AddressSanitizer wants to be the first library of a program, since others may take memory. The
+# preloaded one takes none.
+_ASAN_OPTION = "verify_asan_link_order=0"
+# LD_PRELOAD ends a name at a space or colon, and replaces $PLATFORM.
+_UNFIT_FOR_PRELOAD = " :$"
+_AT_PLATFORM = 15
 
 
 def plugin_path() -> Path:
@@ -47,64 +55,80 @@ def plugin_path() -> Path:
     )
 
 
-def own_filter_directories() -> tuple[Path, ...]:
-    """Return the filter plugins that the netCDF4 package of this interpreter brings.
+def preload_entry() -> str:
+    """Return what LD_PRELOAD is to name.
 
-    That package points HDF5 to them only where HDF5_PLUGIN_PATH is not set.
-    """
-    spec = importlib.util.find_spec("netCDF4")
-    if spec is None or spec.origin is None:
-        return ()
-    directory = Path(spec.origin).parent / "plugins"
-    return (directory,) if directory.is_dir() else ()
-
-
-def own_plugin_directories() -> tuple[Path, ...]:
-    """Return what HDF5_PLUGIN_PATH has to name for programs of this interpreter, and for others."""
-    return (*own_filter_directories(), HDF5_DEFAULT_PLUGIN_DIRECTORY)
-
-
-def keep_plugin() -> Path | None:
-    """Return a directory of this account with a copy of the connector, made where there is none.
-
-    Shells and long-running scripts keep the variables that name the connector when SDS is removed
-    or upgraded under them, and HDF5 2 crashes where it is gone. The copy serves them then.
-
-    Returns
-    -------
-    None where there can be no copy: then there is the installed connector alone.
+    On x86-64 ``$PLATFORM`` stands for the processor: the loader of a 32-bit program finds a library
+    for it, and is silent.
 
     Raises
     ------
     ConfigurationError
-        If the connector is not installed.
+        If SDS is not installed, or only where LD_PRELOAD cannot name it.
     """
-    plugin = plugin_path()
-    directory = Path(platformdirs.user_data_dir("sds")) / "plugin"
-    copy = directory / PLUGIN_NAME
+    installed = plugin_path().parents[1] / "preload"
+    kept = _keep_preload(installed)
+    places = [place for place in (kept, installed) if place is not None]
+    for place in places:
+        if not any(character in str(place) for character in _UNFIT_FOR_PRELOAD):
+            return f"{place}/{_platform()}/{PRELOAD_NAME}"
+    raise ConfigurationError(
+        f"LD_PRELOAD cannot name {places[0]}, whose path has a space, colon or dollar sign; "
+        "set XDG_DATA_HOME to a directory without, or install SDS in one"
+    )
+
+
+def _platform() -> str:
+    """Return the directory of the preloaded library for programs of this machine."""
+    machine = os.uname().machine
+    if machine == "x86_64" and _kernel_names_platform():
+        return "$PLATFORM"
+    return machine
+
+
+def _kernel_names_platform() -> bool:
+    """Return whether the kernel tells programs their processor; some that emulate Linux do not."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owned = directory.stat()
-        if owned.st_uid != os.geteuid() or owned.st_mode & 0o022:
-            return None  # others could put a plugin of their own there
-        if not _is_copy(copy, plugin):
-            with tempfile.TemporaryDirectory(dir=directory, prefix=".part-") as part:
-                made = Path(part) / PLUGIN_NAME
-                shutil.copy2(plugin, made)
-                made.replace(copy)
+        vector = Path("/proc/self/auxv").read_bytes()
+    except OSError:
+        return False
+    return any(key == _AT_PLATFORM and value for key, value in struct.iter_unpack("@LL", vector))
+
+
+def _keep_preload(installed: Path) -> Path | None:
+    """Return a directory of this account with a copy of the preloaded library.
+
+    Shells and long-running scripts keep LD_PRELOAD when SDS is removed or upgraded under them, and
+    the loader complains, in every program, of a library that is gone.
+
+    Returns
+    -------
+    None where there can be no copy: then there is the installed library alone.
+    """
+    directory = Path(platformdirs.user_data_dir("sds")) / "preload"
+    try:
+        for library in installed.glob(f"*/{PRELOAD_NAME}"):
+            place = directory / library.parent.name
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owned = place.stat()
+            if owned.st_uid != os.geteuid() or owned.st_mode & 0o022:
+                return None  # others could put a library of their own there
+            _copy(library, place / PRELOAD_NAME)
+        runs_programs = not os.statvfs(directory).f_flag & os.ST_NOEXEC
     except OSError:
         return None
-    return directory
+    return directory if runs_programs else None
 
 
-def _is_copy(copy: Path, plugin: Path) -> bool:
-    """Return whether it was copied from this plugin: size and time of change tell."""
-    try:
-        found = copy.stat()
-    except FileNotFoundError:
-        return False
-    wanted = plugin.stat()
-    return (found.st_size, found.st_mtime_ns) == (wanted.st_size, wanted.st_mtime_ns)
+def _copy(library: Path, copy: Path) -> None:
+    """Copy a library where the copy differs; programs find either the old one or the new one."""
+    if copy.is_file() and copy.read_bytes() == library.read_bytes():
+        return
+    with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".part-") as part:
+        made = Path(part) / copy.name
+        shutil.copyfile(library, made)
+        made.chmod(0o755)
+        made.replace(copy)
 
 
 def is_named(environ: Mapping[str, str]) -> bool:
@@ -112,53 +136,111 @@ def is_named(environ: Mapping[str, str]) -> bool:
     return environ.get("HDF5_VOL_CONNECTOR", "").split()[:1] == [CONNECTOR_NAME]
 
 
-def environment(
-    home: Home,
-    base_env: Mapping[str, str],
-    *,
-    plugin_directories: Iterable[Path] | None = None,
-    kept_plugin: Path | None = None,
-) -> dict[str, str]:
-    """Return the variables to add to base_env so that HDF5 loads the connector.
+def is_preloaded(environ: Mapping[str, str]) -> bool:
+    """Return whether what answers for HDF5_VOL_CONNECTOR is loaded into programs."""
+    return "SDS_CONNECTOR" in environ and any(map(_is_preload, _preloaded(environ)))
 
-    Parameters
-    ----------
-    home
-        Where traces go and tables lie.
-    base_env
-        Environment of the program; what it says in HDF5_PLUGIN_PATH is kept, behind the connector.
-    plugin_directories
-        Where the program finds plugins while HDF5_PLUGIN_PATH is not set; what holds for this
-        interpreter where left out.
-    kept_plugin
-        Of :func:`keep_plugin`: used where the installed connector has gone.
+
+def is_switched_on(environ: Mapping[str, str]) -> bool:
+    """Return whether programs with this environment use the connector."""
+    return is_named(environ) if environ.get("HDF5_VOL_CONNECTOR") else is_preloaded(environ)
+
+
+def environment(home: Home, base_env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to add to base_env so that programs use the connector.
 
     Raises
     ------
     ConfigurationError
         If the connector is not installed, or base_env names another one or forbids plugins.
     """
-    named = base_env.get("HDF5_VOL_CONNECTOR", "").strip()
-    if named and not is_named(base_env):
+    return switched_on(base_env) | {"SDS_HOME": str(home.root)}
+
+
+def switched_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that switch the connector on in a shell; the home is left to it.
+
+    Raises
+    ------
+    ConfigurationError
+        As :func:`environment`.
+    """
+    _refuse_others(environ)
+    plugin = plugin_path()
+    # First: another library's getenv in front of it would be taken for the one that asks.
+    others = [entry for entry in _preloaded(environ) if not _is_preload(entry)]
+    options = [option for option in _asan_options(environ) if option != _ASAN_OPTION]
+    return {
+        "ASAN_OPTIONS": ":".join([*options, _ASAN_OPTION]),
+        "LD_PRELOAD": ":".join([preload_entry(), *others]),
+        "SDS_CONNECTOR": str(plugin),
+    }
+
+
+def switched_off(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the variables that take :func:`switched_on` back; None for those to be removed."""
+    changes: dict[str, str | None] = {}
+    if any(map(_is_preload, _preloaded(environ))):
+        others = [entry for entry in _preloaded(environ) if not _is_preload(entry)]
+        changes["LD_PRELOAD"] = ":".join(others) or None
+    if _ASAN_OPTION in _asan_options(environ):
+        options = [option for option in _asan_options(environ) if option != _ASAN_OPTION]
+        changes["ASAN_OPTIONS"] = ":".join(options) or None
+    if "SDS_CONNECTOR" in environ:
+        changes["SDS_CONNECTOR"] = None
+    if is_named(environ):
+        changes["HDF5_VOL_CONNECTOR"] = None
+    return changes
+
+
+def running_process(
+    environ: Mapping[str, str], plugin_directories: Iterable[Path]
+) -> dict[str, str]:
+    """Return the variables that switch the connector on in a process that already runs.
+
+    Nothing can be preloaded there, so HDF5 itself is told to find the connector. Naming a plugin
+    path replaces the one that HDF5 has compiled in.
+
+    Parameters
+    ----------
+    plugin_directories
+        Where the process finds plugins while HDF5_PLUGIN_PATH is not set.
+
+    Raises
+    ------
+    ConfigurationError
+        As :func:`environment`.
+    """
+    given = environ.get("HDF5_PLUGIN_PATH")
+    own = str(plugin_path().parent)
+    entries = map(str, plugin_directories) if given is None else given.split(os.pathsep)
+    path = [own, *(entry for entry in dict.fromkeys(entries) if entry and entry != own)]
+    return switched_on(environ) | {
+        "HDF5_PLUGIN_PATH": os.pathsep.join(path),
+        "HDF5_VOL_CONNECTOR": CONNECTOR,
+    }
+
+
+def _refuse_others(environ: Mapping[str, str]) -> None:
+    named = environ.get("HDF5_VOL_CONNECTOR", "").strip()
+    if named and not is_named(environ):
         raise ConfigurationError(
             f"HDF5_VOL_CONNECTOR={named!r} already names another connector, "
             "and SDS does not stack on it; unset it to use SDS"
         )
-    if base_env.get("HDF5_PLUGIN_PRELOAD") == "::":
+    if environ.get("HDF5_PLUGIN_PRELOAD") == "::":
         raise ConfigurationError(
             "HDF5_PLUGIN_PRELOAD='::' forbids HDF5 to load plugins; unset it to use SDS"
         )
-    if plugin_directories is None:
-        plugin_directories = own_plugin_directories()
-    # Setting the variable replaces HDF5's default directories, so those are named too.
-    entries = [
-        str(plugin_path().parent),
-        *([str(kept_plugin)] if kept_plugin else []),
-        *(entry for entry in base_env.get("HDF5_PLUGIN_PATH", "").split(os.pathsep) if entry),
-        *(str(directory) for directory in plugin_directories),
-    ]
-    return {
-        "HDF5_PLUGIN_PATH": os.pathsep.join(dict.fromkeys(entries)),
-        "HDF5_VOL_CONNECTOR": CONNECTOR,
-        "SDS_HOME": str(home.root),
-    }
+
+
+def _preloaded(environ: Mapping[str, str]) -> list[str]:
+    return environ.get("LD_PRELOAD", "").replace(":", " ").split()
+
+
+def _is_preload(entry: str) -> bool:
+    return Path(entry).name == PRELOAD_NAME
+
+
+def _asan_options(environ: Mapping[str, str]) -> list[str]:
+    return [option for option in environ.get("ASAN_OPTIONS", "").split(":") if option]

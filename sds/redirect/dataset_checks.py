@@ -56,7 +56,7 @@ class DatasetReport:
     by_engine: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FileReport:
     """What was found out about a file: of its datasets, and what keeps all of them from replicas.
 
@@ -94,17 +94,16 @@ def check_file(
     try:
         table = read_table(home, file)
     except NotFoundError as error:
-        return _without_table(dataset, str(error), "build a replica with `sds reorganize`")
+        # Nothing is wrong with a file that has no replica yet.
+        return FileReport(_without_table(dataset, str(error), "build one with `sds reorganize`"))
     except FormatError as error:
-        return _without_table(dataset, str(error), "write it again with `sds replicas verify`")
+        reason, remedy = str(error), "write it again with `sds replicas verify`"
+        return FileReport(_without_table(dataset, reason, remedy), problem=reason, remedy=remedy)
     wanted = [entry for entry in table.datasets if dataset in (None, entry.path)]
     if not wanted:
         reason = "the table does not name it: it has no replica, or the file no such dataset"
-        return FileReport(
-            datasets=_without_table(
-                dataset, reason, "check its name, or build a replica with `sds reorganize`"
-            ).datasets
-        )
+        remedy = "check its name, or build a replica with `sds reorganize`"
+        return FileReport(_without_table(dataset, reason, remedy))
     reads = [(entry.path, _slices(entry, selection)) for entry in wanted]
     run = run_logged([str(interpreter), "-c", _READ, str(file), json.dumps(reads)], variables)
     reports = tuple(_report(entry, run.decisions) for entry in wanted)
@@ -203,11 +202,8 @@ def _across_the_grain(entry: TableDataset) -> list[tuple[int, int, int]]:
     return [(start, start + n, 1) for start, n in zip(box.start, shape, strict=True)]
 
 
-def _without_table(dataset: str | None, reason: str, remedy: str) -> FileReport:
-    """Return what is reported of a file, and of a dataset where one is named, without a table."""
-    named = () if dataset is None else (dataset,)
-    reports = tuple(
-        DatasetReport(path=path, orders=(), served=False, reason=reason, remedy=remedy)
-        for path in named
-    )
-    return FileReport(datasets=reports, problem=reason, remedy=remedy)
+def _without_table(dataset: str | None, reason: str, remedy: str) -> tuple[DatasetReport, ...]:
+    """Return what is reported of a dataset, where one is named, that no table names."""
+    if dataset is None:
+        return ()
+    return (DatasetReport(path=dataset, orders=(), served=False, reason=reason, remedy=remedy),)

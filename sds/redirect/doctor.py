@@ -228,6 +228,8 @@ def _environment_problems(environ: Mapping[str, str]) -> list[Problem]:
             )
         ]
     directories = environ.get("HDF5_PLUGIN_PATH", "")
+    if connector.is_preloaded(environ):
+        return []
     if any((Path(place) / connector.PLUGIN_NAME).is_file() for place in directories.split(":")):
         return []
     return [

@@ -92,7 +92,8 @@ def check_python(interpreter: Path, variables: Mapping[str, str]) -> tuple[HostR
                 path = str(Path(directory) / "empty.h5")
                 program = f"path = {path!r}; {_LOAD.get(package, _LOAD_LIBRARY)}"
                 words = [str(interpreter), "-c", program, str(library.path)]
-                run = run_logged(words, variables)
+                # A home of its own: that of the user may switch SDS off.
+                run = run_logged(words, {**variables, "SDS_HOME": directory})
             remedy = f"install {package} with HDF5 1.14, 2.0, 2.1 or 2.2"
             reports.append(_report(library, run, remedy))
     return tuple(reports)

@@ -1,8 +1,6 @@
-"""Whether a program's HDF5 can load the connector, found out without running the program.
+"""Which HDF5 libraries a Python or program brings, found out without running the program.
 
-An HDF5 that cannot load it is handed its own native connector by the plugin. A launcher still looks
-first: where nothing of SDS can work, nothing of SDS is to be loaded. What a shell script or mpiexec
-will start cannot be known; there the connector is switched on.
+For `sds doctor`. What a shell script or mpiexec will start cannot be known.
 """
 
 from __future__ import annotations
@@ -20,25 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.redirect.elf import elf_facts, linked_libraries
-from sds.redirect.wrappers import behind_wrappers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PACKAGES = ("h5py", "netCDF4", "tables", "vtkmodules")
 PROBE_TIMEOUT_S = 20.0
-# They hand their environment on to programs that see other files than those here.
-_CONTAINERS = (
-    "apptainer", "ch-run", "docker", "enroot", "nerdctl", "podman", "shifter", "singularity",
-)  # fmt: skip
-# What a program is run without the connector for.
-LEFT_ALONE = dict.fromkeys(
-    _CONTAINERS, "what runs in a container need not see the connector; install SDS in its image"
-) | {
-    # HDF5 copies no object from one connector to another.
-    "h5repack": "it opens files of the family, split and multi drivers natively, and copies from "
-    "them; and no replica makes reading everything faster"
-}
+# Of a package that brings no HDF5 of its own, as many as h5py has in two kinds.
+_MOST_EXTENSIONS = 60
 
 # Newer than any function of HDF5 1.12: what lacks it has another interface for connectors.
 _NEEDED_SYMBOL = "H5VLintrospect_get_cap_flags"
@@ -56,7 +43,6 @@ class ProgramKind(StrEnum):
 
     PYTHON = "python"
     ELF = "elf"
-    LEFT_ALONE = "left alone"
     OTHER = "other"
     MISSING = "missing"
 
@@ -118,25 +104,6 @@ class ProgramProbe:
     filter_directories: tuple[Path, ...] = ()
 
     @property
-    def can_bind(self) -> bool | None:
-        """Whether every HDF5 that was found loads the connector; None where none was found."""
-        if self.kind is ProgramKind.LEFT_ALONE:
-            return False
-        return all(library.can_bind for library in self.libraries) if self.libraries else None
-
-    @property
-    def problem(self) -> str:
-        """Say which library cannot load the connector; empty where all can."""
-        if self.program and self.kind is ProgramKind.LEFT_ALONE:
-            return LEFT_ALONE[self.program.name]
-        return "; ".join(
-            f"{library.path} (used by {library.used_by}) cannot load the connector: "
-            f"{library.problem}"
-            for library in self.libraries
-            if not library.can_bind
-        )
-
-    @property
     def plugin_directories(self) -> tuple[Path, ...]:
         """Where the program would find plugins if HDF5_PLUGIN_PATH were not set."""
         defaults = [path for library in self.libraries for path in library.plugin_directories]
@@ -144,15 +111,11 @@ class ProgramProbe:
 
 
 def probe_program(command: Sequence[str], environ: Mapping[str, str]) -> ProgramProbe:
-    """Return what a command starts, seen through plain wrappers, and which HDF5 that brings."""
-    started = behind_wrappers(command, environ)
-    words, environ = started.command, started.environ
-    found = shutil.which(words[0], path=environ.get("PATH")) if words else None
+    """Return what a command starts, and which HDF5 that brings."""
+    found = shutil.which(command[0], path=environ.get("PATH")) if command else None
     if found is None:
         return ProgramProbe(program=None, kind=ProgramKind.MISSING)
     program = Path(found)
-    if program.name in LEFT_ALONE:
-        return ProgramProbe(program=program, kind=ProgramKind.LEFT_ALONE)
     try:
         if program.is_file():
             return _probe_file(program, environ)
@@ -235,7 +198,8 @@ def _libraries_of(package: Path, environ: Mapping[str, str]) -> list[Path]:
     if bundled:
         return list(dict.fromkeys(bundled))
     linked: dict[Path, None] = {}
-    for extension in sorted(package.glob("*.so"))[:40]:
+    # Debian keeps those of each kind of HDF5 in a folder below.
+    for extension in sorted(package.rglob("*.so"))[:_MOST_EXTENSIONS]:
         for path in linked_libraries(extension, environ):
             if _is_hdf5_name(path):
                 linked[path.resolve()] = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sds import _native
 from sds.errors import ConfigurationError, SdsError
-from sds.home import Home, default_home
+from sds.home import NATIVE, Home, default_home
 from sds.server.local_socket import listen_at, remove_socket
 from sds.server.logs import log_to_stderr
 from sds.wording import counted, printable
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     log_to_stderr()
     # What the server reads of users' files is no access pattern of theirs.
-    os.environ.pop("HDF5_VOL_CONNECTOR", None)
+    os.environ |= NATIVE
     home = Home(given.home.expanduser().absolute()) if given.home else default_home()
     try:
         if given.command == "upgrade":

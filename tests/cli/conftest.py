@@ -27,10 +27,12 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def sds(capfd):
+def sds(capfd, monkeypatch):
     def run(*words):
         capfd.readouterr()
-        code = _run([str(word) for word in words])
+        with monkeypatch.context() as own:
+            own.setenv("HDF5_VOL_CONNECTOR", "")  # a command may set it
+            code = _run([str(word) for word in words])
         return Result(int(code), *capfd.readouterr())
 
     return run

@@ -38,7 +38,7 @@ read(20)
 if when == "after":
     faulthandler.enable()
 executor = read(20)
-if os.environ.get("HDF5_VOL_CONNECTOR") and os.environ.get("SDS_MMAP") != "0":
+if os.environ.get("SDS_CONNECTOR") and os.environ.get("SDS_MMAP") != "0":
     assert executor == "mapped"
     with open("/proc/self/maps") as maps:
         assert "/replicas/" in maps.read()

@@ -28,6 +28,7 @@ from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize
 from sds.organizer.journal import journal_directory, open_journal, plan_digest
+from sds.redirect.connector import CONNECTOR, switched_on
 from tests.organizer.sources import gathered, make_cube, settle
 
 
@@ -371,8 +372,11 @@ def test_two_builds_of_one_replica_do_not_meet(cube, home, kind):
         reorganize(plan, home=home)
 
 
-def test_a_build_under_the_connector_is_refused(cube, home, monkeypatch):
-    monkeypatch.setenv("HDF5_VOL_CONNECTOR", "sds under_vol=0;under_info={}")
+@pytest.mark.parametrize("variables", [{"HDF5_VOL_CONNECTOR": CONNECTOR}, "preloaded"])
+def test_a_build_under_the_connector_is_refused(variables, cube, home, monkeypatch):
+    variables = switched_on({}) if variables == "preloaded" else variables
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     for value in ("", "0"):  # neither switches the connector off
         monkeypatch.setenv("SDS_DISABLE", value)
         with pytest.raises(ConfigurationError, match="SDS_DISABLE=1"):

@@ -210,6 +210,22 @@ EXPORT int stat(const char *path, struct stat *out)
     return real(path, out);
 }
 
+/* As they were called before glibc 2.33, and as the connector calls them. */
+EXPORT int __fxstat(int version, int fd, struct stat *out);
+EXPORT int __xstat(int version, const char *path, struct stat *out);
+
+EXPORT int __fxstat(int version, int fd, struct stat *out)
+{
+    (void)version;
+    return fstat(fd, out);
+}
+
+EXPORT int __xstat(int version, const char *path, struct stat *out)
+{
+    (void)version;
+    return stat(path, out);
+}
+
 #define OPEN(name)                                                                                 \
     EXPORT int name(const char *path, int flags, ...)                                              \
     {                                                                                              \

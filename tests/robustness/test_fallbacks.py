@@ -17,6 +17,7 @@ import pytest
 from sds import _native
 from sds.home import Home
 from sds.identity import identity_of
+from sds.redirect.connector import CONNECTOR
 from sds.redirect.tables import publish_table, read_table, table_path
 from tests.redirected import reads_by_replica, redirect
 from tests.robustness.conftest import compile_c, needs_root, redirect_to, write_cube
@@ -452,8 +453,10 @@ def plane(shared):
 
     def environment(home, **variables):
         env = connector_environment(home.root, **variables)
-        shutil.copy(Path(env["HDF5_PLUGIN_PATH"].split(":")[0]) / "libh5sds_vol.so", plugins)
-        return env | {"HDF5_PLUGIN_PATH": str(plugins)}
+        shutil.copy(env["SDS_CONNECTOR"], plugins)
+        # In secure execution nothing is preloaded, but HDF5 obeys its variables.
+        del env["LD_PRELOAD"]
+        return env | {"HDF5_PLUGIN_PATH": str(plugins), "HDF5_VOL_CONNECTOR": CONNECTOR}
 
     return program, environment
 

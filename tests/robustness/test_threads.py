@@ -95,8 +95,7 @@ def test_the_sanitizer_sees_no_race_between_libraries(sanitized, cube_of_kind, h
     """Each library locks out its own threads; what two of them share, the connector locks."""
     plugins, threads = sanitized
     env = connector_environment(home.root, SDS_DEBUG=home.root / "log")
-    # Without filters from elsewhere: the sanitizer does not see what the loader locks.
-    env |= {"HDF5_PLUGIN_PATH": str(plugins), "TSAN_OPTIONS": "halt_on_error=1"}
+    env |= {"SDS_CONNECTOR": str(plugins / PLUGIN_NAME), "TSAN_OPTIONS": "halt_on_error=1"}
     run_threads(threads, cube_of_kind, env=env, rounds=60)
     served = reads_by_replica(home)
     assert sum(served.values()) == 2 * 8 * 60

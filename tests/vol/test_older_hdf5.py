@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sds.home import Home
-from sds.redirect.activate import program_environment
 from sds.redirect.doctor import diagnose
 from tests.hdf5_builds import cache_directory, leave_out
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
@@ -107,7 +106,7 @@ def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
 
 
 @pytest.mark.parametrize("h5py", WHEELS)
-def test_the_doctor_and_the_launcher_say_what_becomes_of_it(h5py, tmp_path):
+def test_the_doctor_and_verbose_say_what_becomes_of_it(h5py, tmp_path):
     library = library_of_wheel(h5py)
     _, _, version, event = WHEELS[h5py]
     source = tmp_path / "program.c"
@@ -127,8 +126,11 @@ def test_the_doctor_and_the_launcher_say_what_becomes_of_it(h5py, tmp_path):
     assert host.loads is (event == "bound")
     binding = {"bound": "exported symbols", "native": "native", None: "none"}[event]
     assert host.binding == binding
-    chosen = program_environment([str(program)], home, environ)
-    assert ("HDF5_VOL_CONNECTOR" in chosen.variables) is (event == "bound")
+    verbose = environ | {"SDS_HOME": str(home.root)}
+    sds = [sys.executable, "-m", "sds.cli", "run", "--verbose", "--", program]
+    result = subprocess.run(sds, env=verbose, check=False, capture_output=True, text=True)
+    said = {"bound": "runs under SDS", "native": "runs without SDS: it is too old", None: ""}[event]
+    assert (said in result.stderr, bool(result.stderr)) == (True, event is not None), result
     if event != "bound":
-        assert "older than 1.14" in (chosen.problem if event else host.detail)
+        assert event or "older than 1.14" in host.detail
         assert host.remedy

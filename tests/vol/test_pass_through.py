@@ -2,6 +2,7 @@
 
 import pytest
 
+from sds.redirect.connector import plugin_path
 from tests.under_connector import (
     connector_environment,
     decisions,
@@ -178,7 +179,7 @@ def test_errors_are_those_of_the_native_library(tmp_path, home):
 def test_errors_of_a_native_program_that_merely_finds_the_plugin(tmp_path):
     # After a failed open HDF5 loads every connector on its path, to ask whether it can read the
     # file.
-    path = connector_environment(tmp_path)["HDF5_PLUGIN_PATH"]
+    path = plugin_path().parent
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     alone = run_python(ERRORS, tmp_path / "a", env=native_environment())

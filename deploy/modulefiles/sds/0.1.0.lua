@@ -7,8 +7,7 @@
 local prefix = os.getenv("SDS_PREFIX") or "/opt/sds"
 local home = os.getenv("SDS_SITE_HOME")
 
-local plugin = "libh5sds_vol.so"
-local connector = "sds under_vol=0;under_info={}"
+local redirect = pathJoin("sds", "redirect")
 
 help([[
 SDS makes reading large HDF5 files fast without changing the programs that read them.
@@ -24,41 +23,55 @@ whatis("Version: 0.1.0")
 whatis("Description: faster reads of HDF5 files through replicas in other layouts")
 
 -- The package lies in the folder of the Python that it was installed for.
-local package_directory
+local package
 for minor = 11, 30 do
-   local candidate = pathJoin(prefix, "lib", "python3." .. minor, "site-packages")
-   if isFile(pathJoin(candidate, "sds", "redirect", "plugin", plugin)) then
-      package_directory = candidate
+   local candidate = pathJoin(prefix, "lib", "python3." .. minor, "site-packages", redirect)
+   if isFile(pathJoin(candidate, "plugin", "libh5sds_vol.so")) then
+      package = candidate
    end
 end
 
+-- What is preloaded. The loader puts the processor in place of $PLATFORM; where it could be one of
+-- 32 bits, there is a library for that as well.
+local platform
+for _, candidate in ipairs({"x86_64", "aarch64", "ppc64le", "riscv64"}) do
+   if package and isFile(pathJoin(package, "preload", candidate, "sds_preload.so")) then
+      platform = candidate == "x86_64" and "$PLATFORM" or candidate
+   end
+end
+
+-- Where traces go; the connector writes none where this directory is missing.
+local function spool()
+   local data = os.getenv("XDG_DATA_HOME") or pathJoin(os.getenv("HOME") or "", ".local/share")
+   return pathJoin(home or os.getenv("SDS_HOME") or pathJoin(data, "sds"), "spool")
+end
+
 if mode() == "load" then
-   -- HDF5 2.x ends every program with a crash where the variable names a connector that it cannot
-   -- load: so nothing is exported unless the plugin is there.
-   if not package_directory then
+   -- The loader complains in every program of a library that is not there.
+   if not platform then
       LmodError("SDS is not installed in " .. prefix .. ": there is no lib/python3.*/site-packages/"
-         .. "sds/redirect/plugin/" .. plugin .. "; install it there, or set SDS_PREFIX")
+         .. "sds/redirect/preload/*/sds_preload.so beside plugin/libh5sds_vol.so; install it there, "
+         .. "or set SDS_PREFIX")
    end
    local named = os.getenv("HDF5_VOL_CONNECTOR")
    if named and named ~= "" and not named:match("^sds%f[%s\0]") then
       LmodError("HDF5_VOL_CONNECTOR already names another connector (" .. named .. "), and SDS does "
          .. "not stack on it; unset it to use SDS")
    end
+   if not isDir(spool()) and not spool():find("'", 1, true) then
+      execute {
+         cmd = "sh -c 'umask 077; mkdir -p \"$1\" 2>/dev/null' sh '" .. spool() .. "'",
+         modeA = {"load"},
+      }
+   end
 end
 
-if package_directory then
+if platform then
    prepend_path("PATH", pathJoin(prefix, "bin"))
-   -- Setting the variable replaces HDF5's default directories (that of its sources, and those of the
-   -- netCDF4 and h5py wheels), and the one that netCDF4 would set.
-   for _, default in ipairs({"hdf5/lib/plugin", "lib/hdf5/plugin", "lib/plugin"}) do
-      append_path("HDF5_PLUGIN_PATH", pathJoin("/usr/local", default))
-   end
-   local filters = pathJoin(package_directory, "netCDF4", "plugins")
-   if isDir(filters) then
-      prepend_path("HDF5_PLUGIN_PATH", filters)
-   end
-   prepend_path("HDF5_PLUGIN_PATH", pathJoin(package_directory, "sds", "redirect", "plugin"))
-   setenv("HDF5_VOL_CONNECTOR", connector)
+   prepend_path("LD_PRELOAD", pathJoin(package, "preload", platform, "sds_preload.so"))
+   -- AddressSanitizer would end a program before which something is loaded.
+   append_path("ASAN_OPTIONS", "verify_asan_link_order=0")
+   setenv("SDS_CONNECTOR", pathJoin(package, "plugin", "libh5sds_vol.so"))
    if home then
       setenv("SDS_HOME", home)
    end

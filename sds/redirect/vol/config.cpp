@@ -114,7 +114,8 @@ void read_environment()
     settings.may_map = !is("SDS_MMAP", "0");
     settings.verify_reads =
         is("SDS_VERIFY_READS", "1") || (!is("SDS_VERIFY_READS", "0") && has_mark("verify_reads"));
-    const bool enabled = !is_disabled();
+    settings.is_disabled = is_disabled();
+    const bool enabled = !settings.is_disabled;
     settings.trace = enabled && settings.home[0] && !is("SDS_TRACE", "0");
     settings.redirect = enabled && settings.home[0] && !is("SDS_REDIRECT", "0");
     if (enabled && !is("SDS_ENGINE", "0"))

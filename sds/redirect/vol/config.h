@@ -21,8 +21,9 @@ struct Config {
     char home[PATH_MAX];       // SDS_HOME; "" where none can be named
     char replicas[PATH_MAX];   // canonical, ends in '/'; "" where there is no home
     char debug_file[PATH_MAX]; // SDS_DEBUG; "" for no log
-    bool trace;                // SDS_TRACE=0, SDS_DISABLE=1 or a file "disabled" turn it off
-    bool redirect;             // SDS_REDIRECT=0, likewise
+    bool is_disabled;          // SDS_DISABLE=1, or a file "disabled" in the home
+    bool trace;                // SDS_TRACE=0 turns it off
+    bool redirect;             // SDS_REDIRECT=0 turns it off
     bool verify_reads;         // each block of a contiguous replica; SDS_VERIFY_READS=1 or a file
                                // "verify_reads" turns it on
     bool may_map;              // files for reading; SDS_MMAP=0 turns it off

@@ -84,6 +84,7 @@ herr_t free_info(void *info)
 // "under_vol=<value>;under_info={<text for that connector>}"; the native one where none is named.
 herr_t info_from_text(Host &host, const char *text, void **info)
 {
+    give_up_registration(host);
     const char *value = text ? strstr(text, "under_vol=") : nullptr;
     const char *open = text ? strchr(text, '{') : nullptr;
     const char *close = text ? strrchr(text, '}') : nullptr;

@@ -166,7 +166,7 @@ bool bind_host(Host &host, const Image &image, Problem &problem)
     if (!is_known(version))
         return refuse(problem, "its version %u.%u.%u is not known to this SDS", version.major,
                       version.minor, version.release);
-    host.native = -1;
+    host.native = host.registration = -1;
     fill_class(host);
     log_decision("bound", host.library, host.binding, host.version);
     return true;
@@ -207,6 +207,18 @@ Host *host_of_caller(const void *return_address, Problem &problem)
     }
     pthread_mutex_unlock(&binding);
     return found;
+}
+
+bool register_connector(Host &host)
+{
+    host.registration = host.hdf5.H5VLregister_connector(&host.connector_class, 0);
+    return host.registration >= 0;
+}
+
+void give_up_registration(Host &host)
+{
+    if (host.registration >= 0) host.hdf5.H5VLclose(host.registration);
+    host.registration = -1;
 }
 
 } // namespace sds::vol

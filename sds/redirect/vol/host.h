@@ -52,6 +52,8 @@ struct alignas(line_bytes) Host {
     const void *segments;                    // of its image: tells libraries apart
     bool closes_replicas; // HDF5 will call before it ends, so that replicas are closed in time
     bool is_ending;       // it has called
+    hid_t registration;   // by sds_connector_for, until HDF5 has taken it for its default; else -1
+    bool stays_native;    // it has started while it was bound
     int slot;
     char version[16];    // "2.0.0"
     char library[512];   // path of the library
@@ -79,6 +81,12 @@ struct Problem {
 // The host that owns the code at this address, bound at its first call.
 // nullptr, and why, where the library cannot be served.
 Host *host_of_caller(const void *return_address, Problem &problem);
+
+// Register the connector with a library that starts. False where it does not take it.
+bool register_connector(Host &host);
+// HDF5 holds the connector itself now. An identifier kept beyond that would have it outlive the
+// native one when the library ends.
+void give_up_registration(Host &host);
 
 extern Host hosts[max_hosts]; // by slot
 inline Host &host_at(int slot)

@@ -1,5 +1,15 @@
-// Entry points by which an HDF5 library loads the connector.
+// Entry points: for HDF5, which loads the connector where a variable names it, and for the
+// preloaded library (preload.c), which has it registered with an HDF5 that starts.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "chunk_filters.h"
+#include "config.h"
+#include "decision_log.h"
+#include "elf_image.h"
 #include "hdf5_memory.h"
 #include "native_alias.h"
 #include "vol_class.h"
@@ -8,6 +18,30 @@
 
 SDS_EXPORT int H5PLget_plugin_type(void);
 SDS_EXPORT const void *H5PLget_plugin_info(void);
+SDS_EXPORT const char *sds_connector_for(const void *caller);
+
+namespace
+{
+
+// HDF5 copies no object from one connector to another: h5repack opens files of the family, split
+// and multi drivers natively, and copies from them. And no replica makes reading everything faster.
+const char *reason_to_stay_native()
+{
+    const char *plugins = getenv("HDF5_PLUGIN_PRELOAD");
+    if (plugins && strcmp(plugins, "::") == 0) return "HDF5_PLUGIN_PRELOAD='::' forbids plugins";
+    if (strcmp(program_invocation_short_name, "h5repack") == 0)
+        return "h5repack copies between files that are opened natively and others";
+    return sds::vol::config().is_disabled ? "SDS is switched off" : nullptr;
+}
+
+// `sds run --verbose`
+bool is_verbose()
+{
+    const char *value = getenv("SDS_VERBOSE");
+    return value && strcmp(value, "1") == 0;
+}
+
+} // namespace
 
 SDS_EXPORT int H5PLget_plugin_type(void)
 {
@@ -26,4 +60,39 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
     sds::vol::find_codecs();
     sds::vol::find_malloc();
     return &host->connector_class;
+}
+
+// Registers the connector with the HDF5 that asks for HDF5_VOL_CONNECTOR, and returns the value
+// that makes it the default; nullptr where that HDF5 is to run natively.
+SDS_EXPORT const char *sds_connector_for(const void *caller)
+{
+    sds::vol::Image image = {};
+    const char *library = sds::vol::find_loaded_image(caller, image) ? image.path : "";
+    sds::vol::Problem problem = {};
+    const char *native = reason_to_stay_native();
+    // A program with HDF5 linked in may ask before HDF5 does, which binding makes start.
+    static __thread int depth = 0;
+    static __thread bool has_started = false;
+    if (depth > 0) {
+        has_started = true;
+        return nullptr;
+    }
+    depth++;
+    sds::vol::Host *host = native ? nullptr : sds::vol::host_of_caller(caller, problem);
+    depth--;
+    if (host && has_started) host->stays_native = true;
+    has_started = false;
+    // HDF5 itself does not ask again while the connector is in use.
+    if (host && (host->stays_native || host->native >= 0)) return nullptr;
+    if (!host) {
+        const char *reason = native ? native : problem.text;
+        sds::vol::log_decision("native", library, "", reason);
+        if (is_verbose()) dprintf(STDERR_FILENO, "sds: %s runs without SDS: %s\n", library, reason);
+        return nullptr;
+    }
+    if (is_verbose())
+        dprintf(STDERR_FILENO, "sds: HDF5 %s runs under SDS: %s\n", host->version, library);
+    sds::vol::find_codecs();
+    sds::vol::find_malloc();
+    return sds::vol::register_connector(*host) ? sds::vol::connector_variable : nullptr;
 }

@@ -10,6 +10,8 @@ namespace sds::vol
 constexpr H5VL_class_value_t connector_value = 407;
 constexpr const char *connector_name = "sds";
 constexpr unsigned connector_version = 1;
+// Of HDF5_VOL_CONNECTOR: the connector, and the native one below it.
+constexpr const char *connector_variable = "sds under_vol=0;under_info={}";
 
 // Fill host.connector_class, callbacks that come without an object bound to the host's slot.
 void fill_class(Host &host);

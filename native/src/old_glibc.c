@@ -1,0 +1,28 @@
+/* Before glibc 2.33, stat and fstat were no functions of the library, but calls of these, which it
+ * still has. */
+#include "old_glibc.h"
+
+#if defined(SDS__FIRST_GLIBC) && __GLIBC_PREREQ(2, 33)
+#include <sys/stat.h>
+
+#ifdef __aarch64__
+enum { stat_version = 0 };
+#else
+enum { stat_version = 1 };
+#endif
+
+SDS__OLD(__xstat);
+SDS__OLD(__fxstat);
+int __xstat(int version, const char *path, struct stat *found);
+int __fxstat(int version, int fd, struct stat *found);
+
+int stat(const char *restrict path, struct stat *restrict found)
+{
+    return __xstat(stat_version, path, found);
+}
+
+int fstat(int fd, struct stat *found)
+{
+    return __fxstat(stat_version, fd, found);
+}
+#endif
