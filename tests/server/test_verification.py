@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from sds.catalog.records import ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.rows import ReplicaRow
-from sds.identity import identity_of
+from sds.identity import identity_of, source_identity
 from sds.redirect.sorted_replicas import find_sorted
 from sds.redirect.tables import read_table, table_path
 from tests.server.conftest import make_source
@@ -59,7 +59,7 @@ def served(service, source):
     if not table_path(service.home, source).exists():
         return []
     table = read_table(service.home, source)
-    assert table.source_identity == identity_of(source)
+    assert table.source_identity == source_identity(source)
     return [(c.replica_id, c.identity) for d in table.datasets for c in d.candidates]
 
 
