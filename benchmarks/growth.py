@@ -228,6 +228,7 @@ class Figures:
     reorganize_s: float  # a tiny file, by the command without a server
     reorganize_cpu_s: float
     start_s: float  # of sds-server, until it answers
+    start_cpu_s: float
     status_ms: float
     page_ms: float  # of 100 replicas
     advise_ms: float  # of one stated read of one source
@@ -261,6 +262,7 @@ def measure(root: Path, n: int) -> Figures:
     write_source(tiny)
     walls, cpus = zip(*[_reorganize(home, tiny, order) for order in ORDERS[:ROUNDS]], strict=True)
     with _server(home) as (process, client, start_s):
+        start_cpu_s = _used_s(process.pid)
         source = str(root / "sources" / f"{1:08}.h5")
         question = {"file": source, "dataset": "/cube", "selection": "[:, :, :, 0]"}
         status_s = _median(client, "GET", "status")
@@ -274,6 +276,7 @@ def measure(root: Path, n: int) -> Figures:
         reorganize_s=statistics.median(walls),
         reorganize_cpu_s=statistics.median(cpus),
         start_s=start_s,
+        start_cpu_s=start_cpu_s,
         status_ms=1e3 * status_s,
         page_ms=1e3 * page_s,
         advise_ms=1e3 * advise_s,
@@ -359,17 +362,18 @@ def _median(client: httpx.Client, method: str, what: str, body: object = None) -
     return statistics.median(times[1:])
 
 
+def _used_s(pid: int) -> float:
+    """Return the processor time of a process."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def _idle_share(pid: int) -> float:
     """Return the share of a core that a process takes while nobody asks it anything."""
-
-    def used_s() -> float:
-        fields_of_stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields_of_stat[11:13])) / os.sysconf("SC_CLK_TCK")
-
-    time.sleep(5.0)  # the first look into the spool knows nothing yet
-    before = used_s()
+    time.sleep(8.0)  # the first looks into the spool know nothing yet
+    before = _used_s(pid)
     time.sleep(IDLE_S)
-    return (used_s() - before) / IDLE_S
+    return (_used_s(pid) - before) / IDLE_S
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ class Publisher:
         self._home = home
         self._store = store
         self._models_now = models
-        self._models = models.snapshot()
+        self._models = models  # while something is published, a snapshot
         # What is read from the catalog must be what is published last.
         self._one_at_a_time = threading.Lock()
         made_by = f"{sds.__version__} {models.table_settings}"
@@ -187,6 +187,11 @@ class Publisher:
         Those, `limit` at most, that have a table now.
         """
         return self.publish_each(self._store.outdated_sources(self._made_by, limit))
+
+    @property
+    def has_outdated(self) -> bool:
+        """True while `publish_outdated` has something to do."""
+        return bool(self._store.outdated_sources(self._made_by, 1))
 
     def tidy(self) -> tuple[str, ...]:
         """Where others changed the published directories: remove what the catalog does not know.

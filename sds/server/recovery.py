@@ -5,6 +5,7 @@ Every step can be repeated, and cut off again, without harm.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReorganizeRequest, ReplicaState, SortRequest
 from sds.catalog.replicas import OPEN_STATES
-from sds.errors import SdsError
+from sds.errors import PermissionDeniedError, SdsError
 from sds.server.publisher import current_identity, current_source, outdated
 from sds.server.reports import GarbageReport, RecoveryReport
 from sds.server.verification import wants_verification
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from sds.server.spool import Spool
     from sds.server.stages import Runner
     from sds.server.verification import Verifier
+
+log = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
 _SOURCES_AT_ONCE = 64  # that a command looks at beyond its own
@@ -60,8 +63,7 @@ class Recovery:
         self._store = store
         self._queue = queue
         self._publisher = publisher
-        # Commands end before they have seen all: each begins somewhere.
-        self._watched = random.randrange(store.last_watched() + 1)  # noqa: S311
+        self._watched: int | None = None  # the source that was looked at last
         self._next_spool_s = 0.0
 
     def recover(self, *, max_attempts: int) -> RecoveryReport:
@@ -123,7 +125,11 @@ class Recovery:
         for record in self._store.uncollected_replicas(n_sources):
             # What the user placed with --output is the user's to delete.
             if self._home.holds_replica(record.path):
-                self._builder.delete_file(record)
+                try:
+                    self._builder.delete_file(record)
+                except PermissionDeniedError as error:
+                    log.warning("replica %s is retired: %s", record.id, error)
+                    self._store.set_collected(record.id)
             else:
                 self._store.set_collected(record.id)
         removed: tuple[str, ...] = ()
@@ -139,6 +145,9 @@ class Recovery:
 
         None: all of them.
         """
+        if self._watched is None:
+            # Commands end before they have seen all: each begins somewhere.
+            self._watched = random.randrange(self._store.last_watched() + 1)  # noqa: S311
         first, is_past_end = self._watched, False
         left = n_sources
         while left is None or left > 0:

@@ -513,10 +513,11 @@ class Service:
 
         Returns
         -------
-        Whether there may be more of it.
+        Whether there is more of it.
         """
         with self.lock.held():
-            return bool(self._publisher.publish_outdated(_PUBLISHED_AT_ONCE))
+            self._publisher.publish_outdated(_PUBLISHED_AT_ONCE)
+            return self._publisher.has_outdated
 
     def submit(self, request: JobRequest) -> records.JobRecord:
         """Put work into the queue, for the server to do."""
