@@ -1,9 +1,9 @@
 // A signal that ends the process even while a call holds the interpreter, as an open on a file
 // system that hangs does: Python's own handlers only run between two of its instructions.
-#include <csignal>
-#include <cerrno>
-#include <unistd.h>
 #include "binding.h"
+#include <cerrno>
+#include <csignal>
+#include <unistd.h>
 
 namespace nb = nanobind;
 
@@ -19,8 +19,7 @@ volatile sig_atomic_t is_armed = 0;
 void on_signal(int number)
 {
     const int saved = errno;
-    if (is_armed == 0)
-    {
+    if (is_armed == 0) {
         is_armed = 1;
         alarm(static_cast<unsigned>(seconds_left));
     }

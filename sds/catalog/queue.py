@@ -103,6 +103,11 @@ class JobQueue:
             row.progress = min(max(progress, 0.0), 1.0)
             return not row.cancel_requested
 
+    def is_cancel_requested(self, job_id: int) -> bool:
+        """Return whether a job that runs is to stop."""
+        with self._database.reading() as session:
+            return _row(session, job_id).cancel_requested
+
     def finish(self, job_id: int, result: dict[str, JsonValue]) -> None:
         """End a job that did its work."""
         self._end(job_id, JobState.DONE, "", result)

@@ -7,11 +7,21 @@ prints them, so the names of their fields are part of both.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from sds.analyzer import AccessPattern
 from sds.dataset import Filter
@@ -26,8 +36,43 @@ from sds.recommender.calibration import Calibration, CalibrationSettings
 MIN_MEMORY_BYTES = 1 << 20
 AbsolutePath: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": "^/[^\\x00]*$"})]
 """A path in a request over REST, as its description has it; the server says what is wrong."""
+Whole: TypeAlias = Annotated[int, Field(strict=True)]
+"""A number in a request: neither a truth value nor text, which Python would take for one."""
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""
+
+
+def _whole(kind: Any) -> BeforeValidator:  # noqa: ANN401  (a type)
+    """Return what checks JSON of a type that knows no pydantic: whole numbers are such, as `Whole`.
+
+    Raises ValueError where JSON has a truth value, a fraction or text for one.
+    """
+
+    def check(value: Any) -> Any:  # noqa: ANN401  (JSON, or the value itself)
+        _check_whole(kind, value, "")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _check_whole(hint: Any, value: Any, name: str) -> None:  # noqa: ANN401
+    if hint in {int, bool} and type(value) is not hint and isinstance(value, int | float | str):
+        message = (
+            f"{name} is {value!r}; give {'a whole number' if hint is int else 'true or false'}"
+        )
+        raise ValueError(message)
+    if is_dataclass(hint) and isinstance(value, dict):
+        for field_name, field_hint in get_type_hints(hint).items():
+            if field_name in value:
+                _check_whole(field_hint, value[field_name], field_name)
+    elif isinstance(value, list):
+        for part in value:
+            _check_whole(get_args(hint)[0] if get_args(hint) else None, part, name)
+    elif get_origin(hint) in {Union, UnionType}:
+        for option in get_args(hint):
+            if not isinstance(value, bool | float | str) or option is not int:
+                _check_whole(option, value, name)
 
 
 class ReplicaState(StrEnum):
@@ -323,14 +368,14 @@ class ReorganizeRequest:
 
     file: AbsolutePath
     dataset: str
-    order: tuple[int, ...]
-    chunks: tuple[int, ...] | Literal["auto", "contiguous"] | None = None
+    order: tuple[Whole, ...]
+    chunks: tuple[Whole, ...] | Literal["auto", "contiguous"] | None = None
     compress: str = "none"
     region: str | None = None
-    segments: SegmentList | None = None
-    memory_bytes: int = 512 << 20
+    segments: Annotated[SegmentList | None, _whole(SegmentList)] = None
+    memory_bytes: Whole = 512 << 20
     output: AbsolutePath | None = None
-    force: bool = False
+    force: Flag = False
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:
@@ -401,9 +446,9 @@ class SortRequest:
     dataset: str
     key: str
     columns: tuple[str, ...] | None = None
-    memory_bytes: int = 512 << 20
+    memory_bytes: Whole = 512 << 20
     output: AbsolutePath | None = None
-    force: bool = False
+    force: Flag = False
     kind: Literal["sort"] = "sort"
 
     def __post_init__(self) -> None:
@@ -430,7 +475,9 @@ class CalibrateRequest:
     """Measure the file system that holds a directory."""
 
     path: AbsolutePath
-    settings: CalibrationSettings = field(default_factory=CalibrationSettings)
+    settings: Annotated[CalibrationSettings, _whole(CalibrationSettings)] = field(
+        default_factory=CalibrationSettings
+    )
     kind: Literal["calibrate"] = "calibrate"
 
 

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import FastAPI, Query, Request, Security
+from fastapi import Depends, FastAPI, Query, Request, Security
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPBearer
 
 import sds
 from sds.server.asker import InProcess
 from sds.server.auth import Tokens
+from sds.server.dependencies import only_known_parameters
 from sds.server.errors import PROBLEMS, add_error_handlers
 from sds.server.gate import Gate
 from sds.server.page import reference_page
@@ -84,7 +85,10 @@ def create_app(service: Service, background: Background, ask: Ask | None = None)
     add_error_handlers(app)
     for module in (datasets, patterns, recommendations, replicas, jobs, home, plots):
         app.include_router(
-            module.router, prefix=PREFIX, responses=PROBLEMS, dependencies=[Security(_BEARER)]
+            module.router,
+            prefix=PREFIX,
+            responses=PROBLEMS,
+            dependencies=[Security(_BEARER), Depends(only_known_parameters)],
         )
     app.add_middleware(
         Gate,

@@ -8,6 +8,7 @@ from fastapi import Depends, Query, Request
 from sds.catalog.records import AbsolutePath
 from sds.errors import SdsValueError
 from sds.server.asker import Ask, InProcess
+from sds.server.errors import described
 from sds.server.jobs import Background
 from sds.server.service import Service
 
@@ -35,6 +36,25 @@ def _about(request: Request, file: FileName = None) -> Ask:
         return InProcess(request.app.state.service)
     check_path("file", file)
     return _ask(request)
+
+
+def only_known_parameters(request: Request) -> None:
+    """Refuse parameters of a query that the operation does not have: a mistyped one does nothing.
+
+    Raises
+    ------
+    SdsValueError
+        Names the first, and those that there are.
+    """
+    if not request.query_params:
+        return
+    parameters = described(request)[request.method.lower()].get("parameters", ())
+    known = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+    for name in request.query_params:
+        if name not in known:
+            there = ", ".join(known) or "none"
+            message = f"no parameter {name!r} here; those that there are: {there}"
+            raise SdsValueError(message)
 
 
 def require_absolute(request: object) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from sds import errors
 from sds.catalog.records import as_json
@@ -137,12 +138,21 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == HTTPStatus.BAD_REQUEST:  # a body whose bytes are no text
+            return response(
+                errors.SdsValueError("the body cannot be read as JSON; send JSON in UTF-8")
+            )
+        headers = error.headers
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The framework names the methods of the first route alone.
+            methods = ", ".join(sorted(method.upper() for method in described(request)))
+            headers = {"Allow": methods}
         problem = Problem(
             error="NotFoundError" if error.status_code == HTTPStatus.NOT_FOUND else "ServerError",
             message=f"{request.method} {request.url.path}: {error.detail}",
             remedy="see /docs for what there is",
         )
-        return _response(HTTPStatus(error.status_code), problem, error.headers)
+        return _response(HTTPStatus(error.status_code), problem, headers)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -153,6 +163,15 @@ def add_error_handlers(app: FastAPI) -> None:
             remedy="look into the server's log, and report what it says",
         )
         return _response(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
+
+
+def described(request: Request) -> dict[str, Any]:
+    """Return the operations at the path of a request, by method, as OpenAPI describes them."""
+    found: dict[str, Any] = {}
+    for template, operations in request.app.openapi()["paths"].items():
+        if compile_path(template)[0].match(request.scope["path"]):
+            found |= operations
+    return found
 
 
 def _response(

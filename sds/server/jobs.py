@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REPORT_EVERY_S = 0.25
-_CANCEL_POLL_S = 0.25
+_CANCEL_POLL_S = 1.0
+_CANCEL_LOOKS = 5  # in which a stage may come to its next step and clean up by itself
 _SOURCES_AT_ONCE = 16  # that are looked at after each look into the spool
 _RETRY_S = 1.0
 
@@ -37,12 +38,23 @@ class JobCancelledError(Exception):
     """Raised through a job that a user cancelled."""
 
 
+_here = threading.local()
+"""What the worker's thread is to look at while a stage runs elsewhere: `check`, of its job."""
+
+
 def child_runner(stop: threading.Event) -> Runner:
-    """Return a runner that gives each stage a process of its own, killed when `stop` is set."""
+    """Return a runner that gives each stage a process of its own.
+
+    It is ended when `stop` is set, or when the job of this thread is cancelled and the stage does
+    not come to its next step in time, as on a file system that hangs.
+    """
 
     def poll() -> None:
         if stop.is_set():
             raise CutOffError
+        check: Callable[[], None] | None = getattr(_here, "check", None)
+        if check is not None:
+            check()
 
     def run(
         work: Callable[..., Result], *args: object, callbacks: Mapping[str, Callable[..., None]]
@@ -122,6 +134,7 @@ class Background:
     def _run(self, job: JobRecord) -> None:
         queue = self._service.queue
         log.info("job %s %s begins, attempt %s", job.id, job.request.kind, job.attempts)
+        _here.check = self._overdue(job.id)
         try:
             done = self._service.perform(job.request, self._reporter(job.id))
         except CutOffError:
@@ -137,6 +150,25 @@ class Background:
         else:
             queue.finish(job.id, as_json(done))
             log.info("job %s done", job.id)
+        finally:
+            _here.check = None
+
+    def _overdue(self, job_id: int) -> Callable[[], None]:
+        """Return what raises JobCancelledError some time after a job was cancelled."""
+        next_look_s = time.monotonic() + _CANCEL_POLL_S
+        looks_left = _CANCEL_LOOKS
+
+        def check() -> None:
+            nonlocal next_look_s, looks_left
+            if time.monotonic() < next_look_s:
+                return
+            next_look_s = time.monotonic() + _CANCEL_POLL_S
+            if self._service.queue.is_cancel_requested(job_id):
+                looks_left -= 1
+                if looks_left == 0:
+                    raise JobCancelledError
+
+        return check
 
     def _reporter(self, job_id: int) -> Callable[[float, str], None]:
         """Return a progress callback that stores now and then, and stops what was cancelled."""

@@ -13,18 +13,20 @@ from sds.catalog.records import (
     CalibrationRecord,
     DatasetRecord,
     EventRecord,
+    Flag,
     Id,
     JobRecord,
     PatternRecord,
     QueryRecommendationRecord,
     RecommendationRecord,
     ReplicaRecord,
+    Whole,
 )
 from sds.recommender import Portfolio, StripeAdvice
 from sds.sort_advice import AskedQuery
 
-Bytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Count: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Bytes: TypeAlias = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
+Count: TypeAlias = Annotated[Whole, Field(ge=1, le=2**63 - 1)]
 PAGE_LENGTH = 100
 """Entries of a page where nobody asks for more or fewer."""
 Selections: TypeAlias = str | tuple[str, ...] | None
@@ -373,8 +375,8 @@ class RecurringTiles:
 
     file: AbsolutePath
     dataset: str
-    tiles: tuple[int, ...]
-    min_reads: int = MIN_READS
+    tiles: tuple[Whole, ...]
+    min_reads: Whole = MIN_READS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,13 +431,13 @@ class WhatIfRequest:
 
     file: AbsolutePath
     dataset: str
-    order: tuple[int, ...] | None = None
-    chunks: tuple[int, ...] | None = None
-    filtered: bool = False
+    order: tuple[Whole, ...] | None = None
+    chunks: tuple[Whole, ...] | None = None
+    filtered: Flag = False
     region: str | None = None
-    tiles: tuple[int, ...] | None = None
-    min_reads: int = MIN_READS
-    without: tuple[Id, ...] = ()
+    tiles: tuple[Whole, ...] | None = None
+    min_reads: Whole = MIN_READS
+    without: tuple[Annotated[Id, Field(strict=True)], ...] = ()
     selection: Selections = None
     n_reads: Counts = None
     queries: tuple[AskedQuery, ...] = ()

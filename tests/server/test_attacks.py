@@ -5,6 +5,7 @@ import hmac
 import http.client
 import json
 import os
+import re
 import resource
 import secrets
 import signal
@@ -405,6 +406,9 @@ def test_a_file_system_that_does_not_answer_holds_nobody(start, stuck):
         assert server.client.get("/api/v1/status").status_code == 200
     assert server.client.get(f"/api/v1/jobs/{running}").json()["state"] == "running"
     assert server.client.get("/healthz").status_code == 200
+    server.client.post(f"/api/v1/jobs/{running}/cancel")
+    assert server.wait_for(running)["state"] == "cancelled"
+    server.client.post("/api/v1/jobs", json=job)
     assert server.terminate() == 0
 
 
@@ -432,3 +436,26 @@ def test_a_signal_ends_also_a_process_whose_interpreter_is_held(interpreter):
         if interpreter == "free":
             assert process.stdout.readline() == "heard\n"
         assert process.wait(PATIENCE_S) == -signal.SIGALRM
+
+
+# ---- the table of all this
+
+
+def test_the_manual_s_table_names_tests_that_exist():
+    tests = Path(__file__).parents[1]
+    page = (tests.parent / "docs/explanation/security.md").read_text()
+    defined = {
+        name
+        for file in tests.rglob("test_*.py")
+        for name in re.findall(r"^def test_(?:a_|an_|the_)?(\w+)", file.read_text(), re.MULTILINE)
+    }
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row[-2])}
+    assert len(named) > 30
+    for name in named:
+        short = re.sub("^(a|an|the)_", "", name)
+        assert (
+            (tests.parent / name).exists()
+            or any(tests.rglob(name))
+            or any(test.startswith(short) for test in defined)
+        ), name

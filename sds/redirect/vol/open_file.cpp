@@ -157,7 +157,7 @@ sds_table *load_table(const OpenFile &file)
     const sds_status status = sds_table_open(path, &table);
     const char *reason = nullptr;
     if (status != SDS_OK)
-        reason = status != SDS_EIO   ? sds_status_text(status)
+        reason = status != SDS_EIO ? sds_status_text(status)
                  : errno == ENOENT ? "there is none"
                  : errno == EACCES ? "this account may not read it"
                                    : sds_status_text(status);
