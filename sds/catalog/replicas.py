@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from sds.catalog import records
 from sds.catalog.datasets import dataset_row, of_dataset
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 OPEN_STATES = frozenset({ReplicaState.PLANNED, ReplicaState.BUILDING})
+SERVING_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
 GONE_STATES = frozenset({ReplicaState.RETIRED, ReplicaState.REVERTED})
 
 
@@ -66,6 +67,7 @@ class Replicas(Database):
                 changed_ns=now_ns,
                 reason="building",
                 build_s=None,
+                verified_ns=None,
                 replica=None,
             )
             session.add(row)
@@ -83,7 +85,10 @@ class Replicas(Database):
         build_s: float | None = None,
         numbers: Mapping[str, float] | None = None,
     ) -> records.ReplicaRecord:
-        """Move a replica to another state and append the event that says why."""
+        """Move a replica to another state and append the event that says why.
+
+        `replica`: what its file holds, as was found by verifying every byte of it just now.
+        """
         with self.writing() as session:
             row = _replica_row(session, replica_id)
             row.state = state
@@ -91,6 +96,7 @@ class Replicas(Database):
             row.changed_ns = time.time_ns()
             if replica is not None:
                 row.replica = replica
+                row.verified_ns = row.changed_ns
                 row.path = str(replica.path)
                 row.size_bytes = replica.size_bytes
                 row.source_identity = replica.source_identity
@@ -98,6 +104,38 @@ class Replicas(Database):
                 row.build_s = build_s
             add_event_row(session, "replica", replica_id, state.value, reason, numbers or {})
             return _replica_record(row)
+
+    def note_verified(self, replica_id: int) -> None:
+        """Note that every byte of a replica was found sound just now."""
+        with self.writing() as session:
+            _replica_row(session, replica_id).verified_ns = time.time_ns()
+
+    def forget_verified(self, *, since_ns: int = 0) -> int:
+        """Have replicas that were verified since then verified anew; returns how many."""
+        due = (ReplicaRow.state.in_(SERVING_STATES), ReplicaRow.verified_ns >= since_ns)
+        with self.writing() as session:
+            ids = session.scalars(select(ReplicaRow.id).where(*due)).all()
+            session.execute(update(ReplicaRow).where(*due).values(verified_ns=None))
+            return len(ids)
+
+    def next_to_verify(self, before_ns: int) -> records.ReplicaRecord | None:
+        """Return the replica that was verified longest ago, before that time; None: there is none.
+
+        `before_ns`: ns since 1970; negative: only what was never verified counts.
+        """
+        never = ReplicaRow.verified_ns.is_(None)
+        query = (
+            select(ReplicaRow)
+            .where(
+                ReplicaRow.state.in_(SERVING_STATES),
+                never | (ReplicaRow.verified_ns < before_ns),
+            )
+            .order_by(ReplicaRow.verified_ns.is_not(None), ReplicaRow.verified_ns, ReplicaRow.id)
+            .limit(1)
+        )
+        with self.reading() as session:
+            row = session.scalars(query).first()
+            return None if row is None else _replica_record(row)
 
     def replica(self, replica_id: int) -> records.ReplicaRecord:
         """Return one replica.
@@ -153,6 +191,7 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         reason=row.reason,
         source_identity=row.source_identity,
         build_s=row.build_s,
+        verified_ns=row.verified_ns,
         replica=row.replica,
         sort=row.layout.sort,
         segments=row.layout.segments,

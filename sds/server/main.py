@@ -103,10 +103,12 @@ def _serve(home: Home, options: dict[str, object]) -> None:
         # Held until this process ends, however it ends.
         service.lock.acquire()
         try:
+            service.begin_run()
             log.info("recovered: %s", service.recover())
             listener = _listen(settings)
             app = create_app(service, Background(service, stop))
             _run(app, listener, home, settings)
+            service.end_run()
         finally:
             service.lock.release()
 

@@ -105,8 +105,8 @@ def test_a_newer_revision_is_refused_with_the_command_that_helps(engine, url, tm
 
 def test_an_older_revision_is_refused_with_the_command_that_helps(engine, url, monkeypatch):
     upgrade(engine)
-    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0009")
-    with pytest.raises(CatalogError, match=r"revision 0008.*needs 0009.*sds-server upgrade"):
+    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0010")
+    with pytest.raises(CatalogError, match=r"revision 0009.*needs 0010.*sds-server upgrade"):
         Store.open(url)
 
 
@@ -175,6 +175,7 @@ def test_a_catalog_of_the_first_release_is_upgraded_with_its_replicas(of_the_fir
     assert serving.replica.data_offset_bytes == 4096
     assert (building.order, building.replica) == ((1, 0, 2), None)
     assert building.region == Box.whole((16, 9, 10))
+    assert serving.verified_ns == 11
     (spool,) = store.spool_files()
     assert (spool.offset_bytes, spool.size_bytes, spool.complete) == (700, 700, True)
     (job,) = JobQueue(store).jobs()
