@@ -104,6 +104,11 @@ class Home:
         return self.root / "chunked"
 
     @property
+    def running(self) -> Path:
+        """Mark of a server that runs, or has ended without warning."""
+        return self.root / "running"
+
+    @property
     def verify_reads(self) -> Path:
         """Its presence has programs check every block of contiguous replicas that they read."""
         return self.root / "verify_reads"

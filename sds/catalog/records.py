@@ -233,6 +233,8 @@ class ReplicaRecord:
         Of the source as it was copied.
     build_s
         Time that planning, writing and verifying took; None until built.
+    verified_ns
+        When every byte was last found sound, ns since 1970; None: to be verified next.
     replica
         What the organizer built; None until then.
     sort
@@ -259,6 +261,7 @@ class ReplicaRecord:
     reason: str
     source_identity: FileIdentity
     build_s: float | None
+    verified_ns: int | None
     replica: Replica | None
     sort: SortOrder | None = None
     segments: SegmentList | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, func, select, type_coerce
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import contains_eager
 
 from sds.catalog import records
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 OPEN_STATES = frozenset({ReplicaState.PLANNED, ReplicaState.BUILDING})
+SERVING_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
 GONE_STATES = frozenset({ReplicaState.RETIRED, ReplicaState.REVERTED})
 
 
@@ -73,6 +74,7 @@ class Replicas(Database):
                 changed_ns=now_ns,
                 reason="building",
                 build_s=None,
+                verified_ns=None,
                 replica=None,
             )
             session.add(row)
@@ -90,7 +92,10 @@ class Replicas(Database):
         build_s: float | None = None,
         numbers: Mapping[str, float] | None = None,
     ) -> records.ReplicaRecord:
-        """Move a replica to another state and append the event that says why."""
+        """Move a replica to another state and append the event that says why.
+
+        `replica`: what its file holds, as was found by verifying every byte of it just now.
+        """
         with self.writing() as session:
             row = _replica_row(session, replica_id)
             row.state = state
@@ -99,6 +104,7 @@ class Replicas(Database):
             row.changed_ns = time.time_ns()
             if replica is not None:
                 row.replica = replica
+                row.verified_ns = row.changed_ns
                 row.path = str(replica.path)
                 row.size_bytes = replica.size_bytes
                 row.stored_bytes = replica.stored_bytes
@@ -111,12 +117,44 @@ class Replicas(Database):
 
     def bytes_beside(self, path: str) -> int:
         """Return what all replicas take on disks but the one at a path, as far as is known."""
-        stored = func.json_extract(type_coerce(ReplicaRow.replica, Text), "$.stored_bytes")
-        query = select(func.sum(func.coalesce(stored, ReplicaRow.size_bytes))).where(
+        stored = func.coalesce(ReplicaRow.stored_bytes, ReplicaRow.size_bytes)
+        query = select(func.sum(stored)).where(
             ReplicaRow.path != path, ReplicaRow.state.not_in(GONE_STATES)
         )
         with self.reading() as session:
             return int(session.scalar(query) or 0)
+
+    def note_verified(self, replica_id: int) -> None:
+        """Note that every byte of a replica was found sound just now."""
+        with self.writing() as session:
+            _replica_row(session, replica_id).verified_ns = time.time_ns()
+
+    def forget_verified(self, *, since_ns: int = 0) -> int:
+        """Have replicas that were verified since then verified anew; returns how many."""
+        due = (ReplicaRow.state.in_(SERVING_STATES), ReplicaRow.verified_ns >= since_ns)
+        with self.writing() as session:
+            ids = session.scalars(select(ReplicaRow.id).where(*due)).all()
+            session.execute(update(ReplicaRow).where(*due).values(verified_ns=None))
+            return len(ids)
+
+    def next_to_verify(self, before_ns: int) -> records.ReplicaRecord | None:
+        """Return the replica that was verified longest ago, before that time; None: there is none.
+
+        `before_ns`: ns since 1970; negative: only what was never verified counts.
+        """
+        never = ReplicaRow.verified_ns.is_(None)
+        query = (
+            select(ReplicaRow)
+            .where(
+                ReplicaRow.state.in_(SERVING_STATES),
+                never | (ReplicaRow.verified_ns < before_ns),
+            )
+            .order_by(ReplicaRow.verified_ns.is_not(None), ReplicaRow.verified_ns, ReplicaRow.id)
+            .limit(1)
+        )
+        with self.reading() as session:
+            row = session.scalars(query).first()
+            return None if row is None else _replica_record(row)
 
     def replica(self, replica_id: int) -> records.ReplicaRecord:
         """Return one replica.
@@ -263,6 +301,7 @@ def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
         reason=row.reason,
         source_identity=row.source_identity,
         build_s=row.build_s,
+        verified_ns=row.verified_ns,
         replica=row.replica,
         sort=row.layout.sort,
         segments=row.layout.segments,

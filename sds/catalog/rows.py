@@ -224,6 +224,7 @@ class ReplicaRow(Base):
     changed_ns: Mapped[int] = mapped_column(BigInteger)
     reason: Mapped[str] = mapped_column(Text)
     build_s: Mapped[float | None]
+    verified_ns: Mapped[int | None] = mapped_column(BigInteger)
     replica: Mapped[Replica | None] = mapped_column(AsJson(Replica))
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="replicas")

@@ -7,6 +7,8 @@ elements lie here and there, is cut into blocks as a whole.
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,13 @@ from sds.errors import TruncatedFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _WINDOW_BYTES = 1 << 20
+_ALIGNMENT_BYTES = 4096
+_WINDOW_PAGES = _WINDOW_BYTES // _ALIGNMENT_BYTES
 
 
 def n_blocks(size_bytes: int, block_bytes: int) -> int:
@@ -104,20 +109,38 @@ def range_checksum(descriptor: int, offset_bytes: int, size_bytes: int, crc: int
     TruncatedFileError
         If the file ends before the range.
     """
-    window = bytearray(min(_WINDOW_BYTES, size_bytes))
-    done = 0
-    while done < size_bytes:
-        part = memoryview(window)[: size_bytes - done]
-        got = os.preadv(descriptor, [part], offset_bytes + done)
-        if got == 0:
-            message = (
-                f"file ends at byte {offset_bytes + done}, "
-                f"{size_bytes - done} bytes before its data does"
-            )
-            raise TruncatedFileError(message)
-        crc = _native.crc32c(part[:got], crc)
-        done += got
+    window = mmap.mmap(-1, _WINDOW_BYTES)
+    with memoryview(window) as view:
+        done = 0
+        while done < size_bytes:
+            at = offset_bytes + done
+            skipped = at % _ALIGNMENT_BYTES  # as reads past the page cache have to be aligned
+            wanted = min(-(-(skipped + size_bytes - done) // _ALIGNMENT_BYTES), _WINDOW_PAGES)
+            got = os.preadv(descriptor, [view[: wanted * _ALIGNMENT_BYTES]], at - skipped) - skipped
+            if got <= 0:
+                message = f"file ends at byte {at}, {size_bytes - done} bytes before its data does"
+                raise TruncatedFileError(message)
+            n_bytes = min(got, size_bytes - done)
+            crc = _native.crc32c(view[skipped : skipped + n_bytes], crc)
+            done += n_bytes
+    window.close()
     return crc
+
+
+def open_past_cache(path: Path) -> int | None:
+    """Return a descriptor that reads a file past the page cache; None where that cannot be."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return None
+    try:
+        range_checksum(descriptor, 0, 1)
+    except (TruncatedFileError, OSError):  # empty, or aligned otherwise: an ordinary read tells
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def metadata_checksum(

@@ -19,6 +19,7 @@ import numpy as np
 
 from sds.errors import SdsError, TruncatedFileError, VerificationError
 from sds.identity import identity_of
+from sds.organizer.blocks import open_past_cache
 from sds.organizer.filters import require_filters
 from sds.organizer.replica import Replica, describe_replica
 from sds.trailer import CHECKSUMS, stored_array
@@ -79,11 +80,14 @@ def verify_replica(path: Path, *, progress: Progress | None = None) -> Verificat
     return replace(report, problems=report.problems + source_problems(report.replica))
 
 
-def verify_file(path: Path, *, progress: Progress | None = None) -> VerificationReport:
+def verify_file(
+    path: Path, *, past_cache: bool = False, progress: Progress | None = None
+) -> VerificationReport:
     """Check a replica against the checksums in its file.
 
-    Everything is read from the disk, not from the page cache. Never raises for what is wrong with
-    the replica: that is the report.
+    Everything is read from the disk: what the page cache holds is dropped before or, with
+    `past_cache`, left as it is where the file system can read past it. Never raises for what is
+    wrong with the replica: that is the report.
 
     Raises
     ------
@@ -91,16 +95,23 @@ def verify_file(path: Path, *, progress: Progress | None = None) -> Verification
         If there is no such file, or it may not be read.
     """
     identity_of(path)
-    drop_from_page_cache(path)
+    descriptor = open_past_cache(path) if past_cache else None
     try:
-        replica = describe_replica(path)
-    except PermissionError:
-        raise
-    except SdsError as error:
-        return VerificationReport(
-            path=path, problems=(str(error),), damaged_blocks=(), checked_bytes=0
-        )
-    return replace(check_stored(replica, progress=progress), replica=replica)
+        if descriptor is None:
+            drop_from_page_cache(path)
+        try:
+            replica = describe_replica(path)
+        except PermissionError:
+            raise
+        except SdsError as error:
+            return VerificationReport(
+                path=path, problems=(str(error),), damaged_blocks=(), checked_bytes=0
+            )
+        report = check_stored(replica, progress=progress, descriptor=descriptor)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+    return replace(report, replica=replica)
 
 
 def compare_with_source(
@@ -163,8 +174,13 @@ def source_problems(replica: Replica) -> tuple[str, ...]:
     return (f"the source {replica.source_path} has changed since ({difference}): build it again",)
 
 
-def check_stored(replica: Replica, *, progress: Progress | None) -> VerificationReport:
-    """Compare the bytes of the file with the checksums that it holds."""
+def check_stored(
+    replica: Replica, *, progress: Progress | None, descriptor: int | None = None
+) -> VerificationReport:
+    """Compare the bytes of the file with the checksums that it holds.
+
+    `descriptor`: reads the file; None: one that is opened for it.
+    """
     import h5py  # noqa: PLC0415
 
     try:
@@ -183,14 +199,15 @@ def check_stored(replica: Replica, *, progress: Progress | None) -> Verification
         if progress is not None:
             progress("verify", done_bytes * replica.size_bytes // total, replica.size_bytes)
 
-    descriptor = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC)
+    opened = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else -1
     try:
         check = _check_contiguous if as_elements else _check_whole_file
-        return check(replica, descriptor, stored, at, advance)
+        return check(replica, opened if descriptor is None else descriptor, stored, at, advance)
     except TruncatedFileError as error:
         return _failed(replica, f"{replica.path}: {error}")
     finally:
-        os.close(descriptor)
+        if opened >= 0:
+            os.close(opened)
 
 
 def _failed(replica: Replica, problem: str) -> VerificationReport:

@@ -1,4 +1,4 @@
-"""The server's background: one thread runs jobs, one looks into the spool.
+"""The server's background: one thread runs jobs, one looks into the spool, one verifies replicas.
 
 Work is done outside the catalog's transactions, and each step of it leaves the catalog in a state
 from which a start goes on. So the threads may be cut off at any point, by SIGTERM or kill -9.
@@ -72,7 +72,7 @@ class Background:
     service
         Its runner must be a :func:`child_runner` of the same event.
     stop
-        Set to end both threads.
+        Set to end all threads.
     """
 
     def __init__(self, service: Service, stop: threading.Event) -> None:
@@ -81,16 +81,20 @@ class Background:
         self._wake = threading.Event()
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), name=f"sds-{name}", daemon=True)
-            for name, work in (("jobs", self._run_jobs), ("ingest", self._watch_spool))
+            for name, work in (
+                ("jobs", self._run_jobs),
+                ("ingest", self._watch_spool),
+                ("verify", self._verify_replicas),
+            )
         ]
 
     @property
     def alive(self) -> bool:
-        """True while both threads do their work."""
+        """True while all threads do their work."""
         return all(thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
-        """Start both threads."""
+        """Start all threads."""
         for thread in self._threads:
             thread.start()
 
@@ -99,7 +103,7 @@ class Background:
         self._wake.set()
 
     def end(self, timeout_s: float) -> None:
-        """Stop both threads and wait for them."""
+        """Stop all threads and wait for them."""
         self._stop.set()
         self._wake.set()
         for thread in self._threads:
@@ -199,3 +203,14 @@ class Background:
             except (SdsError, OSError) as error:
                 # A full disk or a directory without permission: the next round may find it mended.
                 log.warning("ingest failed, tried again in a moment: %s", error)
+
+    def _verify_replicas(self) -> None:
+        service = self._service
+        while not self._stop.wait(timeout=service.settings.ingest_interval_s):
+            try:
+                while not self._stop.is_set() and service.verify_due():
+                    pass
+            except CutOffError:
+                return
+            except (SdsError, OSError) as error:
+                log.warning("replicas are not verified now, but in a moment: %s", error)

@@ -110,6 +110,7 @@ def _serve(home: Home, options: dict[str, object]) -> None:
         # Held until this process ends, however it ends.
         service.lock.acquire()
         try:
+            service.begin_run()
             _log_recovery(service.recover())
             with ExitStack() as stack:
                 listeners = _listen(home, settings)
@@ -117,6 +118,7 @@ def _serve(home: Home, options: dict[str, object]) -> None:
                     stack.callback(listener.close)
                 app = create_app(service, Background(service, stop), asker)
                 _run(app, listeners, home, settings)
+            service.end_run()
         finally:
             stop.set()
             service.lock.release()

@@ -53,11 +53,13 @@ from sds.server.reports import (
     Replicas,
     VerifyReport,
 )
+from sds.server.run_mark import begin_run, end_run
 from sds.server.settings import load_settings
 from sds.server.spool import Spool
 from sds.server.stages import run_here
 from sds.server.status import status_of
 from sds.server.verification import Verifier
+from sds.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -321,6 +323,32 @@ class Service:
             # A table that was damaged is written anew, too.
             self._publisher.publish_each(sorted({record.file for record in chosen}))
             return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
+
+    def verify_due(self) -> bool:
+        """Verify, when no one waits, what is due or was reported; False where nothing was."""
+        with self._in_order():
+            return self._verifier.verify_due(
+                self._run, interval_days=self.settings.verify_interval_days
+            )
+
+    def begin_run(self) -> None:
+        """Begin to serve: what an earlier server left without warning is to be verified."""
+        if self.settings.verify_reads:
+            self.home.verify_reads.touch(mode=0o600)
+        else:
+            self.home.verify_reads.unlink(missing_ok=True)
+        ended = begin_run(self.home)
+        if ended is not None:
+            since_ns = 0 if ended.of_machine else ended.started_ns
+            n_due = self._store.forget_verified(since_ns=since_ns)
+            what = "machine" if ended.of_machine else "server"
+            reason = f"the {what} ended without warning: {counted(n_due, 'replica')} to be verified"
+            log.warning("%s", reason)
+            self._store.add_event("server", None, "unclean end", reason)
+
+    def end_run(self) -> None:
+        """End to serve, in good order."""
+        end_run(self.home)
 
     def remove(self, replica_id: int) -> records.ReplicaRecord:
         """Stop serving a replica and delete its file."""

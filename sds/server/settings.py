@@ -28,6 +28,8 @@ class Settings(BaseSettings):
     ingest_interval_s: Annotated[float, Field(gt=0)] = 3.0
     spool_keep_days: Annotated[float, Field(ge=0)] = 7.0
     refit_interval_s: Annotated[float, Field(gt=0)] = 3600.0
+    verify_interval_days: Annotated[float, Field(ge=0)] = 7.0
+    verify_reads: bool = False
     spool_idle_s: Annotated[float, Field(gt=0)] = 3600.0
     lock_wait_s: Annotated[float, Field(ge=0)] = 5.0
     job_attempts: Annotated[int, Field(ge=1)] = 3

@@ -9,13 +9,15 @@ again, and one whose source was touched is compared with it byte by byte first.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import ReplicaState
-from sds.errors import SdsError
+from sds.errors import NotFoundError, SdsError
+from sds.home import DAMAGE_SUFFIX, damage_report
 from sds.identity import identity_of, settled_identity
 from sds.server import stages
 from sds.server.publisher import contradiction, current_identity, current_source, outdated, touched
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_DAY_NS = 86_400_000_000_000
+
 
 class Verifier:
     """Verifies the replicas of one home, and publishes what follows from it."""
@@ -45,14 +49,55 @@ class Verifier:
         self._publisher = publisher
 
     def verify(
-        self, records: Sequence[ReplicaRecord], run: Runner, progress: Progress
+        self,
+        records: Sequence[ReplicaRecord],
+        run: Runner,
+        progress: Progress,
+        *,
+        quietly: bool = False,
     ) -> tuple[ReplicaCheck, ...]:
-        """Verify replicas, and give each the state that follows; what is gone stays gone."""
+        """Verify replicas, and give each the state that follows; what is gone stays gone.
+
+        `quietly`: no one waits for it.
+        """
+        for record in records:
+            damage_report(self._home, record.id).unlink(missing_ok=True)
         present = tuple(record for record in records if Path(record.path).is_file())
         paths = tuple(Path(record.path) for record in present)
-        found = run(stages.check, paths, callbacks={"progress": progress}) if paths else ()
+        check = stages.check_quietly if quietly else stages.check
+        found = run(check, paths, callbacks={"progress": progress}) if paths else ()
         by_id = {record.id: report for record, report in zip(present, found, strict=True)}
         return tuple(self._judge(record, by_id.get(record.id), run) for record in records)
+
+    def verify_due(self, run: Runner, *, interval_days: float) -> bool:
+        """Verify what programs have reported, or what was verified longest ago; False: nothing.
+
+        `interval_days`: after which a replica is verified again; 0: never.
+        """
+        reported = [record for record in self._reported() if record.state in WATCHED_STATES]
+        before_ns = time.time_ns() - int(interval_days * _DAY_NS) if interval_days else -1
+        due = self._store.next_to_verify(before_ns)
+        records = reported or ([] if due is None else [due])
+        for record in records:
+            try:
+                self.verify((record,), run, lambda *_: None, quietly=True)
+            except (SdsError, OSError) as error:
+                log.warning("replica %s could not be verified: %s", record.id, error)
+                self._store.note_verified(record.id)  # its turn comes again
+        return bool(records)
+
+    def _reported(self) -> list[ReplicaRecord]:
+        """Return the replicas that programs found damaged, their reports removed."""
+        records = []
+        for path in sorted(self._home.spool.glob(f"*{DAMAGE_SUFFIX}")):
+            path.unlink(missing_ok=True)
+            try:
+                records.append(self._store.replica(int(path.stem)))
+            except (ValueError, NotFoundError):
+                log.warning("%s names no replica", path)
+                continue
+            log.warning("a program found replica %s damaged", path.stem)
+        return records
 
     def _judge(
         self, record: ReplicaRecord, report: VerificationReport | None, run: Runner
@@ -112,6 +157,8 @@ class Verifier:
             log.info("replica %s is %s: %s", record.id, state, reason)
             record = self._store.set_replica(record.id, state, reason, replica=found)
             self._publisher.publish(record.file)
+        else:
+            self._store.note_verified(record.id)
         return ReplicaCheck(replica=record, ok=True, problem="")
 
     def _out_of_service(

@@ -175,6 +175,7 @@ def test_a_catalog_of_the_first_release_is_upgraded_with_its_replicas(of_the_fir
     assert serving.replica.data_offset_bytes == 4096
     assert (building.order, building.replica) == ((1, 0, 2), None)
     assert building.region == Box.whole((16, 9, 10))
+    assert serving.verified_ns == 11
     (spool,) = store.spool_records(["a"])
     assert (spool.offset_bytes, spool.size_bytes, spool.complete) == (700, 700, True)
     (job,) = JobQueue(store).jobs()
