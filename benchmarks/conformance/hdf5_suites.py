@@ -86,7 +86,6 @@ class ApiSuite:
     cache: Path
     version: str
     ranks: int = 1
-    plugin_directories: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -185,7 +184,6 @@ class CtestSuite:
     hdf5: str = ""
     chosen: str = "."
     native_only: frozenset[str] = frozenset()
-    plugin_directories: tuple[Path, ...] = ()
 
     def prepare(self) -> str:
         """Build everything; return the versions that are tested."""
