@@ -4,7 +4,8 @@
  *     connector_cost FILE
  *
  * Each line of standard input, "WORK N", is answered by a line "elapsed_ns processor_ns". Work
- * "turn100" is to read 100 datasets in turn; likewise for other numbers.
+ * "turn100" is to read 100 datasets in turn; likewise for other numbers. Work "small" goes on to
+ * the next N of the files FILE.d/00000.h5, FILE.d/00001.h5, ...
  */
 #include <hdf5.h>
 #include <stdint.h>
@@ -19,7 +20,8 @@
 #define GROUP_DATASETS 1000 /* of group "many": "0000" and on */
 #define CUBE_X 128          /* of dataset "cube", float32 */
 #define CUBE_Y 128
-#define SLAB_Z 256 /* of which so much is read across its grain: 16 MiB */
+#define SMALL_ELEMENTS 256 /* of dataset "d" of each small file */
+#define SLAB_Z 256         /* of which so much is read across its grain: 16 MiB */
 
 typedef struct worker {
     const char *path;
@@ -122,6 +124,42 @@ static void open_files(const worker *self, long n)
     }
 }
 
+/* Files that nobody has opened before. */
+static void read_small_files(const worker *self, long n)
+{
+    static long next;
+    char path[4096];
+    double values[SMALL_ELEMENTS];
+    for (long i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s.d/%05ld.h5", self->path, next++);
+        const hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+        const hid_t dataset = H5Dopen2(file, "d", H5P_DEFAULT);
+        require(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0 &&
+                    values[SMALL_ELEMENTS - 1] == SMALL_ELEMENTS - 1,
+                "H5Dread");
+        require(H5Dclose(dataset) >= 0 && H5Fclose(file) >= 0, "H5Fclose");
+    }
+}
+
+/* A plane across the grain of a file that is opened for it. */
+static void open_and_read_planes(const worker *self, long n)
+{
+    const hsize_t start[3] = {0}, count[3] = {CUBE_X, CUBE_Y, 1};
+    const hid_t memory = H5Screate_simple(3, count, NULL);
+    static float plane[CUBE_X * CUBE_Y];
+    for (long i = 0; i < n; i++) {
+        const hid_t file = H5Fopen(self->path, H5F_ACC_RDONLY, H5P_DEFAULT);
+        const hid_t cube = H5Dopen2(file, "cube", H5P_DEFAULT);
+        const hid_t space = H5Dget_space(cube);
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+        require(H5Dread(cube, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, plane) >= 0 &&
+                    plane[1] == plane[0] + 512,
+                "H5Dread");
+        require(H5Sclose(space) >= 0 && H5Dclose(cube) >= 0 && H5Fclose(file) >= 0, "H5Fclose");
+    }
+    H5Sclose(memory);
+}
+
 static void read_slabs(const worker *self, long n)
 {
     const hsize_t start[3] = {0}, count[3] = {CUBE_X, CUBE_Y, SLAB_Z};
@@ -145,8 +183,10 @@ static const struct {
     const char *name;
     void (*run)(const worker *self, long n);
 } works[] = {
-    {"read", read_elements}, {"open", open_datasets}, {"exists", ask_for_attribute},
-    {"file", open_files},    {"slab", read_slabs},    {"turn", read_in_turn},
+    {"read", read_elements},       {"open", open_datasets},
+    {"exists", ask_for_attribute}, {"file", open_files},
+    {"slab", read_slabs},          {"turn", read_in_turn},
+    {"small", read_small_files},   {"plane", open_and_read_planes},
 };
 
 static void begin(worker *self)
@@ -189,8 +229,9 @@ int main(int argc, char *argv[])
         while (i < sizeof works / sizeof *works && strcmp(works[i].name, work) != 0)
             i++;
         require(i < sizeof works / sizeof *works, work);
-        /* A file that is open already is opened in no time: "file" holds none. */
-        const int needs_open = works[i].run != open_files;
+        /* A file that is open already is opened in no time: these hold none. */
+        const int needs_open = works[i].run != open_files && works[i].run != read_small_files &&
+                               works[i].run != open_and_read_planes;
         if (needs_open && !is_open) begin(&self);
         if (!needs_open && is_open) end(&self);
         is_open = needs_open;

@@ -71,12 +71,22 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is timed: a command of the worker, done n times a round."""
+    """What is timed: a command of the worker, done n times a round.
+
+    Attributes
+    ----------
+    most_more_ns
+        The most that SDS may add to each, where that is judged and not the ratio.
+    is_warm
+        False: the first round of a process is timed, and its only one.
+    """
 
     title: str
     command: str
     n: int
-    targets: tuple[Target, ...]
+    targets: tuple[Target, ...] = ()
+    most_more_ns: int | None = None
+    is_warm: bool = True
 
 
 NATIVE = "native"
@@ -121,11 +131,27 @@ H5PY_WORK = Work(
 )
 ONLY_H5PY = "h5py"  # names that work where others are left out
 ONLY_LONG_TRACE = "long-trace"  # and this
-TABLE_WORK = Work(
-    title="read 8 elements, with a table, of the original", command="read", n=N_READS, targets=()
-)
-FILE_WORK = Work(title="open and close a file", command="file", n=200, targets=())
-MOST_FILE_NS = 100_000
+TABLE_WORK = Work(title="read 8 elements, with a table, of the original", command="read", n=N_READS)
+N_SMALL_FILES = 1000  # of a round; as many warm up
+SMALL_WORKS = {
+    "small": Work(
+        title="open, read and close a small file",
+        command="small",
+        n=N_SMALL_FILES,
+        most_more_ns=15_000,
+    ),
+    "first": Work(
+        title="first read of a process", command="read", n=1, most_more_ns=100_000, is_warm=False
+    ),
+}
+TABLED_WORKS = {
+    "file": Work(
+        title="open and close a file with a table", command="file", n=200, most_more_ns=50_000
+    ),
+    "plane": Work(
+        title="open a file with a table, read by a replica, close", command="plane", n=200
+    ),
+}
 MOST_READ_NS = 1000
 MOST_PRIVATE_BYTES = 8 * MIB
 MANY_READS = 100_000_000
@@ -193,7 +219,7 @@ def take_turns(
     times: dict[str, list[tuple[int, int]]] = {way.name: [] for way in ways}
     for turn in range(rounds):
         workers = [Worker(command, way.variables) for way in ways]
-        for worker in workers:
+        for worker in workers if work.is_warm else ():
             worker.run(work.command, work.n)
         for place in range(len(ways)):
             one = (turn + place) % len(ways)
@@ -257,6 +283,15 @@ def print_head() -> None:
     print("|---|---|---|---|---|---|")
 
 
+def print_head_of_more() -> None:
+    """Print the head of a table of added times."""
+    print(
+        "\n| work | way | us each | processor time beyond native, us (bound; quartiles) "
+        "| elapsed | at most |"
+    )
+    print("|---|---|---|---|---|---|")
+
+
 def make_source(path: Path) -> None:
     """Write what the workers read."""
     with h5py.File(path, "w") as file:
@@ -266,6 +301,11 @@ def make_source(path: Path) -> None:
         group = file.create_group("many")
         for i in range(N_DATASETS):
             group[f"{i:04d}"] = np.arange(4.0)
+    small = Path(f"{path}.d")
+    small.mkdir()
+    for i in range(2 * N_SMALL_FILES):
+        with h5py.File(small / f"{i:05d}.h5", "w") as file:
+            file["d"] = np.arange(256.0)
     settle(path)
 
 
@@ -281,17 +321,22 @@ def ways_under(home: Home) -> list[Way]:
     ]
 
 
-def measure_files(command: list[str | Path], with_table: list[Way], rounds: int) -> None:
-    """Print what opening a file costs that has a table."""
-    timings = take_turns(command, with_table, FILE_WORK, rounds)
+def print_more(work: Work, timings: dict[str, Timings]) -> None:
+    """Print what each way adds to the time of native work, in microseconds."""
     native = timings[NATIVE]
     for name, timing in timings.items():
         more = timing.processor_ns - native.processor_ns
-        target = f"at most {MOST_FILE_NS // 1000}: {verdict(more, MOST_FILE_NS)}"
+        elapsed = timing.elapsed_ns - native.elapsed_ns
+        spread = np.quantile(more, [0.25, 0.75]) / 1e3
+        is_judged = work.most_more_ns is not None and name in (UNTRACED, TRACED)
+        target = (
+            f"{work.most_more_ns / 1e3:.0f} {verdict(more, work.most_more_ns)}" if is_judged else ""
+        )
         print(
-            f"{FILE_WORK.title} with a table, {name}: {np.median(timing.processor_ns) / 1e3:.1f} us"
-            + ("" if name in (NATIVE, PASS_THROUGH) else f", {np.median(more) / 1e3:.1f} us more")
-            + ("" if name in (NATIVE, PASS_THROUGH) else f" ({target})")
+            f"| {work.title} | {name} | {np.median(timing.processor_ns) / 1e3:.1f} "
+            f"| {np.median(more) / 1e3:.1f} (< {high_bound(more) / 1e3:.1f};"
+            f" {spread[0]:.1f} to {spread[1]:.1f}) | {np.median(elapsed) / 1e3:.1f} | {target} |",
+            flush=True,
         )
 
 
@@ -351,21 +396,46 @@ def measure_versions(
         if only == ONLY_LONG_TRACE:
             measure_long_trace(command, plain)
             continue
-        print_head()
-        for work in WORKS:
-            if only not in (None, work.command):
-                continue
-            timings = take_turns(command, ways_under(plain), work, rounds)
-            print_ratios(work, timings)
-            if work.command.startswith(("read", "turn")):
-                print_trace_cost(work, timings)
+        measure_ratios(command, ways_under(plain), rounds, only)
+        measure_more(command, (plain, tabled), rounds, only)
         if only is not None:
             continue
+        print()
+        print_head()
         print_ratios(TABLE_WORK, take_turns(command, ways_under(tabled), TABLE_WORK, rounds))
         print()
-        measure_files(command, ways_under(tabled), rounds)
         measure_memory(command, ways_under(tabled))
         measure_long_trace(command, plain)
+
+
+def measure_ratios(
+    command: list[str | Path], ways: list[Way], rounds: int, only: str | None
+) -> None:
+    """Print the table of work that is judged by its ratio."""
+    works = [work for work in WORKS if only in (None, work.command)]
+    if works:
+        print_head()
+    for work in works:
+        timings = take_turns(command, ways, work, rounds)
+        print_ratios(work, timings)
+        if work.command.startswith(("read", "turn")):
+            print_trace_cost(work, timings)
+
+
+def measure_more(
+    command: list[str | Path], homes: tuple[Home, Home], rounds: int, only: str | None
+) -> None:
+    """Print the table of work that is judged by what is added, without and with a table."""
+    works = [
+        (home, work)
+        for home, named in zip(homes, (SMALL_WORKS, TABLED_WORKS), strict=True)
+        for name, work in named.items()
+        if only in (None, name)
+    ]
+    if works:
+        print_head_of_more()
+    for home, work in works:
+        print_more(work, take_turns(command, ways_under(home), work, rounds))
 
 
 def measure_h5py(directory: Path, source: Path, rounds: int) -> None:
@@ -421,7 +491,8 @@ def main() -> None:
     )
     parser.add_argument("pairs", nargs="?", type=number_of_pairs, default=100, metavar="PAIRS")
     parser.add_argument("--hdf5", choices=CRATES, help="programs in C with this version alone")
-    works = [*(work.command for work in WORKS), ONLY_LONG_TRACE, ONLY_H5PY]
+    works = [*(work.command for work in WORKS), *SMALL_WORKS, *TABLED_WORKS]
+    works += [ONLY_LONG_TRACE, ONLY_H5PY]
     parser.add_argument(
         "--only",
         choices=works,

@@ -84,7 +84,15 @@ static void begin(sds_tick_clock *clock, int32_t counts)
 
 void sds_tick_clock_init(sds_tick_clock *clock)
 {
-    begin(clock, may_count());
+    clock->is_chosen = 0;
+    begin(clock, 0);
+}
+
+void sds_tick_clock_use_counter(sds_tick_clock *clock)
+{
+    if (clock->is_chosen) return;
+    clock->is_chosen = 1;
+    if (may_count()) begin(clock, 1);
 }
 
 void sds_tick_clock_renew(sds_tick_clock *clock)
@@ -128,6 +136,11 @@ void sds_tick_clock_convert(sds_tick_clock *clock, const sds_tick_span *span, in
     if (span->counts == clock->counts && !look(clock)) begin(clock, 0);
     if (span->counts == clock->counts) {
         sds_tick_clock_scale(clock, span, start_ns, elapsed_ns);
+        return;
+    }
+    if (!span->counts) { /* it was under way when counting began */
+        *start_ns = clock->anchor.realtime_ns + (int64_t)span->begin - clock->anchor.monotonic_ns;
+        *elapsed_ns = (int64_t)(span->end - span->begin);
         return;
     }
     /* It was under way when the counter fell out of step: all that is known is when it ended. */

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -122,6 +123,7 @@ static int copy_process(sds_trace_writer *writer, const sds_trace_process *proce
         *to[i] = text;
         text += n + 1;
     }
+    if (process->executable == NULL) writer->process.executable = NULL;
     return 1;
 }
 
@@ -288,10 +290,25 @@ static void put_dataset_block(sds__buffer *out, uint32_t id, const sds__buffer *
     sds__buffer_free(&payload);
 }
 
+/* Not from the stack, which may be a small thread's. */
+static char *find_executable(void)
+{
+    char *path = malloc(PATH_MAX);
+    const ssize_t n = path == NULL ? -1 : readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (n >= 0) path[n] = '\0';
+    if (n >= 0) return path;
+    free(path);
+    return NULL;
+}
+
 static void put_head(const sds_trace_writer *writer, sds__buffer *out)
 {
     sds__buffer payload = {0};
-    sds__put_process(&payload, &writer->process);
+    sds_trace_process process = writer->process;
+    char *found = process.executable == NULL ? find_executable() : NULL;
+    if (process.executable == NULL) process.executable = found == NULL ? "" : found;
+    sds__put_process(&payload, &process);
+    free(found);
     if (payload.failed)
         out->failed = 1;
     else
@@ -781,6 +798,8 @@ __attribute__((hot, noinline)) static void fold_boxes(sds_trace_writer *writer)
             sds_tick_clock_convert(&writer->clock, &span, &start_ns, &elapsed_ns);
         of = add_box(writer, box, start_ns, elapsed_ns);
     }
+    /* So many within so short a time: then it counts what a look at the clock costs. */
+    if (writer->n_aside == N_ASIDE) sds_tick_clock_use_counter(&writer->clock);
     writer->n_aside = 0;
 }
 

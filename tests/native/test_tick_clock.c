@@ -49,9 +49,27 @@ static void test_spans_are_those_of_the_system_clocks(void)
 {
     sds_tick_clock clock;
     sds_tick_clock_init(&clock);
+    CHECK(!clock.counts);
+    check_spans(&clock);
+    sds_tick_clock_use_counter(&clock);
     check_spans(&clock);
     sds_tick_clock_renew(&clock);
     check_spans(&clock);
+}
+
+static void test_a_span_that_began_before_counting_did(void)
+{
+    sds_tick_clock clock;
+    sds_tick_clock_init(&clock);
+    const int64_t date_ns = clock_ns(CLOCK_REALTIME), begun_ns = clock_ns(CLOCK_MONOTONIC);
+    sds_tick_span span = sds_tick_span_begin(&clock);
+    sds_tick_clock_use_counter(&clock);
+    wait_ns(100000);
+    sds_tick_span_end(&span);
+    int64_t start_ns = 0, elapsed_ns = 0;
+    sds_tick_clock_convert(&clock, &span, &start_ns, &elapsed_ns);
+    CHECK(elapsed_ns >= 100000 && elapsed_ns <= clock_ns(CLOCK_MONOTONIC) - begun_ns);
+    CHECK(start_ns >= date_ns - 10000000 && start_ns <= date_ns + 10000000);
 }
 
 static void test_without_a_counter_too(void)
@@ -68,6 +86,7 @@ static void test_a_counter_out_of_step_is_never_used_again(void)
 {
     sds_tick_clock clock;
     sds_tick_clock_init(&clock);
+    sds_tick_clock_use_counter(&clock);
     if (!clock.counts) return;
     check_span(&clock, 3000000);
     check_span(&clock, 3000000);
@@ -90,6 +109,7 @@ static void test_a_counter_that_jumped_back_is_noticed(void)
 {
     sds_tick_clock clock;
     sds_tick_clock_init(&clock);
+    sds_tick_clock_use_counter(&clock);
     if (!clock.counts) return;
     check_span(&clock, 3000000);
     clock.anchor.ticks += UINT64_C(1) << 40;
@@ -105,6 +125,7 @@ static void test_a_counter_that_jumped_back_is_noticed(void)
 int main(void)
 {
     test_spans_are_those_of_the_system_clocks();
+    test_a_span_that_began_before_counting_did();
     test_without_a_counter_too();
     test_a_counter_out_of_step_is_never_used_again();
     test_a_counter_that_jumped_back_is_noticed();

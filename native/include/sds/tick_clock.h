@@ -3,7 +3,8 @@
  * A call of clock_gettime costs some 25 ns; with one before a read, one after it and one for the
  * date, HDF5's smallest reads would take a sixth longer. The counter (x86-64: TSC) costs 7 ns, and
  * the clocks are asked at most once a second, to turn ticks into time. Where the counter may not
- * be trusted, ticks are nanoseconds of CLOCK_MONOTONIC.
+ * be trusted, ticks are nanoseconds of CLOCK_MONOTONIC. So they are at first: to find out takes
+ * some 60 us, which a process that reads little does not win back.
  *
  * It is trusted where the processor says that it runs at one rate in all states, Linux itself
  * takes the time from it (Linux tests at boot that the counters of all processors agree, and
@@ -32,6 +33,7 @@ typedef struct sds_tick_sample {
 
 typedef struct sds_tick_clock {
     int32_t counts;         /* 1: ticks are the counter's; 0: nanoseconds. Read from any thread */
+    int32_t is_chosen;      /* it was found out whether the counter may be trusted */
     sds_tick_sample anchor; /* ticks are turned into time from here on */
     uint64_t ns_per_tick;   /* 32 bits behind the point; 0: not known yet */
     uint64_t due_ticks;     /* after the anchor: then the clocks are asked again */
@@ -46,6 +48,9 @@ typedef struct sds_tick_span {
 } sds_tick_span;
 
 void sds_tick_clock_init(sds_tick_clock *clock);
+/* Count by the processor from now on, if it may be trusted. Once; spans that began before end in
+ * nanoseconds. By one thread at a time. */
+void sds_tick_clock_use_counter(sds_tick_clock *clock);
 /* In the child after fork, where another thread of the parent may have been using it. */
 void sds_tick_clock_renew(sds_tick_clock *clock);
 

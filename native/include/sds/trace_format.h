@@ -79,8 +79,8 @@ typedef struct sds_trace_process {
     int32_t n_ranks;  /* 1 where there is no launcher */
     int64_t start_ns; /* CLOCK_REALTIME */
     const char *host;
-    const char *executable;
-    const char *job_id; /* "" outside a batch job */
+    const char *executable; /* NULL for a writer: this program, looked up when it first writes */
+    const char *job_id;     /* "" outside a batch job */
     const char *user;
 } sds_trace_process;
 

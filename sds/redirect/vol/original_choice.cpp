@@ -313,12 +313,11 @@ bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t t
 {
     const StoredDataset &stored = dataset.description;
     const OriginalFile *file = dataset.file->original;
-    uint32_t crc = 0;
     if (file && config().engine != Engine::always && is_within_window(*file, stored)) return false;
     return file && stored.storage == SDS_STORAGE_CONTIGUOUS && stored.data_offset_bytes >= 0 &&
            stored.n_filters == 0 && stored.rank > 0 && stored.element_bytes > 0 &&
            product_of(stored.rank, stored.extent) > 0 && end_of(stored) <= file->end &&
-           type_crc32c(host, type, crc);
+           has_digest(host, type);
 }
 
 sds_table_dataset dataset_of_itself(const StoredDataset &stored)

@@ -29,12 +29,6 @@ pthread_once_t opened_once = PTHREAD_ONCE_INIT;
 int64_t flushed_ns = 0;
 int64_t begun_ns = 0; // when this process began to trace
 
-template <size_t N> void read_executable(char (&out)[N])
-{
-    const ssize_t n = readlink("/proc/self/exe", out, N - 1);
-    out[n > 0 ? n : 0] = '\0';
-}
-
 template <size_t N> void read_user(char (&out)[N])
 {
     // Not from the password database: on clusters that asks a server.
@@ -59,7 +53,7 @@ void open_writer()
 {
     if (!config().trace) return;
     // Static, for the stack may be a small thread's; this runs once.
-    static char spool[PATH_MAX], executable[PATH_MAX];
+    static char spool[PATH_MAX];
     const int n = snprintf(spool, sizeof spool, "%s/spool", config().home);
     struct stat found;
     if (n < 0 || static_cast<size_t>(n) >= sizeof spool || stat(spool, &found) != 0 ||
@@ -67,7 +61,6 @@ void open_writer()
         return;
     char host[256] = "", user[256];
     gethostname(host, sizeof host - 1);
-    read_executable(executable);
     read_user(user);
     sds_trace_process process = {};
     process.pid = getpid();
@@ -75,7 +68,6 @@ void open_writer()
     process.n_ranks = config().n_ranks;
     process.start_ns = realtime_ns();
     process.host = host;
-    process.executable = executable;
     process.job_id = config().job_id;
     process.user = user;
     sds_trace_options options = {};

@@ -22,7 +22,9 @@ struct FloatFields {
 class Digest
 {
   public:
-    explicit Digest(const Host &host) : host_(host), hdf5_(host.hdf5), crc_(0) {}
+    Digest(const Host &host, bool hashes) : host_(host), hdf5_(host.hdf5), hashes_(hashes), crc_(0)
+    {
+    }
 
     uint32_t crc() const { return crc_; }
     bool add_type(hid_t type);
@@ -45,11 +47,13 @@ class Digest
 
     const Host &host_;
     const Functions &hdf5_;
+    const bool hashes_; // else it is but found out whether the type has a digest
     uint32_t crc_;
 };
 
 void Digest::add(const char *format, ...)
 {
+    if (!hashes_) return;
     char text[160];
     va_list arguments;
     va_start(arguments, format);
@@ -60,7 +64,7 @@ void Digest::add(const char *format, ...)
 
 void Digest::add_name(const char *name)
 {
-    for (const char *c = name; *c; c++) {
+    for (const char *c = name; hashes_ && *c; c++) {
         if (strchr("\\{}=;@:[]", *c)) crc_ = sds_crc32c(crc_, "\\", 1);
         crc_ = sds_crc32c(crc_, c, 1);
     }
@@ -77,7 +81,7 @@ bool Digest::add_order(hid_t type)
 
 bool Digest::add_bits(hid_t type)
 {
-    add("%d:%zu", hdf5_.H5Tget_offset(type), hdf5_.H5Tget_precision(type));
+    if (hashes_) add("%d:%zu", hdf5_.H5Tget_offset(type), hdf5_.H5Tget_precision(type));
     return true;
 }
 
@@ -243,10 +247,15 @@ bool Digest::add_type(hid_t type)
 
 bool type_crc32c(const Host &host, hid_t type, uint32_t &crc)
 {
-    Digest digest(host);
+    Digest digest(host, true);
     if (!digest.add_type(type)) return false;
     crc = digest.crc();
     return true;
+}
+
+bool has_digest(const Host &host, hid_t type)
+{
+    return Digest(host, false).add_type(type);
 }
 
 } // namespace sds::vol

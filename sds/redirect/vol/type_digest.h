@@ -22,4 +22,7 @@ enum TypeClass {
 // none: variable-length, reference and other types that no table names.
 bool type_crc32c(const Host &host, hid_t type, uint32_t &crc);
 
+// Whether it has one, in a third of the time.
+bool has_digest(const Host &host, hid_t type);
+
 } // namespace sds::vol
