@@ -41,8 +41,12 @@ def run_natively(path):
     return run_python(READ, path, env=native_environment())
 
 
-def check(path, home_root, **variables):
-    """Compare a program under the connector with the native one; return its decisions."""
+def check(path, home_root, *, binding="bound", **variables):
+    """Compare a program under the connector with the native one; return its decisions.
+
+    binding
+        What becomes of its HDF5.
+    """
     native = run_natively(path)
     log = Path(tempfile.mkdtemp()) / "log"
     env = connector_environment("/", SDS_DEBUG=log) | {"SDS_HOME": str(home_root)} | variables
@@ -50,7 +54,7 @@ def check(path, home_root, **variables):
     assert (under.stdout, under.stderr) == (native.stdout, native.stderr)
     found = decisions(log)
     shutil.rmtree(log.parent)
-    assert any(event == "bound" for event, *_ in found)
+    assert any(event == binding for event, *_ in found)
     return found
 
 
@@ -668,7 +672,8 @@ SWITCHES = {
 def test_switched_off(switch, cube, home):
     if switch == "disabled":
         home.disabled.touch()
-    found = check(cube, home.root, **SWITCHES[switch])
+    binding = "native" if switch in {"SDS_DISABLE", "disabled"} else "bound"
+    found = check(cube, home.root, binding=binding, **SWITCHES[switch])
     assert is_served(found) == (switch == "SDS_TRACE")
     assert (list(home.spool.iterdir()) != []) == (switch == "SDS_REDIRECT")
 
