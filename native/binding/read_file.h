@@ -2,12 +2,18 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <string>
+#include <tuple>
 
 #include "measured.h"
 #include "sds/read_engine.h"
+
+// Device, inode, size, and the times of the last change of bytes and of metadata, ns.
+using Stamp = std::tuple<uint64_t, uint64_t, int64_t, int64_t, int64_t>;
+Stamp stamp_of(const struct stat &found);
 
 class ReadFile
 {
@@ -28,7 +34,13 @@ class ReadFile
     // every descriptor they have, and others take the numbers.
     bool is_open() const;
 
-    // The same, and whether any path leads to the file.
+    // The same, and whether the path that was opened leads to the file as it was then.
+    bool is_current() const;
+
+    // Of the file, right after it was opened.
+    const Stamp &stamp() const { return stamp_; }
+
+    // Whether it is open, and whether any path leads to the file.
     bool is_linked() const;
 
     // f_type of statfs(2).
@@ -42,8 +54,8 @@ class ReadFile
 
     int fd_ = -1;
     bool is_own_ = false;
-    dev_t device_ = 0;
-    ino_t inode_ = 0;
+    std::string path_; // that was opened here
+    Stamp stamp_ = {};
     sds_io_parameters parameters_ = {}; // where is_measured is set
     sds_file *file_ = nullptr;
 };
