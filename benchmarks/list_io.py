@@ -1,19 +1,32 @@
 """List I/O by every strategy, on the patterns of Ching 2002 and on real lists of requests.
 
-``python -m benchmarks.list_io [MAP.h5] [--mib N] [--rounds N] [--cold]``. MAP.h5 is a decomposition
-of E3SM-IO (github.com/Parallel-NetCDF/E3SM-IO, datasets/). Strategies take turns; a time is the
-median of the rounds. With ``--cold`` each read begins with its file out of the page cache, but for
-what the disk itself keeps. Bytes are compared with what copying them one by one gives, once for
-each pattern and strategy. "multiple" and "sieve" read most or most often: they may take long.
+``python -m benchmarks.list_io [MAP.h5] [--mib N] [--rounds N] [--cold] [--short]``. MAP.h5 is a
+decomposition of E3SM-IO (github.com/Parallel-NetCDF/E3SM-IO, datasets/). Strategies take turns; a
+time is the median of the rounds. With ``--cold`` each read begins with its file out of the page
+cache, but for what the disk itself keeps. Bytes are compared with what copying them one by one
+gives, once for each pattern and strategy. "multiple" and "sieve" read most or most often: they may
+take long.
+
+With ``--short`` lists of 1 to 350 regions stand beside a loop of ``pread`` in C, called through
+ctypes, in turns: by a descriptor against the loop on an open descriptor, by a path against the loop
+with the file opened for it and closed, as nothing less tells what a path leads to. A ratio is how
+many times as fast `sds.read_list` is: the median of the pairs, with 95 % bootstrap bounds. Warm, a
+time is the least of a few calls in a row, after some have been made; cold, that of one call, of a
+file that an earlier call has left open.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +43,11 @@ from benchmarks._list_patterns import (
     flash_checkpoint,
     places,
 )
+from benchmarks.read_engine import ratio_of, size
 from sds import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 STRATEGIES = ("multiple", "sieve", "list", "pmd", "auto")
 # Ching 2002 goes to a million accesses of a client.
@@ -41,6 +55,11 @@ ACCESSES = (1_000, 10_000, 100_000, 400_000)
 CYCLIC_CLIENTS = (8, 32)
 BLOCK_CLIENTS = (4, 9, 16)
 SETTLED_S = 2.1
+SHORT = (1, 2, 5, 18, 50, 100, 350)
+SHORT_REGION_BYTES = 64
+SHORT_GAPS = (64, 16 << 10, 512 << 10)
+# Warm calls of a turn, and those before the first turn.
+CALLS, CALLS_BEFORE = 8, 30
 
 
 def make_file(path: Path, n_bytes: int) -> None:
@@ -134,6 +153,99 @@ def write_checkpoint(path: Path, rounds: int) -> None:
     )
 
 
+def short_lists(real: Sequence[Pattern]) -> list[Pattern]:
+    """Return equal regions at equal gaps, and the first regions of real lists."""
+    equal = [
+        Pattern(
+            name=f"{n} of {SHORT_REGION_BYTES} B at {size(gap)}",
+            file_offsets=np.arange(n, dtype=np.int64) * (gap + SHORT_REGION_BYTES),
+            file_lengths=np.full(n, SHORT_REGION_BYTES, np.int64),
+            file_bytes=n * (gap + SHORT_REGION_BYTES),
+            memory_bytes=n * SHORT_REGION_BYTES,
+        )
+        for gap in SHORT_GAPS
+        for n in SHORT
+    ]
+    firsts = [
+        replace(
+            whole,
+            name=f"{n} first of {whole.name}",
+            file_offsets=whole.file_offsets[:n].copy(),
+            file_lengths=np.broadcast_to(whole.file_lengths, whole.file_offsets.shape)[:n].copy(),
+            memory_bytes=int(
+                np.broadcast_to(whole.file_lengths, whole.file_offsets.shape)[:n].sum()
+            ),
+        )
+        for whole in real
+        for n in SHORT
+        if n <= len(whole.file_offsets)
+    ]
+    return equal + firsts
+
+
+def pread_loop(folder: Path) -> ctypes.CDLL:
+    """Compile the loop in C."""
+    library = folder / "pread_loop.so"
+    source = Path(__file__).with_name("pread_loop.c")
+    compiler = shutil.which("cc")
+    if compiler is None:
+        sys.exit("no C compiler (cc) on PATH")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+    loop = ctypes.CDLL(str(library))
+    pointers = [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    loop.pread_regions.argtypes = [ctypes.c_int, *pointers]
+    loop.pread_regions_of.argtypes = [ctypes.c_char_p, *pointers]
+    return loop
+
+
+def least_s(call: Callable[[], object], n: int) -> float:
+    """Return what the fastest of some calls takes."""
+    times = []
+    for _ in range(n):
+        begun_s = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun_s)
+    return min(times)
+
+
+def compare_short(loop: ctypes.CDLL, path: Path, pattern: Pattern, rounds: int) -> None:
+    """Print a row per state: by a descriptor, and by a path."""
+    offsets, lengths = pattern.file_offsets, pattern.file_lengths
+    out = np.zeros(pattern.memory_bytes, np.uint8)
+    pointers = len(offsets), offsets.ctypes.data, np.asarray(lengths).ctypes.data, out.ctypes.data
+    name, encoded = str(path), os.fsencode(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    ways = {
+        "by descriptor": (
+            lambda: loop.pread_regions(descriptor, *pointers),
+            lambda: sds.read_list(descriptor, offsets, lengths, None, None, out),
+        ),
+        "by path": (
+            lambda: loop.pread_regions_of(encoded, *pointers),
+            lambda: sds.read_list(name, offsets, lengths, None, None, out),
+        ),
+    }
+    for state in ("warm", "cold"):
+        cells = []
+        for label, pair in ways.items():
+            times: tuple[list[float], list[float]] = ([], [])
+            for call in pair * (CALLS_BEFORE if state == "warm" else 0):
+                call()
+            for _ in range(rounds):
+                for call, into in zip(pair, times, strict=True):
+                    if state == "cold":
+                        sds.forget()  # and the mapping, whose pages stay
+                        sds.read_list(name, offsets[:1], lengths[:1], None, None, out)
+                        evict(path)
+                    into.append(least_s(call, CALLS if state == "warm" else 1))
+            ratio = ratio_of(*times)
+            own_us, loop_us = (statistics.median(each) * 1e6 for each in reversed(times))
+            cells.append(f"{label} {loop_us:9.1f} {own_us:9.1f} us {ratio!s:18s}")
+        print(f"  {pattern.name:44s} {state} {'  '.join(cells)}", flush=True)
+    os.close(descriptor)
+    sds.forget()
+
+
 def as_native(pattern: Pattern) -> tuple[object, object, object, object]:
     """Return lists as the binding takes them."""
     mem_lengths = 0 if pattern.mem_lengths is None else pattern.mem_lengths
@@ -164,8 +276,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--variables", type=int, default=1, help="read at once, of a decomposition")
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--short", action="store_true", help="short lists alone")
     given = parser.parse_args(arguments)
     real = [] if given.map is None else decomposition(given.map, n_variables=given.variables)
+    if given.short:
+        patterns = short_lists([one for one in real if "process 0" in one.name])
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            path = Path(folder).resolve() / "file"
+            make_file(path, max(pattern.file_bytes for pattern in patterns))
+            print("us of the loop in C and of sds.read_list, and how many times as fast it is")
+            for pattern in patterns:
+                compare_short(pread_loop(Path(folder)), path, pattern, given.rounds)
+        return
     groups = [patterns_of_the_paper(), real, sweeps(given.mib << 20) if given.mib else []]
     print("cold" if given.cold else "warm", "reads; one process")
     with tempfile.TemporaryDirectory(dir=".") as folder:

@@ -185,6 +185,11 @@ class ReadFile:
     ) -> None: ...
     def fileno(self) -> int: ...
     def is_open(self) -> bool: ...
+    # Open, and the path that was opened leads to the file as it was then.
+    def is_current(self) -> bool: ...
+    # Right after it was opened: device, inode, size, mtime and ctime in ns.
+    @property
+    def stamp(self) -> tuple[int, int, int, int, int]: ...
     def is_linked(self) -> bool: ...
     @property
     def is_damaged(self) -> bool: ...
@@ -265,18 +270,44 @@ class WriteListReport(TypedDict):
     bytes_written: int
     memory_bytes: int
 
-# Lengths: of all regions, or of each. Memory offsets None: packed. 0: the default.
+class ListReport:
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def executor(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def cache(self) -> str: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def bytes_useful(self) -> int: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def predicted_s(self) -> float: ...
+
+# TypeError where an argument is to be converted first: offsets and lengths to int64 in one
+# dimension, memory to a buffer of bytes. Lengths: of all regions, or of each. Memory offsets None:
+# packed.
 def read_list(
-    file: ReadFile,
-    file_offsets: NDArray[np.int64],
-    file_lengths: int | NDArray[np.int64],
-    memory_offsets: NDArray[np.int64] | None,
-    memory_lengths: int | NDArray[np.int64],
-    memory: Buffer,
+    file: ReadFile | int,
+    file_offsets: object,
+    file_lengths: object,
+    memory_offsets: object,
+    memory_lengths: object,
+    memory: object,
     strategy: str = "auto",
     regions_per_request: int = 0,
     sieve_buffer_bytes: int = 0,
-) -> ReadReport: ...
+) -> ListReport: ...
+
+# Lengths: of all regions, or of each. Memory offsets None: packed. 0: the default.
 def plan_list(
     file_offsets: NDArray[np.int64],
     file_lengths: int | NDArray[np.int64],

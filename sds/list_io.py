@@ -17,7 +17,7 @@ import numpy as np
 from sds import _native
 from sds.errors import FileMissingError, PermissionDeniedError, SdsValueError
 from sds.files import open_regular
-from sds.opened import engine_of, keep, open_file
+from sds.opened import engine_of, find_opened, keep, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,48 +27,12 @@ if TYPE_CHECKING:
 
     Regions = Sequence[int] | NDArray[np.integer]
 
+_SHORT_LIST = 350
 _EXAMPLE = "for example np.array([0, 4096])"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadReport:
-    """What a read of lists took.
-
-    Attributes
-    ----------
-    strategy
-        That was asked for.
-    executor
-        What carried it out.
-    queue
-        What kept several requests in flight: "ring" (io_uring), "threads" where the kernel refuses
-        that, or two of them for many cached pieces, "none" where one was made after the other.
-    cache
-        What was found: "warm" or "cold", or "unknown" where nobody looked or the file system does
-        not tell.
-    runs
-        Pieces of the file and of memory, after both lists were cut and neighbours joined.
-    requests
-        One per piece ("multiple"), per buffer that was filled ("sieve"), or per submission of up to
-        `regions_per_request` regions of the file ("list"); else as planned.
-    bytes_useful, bytes_read
-        Asked for; read from the file, holes between the regions included.
-    memory_bytes
-        Of buffers, besides 24 to 96 bytes per region.
-    predicted_s
-        How long the plan says it takes.
-    """
-
-    strategy: str
-    executor: str
-    queue: str
-    cache: str
-    runs: int
-    requests: int
-    bytes_useful: int
-    bytes_read: int
-    memory_bytes: int
-    predicted_s: float
+ReadReport = _native.ListReport
+"""What a read of lists took: docs/reference/python.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,30 +112,44 @@ def read_list(  # noqa: PLR0917  (Ching 2002: two lists of two, by position)
     -----
     Source: Ching 2002, Sec. 3.
     """
-    in_file, in_memory = _lists(file_offsets, file_lengths, mem_offsets, mem_lengths)
-    if isinstance(file, int):
-        engine = engine_of(file)
-    else:
-        opened = open_file(file)
-        keep(opened)
-        engine = opened.engine
-    found = _native.read_list(
-        engine,
-        *in_file,
-        *in_memory,
-        _bytes_of(out, "out"),
-        strategy,
-        regions_per_request=_positive(regions_per_request, "regions_per_request"),
-        sieve_buffer_bytes=_positive(sieve_buffer_bytes, "sieve_buffer_bytes"),
+    if regions_per_request < 1 or sieve_buffer_bytes < 1:
+        _refuse_counts(regions_per_request, sieve_buffer_bytes)
+    engine = _reader_of(file, file_offsets)
+    try:
+        return _native.read_list(
+            engine, file_offsets, file_lengths, mem_offsets, mem_lengths, out,
+            strategy, regions_per_request, sieve_buffer_bytes,
+        )  # fmt: skip
+    except TypeError:  # to be converted first
+        in_file, in_memory = _lists(file_offsets, file_lengths, mem_offsets, mem_lengths)
+        into = memoryview(_bytes_of(out, "out"))
+    if into.readonly:
+        raise BufferError("out is not writable; pass for example a bytearray")
+    return _native.read_list(
+        engine, *in_file, *in_memory, into, strategy, regions_per_request, sieve_buffer_bytes
     )
-    return ReadReport(**found)
 
 
-def _positive(number: int, name: str) -> int:
-    if number < 1:
-        message = f"{name} is {number}; pass at least 1"
-        raise SdsValueError(message)
-    return number
+def _reader_of(file: str | os.PathLike[str] | int, file_offsets: Regions) -> _native.ReadFile | int:
+    if not isinstance(file, int):
+        opened = find_opened(file)
+        if opened is None:
+            opened = open_file(file)
+            keep(opened)
+        return opened.engine
+    # Nothing is kept of a descriptor: what a short list could gain from measured costs or from a
+    # mapping is less than it takes to find the former and to make the latter.
+    return file if len(file_offsets) <= _SHORT_LIST else engine_of(file)
+
+
+def _refuse_counts(regions_per_request: int, sieve_buffer_bytes: int) -> None:
+    for name, number in (
+        ("regions_per_request", regions_per_request),
+        ("sieve_buffer_bytes", sieve_buffer_bytes),
+    ):
+        if number < 1:
+            message = f"{name} is {number}; pass at least 1"
+            raise SdsValueError(message)
 
 
 def write_list(  # noqa: PLR0917  (Ching 2002: two lists of two, by position)

@@ -17,9 +17,11 @@ from __future__ import annotations
 import atexit
 import os
 import stat
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -109,7 +111,7 @@ def open_file(file: str | os.PathLike[str]) -> OpenedFile:
     found = os.fstat(engine.fileno())
     return OpenedFile(
         path=path,
-        version=version_of(found),
+        version=engine.stamp,
         engine=engine,
         is_regular=stat.S_ISREG(found.st_mode),
         is_remote=engine.is_remote,
@@ -249,16 +251,14 @@ def version_in_hdf5(file: h5py.h5f.FileID) -> Version | None:
 
 def _is_current(kept: OpenedFile) -> bool:
     """Return whether the path leads to the bytes that were described."""
-    try:
+    if kept.is_remote:
         # Where attributes are cached for seconds, opening asks the server.
-        found = _stat_anew(kept.path) if kept.is_remote else os.stat(kept.path)  # noqa: PTH116
-    except OSError:
-        return False
-    return (
-        version_of(found) == kept.version
-        and kept.engine.is_open()
-        and not is_written_through_h5py(kept.version)
-    )
+        try:
+            if version_of(_stat_anew(kept.path)) != kept.version:
+                return False
+        except OSError:
+            return False
+    return kept.engine.is_current() and not is_written_through_h5py(kept.version)
 
 
 def _stat_anew(path: str | bytes) -> os.stat_result:
@@ -275,17 +275,27 @@ def is_written_through_h5py(version: Version) -> bool:
     Another HDF5 library in this process, as those of netCDF4 and PyTables, is like another program:
     what it holds back nobody else can see, whoever reads.
     """
+    if "h5py" not in sys.modules:
+        return False
     try:
         return _is_open_for_writing(version)
     except (RuntimeError, ValueError):
         return True  # another thread closed what was being looked at: let HDF5 read
 
 
-def _is_open_for_writing(version: Version) -> bool:
+@cache
+def _kinds_of_handles() -> int:
     import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
 
     h5f = h5py.h5f
-    kinds = h5f.OBJ_FILE | h5f.OBJ_DATASET | h5f.OBJ_GROUP | h5f.OBJ_ATTR
+    kinds: int = h5f.OBJ_FILE | h5f.OBJ_DATASET | h5f.OBJ_GROUP | h5f.OBJ_ATTR
+    return kinds
+
+
+def _is_open_for_writing(version: Version) -> bool:
+    import h5py  # noqa: PLC0415
+
+    h5f, kinds = h5py.h5f, _kinds_of_handles()
     n_objects = h5f.get_obj_count(h5f.OBJ_ALL, kinds)
     if n_objects == 0:
         return False

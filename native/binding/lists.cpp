@@ -87,30 +87,95 @@ void check_list(sds_status status, const sds_list_fault &fault, const char *what
     check(status, fault.is_set ? explain(fault).c_str() : what);
 }
 
-nb::dict read_list(const ReadFile &file, const Numbers &file_offsets, const Lengths &file_lengths,
-                   const std::optional<Numbers> &memory_offsets, const Lengths &memory_lengths,
-                   nb::object memory, const std::string &strategy, int32_t regions_per_request,
-                   int64_t sieve_buffer_bytes)
+// What a read of lists took. The texts are made when they are asked for.
+struct ListReport {
+    sds_read_report report = {};
+};
+
+// A list as Python gives it: int64 in arrays, and of lengths one integer for all.
+class Regions
 {
+  public:
+    Regions(nb::handle offsets, nb::handle lengths)
+        : offsets_(offsets), lengths_(lengths), has_one_length_(PyLong_CheckExact(lengths.ptr()))
+    {
+    }
+    // False: to be converted first.
+    bool is_usable() const
+    {
+        return offsets_.is_int64_list() && (has_one_length_ || lengths_.is_int64_list());
+    }
+    sds_regions get(nb::handle lengths, const char *list) const
+    {
+        sds_regions regions = {offsets_.size() / sizeof(int64_t),
+                               static_cast<const int64_t *>(offsets_.bytes()), nullptr, 0};
+        if (has_one_length_) {
+            regions.length = nb::cast<int64_t>(lengths);
+            return regions;
+        }
+        if (lengths_.size() != offsets_.size())
+            refuse(std::to_string(regions.n) + " offsets and " +
+                   std::to_string(lengths_.size() / sizeof(int64_t)) + " lengths of regions in " +
+                   list + ": pass as many of both");
+        regions.lengths = static_cast<const int64_t *>(lengths_.bytes());
+        return regions;
+    }
+
+  private:
+    FormattedBuffer offsets_, lengths_;
+    bool has_one_length_;
+};
+
+sds_status read_by(sds_file *file, int fd, const sds_list &list, void *memory,
+                   const sds_read_options &options, sds_read_report &report, sds_list_fault &fault)
+{
+    if (file != nullptr) return sds_read_list(file, &list, memory, &options, &report, &fault);
+    sds_file *made = nullptr;
+    sds_status status = sds_file_open(fd, nullptr, &made);
+    if (status == SDS_OK) status = sds_read_list(made, &list, memory, &options, &report, &fault);
+    sds_file_close(made);
+    return status;
+}
+
+// file: a descriptor, by the built-in costs, or a ReadFile. TypeError where an argument has to be
+// converted first. Written for lists that take microseconds.
+ListReport read_list(nb::handle file, nb::handle file_offsets, nb::handle file_lengths,
+                     nb::handle memory_offsets, nb::handle memory_lengths, nb::handle memory,
+                     nb::handle strategy, int32_t regions_per_request, int64_t sieve_buffer_bytes)
+{
+    const bool is_packed = memory_offsets.is_none();
+    const Regions in_file(file_offsets, file_lengths);
+    const FormattedBuffer into(memory, true);
+    std::optional<Regions> in_memory;
+    if (!is_packed) in_memory.emplace(memory_offsets, memory_lengths);
+    if (!in_file.is_usable() || (in_memory && !in_memory->is_usable()) || !into.is_open() ||
+        into.has_objects())
+        throw nb::type_error("read_list takes lists of int64 in one dimension, and one length or "
+                             "such a list of them, and a buffer of bytes that can be written");
     sds_read_options options = {};
-    options.strategy = strategy_of(strategy);
+    options.strategy = strategy_of(nb::cast<std::string>(strategy));
     options.regions_per_request = regions_per_request;
     options.sieve_buffer_bytes = sieve_buffer_bytes;
-    const Buffer into(memory, true);
-    const sds_list list =
-        list_of(file_offsets, file_lengths, memory_offsets, memory_lengths, into.size());
-    sds_read_report report;
+    sds_list list = {};
+    list.in_file = in_file.get(file_lengths, "the file");
+    list.is_packed = is_packed;
+    if (in_memory) list.in_memory = in_memory->get(memory_lengths, "memory");
+    list.memory_bytes = static_cast<int64_t>(into.size());
+    const bool is_descriptor = PyLong_CheckExact(file.ptr());
+    const int fd = is_descriptor ? nb::cast<int>(file) : -1;
+    sds_file *kept = is_descriptor ? nullptr : nb::cast<const ReadFile &>(file).file();
+    ListReport made;
     sds_list_fault fault;
     sds_status status;
     int saved_errno;
     {
         const nb::gil_scoped_release released;
-        status = sds_read_list(file.file(), &list, into.bytes(), &options, &report, &fault);
+        status = read_by(kept, fd, list, into.bytes(), options, made.report, fault);
         saved_errno = errno;
     }
     errno = saved_errno;
     check_list(status, fault, "read_list");
-    return report_dict(report);
+    return made;
 }
 
 // What a read of lists would take, of a file that nothing is known of.
@@ -175,13 +240,27 @@ nb::dict write_list(int fd, const Numbers &file_offsets, const Lengths &file_len
 
 void bind_lists(nb::module_ &module)
 {
+    using Report = const ListReport &;
+    nb::class_<ListReport>(module, "ListReport")
+        .def_prop_ro("strategy",
+                     [](Report of) { return sds_strategy_name(of.report.plan.strategy); })
+        .def_prop_ro("executor",
+                     [](Report of) { return sds_executor_name(of.report.plan.executor); })
+        .def_prop_ro("queue", [](Report of) { return sds_queue_name(of.report.queue); })
+        .def_prop_ro("cache", [](Report of) { return sds_cache_name(of.report.cache); })
+        .def_prop_ro("runs", [](Report of) { return of.report.plan.runs; })
+        .def_prop_ro("requests", [](Report of) { return of.report.requests; })
+        .def_prop_ro("bytes_useful", [](Report of) { return of.report.plan.bytes_useful; })
+        .def_prop_ro("bytes_read", [](Report of) { return of.report.bytes_read; })
+        .def_prop_ro("memory_bytes", [](Report of) { return of.report.plan.memory_bytes; })
+        .def_prop_ro("predicted_s", [](Report of) { return of.report.plan.predicted_s; })
+        .def("__repr__", [](Report of) { return nb::repr(report_dict(of.report)); });
+    module.def("read_list", &read_list, nb::arg("file"), nb::arg("file_offsets"),
+               nb::arg("file_lengths"), nb::arg("memory_offsets").none(),
+               nb::arg("memory_lengths").none(), nb::arg("memory"), nb::arg("strategy") = "auto",
+               nb::arg("regions_per_request") = 0, nb::arg("sieve_buffer_bytes") = 0);
     // noconvert: what is not int64 already is copied by the caller, who knows whether that is
     // right.
-    module.def("read_list", &read_list, nb::arg("file"), nb::arg("file_offsets").noconvert(),
-               nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
-               nb::arg("memory_lengths").noconvert(), nb::arg("memory"),
-               nb::arg("strategy") = "auto", nb::arg("regions_per_request") = 0,
-               nb::arg("sieve_buffer_bytes") = 0);
     module.def("plan_list", &plan_list, nb::arg("file_offsets").noconvert(),
                nb::arg("file_lengths").noconvert(), nb::arg("memory_offsets").noconvert().none(),
                nb::arg("memory_lengths").noconvert(), nb::arg("memory_bytes"),

@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -34,20 +35,30 @@ constexpr uint32_t remote_types[] = {
     0x517B /* SMB */,     0x65735546 /* FUSE */, 0x01021997 /* 9p */,
     0x5346414F /* AFS */, 0x6B414653 /* kAFS */, 0x73757245 /* Coda */};
 
+int64_t nanoseconds(const timespec &time)
+{
+    return static_cast<int64_t>(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
+
 } // namespace
+
+Stamp stamp_of(const struct stat &found)
+{
+    return {found.st_dev, found.st_ino, found.st_size, nanoseconds(found.st_mtim),
+            nanoseconds(found.st_ctim)};
+}
 
 ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *measured,
                    bool follow_links, std::optional<std::pair<int64_t, int64_t>> replica_data,
                    bool checks_all)
 {
-    std::string path;
     if (nb::isinstance<nb::int_>(path_or_descriptor)) {
         fd_ = nb::cast<int>(path_or_descriptor);
     } else {
-        path = bytes_of_path(path_or_descriptor);
+        path_ = bytes_of_path(path_or_descriptor);
         const int alone = follow_links ? 0 : O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-        fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | alone);
-        if (fd_ < 0) check(SDS_EIO, path.c_str());
+        fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | alone);
+        if (fd_ < 0) check(SDS_EIO, path_.c_str());
         is_own_ = true;
     }
     if (measured != nullptr) find_parameters(*measured);
@@ -60,19 +71,18 @@ ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *
         blocks_.reset(blocks);
         if (status == SDS_OK && checks_all) status = sds_blocks_load(blocks, fd_);
     }
-    const sds_file_options options = {is_own_ ? path.c_str() : nullptr,
+    const sds_file_options options = {is_own_ ? path_.c_str() : nullptr,
                                       parameters_.is_measured ? &parameters_ : nullptr, may_map,
                                       blocks_.get()};
     if (status == SDS_OK) {
-        device_ = found.st_dev;
-        inode_ = found.st_ino;
+        stamp_ = stamp_of(found);
         status = sds_file_open(fd_, &options, &file_);
     }
     if (status != SDS_OK) {
         const int saved_errno = errno;
         if (is_own_) close(fd_);
         errno = saved_errno;
-        check(status, is_own_ ? path.c_str() : "descriptor");
+        check(status, is_own_ ? path_.c_str() : "descriptor");
     }
 }
 
@@ -98,7 +108,14 @@ ReadFile::~ReadFile()
 bool ReadFile::is_open() const
 {
     struct stat found;
-    return fstat(fd_, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
+    return fstat(fd_, &found) == 0 && found.st_dev == std::get<0>(stamp_) &&
+           found.st_ino == std::get<1>(stamp_);
+}
+
+bool ReadFile::is_current() const
+{
+    struct stat found;
+    return is_own_ && stat(path_.c_str(), &found) == 0 && stamp_of(found) == stamp_ && is_open();
 }
 
 bool ReadFile::is_linked() const
@@ -197,6 +214,8 @@ void bind_read_file(nb::module_ &module)
         .def_prop_ro("is_damaged", &ReadFile::is_damaged)
         .def("fileno", &ReadFile::fileno)
         .def("is_open", &ReadFile::is_open)
+        .def("is_current", &ReadFile::is_current)
+        .def_prop_ro("stamp", &ReadFile::stamp)
         .def("is_linked", &ReadFile::is_linked)
         .def_prop_ro("is_remote", &ReadFile::is_remote)
         .def_prop_ro("file_system_type", &ReadFile::file_system_type)

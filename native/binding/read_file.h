@@ -2,16 +2,22 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "measured.h"
 #include "sds/blocks.h"
 #include "sds/read_engine.h"
+
+// Device, inode, size, and the times of the last change of bytes and of metadata, ns.
+using Stamp = std::tuple<uint64_t, uint64_t, int64_t, int64_t, int64_t>;
+Stamp stamp_of(const struct stat &found);
 
 class ReadFile
 {
@@ -35,7 +41,13 @@ class ReadFile
     // every descriptor they have, and others take the numbers.
     bool is_open() const;
 
-    // The same, and whether any path leads to the file.
+    // The same, and whether the path that was opened leads to the file as it was then.
+    bool is_current() const;
+
+    // Of the file, right after it was opened.
+    const Stamp &stamp() const { return stamp_; }
+
+    // Whether it is open, and whether any path leads to the file.
     bool is_linked() const;
 
     // Whether a block was found to differ from its checksum.
@@ -52,8 +64,8 @@ class ReadFile
 
     int fd_ = -1;
     bool is_own_ = false;
-    dev_t device_ = 0;
-    ino_t inode_ = 0;
+    std::string path_; // that was opened here
+    Stamp stamp_ = {};
     sds_io_parameters parameters_ = {}; // where is_measured is set
     std::unique_ptr<sds_blocks, void (*)(sds_blocks *)> blocks_{nullptr, sds_blocks_free};
     sds_file *file_ = nullptr;

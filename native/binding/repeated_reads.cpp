@@ -38,22 +38,8 @@ namespace
 
 using Axes = std::vector<int64_t>;
 
-// Device, inode, size, and the times of the last change of bytes and of metadata, ns.
-using Stamp = std::tuple<uint64_t, uint64_t, int64_t, int64_t, int64_t>;
-
 // So many shapes are kept of a dataset; the latest are found first.
 constexpr size_t max_shapes = 16;
-
-int64_t nanoseconds(const timespec &time)
-{
-    return static_cast<int64_t>(time.tv_sec) * 1000000000 + time.tv_nsec;
-}
-
-bool has_stamp(const struct stat &found, const Stamp &stamp)
-{
-    return stamp == Stamp(found.st_dev, found.st_ino, found.st_size, nanoseconds(found.st_mtim),
-                          nanoseconds(found.st_ctim));
-}
 
 // How often a decision may still be gone by; several may count on one.
 struct Uses {
@@ -336,10 +322,10 @@ class RepeatedReads
         sds_runs runs = shape.stored.runs;
         runs.first_offset = first_offset_of(shape.stored, selected);
         return sds_read_runs(shape.file->file(), &runs, nullptr, bytes, nullptr) == SDS_OK &&
-               fstat(shape.file->fileno(), &found) == 0 && has_stamp(found, shape.file_stamp) &&
-               stat(table_.c_str(), &found) == 0 && has_stamp(found, table_stamp_) &&
+               fstat(shape.file->fileno(), &found) == 0 && stamp_of(found) == shape.file_stamp &&
+               stat(table_.c_str(), &found) == 0 && stamp_of(found) == table_stamp_ &&
                access(absent_.c_str(), F_OK) != 0 && stat(source_.c_str(), &found) == 0 &&
-               has_stamp(found, source_stamp_);
+               stamp_of(found) == source_stamp_;
     }
 
     std::string source_;

@@ -31,6 +31,25 @@ class Buffer
     Py_buffer view_;
 };
 
+// The same, and of what elements; not open where the object has no such view.
+class FormattedBuffer
+{
+  public:
+    explicit FormattedBuffer(nanobind::handle object, bool is_written = false);
+    ~FormattedBuffer();
+    FormattedBuffer(const FormattedBuffer &) = delete;
+    FormattedBuffer &operator=(const FormattedBuffer &) = delete;
+    bool is_open() const { return is_open_; }
+    bool is_int64_list() const; // in one dimension
+    bool has_objects() const;
+    void *bytes() const { return view_.buf; }
+    size_t size() const { return static_cast<size_t>(view_.len); }
+
+  private:
+    Py_buffer view_;
+    bool is_open_;
+};
+
 // "(2, 0, 1)"
 template <typename Number> std::string text_of(const std::vector<Number> &numbers)
 {

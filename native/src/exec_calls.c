@@ -95,8 +95,9 @@ static sds_status read_range(calls *self, uint8_t *to, const sds__group *of, int
     *got = of->length;
     if (!is_looked_at(self, of)) return sds__read_all(self->fd, to, of->length, of->offset);
     const sds_status status = sds__read_cached(self->fd, to, of->length, of->offset, got);
-    if (*got < of->length) self->only_cached = 0;
-    return status;
+    if (*got == of->length || status != SDS_OK) return status;
+    self->only_cached = 0;
+    return self->plan->only_cached ? SDS_ENOENT : SDS_OK;
 }
 
 static sds_status read_rest(const calls *self, uint8_t *to, const sds__group *of, int64_t got)
@@ -156,7 +157,7 @@ static sds_status read_vector(calls *self, const sds__group *of)
     if (self->vectors == NULL || reserve(self, longest_hole) != SDS_OK) return SDS_ENOMEM;
     const int n_vectors = make_vectors(self, of);
     return n_vectors > 0 ? sds__read_vectors(self->fd, self->vectors, n_vectors, of->offset,
-                                             &self->only_cached)
+                                             !self->plan->only_cached, &self->only_cached)
                          : read_sieve(self, of);
 }
 
@@ -193,6 +194,58 @@ static sds_status read_group(calls *self, const sds__group *of)
     if (to != NULL) return read_in_place(self, to, of);
     const int is_vector = self->plan->executor == SDS_EXECUTOR_VECTOR;
     return is_vector ? read_vector(self, of) : read_sieve(self, of);
+}
+
+/* Short pieces of a list that are not looked at, as many as a batch has; how many. */
+static int64_t read_batch(calls *self, int64_t first, sds_status *status)
+{
+    const sds__access *access = self->access;
+    const int64_t left = (int64_t)access->n - first, most = left < BATCH ? left : BATCH;
+    int64_t n = 0, bytes = 0;
+    const int64_t begin_ns = sds__now_ns();
+    while (n < most && *status == SDS_OK && access->pieces[first + n].length < LONG_BYTES) {
+        const sds_piece *piece = &access->pieces[first + n++];
+        bytes += piece->length;
+        *status =
+            sds__read_all(self->fd, access->out + piece->position, piece->length, piece->offset);
+    }
+    if (sds__now_ns() - begin_ns > SLOW_NS + bytes / CACHED_BYTES_PER_NS) self->n_looks = LOOKS;
+    self->report->requests += n;
+    self->report->bytes_read += bytes;
+    return n;
+}
+
+/* Each piece of a list by itself: short lists are read in the time that walking groups takes. */
+static sds_status read_pieces(calls *self, sds__place *place)
+{
+    const sds__access *access = self->access;
+    const int is_watched = self->only_cached;
+    sds_status status = SDS_OK;
+    int64_t skip = place->bytes;
+    for (int64_t i = place->piece; i < (int64_t)access->n; skip = 0) {
+        const sds_piece *piece = &access->pieces[i];
+        if (skip == 0 && (!is_watched || self->n_looks == 0) && piece->length < LONG_BYTES) {
+            i += read_batch(self, i, &status);
+            if (status != SDS_OK) return status;
+            continue;
+        }
+        const int64_t left = piece->length - skip;
+        const sds__group of = {.offset = piece->offset + skip,
+                               .length = left,
+                               .bytes_useful = left,
+                               .first_piece = i++,
+                               .skip_bytes = skip,
+                               .n_pieces = 1};
+        self->report->requests++;
+        self->report->bytes_read += left;
+        status = read_in_place(self, access->out + piece->position + skip, &of);
+        if (status != SDS_OK) return status;
+        if (!is_watched || self->only_cached) continue;
+        *place = self->place;
+        return SDS_OK;
+    }
+    *place = (sds__place){(int64_t)access->n, 0};
+    return SDS_OK;
 }
 
 static sds_status read_groups(calls *self, sds__place *place)
@@ -374,7 +427,9 @@ sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_r
         return sds__run_calls_shared(file, access, plan, place, report);
     calls self = begin(file, access, plan, report);
     announce(&self, place);
-    const sds_status status = read_groups(&self, place);
+    const int is_by_piece = access->runs == NULL && plan->executor == SDS_EXECUTOR_PREAD &&
+                            plan->max_hole_bytes == SDS__JOIN_NOTHING;
+    const sds_status status = is_by_piece ? read_pieces(&self, place) : read_groups(&self, place);
     end(&self);
     return status;
 }

@@ -23,9 +23,6 @@
 /* A fault enters the pages around it that are cached, too: up to as many as one table entry. */
 #define TOUCHED_AROUND (INT64_C(2) << 20)
 
-/* After so much, what is resident is looked at. */
-#define TOUCHED_BETWEEN_LOOKS (INT64_C(1) << 30)
-
 /* What a clock that is off by a time slice may not decide. */
 #define LOSS_FLOOR_NS 20000
 
@@ -44,6 +41,8 @@ typedef struct gathering {
     int64_t n_waited_faults; /* likewise: that had to wait for a device */
     int64_t bytes;
     int64_t touched;
+    int64_t most_touched; /* before what is resident is looked at */
+    int64_t most_in_batch;
     int is_slow;
 } gathering;
 
@@ -127,7 +126,7 @@ static void gather(void *context)
 {
     gathering *at = context;
     int64_t begin_ns = sds__now_ns();
-    while (at->place.piece < at->n_pieces && at->touched < TOUCHED_BETWEEN_LOOKS) {
+    while (at->place.piece < at->n_pieces && at->touched < at->most_touched) {
         const sds__group batch = next_batch(at);
         sds__group_scatter(at->access, &batch, at->view->bytes + (batch.offset - at->view->offset));
         at->place = place_behind(at->access, &batch);
@@ -142,7 +141,7 @@ static void gather(void *context)
         at->is_slow = at->loss_ns > at->max_loss_ns && is_slow_itself(at);
         if (at->is_slow) return;
         begin_ns = end_ns;
-        if (at->n_batch < LAST_BATCH) at->n_batch *= 2;
+        if (at->n_batch < at->most_in_batch) at->n_batch *= 2;
     }
 }
 
@@ -189,8 +188,12 @@ sds_status sds__run_mapped(sds_file *file, const sds__access *access, const sds_
                         .view = view,
                         .n_pieces = whole.n_pieces,
                         .place = *place,
-                        .n_batch = FIRST_BATCH};
+                        .n_batch = FIRST_BATCH,
+                        .most_touched = sds__mapped_between_looks(),
+                        .most_in_batch = LAST_BATCH};
         struct stat found;
+        if (at.most_touched / TOUCHED_AROUND < LAST_BATCH)
+            at.most_in_batch = at.most_touched / TOUCHED_AROUND;
         prepare_costs(file, &whole, &at);
         const sds__loads_end ended = gather_all(&at, view);
         if (ended != SDS__FAULTED && fstat(file->fd, &found) == 0 &&

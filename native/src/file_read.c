@@ -46,7 +46,7 @@ sds_status sds__read_cached(int fd, void *out, int64_t n, int64_t offset, int64_
 }
 
 sds_status sds__read_vectors(int fd, struct iovec *vectors, int n_vectors, int64_t offset,
-                             int *only_cached)
+                             int may_wait, int *only_cached)
 {
     const int saved_errno = errno;
     while (n_vectors > 0) {
@@ -56,6 +56,7 @@ sds_status sds__read_vectors(int fd, struct iovec *vectors, int n_vectors, int64
         if (got < 0 && *only_cached && is_not_cached(errno)) {
             errno = saved_errno;
             *only_cached = 0;
+            if (!may_wait) return SDS_ENOENT;
             continue;
         }
         if (got < 0) return SDS_EIO;

@@ -15,8 +15,8 @@ sds_status sds__read_all(int fd, void *out, int64_t n, int64_t offset);
 sds_status sds__read_cached(int fd, void *out, int64_t n, int64_t offset, int64_t *got);
 
 /* Fill vectors, which are used up. only_cached: 1: as long as the page cache holds what is read,
- * else set to 0. */
+ * else set to 0; SDS_ENOENT then where it may not be waited for. */
 sds_status sds__read_vectors(int fd, struct iovec *vectors, int n_vectors, int64_t offset,
-                             int *only_cached);
+                             int may_wait, int *only_cached);
 
 #endif

@@ -22,13 +22,6 @@
  * then places it in memory, too. */
 #define VIEW_STEP (INT64_C(2) << 20)
 
-/* Resident bytes of files that are nobody's concern. */
-#define FREE_BYTES (INT64_C(256) << 20)
-
-/* Of the memory that the process may use, this part may be resident pages of our mappings. They
- * are no memory of its own, the page cache holds them anyway; but batch systems count them. */
-#define MEMORY_PART 4
-
 /* Tables take 1/512 of what is mapped, and stay when pages are dropped. */
 #define VIEW_TO_RESIDENT 64
 
@@ -70,19 +63,14 @@ static int is_local(long type, int *is_in_memory)
     }
 }
 
-static int64_t max_resident_bytes(void)
-{
-    const int64_t part = sds__memory_limit_bytes() / MEMORY_PART;
-    return part > FREE_BYTES ? part : FREE_BYTES;
-}
-
 static int is_possible(const sds_file *file, int *is_in_memory)
 {
     struct stat found;
     struct statfs system;
     struct rlimit addresses;
-    return file->may_map && fstat(file->fd, &found) == 0 && S_ISREG(found.st_mode) &&
-           fstatfs(file->fd, &system) == 0 && is_local((long)system.f_type, is_in_memory) &&
+    return file->may_map && sds__max_mapped_bytes() > 0 && fstat(file->fd, &found) == 0 &&
+           S_ISREG(found.st_mode) && fstatfs(file->fd, &system) == 0 &&
+           is_local((long)system.f_type, is_in_memory) &&
            /* Where addresses are limited, what we take the program may lack. */
            getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
 }
@@ -249,8 +237,7 @@ static sds__view *make_view(const sds_file *file, sds__mapping *mapping, sds__vi
     /* A hole of a file in memory gets memory by being loaded from. */
     if (mapping->is_in_memory && found.st_blocks < found.st_size / 512) return NULL;
     choose_range(before, found.st_size, &offset, &length);
-    if (length / VIEW_TO_RESIDENT > FREE_BYTES && length / VIEW_TO_RESIDENT > max_resident_bytes())
-        return NULL;
+    if (length / VIEW_TO_RESIDENT > sds__max_mapped_bytes()) return NULL;
     sds__view *made = map_range(file, mapping, offset, length);
     if (made == NULL) return NULL;
     sds__view *older = atomic_load(&mapping->newest);
@@ -286,14 +273,23 @@ void sds__view_trim(sds__view *view, int64_t max_bytes)
         (void)madvise((void *)(uintptr_t)view->bytes, (size_t)view->length, MADV_DONTNEED);
 }
 
+/* Looks are so far apart that each may find as much more as this. */
+#define LOOKS_PER_BOUND 4
+#define MOST_BETWEEN_LOOKS (INT64_C(1) << 30)
+
+int64_t sds__mapped_between_looks(void)
+{
+    const int64_t part = sds__max_mapped_bytes() / LOOKS_PER_BOUND;
+    return part < MOST_BETWEEN_LOOKS ? part : MOST_BETWEEN_LOOKS;
+}
+
 void sds__view_touched(sds__view *view, int64_t bytes)
 {
     int64_t touched = atomic_fetch_add(&view->touched, bytes) + bytes;
     if (touched > view->length) touched = view->length;
-    if (touched <= FREE_BYTES) return;
     int64_t n = atomic_load(&n_views);
     if (n < 1) n = 1; /* of a parent that forked while another thread unmapped */
-    const int64_t most = max_resident_bytes();
+    const int64_t most = sds__max_mapped_bytes() - sds__mapped_between_looks();
     if (touched > most / n) sds__view_trim(view, most);
 }
 

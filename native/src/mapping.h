@@ -47,9 +47,10 @@ void sds__mapping_ended(sds_file *file, int64_t loaded, int64_t n);
 sds__view *sds__view_acquire(sds_file *file, int64_t offset, int64_t length);
 void sds__view_release(sds__view *view);
 
-/* To be told of at most so many bytes more that were loaded: keeps what is resident within bounds.
- */
+/* To be told of at most so many bytes more that were loaded: keeps what is resident within bounds,
+ * where that many come between two calls. */
 void sds__view_touched(sds__view *view, int64_t bytes);
+int64_t sds__mapped_between_looks(void);
 
 /* Where more of files is resident in this process, take the view's pages out of it; not out of the
  * page cache. */

@@ -1,11 +1,17 @@
 #include "memory_limit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+/* Of the memory that the process may use, this part may be resident pages of our mappings. They
+ * are no memory of its own, the page cache holds them anyway; but batch systems count them. */
+#define MAPPED_PART 8
 
 /* What a small file of /proc or /sys says; its length, 0: nothing. */
 static size_t read_text(const char *path, char *text, size_t room)
@@ -40,8 +46,11 @@ static int64_t least_of_groups(const char *mount, char *group, const char *file,
 static int64_t find_limit(void)
 {
     int64_t least = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    struct rlimit resident; /* nothing to the kernel, but batch systems set it */
     char text[8192];
     if (least <= 0) least = INT64_MAX;
+    if (getrlimit(RLIMIT_RSS, &resident) == 0 && resident.rlim_cur < (rlim_t)least)
+        least = (int64_t)resident.rlim_cur;
     if (read_text("/proc/self/cgroup", text, sizeof text) == 0) return least;
     /* Lines of hierarchy:controllers:group; 0:: is that of version 2. */
     char *next = text;
@@ -68,6 +77,32 @@ int64_t sds__memory_limit_bytes(void)
         atomic_store_explicit(&found, limit, memory_order_relaxed);
     }
     return limit;
+}
+
+/* A whole number of bytes; anything else counts as if it were not set. */
+static int64_t find_max_mapped(void)
+{
+    const char *set = secure_getenv("SDS_MMAP_BYTES");
+    if (set != NULL && *set >= '0' && *set <= '9') {
+        char *end;
+        errno = 0;
+        const long long bytes = strtoll(set, &end, 10);
+        if (errno == 0 && *end == '\0') return bytes;
+    }
+    return sds__memory_limit_bytes() / MAPPED_PART;
+}
+
+int64_t sds__max_mapped_bytes(void)
+{
+    static _Atomic int64_t found = -1;
+    int64_t most = atomic_load_explicit(&found, memory_order_relaxed);
+    if (most < 0) {
+        const int saved_errno = errno;
+        most = find_max_mapped();
+        errno = saved_errno;
+        atomic_store_explicit(&found, most, memory_order_relaxed);
+    }
+    return most;
 }
 
 int64_t sds__resident_file_bytes(void)

@@ -9,6 +9,7 @@
 #include "cache_probe.h"
 #include "exec.h"
 #include "mapping.h"
+#include "memory_limit.h"
 #include "planner.h"
 #include "read_ahead.h"
 
@@ -26,7 +27,11 @@
 #define FEW_PIECES 64
 #define LONG_BYTES (INT64_C(64) << 10)
 #define VERY_FEW_PIECES 4
+#define SHORT_LIST_PIECES 512
 #define CLOSE_BYTES 4096
+
+/* A fault enters the cached pages of so many bytes around it. */
+#define ENTERED_BYTES (INT64_C(64) << 10)
 
 /* Reads of less are not considered for reading past the page cache. */
 #define LEAST_DIRECT_BYTES (INT64_C(4) << 20)
@@ -132,6 +137,13 @@ static sds_cache probe(sds_file *file, const sds__access *access, const sds__pla
                : sds__probe_access(file, access, place);
 }
 
+/* Whether as much as it loads may be resident: else every read of it enters the pages anew. */
+static int stays_mapped(const sds__group *whole)
+{
+    const int64_t each = whole->bytes_useful + whole->n_pieces * ENTERED_BYTES;
+    return sds__least(whole->length, each) <= sds__max_mapped_bytes();
+}
+
 /* What is known of the file, for what is left of a read. */
 static void look(sds_file *file, const sds__access *access, const sds__place *place,
                  sds_plan_given *given)
@@ -140,7 +152,8 @@ static void look(sds_file *file, const sds__access *access, const sds__place *pl
     given->may_map = given->may_map && given->cache == SDS_CACHE_WARM && sds__may_map(file);
     if (!given->may_map) return;
     const sds__group whole = sds__access_whole(access);
-    given->is_mapped = sds__counts_as_mapped(file, whole.offset, whole.length);
+    given->is_mapped =
+        sds__counts_as_mapped(file, whole.offset, whole.length) && stays_mapped(&whole);
 }
 
 /* From a place on. */
@@ -157,6 +170,7 @@ static sds_status read_by_plans(sds_file *file, const sds__access *access,
     if (is_assumed) given.cache = SDS_CACHE_WARM;
     for (int n = 1;; n++) {
         look(file, access, &place, &given);
+        if (options->only_cached && given.cache != SDS_CACHE_WARM) return SDS_ENOENT;
         const sds_status planned = plan_access(file, access, &asked, &given, &report->plan);
         if (planned != SDS_OK) return planned;
         report->cache = given.cache;
@@ -177,8 +191,17 @@ static sds_status read_by_plans(sds_file *file, const sds__access *access,
     }
 }
 
-/* Two calls or three take no longer than to plan: what lies close together by one call, the others
- * by one each. */
+/* Whether a plan takes longer than it could save: of a few pieces, and of some more of a list that
+ * lies far apart where no mapping may serve it. */
+static int are_very_few(sds_file *file, const sds__access *access, const sds__group *whole)
+{
+    if (whole->bytes_useful >= whole->n_pieces * LONG_BYTES) return 0;
+    if (whole->n_pieces <= VERY_FEW_PIECES) return 1;
+    return access->runs == NULL && whole->n_pieces <= SHORT_LIST_PIECES &&
+           whole->length > (whole->n_pieces - 1) * CLOSE_BYTES && !sds__can_map(file);
+}
+
+/* What lies close together by one call, the others by one each. */
 static sds_status read_very_few(sds_file *file, const sds__access *access,
                                 const sds_read_options *options, const sds__group *whole,
                                 sds_read_report *report)
@@ -196,6 +219,7 @@ static sds_status read_very_few(sds_file *file, const sds__access *access,
     plan->max_hole_bytes = is_close ? SDS__JOIN_ALL : SDS__JOIN_NOTHING;
     plan->group_bytes = SDS__MAX_CALL_BYTES;
     plan->queue_depth = 1;
+    plan->only_cached = options->only_cached;
     const sds_status status = sds__run_calls(file, access, plan, &place, report);
     if (status != SDS_OK || place.piece >= whole->n_pieces) return status;
     return read_by_plans(file, access, options, place, report);
@@ -248,10 +272,9 @@ static sds_status read_access(sds_file *file, const sds__access *access,
         if (sound != SDS_OK) return sound;
     }
     uint8_t *to = sds__group_target(access, &whole);
-    if (to == NULL && whole.n_pieces <= VERY_FEW_PIECES &&
-        whole.bytes_useful < whole.n_pieces * LONG_BYTES && is_default(options))
+    if (to == NULL && is_default(options) && are_very_few(file, access, &whole))
         return read_very_few(file, access, options, &whole, report);
-    if (to == NULL || whole.length > PLAIN_BYTES)
+    if (to == NULL || whole.length > PLAIN_BYTES || options->only_cached)
         return read_by_plans(file, access, options, (sds__place){0, 0}, report);
     report->requests = 1;
     report->bytes_read = whole.length;

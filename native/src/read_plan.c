@@ -45,6 +45,7 @@ typedef struct {
     int32_t regions_per_request;
     int64_t sieve_buffer_bytes;
     int64_t max_memory_bytes;
+    int32_t only_cached;
 } planner;
 
 static int is_warm(const planner *self)
@@ -212,6 +213,7 @@ static sds_read_plan begin(const planner *self, sds_strategy strategy, sds_execu
         .queue_depth = 1,
         .regions_per_request = self->regions_per_request,
         .max_memory_bytes = self->max_memory_bytes,
+        .only_cached = self->only_cached,
     };
     return plan;
 }
@@ -406,6 +408,7 @@ sds_status sds__plan_access(const sds__access *access, const sds_io_parameters *
             options->sieve_buffer_bytes > 0 ? options->sieve_buffer_bytes : SDS_SIEVE_BUFFER_BYTES,
             options->max_memory_bytes > 0 ? options->max_memory_bytes : INT64_MAX),
         .max_memory_bytes = options->max_memory_bytes,
+        .only_cached = options->only_cached,
     };
     sds__read_shape_init(&self.shape, access);
     if (self.shape.n_pieces == 0) {

@@ -1,7 +1,8 @@
 """Settings of the server and of the commands: defaults, config.toml, SDS_* variables, arguments.
 
 SDS_HOME names the home, in which config.toml lies, and so is no setting itself. SDS_DISABLE,
-SDS_TRACE, SDS_REDIRECT, SDS_ENGINE, SDS_MMAP and SDS_DEBUG belong to the connector.
+SDS_TRACE, SDS_REDIRECT, SDS_ENGINE, SDS_MMAP, SDS_MMAP_BYTES and SDS_DEBUG belong to the
+connector.
 """
 
 from pathlib import Path

@@ -253,6 +253,43 @@ static void test_reads_that_turn_cold_and_warm(sds_file *file, sds__run *run_war
     CHECK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_NORMAL) == 0);
 }
 
+/* Few runs and many, near and far, and one: all of what is cached, or nothing that waits. */
+static void test_only_what_is_cached(int fd)
+{
+    static const struct {
+        int64_t bytes, count, stride;
+    } shapes[] = {{50, 3, 900000}, {50, 3, 100},         {50, 40, 90000}, {8, 900, 4500},
+                  {8, 900, 64},    {100000, 30, 120000}, {400000, 1, 0},  {1 << 21, 1, 0}};
+    const sds_read_options options = {.only_cached = 1};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        sds_runs runs = {100, shapes[i].bytes, 0, {{0, 0}}};
+        if (shapes[i].count > 1) runs.n_levels = 1;
+        if (shapes[i].count > 1) runs.level[0] = (sds_level){shapes[i].count, shapes[i].stride};
+        for (int64_t k = 0; k < shapes[i].count; k++)
+            pieces[k] =
+                (sds_piece){100 + k * shapes[i].stride, shapes[i].bytes, k * shapes[i].bytes};
+        const size_t n = (size_t)shapes[i].count;
+        sds_file *file = open_file(fd);
+        for (int round = 0; round < 3; round++) { /* the third from a mapping, where that pays */
+            CHECK(pread(fd, out, FILE_BYTES, 0) == FILE_BYTES);
+            memset(out, 0, sizeof out);
+            CHECK(sds_read_runs(file, &runs, &options, out, NULL) == SDS_OK);
+            CHECK(check_runs(&runs, 0, 100, 0) == (int64_t)n * shapes[i].bytes);
+            memset(out, 0, sizeof out);
+            CHECK(sds_read_pieces(file, n, pieces, &options, out, NULL) == SDS_OK);
+            CHECK(check_runs(&runs, 0, 100, 0) == (int64_t)n * shapes[i].bytes);
+        }
+        sds_file_close(file); /* what is mapped stays cached */
+        file = open_file(fd);
+        make_cold(fd);
+        CHECK(sds__probe_byte(file, FILE_BYTES / 2) == SDS_CACHE_COLD);
+        CHECK(sds_read_runs(file, &runs, &options, out, NULL) == SDS_ENOENT);
+        make_cold(fd);
+        CHECK(sds_read_pieces(file, n, pieces, &options, out, NULL) == SDS_ENOENT);
+        sds_file_close(file);
+    }
+}
+
 /* Buffers of both count towards the bound that a read was given. */
 static void test_threads_share_within_the_memory(void)
 {
@@ -815,6 +852,7 @@ int main(void)
     test_the_end_of_the_file_is_an_error(file);
     test_reads_that_turn_cold_and_warm(file, sds__run_calls);
     test_reads_that_turn_cold_and_warm(file, sds__run_calls_shared);
+    test_only_what_is_cached(fd);
     test_many_calls_are_shared_between_two_threads(file);
     test_threads_share_within_the_memory();
     test_handlers_of_faults_run_in_threads();

@@ -195,6 +195,80 @@ def test_what_is_read_as_fast_from_the_device_is_read_by_the_engine_from_the_cac
     assert both(program, path, home) == {ENGINE: 1}
 
 
+# What a program begins with that reads from the device. The file system has to give its pages up.
+COLD = """
+    def drop():
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.preadv(descriptor, [bytearray(1)], os.fstat(descriptor).st_size // 2, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(descriptor)
+        sys.exit("the page cache keeps the file")
+
+    drop()
+"""
+
+
+def served_cold(program, values, tmp_path, home):
+    """Return who served a program's reads of an array that nothing of is cached."""
+    path = tmp_path / "cold.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = values
+    settle(path)
+    return both(textwrap.dedent(COLD) + textwrap.dedent(program), path, home)
+
+
+def test_a_stream_from_the_device_is_hdf5s_and_the_engines_once_it_is_cached(tmp_path, home):
+    """HDF5 has the kernel read ahead, of which the next reads profit as they do without SDS."""
+    program = """
+    with h5py.File(path) as file:
+        for k in range(0, 40, 10):
+            show("columns", file["x"][:, k : k + 3])
+    """
+    values = np.random.default_rng(1).random((2000, 500))
+    assert served_cold(program, values, tmp_path, home) == {0: 1, ENGINE: 3}
+
+
+def test_what_hdf5_would_soon_have_cached_is_not_the_engines_to_pick_from_the_device(
+    tmp_path, home
+):
+    """Though the first read alone would gain: a third of the array is what HDF5 reads for it."""
+    program = """
+    with h5py.File(path) as file:
+        show("box", file["x"][100:600, 3539:4401])
+    """
+    values = np.arange(1500 * 5821, dtype="f4").reshape(1500, 5821)
+    assert served_cold(program, values, tmp_path, home) == {0: 1}
+
+
+def test_runs_far_apart_are_the_engines_from_the_device_too(tmp_path, home):
+    program = """
+    with h5py.File(path) as file:
+        for k in range(3):
+            show("column", file["x"][:, 100000 * k + 5])
+            drop()
+    """
+    values = np.arange(64 << 18, dtype="f4").reshape(64, 1 << 18)
+    assert served_cold(program, values, tmp_path, home) == {ENGINE: 3}
+
+
+def test_what_turns_out_not_to_be_cached_counts_as_no_failure_of_the_engine(tmp_path, home):
+    program = """
+    with h5py.File(path) as file:
+        for k in range(10):
+            drop()
+            show("columns", file["x"][:, k : k + 3])
+        for k in range(10):
+            show("columns", file["x"][:, k : k + 3])
+    """
+    values = np.random.default_rng(1).random((2000, 500))
+    assert served_cold(program, values, tmp_path, home) == {0: 10, ENGINE: 10}
+
+
 def test_what_hdf5_reads_with_few_calls_is_left_to_it(cube, home):
     """Its buffer stays in the processor's caches: two calls take less than to serve the read."""
     program = """

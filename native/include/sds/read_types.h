@@ -50,6 +50,8 @@ typedef struct sds_read_options {
     int32_t regions_per_request; /* of list I/O; 64 */
     int64_t sieve_buffer_bytes;  /* of conventional sieving; 32 MiB */
     int64_t max_memory_bytes;    /* of all buffers together */
+    int32_t only_cached;         /* SDS_ENOENT where the page cache is found not to hold all, or does
+                                    not tell: the output then holds anything */
 } sds_read_options;
 
 /* How a read is carried out, known before it begins. */
@@ -68,6 +70,7 @@ typedef struct sds_read_plan {
     int32_t regions_per_request;
     double predicted_s;
     int64_t max_memory_bytes; /* that was asked for; 0: nothing was */
+    int32_t only_cached;      /* likewise */
 } sds_read_plan;
 
 /* Sort by offset; those of equal offset keep their order. scratch: room for as many. n < 2^32. */

@@ -68,16 +68,18 @@ double cold_seconds(const SievedRead &read, const sds_io_parameters &costs)
            read.requests * (costs.call_s + call_more_s) + read.runs * run_s;
 }
 
-// Streams that requests make, each of which begins soon after the end of the one before at this
-// level: further out there may be longer ways.
-double streams_in(const sds_runs &runs, int32_t level, int64_t run_bytes, int64_t near_bytes)
+// Streams that requests make of which each covers so many runs of a level: what begins soon after
+// the end of the one before.
+double streams_in(const sds_runs &runs, int32_t level, int64_t per_request, int64_t request_bytes,
+                  int64_t near_bytes)
 {
     double streams = 1;
-    int64_t span = run_bytes;
+    int64_t span = request_bytes;
     for (int32_t outer = level; outer >= 0; outer--) {
         const sds_level &at = runs.level[outer];
-        if (outer < level && at.stride_bytes - span > near_bytes)
-            streams *= static_cast<double>(at.count);
+        const int64_t n = outer == level ? per_request : 1;
+        if (n * at.stride_bytes - span > near_bytes)
+            streams *= static_cast<double>((at.count + n - 1) / n);
         span += (at.count - 1) * at.stride_bytes;
     }
     return streams;
@@ -99,20 +101,22 @@ SievedRead sieve(const sds_runs &runs, int64_t sieve_bytes)
     read.runs = static_cast<double>(within);
     for (int32_t outer = level; outer >= 0; outer--)
         read.runs *= static_cast<double>(runs.level[outer].count);
+    int64_t per_request = 1;
     if (level < 0 || length > sieve_bytes) {
         read.requests = read.runs / static_cast<double>(within);
         read.bytes = read.requests * static_cast<double>(length);
-        read.startups = read.requests;
-        return read;
+    } else {
+        per_request += (sieve_bytes - length) / runs.level[level].stride_bytes;
+        const int64_t count = runs.level[level].count;
+        read.requests = static_cast<double>((count + per_request - 1) / per_request);
+        for (int32_t outer = level - 1; outer >= 0; outer--)
+            read.requests *= static_cast<double>(runs.level[outer].count);
+        read.bytes = read.requests * static_cast<double>(sieve_bytes);
     }
-    const int64_t stride = runs.level[level].stride_bytes, count = runs.level[level].count;
-    const int64_t per_request = 1 + (sieve_bytes - length) / stride;
-    read.requests = static_cast<double>((count + per_request - 1) / per_request);
-    for (int32_t outer = level - 1; outer >= 0; outer--)
-        read.requests *= static_cast<double>(runs.level[outer].count);
-    read.bytes = read.requests * static_cast<double>(sieve_bytes);
-    const bool streams = per_request * stride <= 2 * sieve_bytes && count > 2 * per_request;
-    read.startups = streams ? streams_in(runs, level, length, sieve_bytes) : read.requests;
+    // The kernel reads ahead of three requests that follow each other closely.
+    const double streams = streams_in(runs, level, per_request,
+                                      length > sieve_bytes ? length : sieve_bytes, sieve_bytes);
+    read.startups = read.requests > 2 * streams ? streams : read.requests;
     return read;
 }
 
@@ -125,6 +129,19 @@ constexpr double hot_serving_s = 5.5e-6;
 constexpr double part_at_stake = 0.25;
 // Uncertain predictions: so much faster it must be where it gains most, and no slower elsewhere.
 constexpr double clear_gain = 0.8;
+
+// A program that reads once usually reads on. HDF5 has the device give it more than is asked for,
+// which is cached when the next reads want it; the engine does not. So from the device HDF5 counts
+// with its mean over so many reads of a shape, those behind which it has read as much as the
+// dataset holds being cached.
+constexpr double usual_reads = 10;
+
+double walk_seconds(const SievedRead &read, const sds_io_parameters &costs, int64_t dataset_bytes)
+{
+    const double until_cached = static_cast<double>(dataset_bytes) / read.bytes;
+    const double cold_part = until_cached < usual_reads ? until_cached / usual_reads : 1;
+    return cold_part * cold_seconds(read, costs) + (1 - cold_part) * warm_seconds(read, costs);
+}
 
 // What the engine's plans are made of.
 sds_plan_given given_of(OriginalFile &file)
@@ -144,7 +161,6 @@ struct RegularRead {
     {
         return sds_plan_runs(&runs, costs_of(file), nullptr, &given, &out);
     }
-    sds_cache probe(sds_file *reader) const { return sds_probe_runs(reader, &runs); }
 };
 
 struct ListedRead {
@@ -154,10 +170,6 @@ struct ListedRead {
     sds_status plan(const sds_plan_given &given, sds_read_plan &out) const
     {
         return sds_plan_pieces(list.n(), list.pieces(), costs_of(file), nullptr, &given, &out);
-    }
-    sds_cache probe(sds_file *reader) const
-    {
-        return sds_probe_pieces(reader, list.n(), list.pieces());
     }
 };
 
@@ -220,28 +232,22 @@ bool is_first_slower(OriginalFile &file, const SievedRead &by_hdf5_alone)
     return loss_s > 0 && loss_s > gain_s * part_at_stake;
 }
 
-// Whether a read is cached, as far as a few looks tell.
-template <typename Read> bool is_cached(OriginalFile &file, const Read &read)
-{
-    const OriginalReader reader(file);
-    return reader.get() && read.probe(reader.get()) == SDS_CACHE_WARM;
-}
-
 template <typename Read>
-Verdict judge(OriginalFile &file, const SievedRead &by_hdf5_alone, const Read &read, double factor)
+int32_t judge(OriginalFile &file, const SievedRead &by_hdf5_alone, int64_t dataset_bytes,
+              const Read &read, double factor)
 {
     const bool may_be_hot = by_hdf5_alone.bytes <= max_hot_bytes;
     EngineRead engine;
-    if (!predict_engine(file, read, may_be_hot, engine)) return {false, false};
+    if (!predict_engine(file, read, may_be_hot, engine)) return by_hdf5;
     const sds_io_parameters costs = known_costs_of(file);
     const double hot = (hot_serving_s + engine.hot_s * factor) /
                        hot_seconds(by_hdf5_alone, costs, file.sieve_bytes);
     const double warm = (serving_s + engine.warm_s * factor) / warm_seconds(by_hdf5_alone, costs);
-    const double cold = (serving_s + engine.cold_s * factor) / cold_seconds(by_hdf5_alone, costs);
-    if ((hot > 1 && may_be_hot) || warm > 1) return {false, false};
-    if (cold <= 1) return {warm < clear_gain || cold < clear_gain, false};
-    // HDF5 reads it as fast from the device, and slower from the cache: where does it lie?
-    return warm < clear_gain ? Verdict{is_cached(file, read), true} : Verdict{false, false};
+    const double cold =
+        (serving_s + engine.cold_s * factor) / walk_seconds(by_hdf5_alone, costs, dataset_bytes);
+    if ((hot > 1 && may_be_hot) || warm > 1) return by_hdf5;
+    if (cold < clear_gain) return by_engine;
+    return warm < clear_gain ? by_engine_if_cached : by_hdf5;
 }
 
 // ---- selections from outside
@@ -289,6 +295,13 @@ int64_t product_of(int32_t n, const int64_t factors[])
     for (int32_t i = 0; i < n; i++)
         if (__builtin_mul_overflow(product, factors[i], &product)) return -1;
     return product;
+}
+
+int64_t bytes_of(const sds_table_dataset &dataset)
+{
+    int64_t bytes = product_of(dataset.rank, dataset.extent);
+    return bytes < 0 || __builtin_mul_overflow(bytes, dataset.element_bytes, &bytes) ? INT64_MAX
+                                                                                     : bytes;
 }
 
 } // namespace
@@ -402,22 +415,22 @@ void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
     if (span > n_elements && span > dataset.window_elements) count_look(object.small_reads, true);
 }
 
-Verdict is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
-                            const sds_hyperslab &slab)
+OriginalChoice choose_for_original(OriginalFile &file, const sds_table_dataset &dataset,
+                                   const sds_hyperslab &slab)
 {
-    if (config().engine == Engine::always) return {true, false};
+    if (config().engine == Engine::always) return {by_engine, false};
     sds_array array = {};
     array.rank = dataset.rank;
     memcpy(array.extent, dataset.extent, static_cast<size_t>(dataset.rank) * sizeof(int64_t));
     array.element_bytes = dataset.element_bytes;
     array.offset_bytes = dataset.data_offset_bytes;
     sds_runs runs;
-    if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return {false, false};
+    if (sds_runs_of(&array, &slab, &runs) != SDS_OK) return {by_hdf5, false};
     const SievedRead by_hdf5_alone = sieve(runs, file.sieve_bytes);
-    if (!may_be_worth_it(file, by_hdf5_alone)) return {false, false};
+    if (!may_be_worth_it(file, by_hdf5_alone)) return {by_hdf5, false};
     const bool is_first = __atomic_fetch_add(&file.n_judged, 1, __ATOMIC_RELAXED) == 0;
-    if (is_first && is_first_slower(file, by_hdf5_alone)) return {false, true};
-    return judge(file, by_hdf5_alone, RegularRead{file, runs}, 1);
+    if (is_first && is_first_slower(file, by_hdf5_alone)) return {by_hdf5, true};
+    return {judge(file, by_hdf5_alone, bytes_of(dataset), RegularRead{file, runs}, 1), false};
 }
 
 namespace
@@ -451,13 +464,12 @@ SievedRead sieve(const SampledRuns &sample, int64_t element_bytes, int64_t sieve
 
 } // namespace
 
-bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
-                         const SampledRuns &sample)
+int32_t choose_for_original(OriginalFile &file, const sds_table_dataset &dataset,
+                            const SampledRuns &sample)
 {
-    if (config().engine == Engine::always) return true;
-    return judge(file, sieve(sample, dataset.element_bytes, file.sieve_bytes),
-                 ListedRead{file, sample.sorted}, sample.factor)
-        .by_engine;
+    if (config().engine == Engine::always) return by_engine;
+    return judge(file, sieve(sample, dataset.element_bytes, file.sieve_bytes), bytes_of(dataset),
+                 ListedRead{file, sample.sorted}, sample.factor);
 }
 
 } // namespace sds::vol

@@ -16,6 +16,11 @@ struct StoredDataset;
 // Choices beside the candidates of a table, which are counted from 0.
 constexpr int32_t by_hdf5 = -1;
 constexpr int32_t by_engine = -2;
+constexpr int32_t by_engine_if_cached = -3; // else by HDF5
+constexpr bool is_by_engine(int32_t choice)
+{
+    return choice < by_hdf5;
+}
 
 // Whether the dataset's bytes are those that HDF5 would make elements of: in one piece of the file,
 // not filtered, of a type without references. type: the dataset's.
@@ -53,14 +58,14 @@ bool is_first_and_small(const Object &object, hid_t file_space);
 void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
                  const int64_t first[], const int64_t last[]);
 
-// Whether the engine is to read, and whether that hangs on what the cache holds or on what is
-// mapped at the moment: then it is soon to be asked again.
-struct Verdict {
-    bool by_engine;
+// Who reads the original, and whether that hangs on what is mapped at the moment: then it is soon
+// to be asked again.
+struct OriginalChoice {
+    int32_t of; // of the three above
     bool is_for_now;
 };
-Verdict is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
-                            const sds_hyperslab &slab);
+OriginalChoice choose_for_original(OriginalFile &file, const sds_table_dataset &dataset,
+                                   const sds_hyperslab &slab);
 
 // A part of a selection: its runs in HDF5's order, the same sorted and joined, and how many times
 // greater the whole is.
@@ -70,7 +75,7 @@ struct SampledRuns {
     const PieceList &sorted; // in bytes
     double factor;
 };
-bool is_faster_by_engine(OriginalFile &file, const sds_table_dataset &dataset,
-                         const SampledRuns &sample);
+int32_t choose_for_original(OriginalFile &file, const sds_table_dataset &dataset,
+                            const SampledRuns &sample);
 
 } // namespace sds::vol

@@ -44,13 +44,13 @@ struct Holders {
 struct Decision {
     Decision *next;
     Holders holders;
-    int32_t choice;  // of the candidates; by_hdf5, by_engine: the original
+    int32_t choice;  // of the candidates; negative: how the original is read
     uint32_t n_left; // uses until it is made anew
     int64_t shape[]; // counts, blocks and strides
 };
 constexpr int max_decisions = 4;
 constexpr uint32_t uses_per_decision = 64;
-constexpr uint32_t uses_for_now = 8; // of one that hangs on what the cache holds
+constexpr uint32_t uses_for_now = 8; // of one that hangs on what is mapped
 
 // Kept for every dataset that is open: what the table says is looked up in it.
 struct Redirection {
@@ -227,13 +227,13 @@ Choice predict_best(const OpenDataset &open, const Holders &holders, const sds_h
 {
     const Layouts layouts = layouts_of(open);
     const sds_table_dataset &dataset = layouts.dataset;
-    Verdict original = {false, false};
-    if (layouts.original) original = is_faster_by_engine(*layouts.original, dataset, slab);
-    int32_t best = original.by_engine ? by_engine : by_hdf5;
+    OriginalChoice original = {by_hdf5, false};
+    if (layouts.original) original = choose_for_original(*layouts.original, dataset, slab);
+    int32_t best = original.of;
     const uint32_t n_uses = original.is_for_now ? uses_for_now : uses_per_decision;
     if (dataset.n_candidates == 0) return {best, n_uses};
     double best_s = predict_original(dataset, slab);
-    if (best == by_engine) {
+    if (is_by_engine(best)) {
         const double by_engine_s = predict_replica(dataset, layouts.itself, slab);
         if (by_engine_s >= 0 && by_engine_s < best_s) best_s = by_engine_s;
     }
@@ -368,8 +368,10 @@ template <typename Move> Reason read_dataset(const OpenReplica &replica, Move mo
     return is_right ? served : failed_transfer;
 }
 
-// Have the engine read the original by in_file(file, nullptr): it has no segments.
-template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_file)
+// Have the engine read the original by in_file(file, nullptr): it has no segments. only_cached:
+// what the page cache lacks is left to HDF5.
+template <typename InFile>
+int64_t serve_itself(OpenDataset &dataset, bool only_cached, InFile in_file)
 {
     OriginalFile &file = *dataset.file->original;
     // A program's own writer in this process has what it has not written to the file yet.
@@ -379,7 +381,7 @@ template <typename InFile> int64_t serve_itself(OpenDataset &dataset, InFile in_
     const OriginalReader reader(file);
     if (!reader.get()) return 0;
     if (!in_file(reader.get(), nullptr)) {
-        count_failure(file); // it may have ended early, where HDF5 reads zeros
+        if (!only_cached) count_failure(file); // it may have ended early, where HDF5 reads zeros
         return 0;
     }
     tell(dataset, read_by_engine);
@@ -392,9 +394,11 @@ struct Server {
     sds_table_dataset dataset;
     sds_candidate candidate;
 
+    bool only_cached() const { return choice == by_engine_if_cached; }
+
     Server(const OpenDataset &open, int32_t chosen) : choice(chosen)
     {
-        if (choice == by_engine) {
+        if (is_by_engine(choice)) {
             const Layouts layouts = layouts_of(open);
             dataset = layouts.dataset;
             candidate = layouts.itself;
@@ -412,7 +416,7 @@ int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hypersl
                    InFile in_file, InChunks in_chunks)
 {
     const sds_candidate &candidate = server.candidate;
-    if (server.choice == by_engine) return serve_itself(dataset, in_file);
+    if (is_by_engine(server.choice)) return serve_itself(dataset, server.only_cached(), in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     if (!is_in_share(*dataset.redirection, candidate)) return original(dataset, outside_share);
     const ReplicaUse use(*dataset.file, server.dataset, candidate, slab);
@@ -456,8 +460,8 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     return serve_from(
         dataset, server, nullptr,
         [&](sds_file *file, uint8_t *) {
-            return transfer_scattered(host, file, server.dataset, server.candidate, read,
-                                      conversion, request.buffer);
+            return transfer_scattered(host, file, server.only_cached(), server.dataset,
+                                      server.candidate, read, conversion, request.buffer);
         },
         [](const ReplicaDataset &) {
             return Transferred::failed;
@@ -489,8 +493,8 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
     return serve_from(
         dataset, server, &selection.slab,
         [&](sds_file *file, uint8_t *announced) {
-            return transfer(host, file, announced, server.dataset, server.candidate, selection.slab,
-                            conversion, memory, request.buffer);
+            return transfer(host, file, server.only_cached(), announced, server.dataset,
+                            server.candidate, selection.slab, conversion, memory, request.buffer);
         },
         [&](const ReplicaDataset &in_chunks) {
             return transfer_chunked(in_chunks, type.id(), server.dataset, server.candidate,

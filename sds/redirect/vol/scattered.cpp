@@ -98,9 +98,9 @@ void copy_run(char *to, const char *from, int64_t n_elements, int64_t element_by
 class ScatteredTransfer
 {
   public:
-    ScatteredTransfer(const Host &host, sds_file *file, const sds_table_dataset &dataset,
-                      const sds_candidate &candidate, const ScatteredRead &read,
-                      const Conversion &conversion, void *buffer);
+    ScatteredTransfer(const Host &host, sds_file *file, bool only_cached,
+                      const sds_table_dataset &dataset, const sds_candidate &candidate,
+                      const ScatteredRead &read, const Conversion &conversion, void *buffer);
     ScatteredTransfer(const ScatteredTransfer &) = delete;
     ScatteredTransfer &operator=(const ScatteredTransfer &) = delete;
 
@@ -116,6 +116,7 @@ class ScatteredTransfer
 
     const Host &host_;
     sds_file *const replica_;
+    const bool only_cached_;
     const sds_candidate &candidate_;
     const Conversion &conversion_;
     const int64_t most_; // elements of a batch
@@ -141,13 +142,13 @@ int64_t elements_of_batch(const ScatteredRead &read, const Conversion &conversio
     return n < read.n_elements ? n : read.n_elements;
 }
 
-ScatteredTransfer::ScatteredTransfer(const Host &host, sds_file *file,
+ScatteredTransfer::ScatteredTransfer(const Host &host, sds_file *file, bool only_cached,
                                      const sds_table_dataset &dataset,
                                      const sds_candidate &candidate, const ScatteredRead &read,
                                      const Conversion &conversion, void *buffer)
-    : host_(host), replica_(file), candidate_(candidate), conversion_(conversion),
-      most_(elements_of_batch(read, conversion)), map_(replica_map_of(dataset, candidate)),
-      file_(host, read.file_space, read.n_elements),
+    : host_(host), replica_(file), only_cached_(only_cached), candidate_(candidate),
+      conversion_(conversion), most_(elements_of_batch(read, conversion)),
+      map_(replica_map_of(dataset, candidate)), file_(host, read.file_space, read.n_elements),
       memory_(host, read.memory_space, read.n_elements),
       background_walk_(host, conversion.needs_background ? read.memory_space : packed,
                        read.n_elements),
@@ -191,6 +192,7 @@ bool ScatteredTransfer::read_pieces(void *out) const
 {
     sds_read_options options = {};
     options.max_memory_bytes = max_engine_bytes;
+    options.only_cached = only_cached_;
     return sds_read_pieces(replica_, list_.n(), list_.pieces(), &options, out, nullptr) == SDS_OK;
 }
 
@@ -321,13 +323,14 @@ bool writes_once(const Host &host, const ScatteredRead &read)
            are_distinct(host, read.memory_space, read.n_elements);
 }
 
-bool transfer_scattered(const Host &host, sds_file *file, const sds_table_dataset &dataset,
-                        const sds_candidate &candidate, const ScatteredRead &read,
-                        const Conversion &conversion, void *buffer)
+bool transfer_scattered(const Host &host, sds_file *file, bool only_cached,
+                        const sds_table_dataset &dataset, const sds_candidate &candidate,
+                        const ScatteredRead &read, const Conversion &conversion, void *buffer)
 {
     SilenceKeeper silence(host);
     ErrorStackKeeper keep(host);
-    ScatteredTransfer transfer(host, file, dataset, candidate, read, conversion, buffer);
+    ScatteredTransfer transfer(host, file, only_cached, dataset, candidate, read, conversion,
+                               buffer);
     return transfer.run();
 }
 

@@ -28,10 +28,10 @@ bool describe_scattered(const Host &host, hid_t file_space, hid_t memory_space,
 // original is stored.
 bool writes_once(const Host &host, const ScatteredRead &read);
 
-// Read it from the candidate, open as file, into buffer. False on any error; the buffer then holds
-// anything.
-bool transfer_scattered(const Host &host, sds_file *file, const sds_table_dataset &dataset,
-                        const sds_candidate &candidate, const ScatteredRead &read,
-                        const Conversion &conversion, void *buffer);
+// Read it from the candidate, open as file, into buffer. False on any error, and where only what is
+// cached is to be read and not all is; the buffer then holds anything.
+bool transfer_scattered(const Host &host, sds_file *file, bool only_cached,
+                        const sds_table_dataset &dataset, const sds_candidate &candidate,
+                        const ScatteredRead &read, const Conversion &conversion, void *buffer);
 
 } // namespace sds::vol

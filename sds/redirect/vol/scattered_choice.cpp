@@ -17,7 +17,7 @@ namespace sds::vol
 struct ScatteredChoice {
     ScatteredChoice *next;
     sds_selection_kind kind;
-    int32_t candidate; // chosen; by_hdf5, by_engine: the original
+    int32_t candidate; // chosen; negative: how the original is read
     int64_t n_elements;
     uint64_t candidates; // that hold all of it, one bit each
     uint32_t n_left;     // uses until it is made anew
@@ -282,22 +282,22 @@ bool may_pay(const sds_table_dataset &dataset, const sds_candidate &candidate,
             !is_plainly_worse(replica_map_of(dataset, candidate), sample));
 }
 
-bool is_faster_by_engine(const Layouts &layouts, Sample &sample)
+int32_t choose_for_original(const Layouts &layouts, Sample &sample)
 {
     PieceList list(max_sampled);
-    if (!layouts.original || !list.allocate()) return false;
+    if (!layouts.original || !list.allocate()) return by_hdf5;
     const double factor =
         list_sample(sample, replica_map_of(layouts.dataset, layouts.itself), list);
-    if (factor == 0) return false;
+    if (factor == 0) return by_hdf5;
     list.to_bytes(layouts.itself.data_offset_bytes, layouts.dataset.element_bytes);
-    return is_faster_by_engine(*layouts.original, layouts.dataset,
+    return choose_for_original(*layouts.original, layouts.dataset,
                                {sample.n, sample.runs, list, factor});
 }
 
 int32_t find_best(const Layouts &layouts, const ScatteredRead &read, Sample &sample)
 {
     const sds_table_dataset &dataset = layouts.dataset;
-    int32_t best = is_faster_by_engine(layouts, sample) ? by_engine : by_hdf5;
+    int32_t best = choose_for_original(layouts, sample);
     int32_t first = 0;
     while (first < dataset.n_candidates &&
            !may_pay(dataset, layouts.candidate(first), read, sample))
@@ -306,7 +306,7 @@ int32_t find_best(const Layouts &layouts, const ScatteredRead &read, Sample &sam
     double best_s = dataset.storage == SDS_TABLE_CONTIGUOUS
                         ? predict_contiguous(dataset, sample)
                         : predict_chunked(dataset, read, sample);
-    if (best == by_engine) {
+    if (is_by_engine(best)) {
         const double by_engine_s = predict_candidate(dataset, layouts.itself, sample);
         if (by_engine_s >= 0 && by_engine_s < best_s) best_s = by_engine_s;
     }

@@ -18,6 +18,7 @@ namespace
 struct Transfer {
     const Host &host;
     sds_file *file;
+    bool only_cached;
     sds_array array;
     sds_hyperslab slab;
     int64_t shape[SDS_MAX_RANK];
@@ -60,6 +61,7 @@ bool read_slab(const Transfer &self, const sds_hyperslab &slab, void *out)
     const EngineMemory memory(sds_runs_bytes(&runs));
     sds_read_options options = {};
     options.max_memory_bytes = memory.bytes();
+    options.only_cached = self.only_cached;
     return sds_read_runs(self.file, &runs, &options, out, nullptr) == SDS_OK;
 }
 
@@ -217,12 +219,12 @@ __attribute__((noinline)) bool transfer_tiles(Transfer &self, uint8_t announced[
 
 } // namespace
 
-bool transfer(const Host &host, sds_file *file, uint8_t announced[],
+bool transfer(const Host &host, sds_file *file, bool only_cached, uint8_t announced[],
               const sds_table_dataset &dataset, const sds_candidate &candidate,
               const sds_hyperslab &slab, const Conversion &conversion, const MemoryLayout &memory,
               void *buffer)
 {
-    Transfer self = {host, file, {}, {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
+    Transfer self = {host, file, only_cached, {}, {}, {}, {}, conversion, nullptr, nullptr, 0, 1};
     self.memory = static_cast<char *>(buffer) + memory.offset_bytes;
     if (candidate.tiles.n > 0)
         return transfer_tiles(self, announced, dataset, candidate, slab, memory);

@@ -17,9 +17,10 @@ constexpr int64_t long_read_bytes = 4 << 20;
 constexpr int64_t max_long_engine_bytes = 2 << 20;
 
 // Read slab (in the source's axes) of the candidate, open as file, into buffer. The
-// conversion needs no background. False on any error; the buffer then holds anything.
-// announced: of a candidate of segments, as in sds/tiles.h.
-bool transfer(const Host &host, sds_file *file, uint8_t announced[],
+// conversion needs no background. False on any error, and where only what is cached is to be read
+// and not all is; the buffer then holds anything. announced: of a candidate of segments, as in
+// sds/tiles.h.
+bool transfer(const Host &host, sds_file *file, bool only_cached, uint8_t announced[],
               const sds_table_dataset &dataset, const sds_candidate &candidate,
               const sds_hyperslab &slab, const Conversion &conversion, const MemoryLayout &memory,
               void *buffer);
