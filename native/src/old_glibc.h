@@ -6,9 +6,11 @@
 
 #include <features.h>
 
-#if defined(__GLIBC__) && defined(__x86_64__)
+#if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__)
+/* Sanitizers know the newest alone. */
+#elif defined(__x86_64__)
 #define SDS__FIRST_GLIBC "GLIBC_2.2.5"
-#elif defined(__GLIBC__) && (defined(__aarch64__) || (defined(__powerpc64__) && _CALL_ELF == 2))
+#elif defined(__aarch64__) || (defined(__powerpc64__) && _CALL_ELF == 2)
 #define SDS__FIRST_GLIBC "GLIBC_2.17"
 #endif
 
