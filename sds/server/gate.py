@@ -135,7 +135,7 @@ async def _read_body(scope: AsgiScope, receive: Receive) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    break
+                    raise BodyTooSlowError("the client went away before its body was whole")
                 parts.append(message.get("body", b""))
                 n_bytes += len(parts[-1])
                 if n_bytes > MAX_BODY_BYTES:

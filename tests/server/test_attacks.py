@@ -321,6 +321,21 @@ def test_an_unfinished_request_is_ended(served):
     assert answers[2].split()[1] == b"408"
 
 
+def test_a_body_that_is_cut_off_does_nothing(served):
+    """Also where what arrived of it is a whole request."""
+    body = b'{"kind": "ingest"}'
+    with tcp(served) as connection:
+        connection.sendall(
+            b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\n"
+            b"Authorization: Bearer " + served.token("operate").encode() + b"\r\n"
+            b"Content-Length: " + str(len(body) + 1).encode() + b"\r\n\r\n" + body
+        )
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1 << 16)
+    assert served.client.get("/api/v1/jobs").json() == {"jobs": []}
+
+
 def test_nonsense_does_not_fill_the_log(served):
     log = served.home.root / "server.log"
     before = log.stat().st_size
@@ -360,8 +375,8 @@ def test_no_door_waits_for_a_pipe(tmp_path, special):
     special(path)
     doors = (
         lambda: sds.read(path, "/d", ...),
-        lambda: sds.query(path, "/t", "e > 1"),
-        lambda: sds.read_list(path, [0], [8]),
+        lambda: sds.query(path, "e > 1", table="/t"),
+        lambda: sds.read_list(path, [0], [8], None, None, bytearray(8)),
         lambda: describe_dataset(path, "/d"),
         lambda: describe_replica(path),
         lambda: plan_reorganization(path, "/d", order=(0,), home=Home(tmp_path / "home")),
