@@ -56,6 +56,8 @@ _REMEDIES = {
     "standard stream": "start the program with its standard streams open",
     "the program's HDF5": "build a contiguous replica too (`sds reorganize` without --chunks)",
     "of another path": "run `sds replicas verify`, which writes it anew",
+    "mounted anew": "have it compared again: sds-server does so by itself, else run the same "
+    "`sds reorganize` again",
     "being removed": "nothing to do: the file goes",
     "no checksums": "build it anew with `sds reorganize`",
     "is not what the table says": "run `sds replicas verify`",

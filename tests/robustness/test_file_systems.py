@@ -223,16 +223,24 @@ def test_where_mapped_stores_never_leave_a_time(kind, mounts, home, tmp_path, mo
 # ---- other file systems in the same place
 
 
+def make_images(kind, folder):
+    """Make two images of a file that differ in one element of it."""
+    paths = [folder / f"staged{number}" / "cube.h5" for number in (1, 2)]
+    for number, path in enumerate(paths, start=1):
+        path.parent.mkdir()
+        write_cube(path)
+        put(path, -number, offset_in_plane(path))
+    time.sleep(1.0 - time.time() % 1.0)  # one second of ctime, which ext4's images keep
+    for path in paths:
+        os.utime(path, (10**9, 10**9))
+    for number, path in enumerate(paths, start=1):
+        make_image(kind, folder / f"image{number}", path.parent)
+
+
 @pytest.mark.parametrize("kind", IMAGES)
 def test_another_image_in_the_same_place(kind, mounts, home, tmp_path):
     """Whose file has the inode, size and times of the first one's."""
-    staged = tmp_path / "staged"
-    staged.mkdir()
-    for number in (1, 2):
-        path = write_cube(staged / "cube.h5")
-        put(path, -number, offset_in_plane(path))
-        os.utime(path, (10**9, 10**9))
-        make_image(kind, tmp_path / f"image{number}", staged)
+    make_images(kind, tmp_path)
     folder = tmp_path / "data"
     path = folder / "cube.h5"
     found = []
@@ -271,13 +279,7 @@ def test_another_image_of_a_sorted_table(mounts, home, tmp_path):
 
 def test_another_image_while_a_program_reads(mounts, home, tmp_path):
     """HDF5 keeps reading the first one, and so does the connector, from it."""
-    staged = tmp_path / "staged"
-    staged.mkdir()
-    for number in (1, 2):
-        path = write_cube(staged / "cube.h5")
-        put(path, -number, offset_in_plane(path))
-        os.utime(path, (10**9, 10**9))
-        make_image("squashfs", tmp_path / f"image{number}", staged)
+    make_images("squashfs", tmp_path)
     folder = tmp_path / "data"
     path = folder / "cube.h5"
     mounts.mount(folder, "-o", "loop,ro", tmp_path / "image1")

@@ -167,9 +167,7 @@ sds_table *load_table(const OpenFile &file)
     if (!reason && !sds_identity_equal(sds_table_source_identity(table), &file.identity))
         reason = "the source has changed since its replica was made";
     if (!reason && !is_on_instance_of(table, canonical, file.device))
-        reason =
-            "the file system of the source was mounted anew, or the machine started, since its "
-            "replica was compared with it";
+        reason = "mounted anew, or the machine restarted, since the source was compared";
     if (!reason && !take_memory_of(table))
         reason = "the tables of other files take the memory that there is";
     log_decision(reason ? "no-table" : "table", canonical, "", reason ? reason : path);
