@@ -14,10 +14,10 @@
  *     8  u32      length of the payload, bytes, at most 2^20
  *    12  u32      CRC-32C of bytes 0 to 11 and of the payload
  *    16  payload
- * A file ends at 2^28 bytes. Blocks of a type that the reader does not know are passed over. Where a
- * block is damaged the reader goes on at the next whole one and counts the bytes between; where there
- * is none, or 1000 places in the file looked like one and were not, the rest is a torn tail (or is
- * being written at this moment: an incremental reader sees it next time).
+ * A file ends at 2^28 bytes. Blocks of a type that the reader does not know are passed over. Where
+ * a block is damaged the reader goes on at the next whole one and counts the bytes between; where
+ * there is none, or 1000 places in the file looked like one and were not, the rest is a torn tail
+ * (or is being written at this moment: an incremental reader sees it next time).
  *
  * In payloads: varint is seven bits a byte, least significant first, top bit set on all but the
  * last byte; zz is a varint of 0, -1, 1, -2, ... as 0, 1, 2, 3, ...; string is a varint length and
@@ -65,9 +65,9 @@ extern "C" {
 #define SDS_TRACE_VERSION 1
 #define SDS_TRACE_SUFFIX ".sdst-spool"
 #define SDS_TRACE_MAX_FILE_BYTES (INT64_C(256) << 20) /* a longer file is no spool file */
-#define SDS_TRACE_MAX_DATASETS (1 << 24) /* ids in a file */
-#define SDS_TRACE_LATENCY_BUCKETS 40     /* bucket b counts reads of [2^b, 2^(b+1)) ns */
-#define SDS_TRACE_MAX_LOOPS 4            /* nested repetitions folded into one record */
+#define SDS_TRACE_MAX_DATASETS (1 << 24)              /* ids in a file */
+#define SDS_TRACE_LATENCY_BUCKETS 40 /* bucket b counts reads of [2^b, 2^(b+1)) ns */
+#define SDS_TRACE_MAX_LOOPS 4        /* nested repetitions folded into one record */
 
 /* The original, read by SDS's engine past HDF5. Told apart, since its times are not HDF5's. */
 #define SDS_SERVED_BY_ENGINE (-1)
