@@ -526,6 +526,20 @@ def test_recovering_twice_changes_nothing(service, source):
     assert table_path(service.home, source).read_bytes() == before
 
 
+def test_calibrations_are_read_anew_where_any_process_changed_them_and_only_there(home, calibrated):
+    """Each table asks for them, twice for each replica."""
+    with Service.open(home, Settings()) as one, Service.open(home, Settings()) as other:
+        assert other.calibrations() == ()
+        record = calibrated(one)
+        found = other.calibrations()
+        assert [each.id for each in found] == [record.id]
+        assert other.calibrations() is found
+        one._store.replace_calibration(record.id, record.calibration)
+        again = other.calibrations()
+        assert again == found
+        assert again is not found
+
+
 def test_a_table_that_nobody_stands_behind_is_withdrawn(service, source):
     service.reorganize(request(source))
     table = table_path(service.home, source)
