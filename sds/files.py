@@ -15,11 +15,10 @@ _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
 )
 
 
-def require_regular(file: str | os.PathLike[str]) -> None:
+def require_regular(file: str | bytes | os.PathLike[str]) -> None:
     """Refuse what only looks like a file, before HDF5 opens it and waits.
 
     What is missing, closed or a directory is left to the open, which says so.
@@ -27,7 +26,7 @@ def require_regular(file: str | os.PathLike[str]) -> None:
     Raises
     ------
     NotHdf5Error
-        If it is a pipe, a socket or a device.
+        If it is a pipe, a socket or a device that is no disk.
     """
     try:
         mode = os.stat(file).st_mode  # noqa: PTH116  (also of bytes)
@@ -35,7 +34,7 @@ def require_regular(file: str | os.PathLike[str]) -> None:
         return
     kind = _special(mode)
     if kind:
-        message = f"{os.fsdecode(file)} is {kind}, no regular file; name an HDF5 file"
+        message = f"{os.fsdecode(file)} is {kind}, no regular file; name a file of data"
         raise NotHdf5Error(message)
 
 

@@ -30,6 +30,7 @@ from sds.chunk_reader import ChunkedSource
 from sds.dataset import DatasetDescription
 from sds.engine import load_measured
 from sds.errors import FileMissingError, PermissionDeniedError
+from sds.files import require_regular
 from sds.home import default_home
 from sds.identity import SETTLED_S
 from sds.redirect.serve import Redirection
@@ -95,11 +96,14 @@ def open_file(file: str | os.PathLike[str]) -> OpenedFile:
     ------
     FileMissingError, PermissionDeniedError, OSError
         If it cannot be opened.
+    NotHdf5Error
+        If it is a pipe, a socket or a device.
     """
     kept = find_opened(file)
     if kept is not None:
         return kept
     path = os.fspath(file)
+    require_regular(path)
     try:
         engine = engine_of(path)
     except FileNotFoundError as error:

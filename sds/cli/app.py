@@ -175,6 +175,8 @@ def _fail(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, BrokenPipeError):
         return _reader_gone()
     kind, message, code = type(error).__name__, str(error), exit_code_of(error)
+    if isinstance(error, OSError) and not isinstance(error, SdsError) and error.strerror:
+        message = ": ".join(filter(None, (os.fsdecode(error.filename or ""), error.strerror)))
     if isinstance(error, _UsageError):
         kind, message, code = "UsageError", _usage_message(error), ExitCode.USAGE
     note(f"error: {message}")

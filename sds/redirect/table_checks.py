@@ -44,8 +44,11 @@ def find_tables(home: Home, source: Path | None = None) -> tuple[TableReport, ..
 def _report(path: Path) -> TableReport:
     try:
         table = RedirectTable.from_bytes(path.read_bytes())
-    except (FormatError, OSError) as error:
+    except FormatError as error:
         return TableReport(path=str(path), source="", datasets=(), problem=str(error))
+    except OSError as error:
+        problem = f"this account cannot read it: {error.strerror}"
+        return TableReport(path=str(path), source="", datasets=(), problem=problem)
     problem = ""
     try:
         changed = table.source_identity.difference(source_identity(table.source_path))

@@ -187,3 +187,24 @@ def test_large_ratios_are_written_out(sds, tmp_path):
         file["d"] = np.zeros((8, 2048), "f4")
     found = sds("explain", f"{path}:/d", "[:, 3]")
     assert "32 KiB, 1,024 x what is useful" in found.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account for a while")
+def test_what_another_account_may_not_read_is_named_without_numbers(sds, home, cube):
+    """A table; then a home that is closed. Nobody has to know the number of an error."""
+    from tests.cli.test_explain_layouts import as_another, made_searchable
+
+    assert sds("reorganize", f"{cube}:/d", "--order", "2,0,1").code == 0
+    (table,) = (home / "tables").iterdir()
+    with made_searchable(home, cube, table):
+        table.chmod(0)
+        unreadable = as_another(sds, "table", "show", cube)
+        home.chmod(0o700)
+        closed = [as_another(sds, *words) for words in (["status"], ["ingest"], ["replicas"])]
+    assert unreadable.code == 6
+    assert f"may not read the redirect table {table}" in unreadable.err
+    for refused in closed:
+        assert refused.code == 6, refused
+        assert str(home) in refused.err
+        assert "set SDS_HOME to" in refused.err
+    assert not any("[Errno" in refused.err for refused in (unreadable, *closed))
