@@ -78,7 +78,7 @@ def reorganize(
             metavar="N", min=1, help="With --tiles: those read at least N times; 2 if not given."
         ),
     ] = None,
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to use.")] = "512M",
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to take.")] = "512M",
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Where to write it; SDS_HOME/replicas if not given."),

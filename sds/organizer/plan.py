@@ -35,6 +35,10 @@ MIB = 1024 * KIB
 DEFAULT_MEMORY_BYTES = 512 * MIB
 MAX_RANK = 32
 
+PROCESS_BYTES = 144 * MIB
+"""What a process that builds a replica takes without it: Python, NumPy, HDF5, the catalog. Measured
+are 110 to 125 MiB."""
+
 # What the work takes besides elements: a buffer of checksums, HDF5's own, the tile compared.
 FIXED_BYTES = 4 * MIB
 # The replica's metadata stays below the 1 MiB that the connector is willing to check.
@@ -422,11 +426,30 @@ def _choose_slabs(
     return start, shape, 2 * held * element + fixed_bytes
 
 
+def memory_for_elements(process_bytes: int) -> int:
+    """Return the memory of a plan with which a whole process takes at most `process_bytes`.
+
+    Raises
+    ------
+    ConfigurationError
+        If that is not more than the process takes without a plan.
+    """
+    left = process_bytes - PROCESS_BYTES
+    if left <= 0:
+        message = (
+            f"{process_bytes} bytes of memory are too few for the work itself: the process takes "
+            f"{PROCESS_BYTES // MIB}M before it; allow 512M, or what the plan then asks for"
+        )
+        raise ConfigurationError(message)
+    return left
+
+
 def too_little_memory(allowed_bytes: int, purpose: str, needed_bytes: int) -> ConfigurationError:
     """Return the error that says how much would be enough."""
+    enough = -(-needed_bytes // MIB)
     return ConfigurationError(
-        f"{allowed_bytes} bytes of memory are too few {purpose}; allow at least "
-        f"{-(-needed_bytes // MIB)}M"
+        f"{allowed_bytes} bytes of memory are too few {purpose}; allow at least {enough}M "
+        f"({enough + PROCESS_BYTES // MIB}M with all that the process takes, as --memory counts)"
     )
 
 

@@ -54,8 +54,10 @@ def build(
 
 def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
     from sds.organizer.build import plan_reorganization, plan_sorting  # noqa: PLC0415  (h5py)
+    from sds.organizer.plan import memory_for_elements  # noqa: PLC0415
 
     output = None if request.output is None else Path(request.output)
+    memory_bytes = memory_for_elements(request.memory_bytes)
     if request.kind == "sort":
         return plan_sorting(
             request.file,
@@ -63,7 +65,7 @@ def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
             key=request.key,
             columns=request.columns,
             home=home,
-            memory_bytes=request.memory_bytes,
+            memory_bytes=memory_bytes,
             output=output,
         )
     return plan_reorganization(
@@ -75,7 +77,7 @@ def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
         region=request.region,
         segments=request.segments,
         home=home,
-        memory_bytes=request.memory_bytes,
+        memory_bytes=memory_bytes,
         output=output,
     )
 

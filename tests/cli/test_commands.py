@@ -225,7 +225,7 @@ def test_a_replica_of_segments_is_listed_by_its_tiles(sds, cube, home):
 
 
 def test_replicas_are_built_listed_verified_shown_and_removed(sds, cube, tmp_path):
-    first = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", "--memory", "8M", "--json").json
+    first = sds("reorganize", f"{cube}:/d", "--order", "2,0,1", "--memory", "152M", "--json").json
     assert (first["state"], first["order"]) == ("active", [2, 0, 1])
     elsewhere = tmp_path / ("a" * 200) / "other.h5"  # Wider than a line, and yet not broken.
     elsewhere.parent.mkdir()
