@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -26,7 +27,7 @@ import h5py
 from benchmarks.conformance import zoo_reader
 from benchmarks.conformance.outcomes import Outcome, SuiteRun
 from benchmarks.conformance.python_suites import download_source, versions_of
-from benchmarks.conformance.running import measured
+from benchmarks.conformance.running import measured, native_environment
 from sds.errors import SdsError
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
@@ -171,7 +172,12 @@ def force_replicas(path: Path, home: Home, number: int) -> int:
 
 def with_native_filters(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with the connector and the filters that h5py finds natively."""
-    directories = [os.fsdecode(h5py.h5pl.get(n)) for n in range(h5py.h5pl.size())]
+    # Asked of a fresh process: packages that this one has imported may have added directories.
+    done = subprocess.run(
+        [sys.executable, "-c", "import h5py.h5pl as p; print(*map(p.get, range(p.size())))"],
+        env=native_environment(), check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    directories = [literal_eval(word).decode() for word in done.stdout.split()]
     return {**env, "HDF5_PLUGIN_PATH": os.pathsep.join([str(plugin_path().parent), *directories])}
 
 
