@@ -385,9 +385,12 @@ uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset
         return 0;
     }
     uint64_t hash[2] = {description.n, ~(uint64_t)description.n};
-    for (size_t i = 0; i < description.n; i++) {
-        hash[0] = mix(hash[0], description.bytes[i]);
-        hash[1] = mix(hash[1], description.bytes[i] + UINT64_C(0x100));
+    for (size_t i = 0; i < description.n; i += sizeof(uint64_t)) {
+        const size_t left = description.n - i;
+        uint64_t word = 0;
+        memcpy(&word, description.bytes + i, left < sizeof word ? left : sizeof word);
+        hash[0] = mix(hash[0], word);
+        hash[1] = mix(hash[1], word + UINT64_C(0xD1B54A32D192ED03));
     }
     uint32_t id = 0;
     if (lock(writer)) {

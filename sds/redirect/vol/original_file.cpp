@@ -50,7 +50,10 @@ bool look_at(const Object &file, hid_t fapl, int fd, const struct stat &found, O
     const Host &host = *file.host;
     ErrorStackKeeper keep(host);
     out.host = &host;
-    if (fd < 0 || !S_ISREG(found.st_mode) || has_page_buffer(host, fapl)) return false;
+    if (fd < 0 || !S_ISREG(found.st_mode)) return false;
+    // HDF5 reads all of a small file with one request.
+    if (found.st_size <= default_sieve_bytes && config().engine != Engine::always) return false;
+    if (has_page_buffer(host, fapl)) return false;
     out.sieve_bytes = sieve_bytes_of(host, fapl);
     out.end = allocated_end_of(file);
     out.fd = fd;

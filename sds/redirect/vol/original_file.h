@@ -34,7 +34,7 @@ struct OriginalFile {
 };
 
 // The file that HDF5 has just opened through this list and sec2; nullptr where it is not to be read
-// past HDF5: it has a page buffer. fd: HDF5's; found: its stat.
+// past HDF5: it is small, or has a page buffer. fd: HDF5's; found: its stat.
 OriginalFile *open_original(const Object &file, unsigned long fileno, hid_t fapl, int fd,
                             const struct stat &found);
 void close_original(OriginalFile *file);
