@@ -95,22 +95,32 @@ READS = (
     ),
 )
 
+
 # One plane of the original, or a few series, bring the whole file into memory: a cold run makes
 # one read of each. Spectra touch little, so many of them stay cold; warm ones take microseconds,
-# so that only many of them tell a program apart from the rest of the machine.
-_READS_PER_RUN: dict[CacheState, dict[str, tuple[str, ...]]] = {
-    CacheState.COLD: {
-        "image": ("--planes", "1", "--spectra", "500"),
-        "series": ("--points", "1"),
-    },
-    CacheState.WARM: {
-        "image": ("--planes", "8", "--spectra", "20000"),
-        "series": ("--points", "24"),
-    },
+# so that only many of them tell a program apart from the rest of the machine. Devices drift: a cold
+# run starts the program anew, with an empty cache, for each of a few reads, the variants in turns;
+# most often for spectra, of which a few percent are to be told.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """How a program is started, and how often for one run."""
+
+    program: str
+    arguments: tuple[str, ...]
+    times: int = 1
+
+
+_STARTS_PER_RUN: dict[CacheState, tuple[_Start, ...]] = {
+    CacheState.COLD: (
+        _Start(program="image", arguments=("--planes", "1", "--spectra", "0"), times=2),
+        _Start(program="image", arguments=("--planes", "0", "--spectra", "500"), times=7),
+        _Start(program="series", arguments=("--points", "1"), times=2),
+    ),
+    CacheState.WARM: (
+        _Start(program="image", arguments=("--planes", "8", "--spectra", "20000")),
+        _Start(program="series", arguments=("--points", "24")),
+    ),
 }
-# Devices drift: a cold run starts the program anew, with an empty cache,
-# for each of a few reads, the variants in turns.
-_STARTS_PER_RUN = {CacheState.COLD: 2, CacheState.WARM: 1}
 # What the programs read while they are watched, of files of 1 GiB; the more the smaller they are,
 # since what takes no time is not worth a replica.
 _WATCHED_PLANES, _WATCHED_POINTS, _MOST_POINTS = 6, 24, 2000
@@ -425,18 +435,19 @@ def _measure(
         Variant.CONNECTOR: place.bare_home,
         Variant.REPLICA: place.home,
     }
+    by_name = {program.name: program for program in programs}
     turns = [
-        (round_, state, program, start, variant)
+        (round_, state, by_name[start.program], start.arguments, n, variant)
         for round_ in range(n_rounds)
         for state in CacheState
-        for program in programs
-        for start in range(_STARTS_PER_RUN[state])
-        for variant in _in_turn(round_ + start)
+        for start in _STARTS_PER_RUN[state]
+        for n in range(start.times)
+        for variant in _in_turn(round_ + n)
     ]
     starts: dict[tuple[CacheState, str, Variant, int], list[Timing]] = defaultdict(list)
     caches: dict[tuple[CacheState, str], set[str]] = defaultdict(set)
     with bar("Measuring") as advance:
-        for done, (round_, state, program, start, variant) in enumerate(turns):
+        for done, (round_, state, program, reads, start, variant) in enumerate(turns):
             advance(
                 done / len(turns),
                 f"Measuring {program.path.name}, {state}, {variant}, round {round_ + 1}",
@@ -447,7 +458,7 @@ def _measure(
             caches[state, program.name].add(prepare(files))
             arguments = (
                 str(source),
-                *_READS_PER_RUN[state][program.name],
+                *reads,
                 "--seed",
                 str(100 * (round_ + 1) + 10 * start + (state is CacheState.WARM)),
             )

@@ -124,6 +124,8 @@ def run_program(
 ) -> dict[str, Timing]:
     """Run a program, under ``sds run`` where a home is given, and return its timings by kind.
 
+    Kinds of read that it was not asked for are left out.
+
     Raises
     ------
     SdsError
@@ -156,7 +158,7 @@ def run_program(
         raise SdsError(message)
     try:
         said: Mapping[str, Mapping[str, object]] = json.loads(done.stdout)
-        return {kind: _timing(kind, values) for kind, values in said.items()}
+        return {kind: _timing(kind, values) for kind, values in said.items() if values["seconds"]}
     except (ValueError, KeyError, TypeError) as error:
         message = f"{program.path} printed no timings but {done.stdout[:200]!r}"
         raise SdsError(message) from error
