@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     Progress = Callable[[float, str], None]
 
 _Record = TypeVar("_Record")
-_PROBE_TIMEOUT_S = 2.0
+_PROBE_TIMEOUT_S = 10.0  # a busy machine is no reason to work past a server
 _REQUEST_TIMEOUT_S = 120.0
 _FIRST_POLL_S = 0.05
 _LONGEST_POLL_S = 1.0
