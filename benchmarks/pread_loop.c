@@ -1,4 +1,5 @@
-/* What short lists of sds.read_list are measured against: one pread a region, into packed memory. */
+/* What short lists of sds.read_list are measured against: one pread a region, into packed memory.
+ */
 #include <fcntl.h>
 #include <stdint.h>
 #include <unistd.h>

@@ -50,8 +50,8 @@ typedef struct sds_read_options {
     int32_t regions_per_request; /* of list I/O; 64 */
     int64_t sieve_buffer_bytes;  /* of conventional sieving; 32 MiB */
     int64_t max_memory_bytes;    /* of all buffers together */
-    int32_t only_cached;         /* SDS_ENOENT where the page cache is found not to hold all, or does
-                                    not tell: the output then holds anything */
+    int32_t only_cached; /* SDS_ENOENT where the page cache is found not to hold all, or does
+                            not tell: the output then holds anything */
 } sds_read_options;
 
 /* How a read is carried out, known before it begins. */
