@@ -25,6 +25,7 @@ from sds.redirect.tables import (
 )
 from sds.redirect.type_digest import type_crc32c
 from sds.trace import read_spool
+from sds.trace.spool import SUFFIX
 
 
 def settle(path):
@@ -320,7 +321,7 @@ def write_many_replicas(path, n, home):
 def replicas_served(home):
     """Return (path of the file, number of the replica) of all replicas that served reads."""
     served = set()
-    for path in home.spool.iterdir():
+    for path in home.spool.glob(f"*{SUFFIX}"):
         spool = read_spool(path)
         files = {dataset.id: dataset.file for dataset in spool.datasets}
         records = spool.records
@@ -335,7 +336,7 @@ def reads_by_replica(home):
     Of these -1 counts those that SDS's engine has read.
     """
     served = {}
-    for path in home.spool.iterdir():
+    for path in home.spool.glob(f"*{SUFFIX}"):
         records = read_spool(path).records
         for replica, n in zip(records.served_by.tolist(), records.n_reads.tolist(), strict=True):
             served[replica] = served.get(replica, 0) + n

@@ -398,7 +398,7 @@ def _with_identity(replica):
 @pytest.mark.parametrize(
     ("condition", "options", "error", "said"),
     [
-        ("key >", {}, SdsValueError, "condition 'key >'"),
+        ("key >", {}, SdsValueError, "'key >' is no condition"),
         ("mass > 1", {}, DatasetNotFoundError, "no dataset '/table/mass'"),
         ("key > 1 and mass > 1", {}, DatasetNotFoundError, "no column 'mass'"),
         ("key > 1", {"columns": ["mass"]}, DatasetNotFoundError, "no column 'mass'"),

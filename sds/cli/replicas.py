@@ -21,7 +21,8 @@ app = typer.Typer(
 
 _All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
 _Limit = Annotated[
-    int, typer.Option(min=0, max=1000, help="List no more than so many; 0: all of them.")
+    int,
+    typer.Option(metavar="N", min=0, max=1000, help="List at most N replicas; 0: all of them."),
 ]
 _FIRST = 100
 _LAST_ID = 2**63 - 1  # of an integer in SQLite

@@ -377,9 +377,11 @@ def test_a_switched_folder_leads_to_one_file(program, tmp_path, version, when):
     for environment in (native_environment(), connector_environment(home.root)):
         link.unlink(missing_ok=True)
         link.symlink_to(folders[0])
+        preloaded = [environment[name] for name in ("LD_PRELOAD",) if name in environment]
         extra = {
-            "LD_PRELOAD": library, "SWITCHED": when, "SWITCHED_NAME": link / "x.h5",
-            "SWITCHED_LINK": link, "SWITCHED_TO": folders[1], "SWITCHED_BACK": folders[0],
+            "LD_PRELOAD": ":".join([*preloaded, str(library)]), "SWITCHED": when,
+            "SWITCHED_NAME": link / "x.h5", "SWITCHED_LINK": link,
+            "SWITCHED_TO": folders[1], "SWITCHED_BACK": folders[0],
         }  # fmt: skip
         environment |= {name: str(value) for name, value in extra.items()}
         kept = tmp_path / f"kept-{len(got)}"

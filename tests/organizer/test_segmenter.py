@@ -1,6 +1,7 @@
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 
 import h5py
@@ -234,7 +235,7 @@ def test_too_little_memory_names_what_is_enough(tmp_path):
         ConfigurationError, match=r"one chunk of 16x65536 in .* at least \d+M"
     ) as error:
         plan_reorganization(tmp_path / "a.h5", "/d", memory_bytes=6 << 20, **asked)
-    enough = int(str(error.value).rpartition("at least ")[2][:-1]) << 20
+    enough = int(re.search(r"at least (\d+)M", str(error.value))[1]) << 20
     plan = plan_reorganization(tmp_path / "a.h5", "/d", memory_bytes=enough, **asked)
     assert plan.memory_bytes <= enough
     with pytest.raises(ConfigurationError):

@@ -209,7 +209,7 @@ def test_advice_on_queries_over_rest_is_that_of_the_service(client, service, tmp
         ({"file": "/a\0b"}, 422, "is no path"),
         ({"table": "/q"}, 404, "/q"),
         ({"queries": []}, 422, "no query of"),
-        ({"queries": [{"condition": "e >"}]}, 422, "condition 'e >'"),
+        ({"queries": [{"condition": "e >"}]}, 422, "'e >' is no condition"),
         ({"queries": [{"condition": "y > 1"}]}, 404, "no dataset '/p/y'"),
         ({"queries": [{"condition": "e > 1", "columns": ["y"]}]}, 404, "no column 'y'"),
         ({"queries": [{"condition": "e > 1", "columns": []}]}, 422, "no columns are named"),
