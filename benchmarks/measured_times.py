@@ -31,12 +31,11 @@ from benchmarks.table1.protocol import (
     KINDS,
     Experiment,
     Pattern,
-    draw_pattern,
     draw_training,
 )
 from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, StripeLayout
-from sds.machines.patterns import runs_in
+from sds.machines.patterns import draw_pattern, runs_in
 from sds.recommender.calibration_files import evict, file_system_of
 from sds.recommender.choose import fitters_of
 from sds.recommender.readers import Readers
@@ -120,7 +119,7 @@ def measurable_library(
         random = np.random.default_rng([seed, 2, kind])
         wanted = len(library) + n_each
         for _ in range(_MOST_DRAWS):
-            pattern = draw_pattern(random, experiment, kind)
+            pattern = draw_pattern(random, experiment.extent, experiment.n_processes, kind)
             if all(runs_in(pattern, o) <= max_runs for o in experiment.orders):
                 library[pattern] = None
             if len(library) == wanted:

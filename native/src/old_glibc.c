@@ -1,4 +1,4 @@
-/* Before glibc 2.33, stat and fstat were no functions of the library, but calls of these, which it
+/* Before glibc 2.33, stat, fstat and lstat were no functions of the library, but calls of these, which it
  * still has. */
 #include "old_glibc.h"
 
@@ -13,8 +13,10 @@ enum { stat_version = 1 };
 
 SDS__OLD(__xstat);
 SDS__OLD(__fxstat);
+SDS__OLD(__lxstat);
 int __xstat(int version, const char *path, struct stat *found);
 int __fxstat(int version, int fd, struct stat *found);
+int __lxstat(int version, const char *path, struct stat *found);
 
 int stat(const char *restrict path, struct stat *restrict found)
 {
@@ -24,5 +26,10 @@ int stat(const char *restrict path, struct stat *restrict found)
 int fstat(int fd, struct stat *found)
 {
     return __fxstat(stat_version, fd, found);
+}
+
+int lstat(const char *restrict path, struct stat *restrict found)
+{
+    return __lxstat(stat_version, path, found);
 }
 #endif

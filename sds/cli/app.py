@@ -111,6 +111,10 @@ def sds(
     """
 
 
+# After which the callback has returned that a signal was lost in.
+_AGAIN_S = 0.01
+
+
 class _EndedError(BaseException):
     """Raised by a signal that ends the process, so that what is half done is cleaned up."""
 
@@ -121,11 +125,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
+            sys.unraisablehook = _raise_again
     try:
         sys.exit(_run(given))
     except _EndedError as ended:
         os.kill(os.getpid(), ended.args[0])
         raise
+
+
+def _raise_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Raise a second time what ends the process, where Python could not pass it on.
+
+    A signal may come while a callback of a weak reference runs, from which nothing is raised.
+    """
+    if not isinstance(lost.exc_value, _EndedError):
+        sys.__unraisablehook__(lost)
+        return
+    number = lost.exc_value.args[0]
+    signal.signal(signal.SIGALRM, lambda *_: _end(number, None))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
 
 def _end(number: int, _: object) -> NoReturn:

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
 # By a part of the reason.
 _REMEDIES = {
+    "differs from its checksum": "run `sds replicas verify`, then build it anew with "
+    "`sds reorganize`",
+    "verified with": "build it anew with `sds reorganize`, or read without SDS_VERIFY_READS",
+    "may not read it": "ask the owner of the home for read permission, or use a home of your own",
     "there is none": "build a replica with `sds reorganize`, or let `sds advise` say which",
     "changed": "build its replicas anew with `sds reorganize`",
     "written": "open it again once its writer has closed it",

@@ -105,8 +105,8 @@ def test_a_newer_revision_is_refused_with_the_command_that_helps(engine, url, tm
 
 def test_an_older_revision_is_refused_with_the_command_that_helps(engine, url, monkeypatch):
     upgrade(engine)
-    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0010")
-    with pytest.raises(CatalogError, match=r"revision 0009.*needs 0010.*sds-server upgrade"):
+    monkeypatch.setattr("sds.catalog.migrate.HEAD", "0011")
+    with pytest.raises(CatalogError, match=r"revision 0010.*needs 0011.*sds-server upgrade"):
         Store.open(url)
 
 

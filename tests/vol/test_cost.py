@@ -134,7 +134,8 @@ def test_a_long_read_past_the_page_cache_borrows_memory(home, tmp_path):
     print_peak_of_long_read(sys.argv[1])
     """
     )
-    printed = run_python(program, path, env=connector_environment(home.root)).stdout
+    env = connector_environment(home.root, SDS_ENGINE="always")
+    printed = run_python(program, path, env=env).stdout
     peak_bytes, n_direct = map(int, printed.split())
     assert n_direct == is_direct
     # A large page, while the read lasts, or as many small ones as are used of it.
