@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         raise
 
 
-def _raise_again(lost: "sys.UnraisableHookArgs") -> None:
+def _raise_again(lost: sys.UnraisableHookArgs) -> None:
     """Raise a second time what ends the process, where Python could not pass it on.
 
     A signal may come while a callback of a weak reference runs, from which nothing is raised.
