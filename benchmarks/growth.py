@@ -12,6 +12,7 @@ first time after it was written is not part of what is measured.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
@@ -35,11 +36,12 @@ from sds import _native
 from sds.catalog.records import ReorganizeRequest, ReplicaState
 from sds.catalog.rows import DatasetRow, ReplicaRow, SourceFileRow
 from sds.home import Home
-from sds.identity import FileIdentity, identity_of
+from sds.identity import FileIdentity, identity_of, source_identity
 from sds.organizer.blocks import metadata_checksum
 from sds.organizer.replica import SOURCE, SOURCE_IDENTITY, describe_replica, stored_path
 from sds.server.service import Service
 from sds.server.settings import Settings
+from tests.replica_files import edited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,13 +67,13 @@ def write_source(path: Path) -> FileIdentity:
 
 def _clone(template: Replica, content: bytes, path: Path, source: Path) -> Replica:
     """Write a copy of a replica that is of another source; describe it."""
-    identity = identity_of(source)
+    identity = source_identity(source)
     path.write_bytes(content)
-    with h5py.File(path, "r+", locking=False) as handle:
+    with edited(path) as (handle, _):
         handle.attrs.modify(SOURCE, stored_path(source))
         before = handle.attrs[SOURCE_IDENTITY]
-        fields = identity.inode, identity.size_bytes, identity.mtime_ns, identity.ctime_ns
-        handle.attrs.modify(SOURCE_IDENTITY, np.array(fields, dtype=before.dtype))
+        fields = np.array(dataclasses.astuple(identity), dtype=before.dtype)
+        handle.attrs.modify(SOURCE_IDENTITY, fields)
     with path.open("rb") as stream:
         metadata_crc32c = metadata_checksum(
             stream.fileno(),
@@ -104,6 +106,7 @@ def _row(number: int, replica: Replica) -> dict[str, object]:
         "changed_ns": 1,
         "reason": "every byte verified; asked for by name",
         "build_s": replica.build_s,
+        "verified_ns": 1,
         "replica": replica,
     }
 

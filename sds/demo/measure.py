@@ -137,6 +137,7 @@ def run_program(
             del environment[name]
         else:
             environment[name] = value
+    environment.pop("HDF5_VOL_CONNECTOR", None)  # the command's own, which reads natively
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, str(program.path), *arguments]
     if home is not None:

@@ -158,8 +158,8 @@ PRIVATE_MEMORY = """
 def private_memory(program, *arguments, home, **extra):
     """Return how much more private memory a program has in the end under the connector."""
     native, connected = (
-        int(run_python(PRIVATE_MEMORY + program, *arguments, env=env | extra).stdout) * 1024
-        for env in (native_environment(), connector_environment(home.root))
+        int(run_python(PRIVATE_MEMORY + program, *arguments, env=env).stdout) * 1024
+        for env in (native_environment(**extra), connector_environment(home.root, **extra))
     )
     return connected - native
 

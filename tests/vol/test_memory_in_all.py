@@ -184,7 +184,8 @@ def test_a_long_read_does_without_the_memory_that_is_not_there(sources, home, tm
     small, big, _ = sources
     path = write_long(tmp_path / "long.h5")
     is_direct = go_past_the_page_cache(path, home)
-    program, environment = PRIVATE_MEMORY + LONG_READ + PROGRAM, connector_environment(home.root)
+    program = PRIVATE_MEMORY + LONG_READ + PROGRAM
+    environment = connector_environment(home.root, SDS_ENGINE="always")
     for _ in range(5):
         arguments = small, big, "handles long", N_HANDLES, path
         printed = run_python(program, *arguments, env=environment).stdout
