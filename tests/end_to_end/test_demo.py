@@ -37,7 +37,7 @@ def test_what_is_kept_is_used_and_removed_by_the_lines_that_say_so(sds, tmp_path
         "demo", "--size", "24M", "--runs", "1", "--directory", work, "--output", figure, "--keep"
     )  # fmt: skip
     assert result.code == 0, result.err
-    use, stop, clean = (line.partition(": ")[2] for line in result.err.splitlines()[-3:])
+    use, stop, clean = (line.split(": ", 2)[2] for line in result.err.splitlines()[-3:])
     try:
         home = subprocess.run(
             ["sh", "-c", f'{use.strip()}; printf %s "$SDS_HOME"'],
