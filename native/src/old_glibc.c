@@ -1,5 +1,5 @@
-/* Before glibc 2.33, stat, fstat and lstat were no functions of the library, but calls of these, which it
- * still has. */
+/* Before glibc 2.33, stat, fstat and lstat were no functions of the library, but calls of these,
+ * which it still has. */
 #include "old_glibc.h"
 
 #if defined(SDS__FIRST_GLIBC) && __GLIBC_PREREQ(2, 33)
