@@ -2,6 +2,7 @@
 # make test    set up, and run all tests
 # make check   set up, and run what reads the code: formats, lints, types, layers
 # make bench   set up, and print the benchmarks' tables
+# make wheel   set up, and build a wheel for glibc 2.28 and newer (manylinux_2_28) into dist
 # make conformance   set up, and run peers' test suites natively and under the connector
 # make clean   remove what make made
 #
@@ -18,11 +19,11 @@ PY := $(VENV)/bin/python
 # Where make writes to a terminal, pip shows how far it is.
 PIP := $(PY) -m pip --disable-pip-version-check $(if $(MAKE_TERMOUT),,-q)
 NATIVE := $(shell find native sds/redirect/vol -type f 2>/dev/null)
-PATHS := sds tests benchmarks
-# A worker for each processor, four at most; tests of one file share what they set up.
-WORKERS := -n logical --maxprocesses 4 --dist loadfile
+PATHS := sds alembic tests benchmarks
+# As many workers as tests/conftest.py says; tests of one file share what they set up.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check bench conformance build clean
+.PHONY: demo test check bench conformance build wheel clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/built
@@ -46,6 +47,13 @@ conformance: $(VENV)/built $(VENV)/test-tools
 
 build: $(VENV)/built
 
+wheel: $(VENV)/built
+	$(PIP) install --group wheel
+	rm -rf build/wheel
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) wheel --no-deps --no-build-isolation -w build/wheel .
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" auditwheel repair --plat manylinux_2_28_$$(uname -m) \
+	    --wheel-dir dist build/wheel/*.whl
+
 $(PY):
 	@scripts/prerequisites $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
@@ -55,7 +63,7 @@ $(PY):
 $(VENV)/built: $(PY) pyproject.toml CMakeLists.txt $(NATIVE)
 	@scripts/prerequisites $(PYTHON)
 	$(PIP) install --group build
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) install --no-build-isolation --editable .
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) install --no-build-isolation --editable '.[all]'
 	@touch $@
 
 $(VENV)/test-tools: $(PY) pyproject.toml

@@ -21,10 +21,10 @@ from benchmarks.table1.evaluation import Judgement, judge
 from benchmarks.table1.protocol import Experiment, draw_tests, draw_training
 from benchmarks.table1.simulator import Simulator
 from sds.errors import SdsValueError
-from sds.plots.data import predicted_data, speedup_data
-from sds.plots.evidence import Evidence, Origin, Provenance
-from sds.plots.figures import draw, rendered
-from sds.recommender.service import ServiceFitter
+from sds.plots.draw import draw, rendered
+from sds.plots.figure_values import predicted_data, speedup_data
+from sds.plots.heldout_reads import Evidence, Origin, Provenance
+from sds.recommender.models.service_model import ServiceFitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

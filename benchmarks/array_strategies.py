@@ -33,9 +33,9 @@ import numpy as np
 from benchmarks.disk_array import DiskArray, mounted
 from benchmarks.fitted_machine import array_machine
 from sds import _native
-from sds.recommender.engine_calibration import measure_engine
+from sds.calibration.engine_timings import measure_engine
 from sds.simulator import Operation
-from sds.simulator.fit import FittedMachine, fit_machine
+from sds.simulator.parameter_fit import FittedMachine, fit_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -42,8 +42,8 @@ from benchmarks.table1.gaps import compare_gaps, gap_table
 from benchmarks.table1.protocol import Experiment, Pattern, draw_library
 from benchmarks.table1.report import print_models, run_seed
 from benchmarks.table1.simulator import Simulator
-from sds.recommender.fit import Fitter
-from sds.recommender.model import GapKind, ModelKind
+from sds.recommender.models.cost_model import GapKind, ModelKind
+from sds.recommender.models.regression import LinearFitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +172,7 @@ def judged(
 ) -> list[Judgement]:
     """Return how the equations select with each gap."""
     fitters = [
-        Fitter(kind=kind, gap=gap, relative=relative)
+        LinearFitter(kind=kind, gap=gap, relative=relative)
         for kind in _KINDS
         for relative in (False, True)
         for gap in GapKind

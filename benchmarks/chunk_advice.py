@@ -41,11 +41,14 @@ import numpy as np
 
 import sds
 from sds.analyzer import stated_pattern
-from sds.catalog.records import ReorganizeRequest
+from sds.catalog.requests import ReorganizeRequest
 from sds.home import NATIVE, Home
-from sds.recommender import DatasetReads, StoredArray, builtin_model, choose_portfolio
-from sds.recommender.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
-from sds.server.service import Service
+from sds.recommender.candidates.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
+from sds.recommender.models.cost_model import builtin_model
+from sds.recommender.models.read_cost import StoredArray
+from sds.recommender.portfolio.portfolio_selection import choose_portfolio
+from sds.recommender.portfolio.values import DatasetReads
+from sds.server.operations.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from benchmarks.table1.operation_features import measure_operation
 from benchmarks.table1.protocol import Experiment, draw_library
 from sds.errors import RankDeficientError
 from sds.geometry import ContiguousLayout, IoMode
-from sds.recommender.model import GapKind, HeldoutError
-from sds.recommender.samples import Samples
+from sds.recommender.models.cost_model import GapKind, HeldoutError
+from sds.recommender.models.samples import Samples
 from sds.simulator import Mode, Operation, hopper, simulate_many
 
 _PROCESSES = (64, 128, 256, 512)

@@ -26,7 +26,7 @@ import h5py
 import numpy as np
 
 from sds.home import Home
-from sds.redirect.activate import environment
+from sds.redirect.launch.activation import environment
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, CannotBuildError, cached_build
 from tests.redirected import redirect, settle

@@ -43,10 +43,10 @@ from benchmarks.read_engine import (
     table_cases,
 )
 from sds import _native
+from sds.calibration.engine_timings import measure_engine
+from sds.calibration.scratch_file import file_system_of
 from sds.engine import IoParameters, MeasuredFileSystem, publish_measured
 from sds.home import Home
-from sds.recommender.calibration_files import file_system_of
-from sds.recommender.engine_calibration import measure_engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

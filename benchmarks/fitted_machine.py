@@ -2,7 +2,8 @@
 
 How the array is built is known: stripes, disks, what their data sheet says, that nothing is cached,
 that a disk has but its last read, that its elevator goes upwards from the head. What the file
-system and the processes of this computer add to that is not, and is fitted: `sds.simulator.fit`.
+system and the processes of this computer add to that is not, and is fitted:
+`sds.simulator.parameter_fit`.
 
 The array really waits; but its disks and the simulator's follow rules of the same kind, which real
 disks would follow less strictly. docs/explanation/models.md says what that means. Of a local disk
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from benchmarks.table1.protocol import Experiment, Pattern
 from sds.geometry import RaidLayout, StripeLayout
 from sds.simulator import Operation, hopper
-from sds.simulator.fit import FittedMachine, fit_machine
+from sds.simulator.parameter_fit import FittedMachine, fit_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,12 +33,12 @@ from benchmarks.table1.protocol import (
     Pattern,
     draw_training,
 )
+from sds.calibration.reader_pool import Readers
+from sds.calibration.scratch_file import evict, file_system_of
 from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, StripeLayout
-from sds.machines.patterns import draw_pattern, runs_in
-from sds.recommender.calibration_files import evict, file_system_of
-from sds.recommender.choose import fitters_of
-from sds.recommender.readers import Readers
+from sds.machines.random_reads import draw_pattern, runs_in
+from sds.recommender.models.model_selection import fitters_of
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.table1.evaluation import Judgement
-    from sds.recommender.calibration import ReadRequest
+    from sds.calibration.results import ReadRequest
 
 MIB = 1 << 20
 # Patterns of more runs than this in any layout are not drawn: each run is a request, and the

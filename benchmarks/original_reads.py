@@ -78,8 +78,8 @@ import h5py
 import numpy as np
 
 from benchmarks.read_engine import drop, fio, load, ratio_of
+from sds.hdf5.identity import SETTLED_S
 from sds.home import Home
-from sds.identity import SETTLED_S
 from tests.redirected import redirect, settle
 from tests.under_connector import ROOT, connector_environment, native_environment
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks._traced_runs import measure, trace
 from benchmarks.chunk_advice import ITEM_BYTES, Workload, bounds, reader, write
-from sds.catalog.records import ReorganizeRequest
+from sds.catalog.requests import ReorganizeRequest
 from sds.home import Home
-from sds.server.reports import NamedDataset, PortfolioRequest
-from sds.server.service import Service
+from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
+from sds.server.operations.service import Service
 
 if TYPE_CHECKING:
     from sds.geometry import Box
@@ -49,13 +49,13 @@ def advised(home: Path, source: Path, budget_bytes: int) -> tuple[list[Path], Bo
     """Build what is advised for the traced reads; return the files, and the part."""
     with Service.open(Home(home)) as service:
         service.ingest()
-        advice = service.portfolio(
-            PortfolioRequest(
+        advice = service.advise(
+            AdviceRequest(
                 datasets=(NamedDataset(file=str(source), dataset="/d"),), budget_bytes=budget_bytes
             )
         )
         (layout,) = advice.portfolio.layouts
-        if layout.layout.region is None:
+        if layout.shares.space == 1:
             raise AssertionError(f"no part was advised, but {layout.name}")
         print(f"{layout.reason}\n{layout.command}")
         request = ReorganizeRequest(

@@ -38,7 +38,7 @@ from sds.geometry import (
     extent_features,
     parse_selection,
 )
-from sds.geometry.storage import storage_arguments
+from sds.geometry.native_layout import storage_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 import sds
 from benchmarks.chunk_advice import bounds
-from sds.catalog.records import SortRequest
+from sds.catalog.requests import SortRequest
 from sds.demo import page_cache
 from sds.home import Home
-from sds.server.service import Service
+from sds.server.operations.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

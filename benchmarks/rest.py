@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.cli.client import Connection
 from sds.home import Home
+from sds.server.client import Connection
 from sds.server.lock import read_address
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ import numpy as np
 
 from benchmarks._traced_runs import measure, trace
 from benchmarks.chunk_advice import ITEM_BYTES, MIB, Workload, bounds, reader, write
-from sds.catalog.records import ReorganizeRequest
+from sds.catalog.requests import ReorganizeRequest
 from sds.geometry import SegmentList, parse_selection
 from sds.home import Home
-from sds.server.reports import NamedDataset, PortfolioRequest
-from sds.server.service import Service
+from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
+from sds.server.operations.service import Service
 
 _N_RUNS = 4
 _BUDGET_SHARE = 0.1
@@ -75,8 +75,8 @@ def build_advised(home: Path, source: Path, budget_bytes: int) -> tuple[list[Pat
     """Build what is advised for the traced reads; return the files, and the segments."""
     with Service.open(Home(home)) as service:
         service.ingest()
-        advice = service.portfolio(
-            PortfolioRequest(
+        advice = service.advise(
+            AdviceRequest(
                 datasets=(NamedDataset(file=str(source), dataset="/d"),), budget_bytes=budget_bytes
             )
         )

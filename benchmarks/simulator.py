@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.table1.protocol import Experiment, draw_library
 from sds import _native
 from sds.simulator import Mode, Operation, hopper
-from sds.simulator.simulate import simulated
+from sds.simulator.simulation import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sds import _native
+from sds import _spool_writer
 from sds.trace import read_spool
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     print(f"{'stream':>24} {'ns/read':>10} {'bytes':>12} {'bytes/read':>12} {'records':>10} reread")
     for name, starts in streams(n).items():
         with tempfile.TemporaryDirectory() as directory:
-            writer = _native.SpoolWriter(
+            writer = _spool_writer.SpoolWriter(
                 directory, pid=1, start_ns=0, host="node", executable="bench"
             )
             dataset = writer.add_dataset(

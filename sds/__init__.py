@@ -7,11 +7,11 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sds.list_io import read_list as read_list
-    from sds.list_io import write_list as write_list
-    from sds.opened import forget as forget
-    from sds.querying import query as query
-    from sds.reader import read as read
+    from sds.client.list_io import read_list as read_list
+    from sds.client.list_io import write_list as write_list
+    from sds.client.open_files import forget as forget
+    from sds.client.reader import read as read
+    from sds.queries.query import query as query
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "forget", "query", "read", "read_list", "write_list"]
@@ -22,11 +22,11 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 
 # No public name is also the name of its module: importing the module would hide it.
 _LAZY = {
-    "forget": "sds.opened",
-    "query": "sds.querying",
-    "read": "sds.reader",
-    "read_list": "sds.list_io",
-    "write_list": "sds.list_io",
+    "forget": "sds.client.open_files",
+    "query": "sds.queries.query",
+    "read": "sds.client.reader",
+    "read_list": "sds.client.list_io",
+    "write_list": "sds.client.list_io",
 }
 
 

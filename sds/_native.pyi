@@ -1,33 +1,18 @@
 # The native core, as Python sees it. Sizes and offsets are bytes, times nanoseconds.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-STATUSES: tuple[tuple[str, int, str, str], ...]
+from sds._native_types import *
 
 # geometry.cpp
 
 MAX_RANK: int
-
-class ExtentFeatures(TypedDict):
-    runs: int
-    bytes_useful: int
-    block_depth: tuple[int, int]
-    block_gap_count: tuple[int, int]
-    block_gap_distance: tuple[int, int]
-    bytes_touched: tuple[int, int]
-    osts_touched: tuple[int, int]
-    disks_touched: tuple[int, int]
-    sieve: tuple[int, int, int]
-    exact: bool
-
-class Features(ExtentFeatures):
-    block_gap_paper: int
 
 def runs(
     extent: Sequence[int],
@@ -88,7 +73,6 @@ def predict(
     features: Features,
     processes_per_ost: float,
 ) -> float: ...
-def cost_start(kind: int, coefficients: Sequence[float]) -> float: ...
 def measures_of_read(features: Features, processes_per_ost: float) -> tuple[float, ...]: ...
 def predict_many(
     kind: int,
@@ -104,13 +88,6 @@ def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 # The fields of sds.geometry.OperationFeatures; of its mode, and P, it knows nothing.
 OperationFeatures: TypeAlias = dict[str, Any]
-
-class OstLoads(TypedDict):
-    ost: NDArray[np.int64]
-    bytes: NDArray[np.int64]
-    blocks: NDArray[np.int64]
-    segments: NDArray[np.int64]
-    processes: NDArray[np.int64]
 
 def operation_of_slabs(
     extent: Sequence[int],
@@ -160,18 +137,6 @@ def set_io_priority(priority: int) -> None: ...
 # read_file.cpp
 
 STRATEGIES: tuple[str, ...]
-
-class ReadReport(TypedDict):
-    strategy: str
-    executor: str
-    queue: str
-    cache: str
-    runs: int
-    requests: int
-    bytes_useful: int
-    bytes_read: int
-    memory_bytes: int
-    predicted_s: float
 
 class ReadFile:
     def __init__(
@@ -234,7 +199,7 @@ class RepeatedReads:
         extent: Sequence[int],
         dtype: np.dtype[Any],
         entry: TableEntry | None,
-        uses_per_decision: int,
+        source_file: ReadFile | None,
     ) -> None: ...
     def holds(self, count: Sequence[int], stride: Sequence[int]) -> bool: ...
     def add(
@@ -252,7 +217,8 @@ class RepeatedReads:
     ) -> None: ...
     # None: all has to be found out anew; out may then be partly filled.
     # open_replica: of a candidate, by its index, of which a single run is about to be read: its
-    # offset and bytes, or no bytes. None where it is not good.
+    # offset and bytes, or no bytes. None where it is not good. find_file: the same to look at what
+    # is in memory of it.
     def read(
         self,
         index: object,
@@ -260,15 +226,36 @@ class RepeatedReads:
         open_replica: Callable[
             [int, int, int], tuple[ReadFile, tuple[int, int, int, int, int]] | None
         ],
+        find_file: Callable[[int], ReadFile | None] | None = None,
     ) -> NDArray[Any] | None: ...
 
-# lists.cpp
+# layouts.cpp
 
-class WriteListReport(TypedDict):
-    pieces: int
-    requests: int
-    bytes_written: int
-    memory_bytes: int
+HDF5_CHUNK_S: float
+MAX_CHUNK_BYTES: int
+REPLICA_SHIFT_BYTES: int
+REPLICA_DATA_OFFSET_BYTES: int
+
+class Layouts:
+    def __init__(
+        self, layouts: DatasetLayouts, parameters: Mapping[str, object] | None = None
+    ) -> None: ...
+    # Of n reads, shapes (n, rank), and the processes that read at one time, shape (n,): the choice,
+    # shape (n,), or BY_...; seconds, and the same with margins, shapes (n, 2 + candidates): of the
+    # original through HDF5, by the engine, and of each candidate, infinite where it cannot serve;
+    # seconds of the original as it would be read, and the same with the margin, shape (n, 2).
+    def choose(
+        self,
+        start: NDArray[np.int64],
+        stride: NDArray[np.int64],
+        count: NDArray[np.int64],
+        block: NDArray[np.int64],
+        n_processes: NDArray[np.int64],
+    ) -> tuple[
+        NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
+    ]: ...
+
+# lists.cpp
 
 class ListReport:
     @property
@@ -344,21 +331,6 @@ def instance(path: str | bytes | PathLike[str]) -> tuple[int, int]: ...
 PmdCosts: TypeAlias = dict[str, float]
 
 IoParameters: TypeAlias = dict[str, Any]
-
-class ReadPlan(TypedDict):
-    strategy: str
-    executor: str
-    cache: str
-    runs: int
-    requests: int
-    bytes_useful: int
-    bytes_read: int
-    memory_bytes: int
-    max_hole_bytes: int
-    group_bytes: int
-    queue_depth: int
-    regions_per_request: int
-    predicted_s: float
 
 def io_parameters() -> IoParameters: ...
 def chen_2014() -> tuple[PmdCosts, PmdCosts]: ...
@@ -453,73 +425,6 @@ def copy_chunks(
 
 # table.cpp
 
-TABLE_MAX_BYTES: int
-
-class TableIdentity(TypedDict):
-    inode: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-class TableLayout(TypedDict):
-    stripe_size_bytes: int
-    stripe_count: int
-    unit_bytes: int
-    data_disks: int
-    min_request_bytes: int
-
-class TableModel(TypedDict):
-    kind: int
-    gap: int
-    calibrated: bool
-    coefficients: list[float]
-    floor_s: float
-
-class TableSegments(TypedDict):
-    tile_shape: list[int]
-    tiles: list[int]
-    lengths: list[int]
-
-class TableCandidate(TypedDict):
-    replica_id: int
-    path: str
-    identity: TableIdentity
-    storage: str
-    data_offset_bytes: int
-    metadata_crc32c: int
-    chunk: list[int]
-    stored_bytes: int
-    decode_s_per_byte: float
-    order: list[int]
-    region_start: list[int]
-    region_extent: list[int]
-    segments: TableSegments | None
-    layout: TableLayout
-    model: TableModel
-    shadow_permille: int
-
-class TableDataset(TypedDict):
-    path: str
-    extent: list[int]
-    element_bytes: int
-    type_crc32c: int
-    type_class: int
-    storage: str
-    data_offset_bytes: int
-    chunk: list[int]
-    stored_bytes: int
-    decode_s_per_byte: float
-    layout: TableLayout
-    model: TableModel
-    candidates: list[TableCandidate]
-
-class Table(TypedDict):
-    version: NotRequired[int]
-    source_path: str
-    source_identity: TableIdentity
-    source_instance: int
-    datasets: list[TableDataset]
-
 def encode_table(table: Table) -> bytes: ...
 def decode_table(table: Buffer) -> Table: ...
 def table_name(canonical_path: str | bytes | PathLike[str]) -> str: ...
@@ -528,20 +433,30 @@ def table_name(canonical_path: str | bytes | PathLike[str]) -> str: ...
 
 class TableEntry:
     # encoded: a table of one dataset.
-    def __init__(self, encoded: Buffer, budget_ns: int) -> None: ...
+    def __init__(self, encoded: Buffer) -> None: ...
     @property
     def is_plain(self) -> bool: ...
-    # Of candidates, by index; None: the original. Seconds of what is stored in chunks alone.
-    def cheapest(
+    # The candidate that serves, by index, None for the original, and how many reads alike are
+    # served so. source: the original as the engine reads it, find_file: of a candidate, by its
+    # index; None: not looked at in the page cache.
+    def choose(
         self,
         start: Sequence[int],
         stride: Sequence[int],
         count: Sequence[int],
         block: Sequence[int],
-        original_s: float | None,
-        candidate_s: Sequence[float | None],
-        engine_serves_original: bool,
-    ) -> int | None: ...
+        source: ReadFile | None,
+        find_file: Callable[[int], ReadFile | None] | None,
+    ) -> tuple[int | None, int]: ...
+    # Cold, as they are compared: of the original through HDF5, by the engine, of each candidate;
+    # negative where that cannot serve.
+    def seconds(
+        self,
+        start: Sequence[int],
+        stride: Sequence[int],
+        count: Sequence[int],
+        block: Sequence[int],
+    ) -> list[float]: ...
     # Of each candidate: how many pieces what is selected is read in, 0 where it does not hold it.
     def pieces(
         self,
@@ -579,117 +494,9 @@ class TableEntry:
 TRACE_SUFFIX: str
 TRACE_MAX_FILE_BYTES: int
 
-class SpoolProcess(TypedDict):
-    pid: int
-    rank: int
-    n_ranks: int
-    start_ns: int
-    host: str
-    executable: str
-    job_id: str
-    user: str
-
-class SpoolDataset(TypedDict):
-    id: int
-    file: str
-    path: str
-    identity: tuple[int, int, int, int]
-    extent: tuple[int, ...]
-    chunk: tuple[int, ...] | None
-    element_bytes: int
-    type_class: int
-    storage: int
-    n_filters: int
-    data_offset_bytes: int
-    hdf5_version: str
-
-class SpoolRecords(TypedDict):
-    dataset: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    collective: NDArray[np.int64]
-    served_by: NDArray[np.int64]
-    thread: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    n_elements: NDArray[np.int64]
-    n_reads: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    last_start_ns: NDArray[np.int64]
-    elapsed_ns: NDArray[np.int64]
-    elapsed_min_ns: NDArray[np.int64]
-    elapsed_max_ns: NDArray[np.int64]
-    start: NDArray[np.int64]
-    stride: NDArray[np.int64]
-    count: NDArray[np.int64]
-    block: NDArray[np.int64]
-    repeat: NDArray[np.int64]
-    advance: NDArray[np.int64]
-    latency: NDArray[np.uint32]
-
-class Spool(TypedDict):
-    version: int
-    process: SpoolProcess
-    datasets: list[SpoolDataset]
-    records: SpoolRecords
-    offset: int
-    is_complete: bool
-    torn_bytes: int
-    skipped_bytes: int
-    dropped_reads: int
-
 def read_spool(
     path: str | bytes | PathLike[str], start_offset: int = 0, max_records: int = 0
 ) -> Spool: ...
-
-class SpoolWriter:
-    def __init__(
-        self,
-        spool_dir: str | bytes | PathLike[str],
-        *,
-        pid: int,
-        rank: int = -1,
-        n_ranks: int = 1,
-        start_ns: int,
-        host: str,
-        executable: str,
-        job_id: str = "",
-        user: str = "",
-        max_file_bytes: int = 0,
-        flush_interval_ns: int = 0,
-    ) -> None: ...
-    def add_dataset(
-        self,
-        *,
-        file: str | bytes | PathLike[str],
-        path: str | bytes,
-        extent: Sequence[int],
-        element_bytes: int,
-        chunk: Sequence[int] | None = None,
-        type_class: int = 1,
-        storage: int = 1,
-        n_filters: int = 0,
-        data_offset_bytes: int = -1,
-        hdf5_version: str = "",
-        identity: Sequence[int] = (0, 0, 0, 0),
-    ) -> int: ...
-    def add_reads(
-        self,
-        dataset: int,
-        *,
-        start: NDArray[np.int64],
-        stride: Sequence[int],
-        count: Sequence[int],
-        block: Sequence[int],
-        start_ns: NDArray[np.int64],
-        elapsed_ns: NDArray[np.int64],
-        kind: int = 2,
-        n_elements: int,
-        served_by: int = 0,
-        collective: bool = False,
-    ) -> None: ...
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
-    @property
-    def path(self) -> str: ...
 
 # measured.cpp
 
@@ -709,23 +516,6 @@ def encode_measured(file_systems: list[tuple[str, int, IoParameters]]) -> bytes:
 SIMULATE_MULTIPLE: int
 SIMULATE_SIEVE: int
 SIMULATE_LIST: int
-
-class Simulated(TypedDict):
-    elapsed_ns: int
-    io_ns: int
-    shuffle_ns: int
-    bytes_useful: int
-    requests: int
-    messages: int
-    bytes_sent: int
-    disk_accesses: int
-    disk_seeks: int
-    bytes_from_disk: int
-    positioning_ns: int
-    events: int
-    clients: int
-    link_busy_ns: list[int]
-    disk_busy_ns: list[int]
 
 def simulate(
     extent: Sequence[int],

@@ -16,6 +16,7 @@
     │   ├── FormatVersionError                 of a version that this SDS does not read
     │   └── TruncatedFileError                 ends before its data
     ├── UnsupportedError                       a dataset or type that SDS does not reorganize
+    │   └── MissingExtraError                  a package of an extra that is not installed
     ├── SourceChangedError                     the original changed while SDS worked on it
     ├── VerificationError                      a replica whose bytes differ from its original
     ├── InsufficientSpaceError (OSError)       a disk without room, with the bytes needed
@@ -89,6 +90,10 @@ class TruncatedFileError(FormatError):
 
 class UnsupportedError(SdsError):
     """A dataset, type or file system that SDS does not handle."""
+
+
+class MissingExtraError(UnsupportedError):
+    """A package of an extra that is not installed."""
 
 
 class SourceChangedError(SdsError):

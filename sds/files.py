@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from sds.errors import NotHdf5Error, SdsValueError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
 )
+
+
+def canonical_path(file: str | os.PathLike[str]) -> str:
+    """Return the path by which the catalog knows a file; SdsValueError where it cannot be one."""
+    try:
+        return str(Path(file).resolve())
+    except ValueError as error:  # a null byte
+        message = f"file {file!r} is no path ({error}); send one that the system can have"
+        raise SdsValueError(message) from error
 
 
 def require_regular(file: str | bytes | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""Where SDS keeps its files: SDS_HOME and what lies in it."""
+"""The home of SDS: the files and directories in SDS_HOME."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import platformdirs
 
 from sds.errors import ConfigurationError, InsufficientSpaceError, PermissionDeniedError
 
@@ -281,17 +279,23 @@ def _group(group: int) -> str:
         return str(group)
 
 
+def user_data_directory() -> Path:
+    """Return SDS's directory among the user's data, after the XDG base directories."""
+    named = os.environ.get("XDG_DATA_HOME", "").strip()
+    return Path(named or "~/.local/share").expanduser() / "sds"
+
+
 def default_home() -> Home:
     """Return the home that SDS_HOME names, else the user's data directory."""
     named = os.environ.get("SDS_HOME")
-    root = Path(named) if named else Path(platformdirs.user_data_dir("sds"))
+    root = Path(named) if named else user_data_directory()
     return Home(root.expanduser().absolute())
 
 
 def verifies_reads(home: Home, environment: Mapping[str, str]) -> bool:
     """Return whether each block of a contiguous replica is checked before it is read."""
-    asked = environment.get("SDS_VERIFY_READS")
-    return asked == "1" or (asked != "0" and home.verify_reads.exists())
+    value = environment.get("SDS_VERIFY_READS")
+    return value == "1" or (value != "0" and home.verify_reads.exists())
 
 
 def damage_report(home: Home, replica_id: int) -> Path:

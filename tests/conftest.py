@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 
 # Before netCDF4, beside whose codecs h5py cannot make datasets with hdf5plugin's Blosc.
 import hdf5plugin  # noqa: F401
@@ -10,13 +11,44 @@ import pytest
 from hypothesis import settings
 
 from sds import _native
+from sds.hdf5.identity import FileSystemKind
 from sds.home import Home
-from sds.identity import FileSystemKind
 from tests.system_packages import find_program
+
+# The thousands of programs that tests start compile SDS once, whatever the shell has set.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No test asserts how long something takes: machines are shared.
 settings.register_profile("sds", deadline=None)
 settings.load_profile("sds")
+
+
+# Files that take longest, for what they build or start: they begin first, lest one is left alone.
+LONGEST_FIRST = (
+    "tests/packaging/test_install.py",
+    "tests/native/test_under_sanitizers.py",
+    "tests/vol/test_crippled.py",
+    "tests/robustness/test_threads.py",
+    "tests/calibration/test_run.py",
+    "tests/faults/test_server_kill.py",
+    "tests/faults/test_organizer_kill.py",
+    "tests/differential/test_differential.py",
+    "tests/end_to_end/test_demo.py",
+    "tests/end_to_end/test_loop.py",
+    "tests/machines/test_fit.py",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Two workers for each processor, since tests wait for disks and processes; eight at most."""
+    return min(2 * len(os.sched_getaffinity(0)), 8)
+
+
+def pytest_collection_modifyitems(items):
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
 @pytest.fixture(autouse=True, scope="session")

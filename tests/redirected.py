@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 
 from sds import _native
-from sds.dataset import describe_open_dataset
 from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, Box
-from sds.identity import identity_of
+from sds.hdf5.dataset import describe_open_dataset
+from sds.hdf5.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
-from sds.recommender import models_for_table
+from sds.recommender.models.models_in_use import models_for_table
 from sds.redirect.tables import (
     RedirectTable,
     TableCandidate,
@@ -25,7 +25,7 @@ from sds.redirect.tables import (
 )
 from sds.redirect.type_digest import type_crc32c
 from sds.trace import read_spool
-from sds.trace.spool import SUFFIX
+from sds.trace.spool_format import SUFFIX
 
 
 def settle(path):

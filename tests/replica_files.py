@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 
 from sds import _native
-from sds.trailer import CHECKSUMS, SEGMENTS, TILES, append_trailer, stored_array
+from sds.hdf5.trailer import CHECKSUMS, SEGMENTS, TILES, append_trailer, stored_array
 
 _TYPES = {CHECKSUMS: "<u4", TILES: "<i8", SEGMENTS: "<i8"}
 

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from sds.home import Home
-from sds.redirect.connector import PLUGIN_NAME, environment
+from sds.redirect.launch.connector import PLUGIN_NAME, environment
 
 ROOT = Path(__file__).parents[1]
 

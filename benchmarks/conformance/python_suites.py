@@ -179,7 +179,7 @@ def python_suites(cache: Path) -> list[PytestSuite | PyTablesSuite | NetCdf4Suit
         NetCdf4Suite(cache=cache),
         PytestSuite(
             name="xarray",
-            title="xarray: `tests/test_backends.py -k 'netcdf or h5netcdf'`",
+            title="xarray: `xarray/tests/test_backends.py -k 'netcdf or h5netcdf'`",
             selection=("--pyargs", "xarray.tests.test_backends", "-k", "netcdf or h5netcdf"),
             packages=("xarray", "h5netcdf", "h5py", "netCDF4"),
         ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.conformance.outcomes import Comparison, Outcome, SuiteRun, compare
 from sds.home import Home
-from sds.redirect.activate import environment
+from sds.redirect.launch.activation import environment
 from sds.trace import read_spool
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from benchmarks.conformance.running import measured, native_environment
 from sds.errors import SdsError
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
-from sds.redirect.connector import plugin_path
+from sds.redirect.launch.connector import plugin_path
 from sds.redirect.tables import publish_table
 from tests.redirected import settle, table_of, with_models
 

@@ -40,19 +40,19 @@ from benchmarks.table1.protocol import (
 )
 from benchmarks.table1.report import as_json, print_models, print_tests, run_seed
 from benchmarks.table1.simulator import Simulator
-from sds.recommender.choose import fitters_of
+from sds.recommender.models.model_selection import fitters_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.table1.evaluation import Judgement
-    from sds.recommender.heldout import Fits
+    from sds.recommender.models.regression import EquationFitter
 
 _LIBRARY = 120
 _LIBRARY_SEED = 2014
 
 
-_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[Fits]] | None = None
+_SHARED: tuple[Simulator, tuple[Pattern, ...], float, list[EquationFitter]] | None = None
 
 
 def _run_shared(seed: int) -> Judgement:
@@ -67,7 +67,7 @@ def run(
     seeds: Sequence[int],
     library: tuple[Pattern, ...],
     confidence: float,
-    fitters: list[Fits],
+    fitters: list[EquationFitter],
 ) -> list[Judgement]:
     """Return the judgements of all seeds, on all processors where the library is at hand."""
     global _SHARED  # noqa: PLW0603 - inherited by forked workers

@@ -1,4 +1,4 @@
-"""Fits Liu 2014, Eq. 5: collective I/O as a phase of I/O and a phase of the shuffle."""
+"""EquationFitter Liu 2014, Eq. 5: collective I/O as a phase of I/O and a phase of the shuffle."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from sklearn.model_selection import GroupKFold
 from statsmodels.regression.linear_model import WLS
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.fit import dependent_columns, design_matrix, diagnostics_of
-from sds.recommender.heldout import heldout_error
-from sds.recommender.model import (
+from sds.recommender.models.cost_model import (
     CacheState,
     CostModel,
     FitDiagnostics,
@@ -22,14 +20,16 @@ from sds.recommender.model import (
     ModelKind,
     Via,
 )
+from sds.recommender.models.cross_validation import heldout_error
+from sds.recommender.models.regression import dependent_columns, design_matrix, diagnostics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from sds.recommender.measures import MeasureTable
-    from sds.recommender.samples import Samples
+    from sds.recommender.models.feature_matrix import FeatureMatrix
+    from sds.recommender.models.samples import Samples
 
 # Terms of the I/O phase (F1) and of the shuffle (F2) in ModelKind.EQ5.
 _IO, _SHUFFLE = slice(0, 4), slice(4, 8)
@@ -51,9 +51,9 @@ class CollectiveFit:
     io: FitDiagnostics
     shuffle: FitDiagnostics
 
-    def phases(self, measures: MeasureTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def phases(self, features: FeatureMatrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the predicted times of I/O and of the shuffle, shape (n,) each."""
-        matrix = design_matrix(measures, ModelKind.EQ5, self.model.gap)
+        matrix = design_matrix(features, ModelKind.EQ5, self.model.gap)
         c = np.array(self.model.coefficients)
         return matrix[:, _IO] @ c[_IO], matrix[:, _SHUFFLE] @ c[_SHUFFLE]
 
@@ -102,8 +102,8 @@ def fit_collective(
             f"{len(io_s)} times of I/O and {len(shuffle_s)} of shuffles for {len(samples)} "
             "samples: give one each"
         )
-    measures = samples.measures()
-    matrix = design_matrix(measures, ModelKind.EQ5, gap)
+    features = samples.feature_matrix()
+    matrix = design_matrix(features, ModelKind.EQ5, gap)
     coefficients = np.zeros(len(terms))
     fits = []
     for what, phase, times in (("I/O", _IO, io_s), ("shuffle", _SHUFFLE, shuffle_s)):
@@ -184,7 +184,7 @@ def cross_validate_collective(
             f"the held-out error needs at least 2 patterns, not {n_patterns}: measure reads of "
             "several shapes"
         )
-    measures = samples.measures()
+    features = samples.feature_matrix()
     predicted = np.empty_like(times)
     n_floored = 0
     for rest, out in GroupKFold(min(n_folds, n_patterns)).split(times[0], groups=samples.patterns):
@@ -195,7 +195,7 @@ def cross_validate_collective(
             **chosen,
         )
         least = times[:, rest].min(axis=1, keepdims=True)
-        phases = np.array(fit.phases(measures.take(out)))
+        phases = np.array(fit.phases(features.take(out)))
         n_floored += int((phases <= 0.0).sum())
         predicted[:, out] = np.where(phases > 0.0, phases, least)
     errors = [

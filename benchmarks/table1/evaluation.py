@@ -11,10 +11,10 @@ from scipy.stats import rankdata
 from benchmarks.table1.protocol import KINDS, Draw
 from benchmarks.table1.selection import Selection, selection_of
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.heldout import cross_validate, heldout_error
-from sds.recommender.measures import OperationMeasures
-from sds.recommender.model import CostModel, HeldoutError
-from sds.recommender.samples import Samples
+from sds.recommender.models.cost_model import CostModel, HeldoutError
+from sds.recommender.models.cross_validation import cross_validate, heldout_error
+from sds.recommender.models.feature_matrix import FeatureRow
+from sds.recommender.models.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.table1.protocol import Experiment, Pattern
-    from sds.recommender.heldout import Fits
+    from sds.recommender.models.regression import EquationFitter
 
 # Lost by a selection that still counts as right.
 WITHIN = 0.05
@@ -33,7 +33,7 @@ class Observed:
     """A pattern's times and what it asks of the storage; one per layout."""
 
     seconds: tuple[float, ...]
-    operations: tuple[OperationMeasures, ...]
+    operations: tuple[FeatureRow, ...]
 
 
 class Predicts(Protocol):
@@ -143,7 +143,7 @@ def judge(
     draw: Draw,
     experiment: Experiment,
     observe: Callable[[Pattern], Observed],
-    fitters: Sequence[Fits],
+    fitters: Sequence[EquationFitter],
     *,
     min_confidence: float = 0.5,
     n_folds: int | None = 10,
@@ -172,12 +172,12 @@ def judge(
     training = samples_of(draw.training, experiment, observe)
     tests = samples_of(draw.tests, experiment, observe)
     measured = np.array(tests.seconds)
-    training_measures, test_measures = training.measures(), tests.measures()
+    training_features, test_features = training.feature_matrix(), tests.feature_matrix()
     judged = []
     for fitter in fitters:
         try:
-            model = fitter.fit(training, measures=training_measures)
-            heldout = cross_validate(fitter, training, measures=training_measures, n_folds=n_folds)
+            model = fitter.fit(training, features=training_features)
+            heldout = cross_validate(fitter, training, features=training_features, n_folds=n_folds)
         except (RankDeficientError, SdsValueError) as error:
             judged.append(ModelJudgement(name=fitter.name, model=None, refused=str(error)))
             continue
@@ -188,7 +188,7 @@ def judge(
                 model,
                 tests,
                 measured,
-                model.predict_many(test_measures),
+                model.predict_many(test_features),
                 ratio_error=model.ratio_error,
                 min_confidence=min_confidence,
                 n_layouts=len(experiment.orders),

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.errors import RankDeficientError, SdsValueError
-from sds.recommender.fit import Fitter
-from sds.recommender.heldout import cross_validate
-from sds.recommender.model import FitDiagnostics, GapKind, HeldoutError, ModelKind
+from sds.recommender.models.cost_model import FitDiagnostics, GapKind, HeldoutError, ModelKind
+from sds.recommender.models.cross_validation import cross_validate
+from sds.recommender.models.regression import LinearFitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.samples import Samples
+    from sds.recommender.models.samples import Samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +51,15 @@ def compare_gaps(
 
     relative: whether to weigh by 1 / seconds**2; both by default.
     """
-    measures = samples.measures()
+    features = samples.feature_matrix()
     fits = []
     for kind in kinds:
         for weighting in relative:
             for gap in GapKind:
-                fitter = Fitter(kind=kind, gap=gap, relative=weighting)
+                fitter = LinearFitter(kind=kind, gap=gap, relative=weighting)
                 try:
-                    model = fitter.fit(samples, measures=measures)
-                    heldout = cross_validate(fitter, samples, measures=measures)
+                    model = fitter.fit(samples, features=features)
+                    heldout = cross_validate(fitter, samples, features=features)
                 except (RankDeficientError, SdsValueError) as error:
                     fits.append(GapFit(gap=gap, kind=kind, relative=weighting, refused=str(error)))
                     continue

@@ -24,7 +24,7 @@ import numpy as np
 from sds import _native
 from sds.errors import SdsValueError
 from sds.geometry import IoMode, RaidLayout, operation_features
-from sds.recommender.measures import OperationMeasures
+from sds.recommender.models.feature_matrix import FeatureRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def measure_operation(
     mode: IoMode = IoMode.INDEPENDENT,
     n_aggregators: int | None = None,
     client: ClientReads = LUSTRE_CLIENT,
-) -> OperationMeasures:
+) -> FeatureRow:
     """Return what the reads of several processes ask of the storage.
 
     Parameters
@@ -122,7 +122,7 @@ def measure_operation(
         if collective or found.n_processes == 0
         else _fetches(extent, reads, layout, stripes=stripes, raid=raid, client=client, found=found)
     )
-    return OperationMeasures(
+    return FeatureRow(
         block_depth=found.block_depth,
         block_gap_count=found.block_gap_count,
         block_gap_distance=found.block_gap_distance,

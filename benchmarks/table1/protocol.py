@@ -28,7 +28,7 @@ from sds.geometry import (
     RaidLayout,
     StripeLayout,
 )
-from sds.machines.patterns import KINDS, Pattern, draw_pattern
+from sds.machines.random_reads import KINDS, Pattern, draw_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

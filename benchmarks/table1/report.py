@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from benchmarks.measured_times import MeasuredTimes
     from benchmarks.table1.evaluation import Predicts
-    from sds.recommender.heldout import Fits
+    from sds.recommender.models.regression import EquationFitter
 
 _RIGHT_OF_24 = 23
 
@@ -26,7 +26,7 @@ def run_seed(
     seed: int,
     library: Sequence[Pattern],
     confidence: float,
-    fitters: Sequence[Fits],
+    fitters: Sequence[EquationFitter],
     *,
     others: Sequence[Predicts] = (),
 ) -> Judgement:

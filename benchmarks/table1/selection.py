@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
-from sds.recommender.confidence import probability_faster
+from sds.recommender.portfolio.confidence import probability_faster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

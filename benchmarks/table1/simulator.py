@@ -23,7 +23,7 @@ from sds.simulator import Operation, SimulatorParameters, hopper, simulate_many
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sds.recommender.measures import OperationMeasures
+    from sds.recommender.models.feature_matrix import FeatureRow
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def measure(
     experiment: Experiment,
     order: tuple[int, ...],
     client: ClientReads = LUSTRE_CLIENT,
-) -> OperationMeasures:
+) -> FeatureRow:
     """Return what a pattern asks of the storage in a layout, read by such a client."""
     return measure_operation(
         experiment.extent,

@@ -5,7 +5,6 @@
 
 #include "sds/status.h"
 
-void bind_status(nanobind::module_ &module);
 void bind_geometry(nanobind::module_ &module);
 void bind_operation(nanobind::module_ &module);
 void bind_cost(nanobind::module_ &module);
@@ -16,6 +15,7 @@ void bind_read_file(nanobind::module_ &module);
 void bind_repeated_reads(nanobind::module_ &module);
 void bind_last_end(nanobind::module_ &module);
 void bind_lists(nanobind::module_ &module);
+void bind_layouts(nanobind::module_ &module);
 void bind_table(nanobind::module_ &module);
 void bind_table_entry(nanobind::module_ &module);
 void bind_trace(nanobind::module_ &module);

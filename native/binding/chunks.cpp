@@ -130,7 +130,7 @@ int64_t bytes_of_result(const Axes &shape, int64_t element_bytes)
     return total;
 }
 
-// Where whole chunks are kept: buffers of so many bytes each.
+// Where whole chunks are kept: buffers of one size.
 std::vector<uint8_t *> places_of(const nb::list &kept, const sds_chunked_dataset &dataset)
 {
     std::vector<uint8_t *> places;
@@ -289,7 +289,7 @@ bool fill_chunk_table(uintptr_t h5dchunk_iter, int64_t dataset, const Axes &grid
     return reinterpret_cast<Iterate>(h5dchunk_iter)(dataset, 0, &note_chunk, &table) >= 0;
 }
 
-// Undo one filter of some bytes; what comes out, at most so many bytes.
+// Undo one filter of some bytes; returns at most `capacity` bytes.
 nb::bytes undo_filter(const nb::tuple &filter, nb::object stored, size_t capacity)
 {
     const sds_filter made = filter_of(filter);

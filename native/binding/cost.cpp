@@ -72,12 +72,6 @@ double predict(int32_t kind, int32_t gap, const std::vector<double> &coefficient
     return sds_cost_of(&model, &measures);
 }
 
-double cost_start(int32_t kind, const std::vector<double> &coefficients)
-{
-    const sds_cost_model model = model_of(kind, SDS_GAP_COUNT, coefficients, 0);
-    return sds_cost_start(&model);
-}
-
 nb::tuple measures_of_read(const nb::dict &features, double processes_per_ost)
 {
     const sds_measures measures = measures_from(features, processes_per_ost);
@@ -162,7 +156,6 @@ void bind_cost(nb::module_ &module)
     module.attr("MEASURES") = nb::tuple(names);
     module.def("predict", &predict, nb::arg("kind"), nb::arg("gap"), nb::arg("coefficients"),
                nb::arg("floor_s"), nb::arg("features"), nb::arg("processes_per_ost"));
-    module.def("cost_start", &cost_start, nb::arg("kind"), nb::arg("coefficients"));
     module.def("measures_of_read", &measures_of_read, nb::arg("features"),
                nb::arg("processes_per_ost"));
     module.def("predict_many", &predict_many, nb::arg("kind"), nb::arg("gap"),

@@ -126,17 +126,6 @@ class Regions
     bool has_one_length_;
 };
 
-sds_status read_by(sds_file *file, int fd, const sds_list &list, void *memory,
-                   const sds_read_options &options, sds_read_report &report, sds_list_fault &fault)
-{
-    if (file != nullptr) return sds_read_list(file, &list, memory, &options, &report, &fault);
-    sds_file *made = nullptr;
-    sds_status status = sds_file_open(fd, nullptr, &made);
-    if (status == SDS_OK) status = sds_read_list(made, &list, memory, &options, &report, &fault);
-    sds_file_close(made);
-    return status;
-}
-
 // file: a descriptor, by the built-in costs, or a ReadFile. TypeError where an argument has to be
 // converted first. Written for lists that take microseconds.
 ListReport read_list(nb::handle file, nb::handle file_offsets, nb::handle file_lengths,
@@ -161,7 +150,7 @@ ListReport read_list(nb::handle file, nb::handle file_offsets, nb::handle file_l
     list.is_packed = is_packed;
     if (in_memory) list.in_memory = in_memory->get(memory_lengths, "memory");
     list.memory_bytes = static_cast<int64_t>(into.size());
-    const bool is_descriptor = PyLong_CheckExact(file.ptr());
+    const bool is_descriptor = PyLong_Check(file.ptr()); // an IntEnum as well
     const int fd = is_descriptor ? nb::cast<int>(file) : -1;
     sds_file *kept = is_descriptor ? nullptr : nb::cast<const ReadFile &>(file).file();
     ListReport made;
@@ -170,7 +159,9 @@ ListReport read_list(nb::handle file, nb::handle file_offsets, nb::handle file_l
     int saved_errno;
     {
         const nb::gil_scoped_release released;
-        status = read_by(kept, fd, list, into.bytes(), options, made.report, fault);
+        status = kept != nullptr
+                     ? sds_read_list(kept, &list, into.bytes(), &options, &made.report, &fault)
+                     : sds_read_list_of(fd, &list, into.bytes(), &options, &made.report, &fault);
         saved_errno = errno;
     }
     errno = saved_errno;

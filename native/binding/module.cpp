@@ -4,7 +4,6 @@
 
 NB_MODULE(_native, module)
 {
-    bind_status(module);
     bind_geometry(module);
     bind_operation(module);
     bind_cost(module);
@@ -15,6 +14,7 @@ NB_MODULE(_native, module)
     bind_repeated_reads(module);
     bind_last_end(module);
     bind_lists(module);
+    bind_layouts(module);
     bind_table(module);
     bind_table_entry(module);
     bind_trace(module);

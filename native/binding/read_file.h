@@ -37,6 +37,12 @@ class ReadFile
     int fileno() const { return fd_; }
     sds_file *file() const { return file_; }
 
+    // What requests to it cost; nullptr where that was not measured.
+    const sds_io_parameters *parameters() const
+    {
+        return parameters_.is_measured ? &parameters_ : nullptr;
+    }
+
     // Whether the descriptor is still the file that was opened: programs that become daemons close
     // every descriptor they have, and others take the numbers.
     bool is_open() const;

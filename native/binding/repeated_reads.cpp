@@ -97,13 +97,17 @@ class RepeatedReads
     RepeatedReads(nb::handle source, const Stamp &source_stamp, nb::handle table,
                   const Stamp &table_stamp, nb::handle absent,
                   const std::vector<std::string> &variables, Axes extent, nb::object dtype,
-                  nb::object entry, int64_t uses_per_decision)
+                  nb::object entry, nb::object source_file)
         : source_(bytes_of_path(source)), source_stamp_(source_stamp), table_(bytes_of_path(table)),
           table_stamp_(table_stamp), absent_(bytes_of_path(absent)), extent_(std::move(extent)),
           dtype_(std::move(dtype)), empty_(nb::module_::import_("numpy").attr("empty")),
           entry_holder_(std::move(entry)),
           entry_(entry_holder_.is_none() ? nullptr : nb::cast<const TableEntry *>(entry_holder_)),
-          uses_per_decision_(uses_per_decision), user_(geteuid())
+          source_file_holder_(std::move(source_file)),
+          source_file_(source_file_holder_.is_none()
+                           ? nullptr
+                           : nb::cast<const ReadFile *>(source_file_holder_)),
+          user_(geteuid())
     {
         if (extent_.size() > SDS_MAX_RANK)
             refuse("a dataset has at most " + std::to_string(SDS_MAX_RANK) + " axes");
@@ -145,14 +149,15 @@ class RepeatedReads
 
     // open_replica(i, offset, n): the file of the table's candidate i and its stamp, None where it
     // is not good; n bytes from an offset on are about to be read, 0 where they are no single run.
-    nb::object read(nb::handle index, nb::object out, nb::handle open_replica)
+    // find_file(i): that file to look at what is in memory of it; None: nothing is looked at.
+    nb::object read(nb::handle index, nb::object out, nb::handle open_replica, nb::handle find_file)
     {
         Selection selected;
         if ((shapes_.empty() && entry_ == nullptr) || !select(index, &selected) ||
             !is_environment_same())
             return nb::none();
         std::shared_ptr<Shape> shape = find(selected);
-        if (shape == nullptr) shape = decide(selected, open_replica);
+        if (shape == nullptr) shape = decide(selected, open_replica, find_file);
         if (shape == nullptr) return nb::none();
         if (shape->file == nullptr) {
             shape->uses->n_left--;
@@ -253,11 +258,12 @@ class RepeatedReads
     }
 
     // How reads of a shape that is not known are done; nullptr where Python has to find that out.
-    std::shared_ptr<Shape> decide(const Selection &selected, nb::handle open_replica)
+    std::shared_ptr<Shape> decide(const Selection &selected, nb::handle open_replica,
+                                  nb::handle find_file)
     {
         if (entry_ == nullptr) return nullptr;
         try {
-            return decide_by(*entry_, selected, open_replica);
+            return decide_by(*entry_, selected, open_replica, find_file);
         } catch (nb::python_error &error) {
             if (!error.matches(PyExc_Exception)) throw; // an interrupt, which nobody else sees
             return nullptr;                             // who reads without this says what is wrong
@@ -265,7 +271,7 @@ class RepeatedReads
     }
 
     std::shared_ptr<Shape> decide_by(const TableEntry &entry, const Selection &selected,
-                                     nb::handle open_replica)
+                                     nb::handle open_replica, nb::handle find_file)
     {
         const size_t rank = extent_.size();
         sds_hyperslab slab = {};
@@ -277,9 +283,9 @@ class RepeatedReads
         auto shape = std::make_shared<Shape>();
         shape->count.assign(slab.count, slab.count + rank);
         shape->stride.assign(slab.stride, slab.stride + rank);
-        shape->uses_holder = nb::cast(Uses{uses_per_decision_});
+        const auto [best, n_uses] = entry.choose(slab, source_file_, find_file);
+        shape->uses_holder = nb::cast(Uses{n_uses});
         shape->uses = nb::cast<Uses *>(shape->uses_holder);
-        const int32_t best = entry.cheapest(slab, std::nullopt, {}, true);
         if (best != TableEntry::original) shape->stored = entry.stored_read(best, slab);
         if (shape->stored.keeps_order) {
             const sds_runs &runs = shape->stored.runs;
@@ -339,7 +345,8 @@ class RepeatedReads
     nb::object empty_;
     nb::object entry_holder_;
     const TableEntry *entry_; // nullptr: only shapes that were added are known
-    int64_t uses_per_decision_;
+    nb::object source_file_holder_;
+    const ReadFile *source_file_; // nullptr: what the page cache holds of it is not looked at
     uid_t user_;
     std::vector<std::shared_ptr<Shape>> shapes_;
 };
@@ -353,15 +360,15 @@ void bind_repeated_reads(nb::module_ &module)
         .def_rw("n_left", &Uses::n_left);
     nb::class_<RepeatedReads>(module, "RepeatedReads")
         .def(nb::init<nb::handle, const Stamp &, nb::handle, const Stamp &, nb::handle,
-                      const std::vector<std::string> &, Axes, nb::object, nb::object, int64_t>(),
+                      const std::vector<std::string> &, Axes, nb::object, nb::object, nb::object>(),
              nb::arg("source"), nb::arg("source_stamp"), nb::arg("table"), nb::arg("table_stamp"),
              nb::arg("absent"), nb::arg("variables"), nb::arg("extent"), nb::arg("dtype"),
-             nb::arg("entry").none(), nb::arg("uses_per_decision"))
+             nb::arg("entry").none(), nb::arg("source_file").none())
         .def("holds", &RepeatedReads::holds, nb::arg("count"), nb::arg("stride"))
         .def("add", &RepeatedReads::add, nb::arg("count"), nb::arg("stride"), nb::arg("uses"),
              nb::arg("base_offset"), nb::arg("index_bytes"), nb::arg("run_bytes"),
              nb::arg("run_counts"), nb::arg("run_strides_bytes"), nb::arg("file"),
              nb::arg("file_stamp"))
         .def("read", &RepeatedReads::read, nb::arg("index"), nb::arg("out").none(),
-             nb::arg("open_replica"));
+             nb::arg("open_replica"), nb::arg("find_file") = nb::none());
 }

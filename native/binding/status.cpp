@@ -51,14 +51,3 @@ void check(sds_status status, const char *what)
     PyErr_SetObject(type.ptr(), message_of(message).ptr());
     throw nb::python_error();
 }
-
-void bind_status(nb::module_ &module)
-{
-    // (name, value, text, exception) of every status, for the test that they all can be raised.
-    nb::list statuses;
-#define XX(name, value, text, exception)                                                           \
-    statuses.append(nb::make_tuple(#name, value, text, exception));
-    SDS_STATUS_MAP(XX)
-#undef XX
-    module.attr("STATUSES") = nb::tuple(statuses);
-}

@@ -341,5 +341,4 @@ void bind_table(nb::module_ &module)
     module.def("encode_table", &encode_table, nb::arg("table"));
     module.def("decode_table", &decode_table, nb::arg("table"));
     module.def("table_name", &table_name, nb::arg("canonical_path"));
-    module.attr("TABLE_MAX_BYTES") = SDS_TABLE_MAX_BYTES;
 }

@@ -1,16 +1,16 @@
 #include "table_entry.h"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <string>
 #include <vector>
 
 #include "binding.h"
 #include "read_file.h"
-#include "sds/cost.h"
+#include "sds/choose.h"
 #include "sds/permute.h"
 #include "sds/tiles.h"
 #include "views.h"
@@ -21,60 +21,6 @@ namespace
 {
 
 using Axes = std::vector<int64_t>;
-
-// What a read of an array that is stored contiguously touches.
-struct Touched {
-    sds_features features;
-    int64_t gap_paper;
-
-    static sds_status find(const sds_array &array, const sds_hyperslab &slab,
-                           const sds_file_layout &layout, int64_t budget_ns, Touched &out)
-    {
-        sds_runs runs;
-        sds_status status = sds_runs_of(&array, &slab, &runs);
-        if (status == SDS_OK)
-            status = sds_features_of_runs(&runs, &layout.striping, &layout.raid, budget_ns,
-                                          &out.features);
-        return status == SDS_OK ? sds_block_gap_paper(&array, &slab, &out.gap_paper) : status;
-    }
-
-    Touched() = default;
-    Touched(const sds_array &array, const sds_hyperslab &slab, const sds_file_layout &layout,
-            int64_t budget_ns)
-    {
-        check(find(array, slab, layout, budget_ns, *this), "selection");
-    }
-
-    // By one process.
-    double seconds(const sds_cost_model &model) const
-    {
-        const auto n_osts = static_cast<double>(std::max<int64_t>(features.osts_touched.high, 1));
-        return sds_cost_predict(&model, &features, gap_paper, 1 / n_osts);
-    }
-};
-
-// What predicts a piece of a read from tiles.
-struct PieceCost {
-    const sds_candidate &candidate;
-    int64_t budget_ns;
-    static double predict(void *context, const sds_array *tile, const sds_hyperslab *slab,
-                          int64_t n)
-    {
-        const auto &self = *static_cast<const PieceCost *>(context);
-        const int64_t share_ns = n > SDS_MAX_COUNTED_PIECES ? self.budget_ns : self.budget_ns / n;
-        Touched touched;
-        const sds_status status =
-            Touched::find(*tile, *slab, self.candidate.layout, share_ns, touched);
-        return status == SDS_OK ? touched.seconds(self.candidate.model) : -1;
-    }
-};
-
-double tiles_seconds(const sds_table_dataset &dataset, const sds_candidate &candidate,
-                     const sds_hyperslab &slab, int64_t budget_ns)
-{
-    PieceCost cost = {candidate, budget_ns};
-    return sds_tiles_cost(&candidate, &dataset, &slab, PieceCost::predict, &cost);
-}
 
 // Bytes from one index to the next on each axis of an array in C order.
 void packed_strides(int32_t rank, const int64_t shape[], int64_t element_bytes, int64_t stride[])
@@ -105,7 +51,7 @@ sds_array array_of(const sds_table_dataset &dataset)
 
 } // namespace
 
-TableEntry::TableEntry(nb::handle encoded, int64_t budget_ns) : budget_ns_(budget_ns)
+TableEntry::TableEntry(nb::handle encoded)
 {
     const Buffer view(encoded);
     sds_table *opened = nullptr;
@@ -143,47 +89,106 @@ bool TableEntry::is_plain() const
     return true;
 }
 
-int32_t TableEntry::cheapest(const sds_hyperslab &slab, std::optional<double> original_s,
-                             const std::vector<std::optional<double>> &candidate_s,
-                             bool engine_serves_original) const
+namespace
 {
-    constexpr int32_t active_permille = 1000;
-    std::optional<Touched> of_original;
-    if (!original_s) {
-        of_original.emplace(array_of(dataset_), slab, dataset_.layout, budget_ns_);
-        if (of_original->features.runs <= 1) return original; // no replica reads less
-        original_s = of_original->seconds(dataset_.model);
-    }
-    double best_s = *original_s;
-    int32_t best = original;
-    for (int32_t i = 0; i < dataset_.n_candidates; i++) {
-        const sds_candidate candidate = candidate_at(i);
-        if (candidate.shadow_permille < active_permille || !sds_candidate_holds(&candidate, &slab))
-            continue;
-        double seconds;
-        if (candidate.tiles.n > 0) {
-            seconds = tiles_seconds(dataset_, candidate, slab, budget_ns_);
-        } else if (candidate.storage == SDS_TABLE_CONTIGUOUS) {
-            sds_array stored;
-            sds_hyperslab within;
-            sds_candidate_array(&candidate, &dataset_, &stored);
-            check(sds_candidate_slab(&candidate, &slab, &within), "selection");
-            seconds =
-                Touched(stored, within, candidate.layout, budget_ns_).seconds(candidate.model);
-        } else if (static_cast<size_t>(i) < candidate_s.size() && candidate_s[i]) {
-            seconds = *candidate_s[i];
+
+// sds.read is one process, and has the engine read contiguous originals.
+sds_choose_given given_of(const sds_table_dataset &dataset)
+{
+    sds_choose_given given = {};
+    given.engine_reads_original = dataset.storage == SDS_TABLE_CONTIGUOUS;
+    given.active_only = 1;
+    return given;
+}
+
+// What a choice may ask for while it is made.
+struct Choosing {
+    const sds_layouts &layouts;
+    const sds_hyperslab &slab;
+    const ReadFile *source;
+    nb::handle find_file;
+    std::exception_ptr error;
+
+    sds_cache probe(int32_t choice) const
+    {
+        sds_array array;
+        sds_hyperslab stored = slab;
+        sds_runs runs;
+        nb::object opened;
+        const ReadFile *file = source;
+        if (choice < 0) {
+            array = array_of(layouts.dataset);
         } else {
-            continue;
+            if (find_file.is_none()) return SDS_CACHE_UNKNOWN;
+            opened = find_file(choice);
+            file = opened.is_none() ? nullptr : nb::cast<const ReadFile *>(opened);
+            sds_candidate candidate;
+            sds_layouts_candidate(&layouts, choice, &candidate);
+            sds_candidate_array(&candidate, &layouts.dataset, &array);
+            check(sds_candidate_slab(&candidate, &slab, &stored), "selection");
         }
-        if (seconds < 0) continue;
-        // The table's model of the original is that of HDF5; the engine may do better than that.
-        if (seconds >= best_s || (engine_serves_original && of_original &&
-                                  seconds >= of_original->seconds(candidate.model)))
-            continue;
-        best_s = seconds;
-        best = i;
+        if (file == nullptr) return SDS_CACHE_UNKNOWN;
+        check(sds_runs_of(&array, &stored, &runs), "selection");
+        return sds_probe_runs(file->file(), &runs);
     }
-    return best;
+
+    static sds_cache probe(void *context, int32_t choice)
+    {
+        auto &self = *static_cast<Choosing *>(context);
+        try {
+            return self.probe(choice);
+        } catch (...) {
+            self.error = std::current_exception();
+            return SDS_CACHE_UNKNOWN;
+        }
+    }
+
+    static void plan_given(void *context, sds_plan_given *out)
+    {
+        const ReadFile *source = static_cast<const Choosing *>(context)->source;
+        if (source != nullptr) sds_file_given(source->file(), out);
+    }
+};
+
+} // namespace
+
+sds_layouts TableEntry::layouts() const
+{
+    sds_layouts layouts = {};
+    layouts.dataset = dataset_;
+    layouts.table = table_.get();
+    return layouts;
+}
+
+std::vector<double> TableEntry::seconds(const sds_hyperslab &slab) const
+{
+    const sds_layouts all = layouts();
+    const sds_choose_given given = given_of(dataset_);
+    std::vector<sds_read_cost> candidates(static_cast<size_t>(dataset_.n_candidates) + 1);
+    sds_read_costs costs = {};
+    costs.candidate = candidates.data();
+    sds_choose(&all, &slab, &given, &costs);
+    std::vector<double> found = {sds_cold_s(&costs.by_hdf5), sds_cold_s(&costs.by_engine)};
+    for (size_t i = 0; i + 1 < candidates.size(); i++)
+        found.push_back(sds_cold_s(&candidates[i]));
+    return found;
+}
+
+TableChoice TableEntry::choose(const sds_hyperslab &slab, const ReadFile *source,
+                               nb::handle find_file) const
+{
+    const sds_layouts all = layouts();
+    Choosing choosing = {all, slab, source, find_file, nullptr};
+    sds_choose_given given = given_of(dataset_);
+    given.parameters = source == nullptr ? nullptr : source->parameters();
+    given.plan_given = Choosing::plan_given;
+    if (source != nullptr || !find_file.is_none()) given.probe = Choosing::probe;
+    given.context = &choosing;
+    sds_read_costs costs = {};
+    const int32_t choice = sds_choose(&all, &slab, &given, &costs);
+    if (choosing.error) std::rethrow_exception(choosing.error);
+    const int32_t candidate = choice < 0 ? original : choice; // whoever reads the original
+    return {candidate, sds_choice_uses(candidate, costs.hangs_on)};
 }
 
 StoredRead TableEntry::stored_read(int32_t number, const sds_hyperslab &slab) const
@@ -300,14 +305,19 @@ sds_hyperslab checked_slab_of(const TableEntry &entry, const Axes &start, const 
     return slab;
 }
 
-nb::object cheapest(const TableEntry &entry, const Axes &start, const Axes &stride,
-                    const Axes &count, const Axes &block, std::optional<double> original_s,
-                    const std::vector<std::optional<double>> &candidate_s,
-                    bool engine_serves_original)
+nb::tuple choose(const TableEntry &entry, const Axes &start, const Axes &stride, const Axes &count,
+                 const Axes &block, const ReadFile *source, nb::handle find_file)
 {
-    const int32_t found = entry.cheapest(checked_slab_of(entry, start, stride, count, block),
-                                         original_s, candidate_s, engine_serves_original);
-    return found == TableEntry::original ? nb::none() : nb::cast(found);
+    const TableChoice found =
+        entry.choose(checked_slab_of(entry, start, stride, count, block), source, find_file);
+    const bool is_original = found.candidate == TableEntry::original;
+    return nb::make_tuple(is_original ? nb::none() : nb::cast(found.candidate), found.n_uses);
+}
+
+std::vector<double> seconds(const TableEntry &entry, const Axes &start, const Axes &stride,
+                            const Axes &count, const Axes &block)
+{
+    return entry.seconds(checked_slab_of(entry, start, stride, count, block));
 }
 
 nb::tuple stored_read(const TableEntry &entry, int32_t candidate, const Axes &start,
@@ -369,11 +379,12 @@ void read_tiles(const TableEntry &entry, int32_t candidate, const Axes &start, c
 void bind_table_entry(nb::module_ &module)
 {
     nb::class_<TableEntry>(module, "TableEntry")
-        .def(nb::init<nb::handle, int64_t>(), nb::arg("encoded"), nb::arg("budget_ns"))
+        .def(nb::init<nb::handle>(), nb::arg("encoded"))
         .def_prop_ro("is_plain", &TableEntry::is_plain)
-        .def("cheapest", &cheapest, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
-             nb::arg("block"), nb::arg("original_s").none(), nb::arg("candidate_s"),
-             nb::arg("engine_serves_original"))
+        .def("choose", &choose, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
+             nb::arg("block"), nb::arg("source").none(), nb::arg("find_file").none())
+        .def("seconds", &seconds, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
+             nb::arg("block"))
         .def("pieces", &pieces, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
              nb::arg("block"))
         .def("announced_bytes", &TableEntry::announced_bytes, nb::arg("candidate"))

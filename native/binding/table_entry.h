@@ -8,7 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "sds/candidate.h"
+#include "read_file.h"
+#include "sds/choose.h"
 #include "sds/geometry.h"
 #include "sds/read_engine.h"
 #include "sds/table_format.h"
@@ -21,13 +22,19 @@ struct StoredRead {
     bool keeps_order = false; // elements lie in the replica in the order of the source
 };
 
+// Candidate by its index, or TableEntry::original, and how many reads alike it serves.
+struct TableChoice {
+    int32_t candidate;
+    uint32_t n_uses;
+};
+
 class TableEntry
 {
   public:
     static constexpr int32_t original = -1;
 
-    // encoded: a table of this dataset alone. budget_ns: for the features of one layout.
-    TableEntry(nanobind::handle encoded, int64_t budget_ns);
+    // encoded: a table of this dataset alone.
+    explicit TableEntry(nanobind::handle encoded);
 
     int32_t rank() const { return dataset_.rank; }
     int64_t element_bytes() const { return dataset_.element_bytes; }
@@ -38,12 +45,16 @@ class TableEntry
     // alone: source and replicas are contiguous, and every replica holds all of the source.
     bool is_plain() const;
 
-    // The index of the candidate that is predicted to be read from fastest, or `original`.
-    // original_s, candidate_s: predictions of what is stored in chunks, which take knowing them.
-    // engine_serves_original: the engine that reads replicas would read the original as well.
-    int32_t cheapest(const sds_hyperslab &slab, std::optional<double> original_s,
-                     const std::vector<std::optional<double>> &candidate_s,
-                     bool engine_serves_original) const;
+    // What serves a selection, as sds_choose has it.
+    // source: the original as the engine reads it; nullptr: what the page cache holds of it is not
+    // looked at. find_file(i): the file of candidate i, None where it is not good; None: nor is
+    // what it holds of replicas.
+    TableChoice choose(const sds_hyperslab &slab, const ReadFile *source,
+                       nanobind::handle find_file) const;
+
+    // Seconds, cold, as they are compared: of the original through HDF5, of the original by the
+    // engine, and of each candidate; negative where that cannot serve.
+    std::vector<double> seconds(const sds_hyperslab &slab) const;
 
     // Of each candidate: 0 where it does not hold all that is selected, else how many pieces that
     // takes: one, but of segments.
@@ -52,7 +63,7 @@ class TableEntry
     // Throws where a contiguous candidate does not hold the selection.
     StoredRead stored_read(int32_t candidate, const sds_hyperslab &slab) const;
 
-    // Read from a candidate of segments, open as file, into memory of so many bytes, packed in the
+    // Read from a candidate of segments, open as file, into memory of that size, packed in the
     // order of the source. announced: as in sds/tiles.h.
     sds_status read_tiles(int32_t candidate, const sds_hyperslab &slab, sds_file *file,
                           uint8_t announced[], void *out) const;
@@ -60,6 +71,7 @@ class TableEntry
     size_t announced_bytes(int32_t candidate) const;
 
   private:
+    sds_layouts layouts() const;
     struct Release {
         void operator()(sds_table *table) const { sds_table_close(table); }
     };
@@ -68,5 +80,4 @@ class TableEntry
 
     std::unique_ptr<sds_table, Release> table_;
     sds_table_dataset dataset_ = {};
-    int64_t budget_ns_;
 };

@@ -1,7 +1,13 @@
-"""Reads become logical reads, and logical reads become access patterns. Pure: no I/O."""
+"""Join HDF5 reads into logical reads, and group those into access patterns. Pure: no I/O."""
 
-from sds.analyzer.find import best_observed_rate, combine_patterns, find_patterns, merge_patterns
-from sds.analyzer.logical import LogicalReads, logical_reads
+from sds.analyzer.classify import (
+    best_observed_rate,
+    combine_patterns,
+    find_patterns,
+    merge_patterns,
+)
+from sds.analyzer.hot_segments import MIN_READS, recurring_segments, served_from, tile_reads
+from sds.analyzer.logical_reads import LogicalReads, logical_reads
 from sds.analyzer.patterns import (
     AccessPattern,
     PatternKind,
@@ -9,10 +15,9 @@ from sds.analyzer.patterns import (
     classify,
     stated_pattern,
 )
-from sds.analyzer.places import BoxGroup, Place, group_boxes
-from sds.analyzer.records import ReadRecords
-from sds.analyzer.recurring import MIN_READS, recurring_segments, served_from, tile_reads
-from sds.analyzer.trail import ReadTrail, join_trails, trail_of
+from sds.analyzer.read_history import ReadTrail, join_trails, trail_of
+from sds.analyzer.read_records import ReadRecords
+from sds.analyzer.regions import BoxGroup, Place, group_boxes
 
 __all__ = [
     "MIN_READS",

@@ -1,4 +1,4 @@
-"""Access patterns: what shape of read a dataset serves, how often, and along which axes.
+"""Access patterns: shape, orientation, frequency and cost of the reads of a dataset.
 
 A pattern is a value: classified from a selection alone, counted from a trace or stated by a user.
 Definitions: docs/reference/patterns.md. Liu 2014, Sec. III and VI.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sds.analyzer.places import Place
+from sds.analyzer.regions import Place
 from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Box, Hyperslab, parse_selection
 
@@ -60,7 +60,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPattern:
-    """Reads of one dataset that agree in shape and orientation, with what they cost.
+    """Reads of one dataset that agree in shape and orientation, with their cost.
 
     Attributes
     ----------
@@ -150,11 +150,6 @@ class AccessPattern:
     def n_processes(self) -> int:
         """Number of processes that read; 0 where the pattern is stated."""
         return len(self.processes)
-
-    @property
-    def fixed_axes(self) -> tuple[int, ...]:
-        """Axes longer than 1 of which one index is selected, ascending."""
-        return tuple(a for a in range(self.rank) if self.extent[a] > 1 and a not in self.axes)
 
     @property
     def description(self) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import func, select
 
 from sds.catalog import records
-from sds.catalog.engine import Database
+from sds.catalog.database import Database
 from sds.catalog.records import ReplicaState
-from sds.catalog.rows import DatasetRow, PatternRow, ReplicaRow, SourceFileRow, state_in
+from sds.catalog.rows import DatasetRow, PatternRow, ReplicaRow, SourceFileRow, record_of, state_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
-    from sds.identity import FileIdentity
+    from sds.hdf5.identity import FileIdentity
 
 
 _ROWS_AT_ONCE = 256
@@ -36,6 +36,13 @@ class Datasets(Database):
 
     def datasets(self, file: str | None = None) -> tuple[records.DatasetRecord, ...]:
         """Return datasets, those that lose most time first."""
+        sums = {
+            "n_reads": 0,
+            "bytes_read": 0,
+            "elapsed_s": 0.0,
+            "time_lost_s": 0.0,
+            "n_patterns": 0,
+        }
         chosen = select(DatasetRow.id)
         if file is not None:
             chosen = chosen.join(DatasetRow.source).where(SourceFileRow.path == file)
@@ -71,20 +78,11 @@ class Datasets(Database):
             query = query.where(SourceFileRow.path == file)
         with self.reading() as session:
             return tuple(
-                records.DatasetRecord(
-                    id=row.DatasetRow.id,
+                record_of(
+                    records.DatasetRecord,
+                    row.DatasetRow,
                     file=row.path,
-                    path=row.DatasetRow.path,
-                    extent=row.DatasetRow.extent,
-                    element_size_bytes=row.DatasetRow.element_size_bytes,
-                    storage=row.DatasetRow.storage,
-                    data_offset_bytes=row.DatasetRow.data_offset_bytes,
-                    chunk_shape=row.DatasetRow.chunk_shape,
-                    n_reads=row.n_reads or 0,
-                    bytes_read=row.bytes_read or 0,
-                    elapsed_s=row.elapsed_s or 0.0,
-                    time_lost_s=row.time_lost_s or 0.0,
-                    n_patterns=row.n_patterns or 0,
+                    **{name: getattr(row, name) or none for name, none in sums.items()},
                     n_replicas=row.n_replicas or 0,
                     first_read_ns=row.first_ns,
                     last_read_ns=row.last_ns,

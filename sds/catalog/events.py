@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from sds.catalog import records
-from sds.catalog.engine import Database
-from sds.catalog.rows import EventRow
+from sds.catalog.database import Database
+from sds.catalog.rows import EventRow, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,18 +39,8 @@ class Events(Database):
         """Return the newest events, newest first."""
         query = select(EventRow).order_by(EventRow.id.desc()).limit(limit)
         with self.reading() as session:
-            return tuple(
-                records.EventRecord(
-                    id=row.id,
-                    time_ns=row.time_ns,
-                    subject=row.subject,
-                    subject_id=row.subject_id,
-                    kind=row.kind,
-                    reason=row.reason,
-                    numbers=row.numbers,
-                )
-                for row in session.scalars(query)
-            )
+            rows = session.scalars(query)
+            return tuple(record_of(records.EventRecord, row) for row in rows)
 
 
 def add_event_row(  # noqa: PLR0917  (in the order of the columns)

@@ -1,6 +1,7 @@
 """The revision of a catalog: created new, checked at every start, upgraded on demand.
 
-The migrations lie inside the package, so that an installed wheel can upgrade what it finds.
+An installed wheel has the migrations beside this module, so that it can upgrade what it finds; a
+checkout has them in its top folder, `alembic/`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,28 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, text
 
-from sds.catalog.engine import as_damage
+from sds.catalog.database import START_ANEW, as_damage
 from sds.errors import CatalogError
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Engine
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+_INSTALLED = Path(__file__).with_name("migrations")
+MIGRATIONS = (
+    _INSTALLED if (_INSTALLED / "env.py").is_file() else Path(__file__).parents[2] / "alembic"
+)
 # Stated here so that a start need not load alembic; a test holds it to the newest migration.
-HEAD = "0010"
+HEAD = "0001_initial"
+# Catalogs of before the first release: the last of their revisions can be brought to the first.
+_LAST_BEFORE = "0010"
+_EARLIER = frozenset(f"{number:04}" for number in range(1, 10))
+_FROM_LAST_BEFORE = (
+    "DROP TABLE learned_model",
+    "DROP TABLE query_recommendation",
+    "DELETE FROM recommendation",
+    "UPDATE alembic_version SET version_num = '0001_initial'",
+)
 
 
 def alembic_config(url: str) -> Config:
@@ -46,7 +59,7 @@ def current_revision(engine: Engine) -> str | None:
         if tables & {"dataset", "replica", "job"}:
             message = (
                 f"database {engine.url.render_as_string()} has tables of SDS but no revision; "
-                "it is damaged: move it away, SDS makes a new one and loses nothing but its history"
+                f"it is damaged: {START_ANEW}"
             )
             raise CatalogError(message)
         return None
@@ -65,6 +78,13 @@ def upgrade(engine: Engine) -> None:
     CatalogError
         If its revision is not one that this version of SDS knows.
     """
+    found = current_revision(engine)
+    if found in _EARLIER:
+        raise _too_old(engine, found)
+    if found == _LAST_BEFORE:
+        with engine.begin() as connection:
+            for statement in _FROM_LAST_BEFORE:
+                connection.execute(text(statement))
     from alembic import command  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
 
@@ -94,8 +114,10 @@ def check_revision(engine: Engine) -> bool:
         return False
     if found == HEAD:
         return True
+    if found in _EARLIER:
+        raise _too_old(engine, found)
     name = engine.url.render_as_string()
-    known = {path.name[1:5] for path in MIGRATIONS.glob("versions/r[0-9]*.py")}
+    known = {path.stem for path in MIGRATIONS.glob("versions/[0-9]*.py")} | {_LAST_BEFORE}
     if found in known:
         message = (
             f"catalog {name} is of revision {found}, this SDS needs {HEAD}; "
@@ -107,3 +129,10 @@ def check_revision(engine: Engine) -> bool:
             "know: a newer SDS wrote it; run: pip install --upgrade sds-hdf5"
         )
     raise CatalogError(message)
+
+
+def _too_old(engine: Engine, revision: str) -> CatalogError:
+    return CatalogError(
+        f"catalog {engine.url.render_as_string()} is of revision {revision}, from before the first "
+        f"release, which this SDS does not upgrade: {START_ANEW}"
+    )

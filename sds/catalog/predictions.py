@@ -2,52 +2,44 @@
 
 from __future__ import annotations
 
-import base64
-import logging
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from sds.catalog import records
+from sds.catalog.database import Database
 from sds.catalog.datasets import dataset_row, of_dataset
-from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
 from sds.catalog.publications import outdate_sources
 from sds.catalog.rows import (
     CalibrationRow,
     DatasetRow,
     EventRow,
-    LearnedModelRow,
-    QueryRecommendationRow,
     RecommendationRow,
 )
-from sds.errors import SdsValueError
-from sds.recommender.learned import VERSION
-from sds.recommender.samples import Lesson
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sds.recommender import QueryRecommendation, Recommendation
-    from sds.recommender.calibration import Calibration, Measurement
-    from sds.recommender.learned import LearnedModel
-
-log = logging.getLogger(__name__)
+    from sds.calibration.results import Calibration
+    from sds.catalog.model_records import (
+        CalibrationRecord,
+        RecommendationRecord,
+    )
+    from sds.catalog.records import DatasetFacts
+    from sds.recommender.portfolio.values import Recommendation
 
 
 class Predictions(Database):
     """Queries of recommendations and calibrations."""
 
     # Which calibrations there were, and the newest of each file system among them.
-    _calibrations: tuple[
-        tuple[tuple[int, int | None], ...], tuple[records.CalibrationRecord, ...]
-    ] = ((), ())
+    _calibrations: tuple[tuple[tuple[int, int | None], ...], tuple[CalibrationRecord, ...]] = (
+        (),
+        (),
+    )
 
     def add_recommendation(
-        self, facts: records.DatasetFacts, recommendation: Recommendation
-    ) -> records.RecommendationRecord:
+        self, facts: DatasetFacts, recommendation: Recommendation
+    ) -> RecommendationRecord:
         """Keep advice that was given."""
         with self.writing() as session:
             row = RecommendationRow(
@@ -61,8 +53,8 @@ class Predictions(Database):
 
     def recommendations(
         self, file: str | None = None, dataset: str | None = None
-    ) -> tuple[records.RecommendationRecord, ...]:
-        """Return the newest advice for each dataset."""
+    ) -> tuple[RecommendationRecord, ...]:
+        """Return the newest advice for each dataset and table."""
         newest = select(func.max(RecommendationRow.id)).group_by(RecommendationRow.dataset_id)
         query = of_dataset(
             select(RecommendationRow).join(RecommendationRow.dataset).join(DatasetRow.source),
@@ -73,44 +65,16 @@ class Predictions(Database):
             rows = session.scalars(query.order_by(RecommendationRow.id.desc()))
             return tuple(_recommendation_record(row) for row in rows)
 
-    def add_query_recommendation(
-        self, facts: records.DatasetFacts, recommendation: QueryRecommendation
-    ) -> records.QueryRecommendationRecord:
-        """Keep advice on sorting a table that was given."""
-        with self.writing() as session:
-            row = QueryRecommendationRow(
-                dataset=dataset_row(session, facts),
-                created_ns=time.time_ns(),
-                recommendation=recommendation,
-            )
-            session.add(row)
-            session.flush()
-            return _query_recommendation_record(row)
-
-    def query_recommendations(
-        self, file: str | None = None, table: str | None = None
-    ) -> tuple[records.QueryRecommendationRecord, ...]:
-        """Return the newest advice on sorting each table."""
-        kind = QueryRecommendationRow
-        newest = select(func.max(kind.id)).group_by(kind.dataset_id)
-        query = of_dataset(
-            select(kind).join(kind.dataset).join(DatasetRow.source), file, table
-        ).where(kind.id.in_(newest))
-        with self.reading() as session:
-            rows = session.scalars(query.order_by(kind.id.desc()))
-            return tuple(_query_recommendation_record(row) for row in rows)
-
     def add_calibration(
         self, *, mount_point: str, device: int, calibration: Calibration
-    ) -> records.CalibrationRecord:
+    ) -> CalibrationRecord:
         """Keep the measured models of a file system."""
         with self.writing() as session:
             row = CalibrationRow(
                 mount_point=mount_point,
                 device=device,
                 created_ns=time.time_ns(),
-                calibration=_without_arrays(calibration),
-                learned=_learned_rows(calibration),
+                calibration=calibration,
             )
             session.add(row)
             session.flush()
@@ -122,12 +86,9 @@ class Predictions(Database):
         """Keep models of a file system that were fitted anew in place of those before."""
         with self.writing() as session:
             row = session.get_one(CalibrationRow, calibration_id)
-            row.calibration = _without_arrays(calibration)
+            row.calibration = calibration
             row.changed_ns = time.time_ns()
             outdate_sources(session)
-            row.learned.clear()
-            session.flush()  # before others of the same key are added
-            row.learned = _learned_rows(calibration)
             add_event_row(
                 session,
                 "calibration",
@@ -154,7 +115,7 @@ class Predictions(Database):
                 if row.subject_id is not None
             }
 
-    def calibrations(self) -> tuple[records.CalibrationRecord, ...]:
+    def calibrations(self) -> tuple[CalibrationRecord, ...]:
         """Return the newest calibration of each file system.
 
         They are read anew where one was added or fitted anew since, in whichever process.
@@ -181,8 +142,10 @@ class Predictions(Database):
             return tuple(session.scalars(query))
 
 
-def _recommendation_record(row: RecommendationRow) -> records.RecommendationRecord:
-    return records.RecommendationRecord(
+def _recommendation_record(row: RecommendationRow) -> RecommendationRecord:
+    from sds.catalog.model_records import RecommendationRecord  # noqa: PLC0415
+
+    return RecommendationRecord(
         id=row.id,
         file=row.dataset.source.path,
         dataset=row.dataset.path,
@@ -191,72 +154,13 @@ def _recommendation_record(row: RecommendationRow) -> records.RecommendationReco
     )
 
 
-def _query_recommendation_record(row: QueryRecommendationRow) -> records.QueryRecommendationRecord:
-    return records.QueryRecommendationRecord(
-        id=row.id,
-        file=row.dataset.source.path,
-        table=row.dataset.path,
-        created_ns=row.created_ns,
-        recommendation=row.recommendation,
-    )
+def _calibration_record(row: CalibrationRow) -> CalibrationRecord:
+    from sds.catalog.model_records import CalibrationRecord  # noqa: PLC0415
 
-
-def _calibration_record(row: CalibrationRow) -> records.CalibrationRecord:
-    return records.CalibrationRecord(
+    return CalibrationRecord(
         id=row.id,
         mount_point=row.mount_point,
         device=row.device,
         created_ns=row.created_ns,
-        calibration=_with_arrays(row),
+        calibration=row.calibration,
     )
-
-
-def _learned_rows(calibration: Calibration) -> list[LearnedModelRow]:
-    return [
-        LearnedModelRow(
-            via=m.via, cache=m.cache, version=VERSION, arrays=base64.b64decode(model.arrays)
-        )
-        for m in calibration.measurements
-        if m.lesson is not None and (model := m.lesson.model) is not None
-    ]
-
-
-def _without_arrays(calibration: Calibration) -> Calibration:
-    """Return a calibration whose learned models are described only."""
-    return _with_lessons(
-        calibration, lambda _, model: Lesson(model=replace(model, arrays=""), refused="")
-    )
-
-
-def _with_arrays(row: CalibrationRow) -> Calibration:
-    """Return a calibration as it was measured.
-
-    A learned model that this version cannot read is not used; the lesson says so.
-    """
-    stored = {(one.via, one.cache): one.arrays for one in row.learned}
-
-    def joined(measurement: Measurement, model: LearnedModel) -> Lesson:
-        arrays = stored.get((measurement.via, measurement.cache), b"")
-        whole = replace(model, arrays=base64.b64encode(arrays).decode("ascii"))
-        try:
-            whole.check()
-        except SdsValueError as error:
-            log.warning("%s, %s: %s", row.mount_point, measurement.via, error)
-            return Lesson(model=None, refused=str(error))
-        return Lesson(model=whole)
-
-    return _with_lessons(row.calibration, joined)
-
-
-def _with_lessons(
-    calibration: Calibration, changed: Callable[[Measurement, LearnedModel], Lesson]
-) -> Calibration:
-    """Return a calibration with changed lessons, where something was learned."""
-    measurements = []
-    for measurement in calibration.measurements:
-        lesson = measurement.lesson
-        if lesson is not None and lesson.model is not None:
-            found = changed(measurement, lesson.model)
-            lesson = replace(found, refused=found.refused or lesson.refused)
-        measurements.append(replace(measurement, lesson=lesson))
-    return replace(calibration, measurements=tuple(measurements))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, or_, select, type_coerce, update
 
 from sds.catalog import records
-from sds.catalog.engine import Database
+from sds.catalog.database import Database
 from sds.catalog.records import ReplicaState
 from sds.catalog.rows import AsJson, DatasetRow, ReplicaRow, SourceFileRow, StampRow, state_in
-from sds.identity import FileIdentity
+from sds.hdf5.identity import FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

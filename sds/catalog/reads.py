@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import select
 
-from sds.analyzer import join_trails, merge_patterns
 from sds.catalog import records
+from sds.catalog.database import Database
 from sds.catalog.datasets import dataset_rows, of_dataset
-from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
 from sds.catalog.rows import DatasetRow, PatternRow, SourceFileRow, SpoolFileRow, TrailRow
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sds.analyzer import AccessPattern, ReadTrail
+    from sds.catalog.model_records import PatternRecord
 
 _ROWS_AT_ONCE = 256
 _SPOOL_COLUMNS = [getattr(SpoolFileRow, one.name) for one in fields(records.SpoolRecord)]
@@ -104,7 +104,7 @@ class Reads(Database):
 
     def patterns(
         self, file: str | None = None, dataset: str | None = None
-    ) -> tuple[records.PatternRecord, ...]:
+    ) -> tuple[PatternRecord, ...]:
         """Return access patterns, those that lose most time first."""
         query = of_dataset(
             select(PatternRow, SourceFileRow.path, DatasetRow.path.label("dataset"))
@@ -113,9 +113,11 @@ class Reads(Database):
             file,
             dataset,
         ).order_by(PatternRow.time_lost_s.desc(), PatternRow.id)
+        from sds.catalog.model_records import PatternRecord  # noqa: PLC0415
+
         with self.reading() as session:
             return tuple(
-                records.PatternRecord(
+                PatternRecord(
                     id=row.PatternRow.id,
                     file=row.path,
                     dataset=row.dataset,
@@ -160,6 +162,8 @@ def _spool_rows(session: Session, advances: Sequence[records.SpoolAdvance]) -> l
 
 def _add_patterns(session: Session, patterns: Sequence[tuple[int, AccessPattern]]) -> None:
     """Merge patterns into those that there are, by the ids of datasets."""
+    from sds.analyzer import merge_patterns  # noqa: PLC0415  (NumPy)
+
     for some in _portions(patterns):
         query = select(PatternRow).where(
             PatternRow.dataset_id.in_({number for number, _ in some}),
@@ -187,6 +191,8 @@ def _add_patterns(session: Session, patterns: Sequence[tuple[int, AccessPattern]
 
 def _add_trails(session: Session, trails: Sequence[tuple[int, ReadTrail]]) -> None:
     """Join trails to those that there are, by the ids of datasets."""
+    from sds.analyzer import join_trails  # noqa: PLC0415  (NumPy)
+
     for some in _portions(trails):
         query = select(TrailRow).where(TrailRow.dataset_id.in_([number for number, _ in some]))
         rows = {row.dataset_id: row for row in session.scalars(query)}

@@ -9,12 +9,12 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import contains_eager
 
 from sds.catalog import records
+from sds.catalog.database import Database
 from sds.catalog.datasets import dataset_row, of_dataset
-from sds.catalog.engine import Database
 from sds.catalog.events import add_event_row
 from sds.catalog.publications import mark_source
 from sds.catalog.records import ReplicaState
-from sds.catalog.rows import DatasetRow, ReplicaRow, state_in
+from sds.catalog.rows import DatasetRow, ReplicaRow, record_of, state_in
 from sds.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
-    from sds.organizer.layout import ReplicaLayout
-    from sds.organizer.replica import Replica
+    from sds.catalog.replica_records import ReplicaRecord
+    from sds.geometry.replica_layout import ReplicaLayout
+    from sds.organizer.replica_file.replica import Replica
 
 
 OPEN_STATES = frozenset({ReplicaState.PLANNED, ReplicaState.BUILDING})
@@ -37,7 +38,7 @@ class Replicas(Database):
 
     def begin_replica(
         self, facts: records.DatasetFacts, *, layout: ReplicaLayout, path: str, size_bytes: int
-    ) -> records.ReplicaRecord:
+    ) -> ReplicaRecord:
         """Note that a replica is about to be built, before its file exists.
 
         The same replica, begun or built before, keeps its id; what else had this path is replaced.
@@ -91,7 +92,7 @@ class Replicas(Database):
         replica: Replica | None = None,
         build_s: float | None = None,
         numbers: Mapping[str, float] | None = None,
-    ) -> records.ReplicaRecord:
+    ) -> ReplicaRecord:
         """Move a replica to another state and append the event that says why.
 
         `replica`: what its file holds, as was found by verifying every byte of it just now.
@@ -137,26 +138,21 @@ class Replicas(Database):
             session.execute(update(ReplicaRow).where(*due).values(verified_ns=None))
             return len(ids)
 
-    def next_to_verify(self, before_ns: int) -> records.ReplicaRecord | None:
-        """Return the replica that was verified longest ago, before that time; None: there is none.
+    def verified_longest_ago(self, limit: int) -> list[tuple[int, int | None]]:
+        """Return ids of serving replicas and when each was verified; those that never were first.
 
-        `before_ns`: ns since 1970; negative: only what was never verified counts.
+        Every row is looked at.
         """
-        never = ReplicaRow.verified_ns.is_(None)
         query = (
-            select(ReplicaRow)
-            .where(
-                ReplicaRow.state.in_(SERVING_STATES),
-                never | (ReplicaRow.verified_ns < before_ns),
-            )
+            select(ReplicaRow.id, ReplicaRow.verified_ns)
+            .where(ReplicaRow.state.in_(SERVING_STATES))
             .order_by(ReplicaRow.verified_ns.is_not(None), ReplicaRow.verified_ns, ReplicaRow.id)
-            .limit(1)
+            .limit(limit)
         )
         with self.reading() as session:
-            row = session.scalars(query).first()
-            return None if row is None else _replica_record(row)
+            return [(row.id, row.verified_ns) for row in session.execute(query)]
 
-    def replica(self, replica_id: int) -> records.ReplicaRecord:
+    def replica(self, replica_id: int) -> ReplicaRecord:
         """Return one replica.
 
         Raises
@@ -176,7 +172,7 @@ class Replicas(Database):
         states: frozenset[ReplicaState] = frozenset(ReplicaState) - GONE_STATES,
         after: int = 0,
         limit: int | None = None,
-    ) -> tuple[records.ReplicaRecord, ...]:
+    ) -> tuple[ReplicaRecord, ...]:
         """Return replicas in some states, oldest first.
 
         Parameters
@@ -186,7 +182,7 @@ class Replicas(Database):
         path
             That have or had this file; None: any.
         after, limit
-            Behind the replica of that id, and no more than so many; None: all.
+            Start behind the replica of that id, and return at most this many; None: all.
         """
         query = (
             _chosen(select(ReplicaRow), file, dataset, path, states, few=limit is None)
@@ -234,7 +230,7 @@ class Replicas(Database):
             tiles=sum(tiles for *_, tiles in here),
         )
 
-    def uncollected_replicas(self, limit: int | None) -> tuple[records.ReplicaRecord, ...]:
+    def uncollected_replicas(self, limit: int | None) -> tuple[ReplicaRecord, ...]:
         """Return retired replicas whose file may still be there."""
         query = (
             select(ReplicaRow)
@@ -282,27 +278,15 @@ def _chosen(
     return of_dataset(query, file, dataset).where(is_in)
 
 
-def _replica_record(row: ReplicaRow) -> records.ReplicaRecord:
-    return records.ReplicaRecord(
-        id=row.id,
+def _replica_record(row: ReplicaRow) -> ReplicaRecord:
+    from sds.catalog.replica_records import ReplicaRecord  # noqa: PLC0415  (NumPy)
+
+    layout = ("order", "storage", "chunk_shape", "filters", "region", "sort", "segments")
+    return record_of(
+        ReplicaRecord,
+        row,
         file=row.dataset.source.path,
         dataset=row.dataset.path,
-        order=row.layout.order,
-        storage=row.layout.storage,
-        chunk_shape=row.layout.chunk_shape,
-        filters=row.layout.filters,
-        region=row.layout.region,
-        state=row.state,
-        path=row.path,
-        size_bytes=row.size_bytes,
         stored_bytes=None if row.replica is None else row.replica.stored_bytes,
-        created_ns=row.created_ns,
-        changed_ns=row.changed_ns,
-        reason=row.reason,
-        source_identity=row.source_identity,
-        build_s=row.build_s,
-        verified_ns=row.verified_ns,
-        replica=row.replica,
-        sort=row.layout.sort,
-        segments=row.layout.segments,
+        **{name: getattr(row.layout, name) for name in layout},
     )

@@ -7,16 +7,18 @@ migration as a change of a column does.
 
 from __future__ import annotations
 
+import pkgutil
+from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import (
     BigInteger,
+    Float,
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     Text,
     UniqueConstraint,
@@ -24,25 +26,27 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from sds.analyzer import AccessPattern, ReadTrail
-from sds.catalog.engine import damaged
-from sds.catalog.records import JobRequest, JobState, ReplicaState
-from sds.catalog.trails import AsTrail
-from sds.identity import FileIdentity
-from sds.organizer.layout import ReplicaLayout
-from sds.organizer.replica import Replica
-from sds.recommender import QueryRecommendation, Recommendation
-from sds.recommender.calibration import Calibration
+from sds.catalog.database import damaged
+from sds.catalog.read_histories import AsTrail
+from sds.catalog.records import JobState, ReplicaState
+from sds.hdf5.identity import FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from _typeshed import DataclassInstance
     from sqlalchemy import ColumnElement
     from sqlalchemy.engine import Dialect
 
 
+Record = TypeVar("Record", bound="DataclassInstance")
+
+
 class AsJson(TypeDecorator[Any]):
-    """Store a value of one type whole, as JSON text."""
+    """Store a value of one type whole, as JSON text.
+
+    `kind`: the type, or its name as ``module:name``, which is imported at the first value.
+    """
 
     impl = Text
     cache_ok = True
@@ -53,7 +57,8 @@ class AsJson(TypeDecorator[Any]):
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self.kind)
+        kind = pkgutil.resolve_name(self.kind) if isinstance(self.kind, str) else self.kind
+        return TypeAdapter(kind)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ANN401, ARG002
         """Return the JSON of a value; None is NULL."""
@@ -66,8 +71,8 @@ class AsJson(TypeDecorator[Any]):
         try:
             return self._adapter.validate_json(value)
         except ValueError as error:  # pydantic's, or that of the type itself
-            problem = f"{value[:60]!r} is no {getattr(self.kind, '__name__', self.kind)}"
-            raise damaged("database", problem) from error
+            name = getattr(self.kind, "__name__", str(self.kind)).rpartition(":")[2]
+            raise damaged("database", f"{value!r:.60} is no {name}") from error
 
 
 class AsState(TypeDecorator[Any]):
@@ -88,6 +93,42 @@ class AsState(TypeDecorator[Any]):
             raise damaged("database", f"{value!r} is no {self.kind.__name__}") from error
 
 
+class _Checked(TypeDecorator[Any]):
+    """Store a number or text. SQLite keeps what it is given, whatever the column's type says."""
+
+    kinds: ClassVar[tuple[type, ...]]
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002
+        """Return a value of the column's type or NULL; CatalogError where it is of another."""
+        if value is not None and type(value) not in self.kinds:
+            raise damaged("database", f"{value!r:.60} is no {self.kinds[0].__name__}")
+        return value
+
+
+class Whole(_Checked):
+    """A whole number of 64 bits."""
+
+    impl = BigInteger
+    cache_ok = True
+    kinds = (int,)
+
+
+class Real(_Checked):
+    """A floating-point number; SQLite returns those of sums without a fraction as whole ones."""
+
+    impl = Float
+    cache_ok = True
+    kinds = (float, int)
+
+
+class Words(_Checked):
+    """Text."""
+
+    impl = Text
+    cache_ok = True
+    kinds = (str,)
+
+
 class Base(DeclarativeBase):
     """Common to all tables: names of constraints that are the same on every database."""
 
@@ -100,6 +141,18 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+    type_annotation_map: ClassVar[dict[Any, Any]] = {int: Whole, float: Real, str: Words}
+
+
+def record_of(kind: type[Record], row: Any, **others: Any) -> Record:  # noqa: ANN401
+    """Return a record with the columns of a row of the names of its fields, and `others`."""
+    columns = {field.name for field in fields(kind)} - others.keys()
+    return kind(**{name: getattr(row, name) for name in columns}, **others)
+
+
+def _stored(name: str, *, nullable: bool = False) -> Mapped[Any]:
+    """Return a column of JSON, of a type that is imported when a value is read."""
+    return mapped_column(AsJson(name), nullable=nullable)
 
 
 class SourceFileRow(Base):
@@ -107,13 +160,13 @@ class SourceFileRow(Base):
 
     __tablename__ = "source_file"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    path: Mapped[str] = mapped_column(Text, unique=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    path: Mapped[str] = mapped_column(unique=True)
     identity: Mapped[FileIdentity] = mapped_column(AsJson(FileIdentity))
-    seen_ns: Mapped[int] = mapped_column(BigInteger)
+    seen_ns: Mapped[int]
     # NULL: no replica serves it. MUST_PUBLISH and a time: its replicas changed, its table has not
     # yet. Else what the table was made by, and which files there are of it.
-    published: Mapped[str | None] = mapped_column(Text, index=True)
+    published: Mapped[str | None] = mapped_column(index=True)
 
     datasets: Mapped[list[DatasetRow]] = relationship(back_populates="source")
 
@@ -124,13 +177,13 @@ class DatasetRow(Base):
     __tablename__ = "dataset"
     __table_args__ = (UniqueConstraint("source_file_id", "path"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
     source_file_id: Mapped[int] = mapped_column(ForeignKey("source_file.id"), index=True)
-    path: Mapped[str] = mapped_column(Text)
+    path: Mapped[str]
     extent: Mapped[tuple[int, ...]] = mapped_column(AsJson(tuple[int, ...]))
-    element_size_bytes: Mapped[int] = mapped_column(BigInteger)
-    storage: Mapped[str] = mapped_column(Text)
-    data_offset_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    element_size_bytes: Mapped[int]
+    storage: Mapped[str]
+    data_offset_bytes: Mapped[int | None]
     chunk_shape: Mapped[tuple[int, ...] | None] = mapped_column(AsJson(tuple[int, ...]))
 
     source: Mapped[SourceFileRow] = relationship(back_populates="datasets")
@@ -147,16 +200,16 @@ class PatternRow(Base):
         Index("ix_pattern_n_reads", "n_reads", "elapsed_s", "time_lost_s"),  # holds the sums
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
-    shape: Mapped[str] = mapped_column(Text)  # what makes two reads the same pattern
-    n_reads: Mapped[int] = mapped_column(BigInteger)  # calls of HDF5, as a trace counts them
-    bytes_read: Mapped[int] = mapped_column(BigInteger)
+    shape: Mapped[str]  # what makes two reads the same pattern
+    n_reads: Mapped[int]  # calls of HDF5, as a trace counts them
+    bytes_read: Mapped[int]
     elapsed_s: Mapped[float]
     time_lost_s: Mapped[float]
-    first_ns: Mapped[int] = mapped_column(BigInteger)
-    last_ns: Mapped[int] = mapped_column(BigInteger)
-    pattern: Mapped[AccessPattern] = mapped_column(AsJson(AccessPattern))
+    first_ns: Mapped[int]
+    last_ns: Mapped[int]
+    pattern: Mapped[Any] = _stored("sds.analyzer:AccessPattern")
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="patterns")
 
@@ -170,9 +223,9 @@ class TrailRow(Base):
     __tablename__ = "trail"
     __table_args__ = (UniqueConstraint("dataset_id"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id", ondelete="CASCADE"))
-    trail: Mapped[ReadTrail] = mapped_column(AsTrail)
+    trail: Mapped[Any] = mapped_column(AsTrail, nullable=False)
 
 
 class RecommendationRow(Base):
@@ -180,23 +233,10 @@ class RecommendationRow(Base):
 
     __tablename__ = "recommendation"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
-    created_ns: Mapped[int] = mapped_column(BigInteger)
-    recommendation: Mapped[Recommendation] = mapped_column(AsJson(Recommendation))
-
-    dataset: Mapped[DatasetRow] = relationship()
-
-
-class QueryRecommendationRow(Base):
-    """Advice on sorting a table, as it was given."""
-
-    __tablename__ = "query_recommendation"
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
-    created_ns: Mapped[int] = mapped_column(BigInteger)
-    recommendation: Mapped[QueryRecommendation] = mapped_column(AsJson(QueryRecommendation))
+    created_ns: Mapped[int]
+    recommendation: Mapped[Any] = _stored("sds.recommender.portfolio.values:Recommendation")
 
     dataset: Mapped[DatasetRow] = relationship()
 
@@ -210,22 +250,22 @@ class ReplicaRow(Base):
         Index("ix_replica_state", "state", "has_file", "size_bytes", "stored_bytes", "n_tiles"),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"), index=True)
-    layout: Mapped[ReplicaLayout] = mapped_column(AsJson(ReplicaLayout))
+    layout: Mapped[Any] = _stored("sds.geometry.replica_layout:ReplicaLayout")
     state: Mapped[ReplicaState] = mapped_column(AsState(ReplicaState))
-    path: Mapped[str] = mapped_column(Text, index=True)
+    path: Mapped[str] = mapped_column(index=True)
     source_identity: Mapped[FileIdentity] = mapped_column(AsJson(FileIdentity))
-    size_bytes: Mapped[int] = mapped_column(BigInteger)
-    stored_bytes: Mapped[int | None] = mapped_column(BigInteger)  # as in `replica`
-    n_tiles: Mapped[int] = mapped_column(Integer)  # as in `layout`
+    size_bytes: Mapped[int]
+    stored_bytes: Mapped[int | None]  # as in `replica`
+    n_tiles: Mapped[int]  # as in `layout`
     has_file: Mapped[bool]  # False: deleted, or once retired not ours to delete
-    created_ns: Mapped[int] = mapped_column(BigInteger)
-    changed_ns: Mapped[int] = mapped_column(BigInteger)
-    reason: Mapped[str] = mapped_column(Text)
+    created_ns: Mapped[int]
+    changed_ns: Mapped[int]
+    reason: Mapped[str]
     build_s: Mapped[float | None]
-    verified_ns: Mapped[int | None] = mapped_column(BigInteger)
-    replica: Mapped[Replica | None] = mapped_column(AsJson(Replica))
+    verified_ns: Mapped[int | None]
+    replica: Mapped[Any] = _stored("sds.organizer.replica_file.replica:Replica", nullable=True)
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="replicas")
 
@@ -244,17 +284,17 @@ class JobRow(Base):
 
     __tablename__ = "job"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
     state: Mapped[JobState] = mapped_column(AsState(JobState), index=True)
-    request: Mapped[JobRequest] = mapped_column(AsJson(JobRequest))
+    request: Mapped[Any] = _stored("sds.catalog.requests:JobRequest")
     progress: Mapped[float]
-    attempts: Mapped[int] = mapped_column(Integer)
-    error: Mapped[str] = mapped_column(Text)
+    attempts: Mapped[int]
+    error: Mapped[str]
     result: Mapped[dict[str, JsonValue] | None] = mapped_column(AsJson(dict[str, JsonValue]))
     cancel_requested: Mapped[bool]
-    created_ns: Mapped[int] = mapped_column(BigInteger)
-    started_ns: Mapped[int | None] = mapped_column(BigInteger)
-    finished_ns: Mapped[int | None] = mapped_column(BigInteger)
+    created_ns: Mapped[int]
+    started_ns: Mapped[int | None]
+    finished_ns: Mapped[int | None]
 
 
 class SpoolFileRow(Base):
@@ -263,16 +303,16 @@ class SpoolFileRow(Base):
     __tablename__ = "spool_file"
     __table_args__ = (UniqueConstraint("name", "inode"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(Text)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str]
     inode: Mapped[int] = mapped_column(AsJson(int))  # of 64 bits without sign
-    offset_bytes: Mapped[int] = mapped_column(BigInteger)
-    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    offset_bytes: Mapped[int]
+    size_bytes: Mapped[int]
     complete: Mapped[bool]
-    n_reads: Mapped[int] = mapped_column(BigInteger)
-    dropped_reads: Mapped[int] = mapped_column(BigInteger)
-    changed_ns: Mapped[int] = mapped_column(BigInteger)
-    problem: Mapped[str] = mapped_column(Text)
+    n_reads: Mapped[int]
+    dropped_reads: Mapped[int]
+    changed_ns: Mapped[int]
+    problem: Mapped[str]
 
 
 class CalibrationRow(Base):
@@ -281,33 +321,12 @@ class CalibrationRow(Base):
     __tablename__ = "calibration"
     __table_args__ = (Index("ix_calibration_mount_point_created_ns", "mount_point", "created_ns"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    mount_point: Mapped[str] = mapped_column(Text)
-    device: Mapped[int] = mapped_column(BigInteger)
-    created_ns: Mapped[int] = mapped_column(BigInteger)
-    # Without the arrays of learned models.
-    calibration: Mapped[Calibration] = mapped_column(AsJson(Calibration))
-    changed_ns: Mapped[int | None] = mapped_column(BigInteger)  # when it was fitted anew
-
-    learned: Mapped[list[LearnedModelRow]] = relationship(
-        back_populates="calibration", cascade="all, delete-orphan"
-    )
-
-
-class LearnedModelRow(Base):
-    """The arrays of what was learned from one calibration, of reads made in one way."""
-
-    __tablename__ = "learned_model"
-    __table_args__ = (UniqueConstraint("calibration_id", "via", "cache"),)
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    calibration_id: Mapped[int] = mapped_column(ForeignKey("calibration.id", ondelete="CASCADE"))
-    via: Mapped[str] = mapped_column(Text)
-    cache: Mapped[str] = mapped_column(Text)
-    version: Mapped[int]
-    arrays: Mapped[bytes] = mapped_column(LargeBinary)
-
-    calibration: Mapped[CalibrationRow] = relationship(back_populates="learned")
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    mount_point: Mapped[str]
+    device: Mapped[int]
+    created_ns: Mapped[int]
+    calibration: Mapped[Any] = _stored("sds.calibration.results:Calibration")
+    changed_ns: Mapped[int | None]  # when it was fitted anew
 
 
 class EventRow(Base):
@@ -315,12 +334,12 @@ class EventRow(Base):
 
     __tablename__ = "event"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    time_ns: Mapped[int] = mapped_column(BigInteger, index=True)
-    subject: Mapped[str] = mapped_column(Text)
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    time_ns: Mapped[int] = mapped_column(index=True)
+    subject: Mapped[str]
     subject_id: Mapped[int | None]
-    kind: Mapped[str] = mapped_column(Text)
-    reason: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str]
+    reason: Mapped[str]
     numbers: Mapped[dict[str, float]] = mapped_column(AsJson(dict[str, float]))
 
 
@@ -329,5 +348,5 @@ class StampRow(Base):
 
     __tablename__ = "stamp"
 
-    name: Mapped[str] = mapped_column(Text, primary_key=True)
-    value: Mapped[str] = mapped_column(Text)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]

@@ -1,13 +1,13 @@
 """The catalog of one home: every query of it but those of the job queue.
 
 The queries lie in one module per subject; each public method is one transaction, kept whole or not
-at all. (:mod:`sds.catalog.queue` has those of jobs.)
+at all. (:mod:`sds.catalog.job_queue` has those of jobs.)
 """
 
 from __future__ import annotations
 
+from sds.catalog.database import open_engine, open_engine_to_read
 from sds.catalog.datasets import Datasets
-from sds.catalog.engine import open_engine, open_engine_to_read
 from sds.catalog.events import Events
 from sds.catalog.migrate import check_revision, upgrade
 from sds.catalog.predictions import Predictions

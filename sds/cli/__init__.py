@@ -13,9 +13,9 @@ def main() -> NoReturn:
     if len(words) > 1 and words[0] == "run":
         command = words[2:] if words[1] == "--" else words[1:]
         if command and (words[1] == "--" or not command[0].startswith("-")):
-            from sds.cli.launch import launch
+            from sds.cli.launcher import launch
 
             launch(command)
-    from sds.cli.app import main as run_any
+    from sds.cli.command_line import main as run_any
 
     run_any(words)

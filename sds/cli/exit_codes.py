@@ -1,4 +1,4 @@
-"""What the exit status of ``sds`` says, for every error of :mod:`sds.errors`."""
+"""Exit statuses of ``sds``, for every error of :mod:`sds.errors`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import enum
 import errno
 
 from sds import errors
+
+
+class UsageError(Exception):
+    """Arguments that a command cannot take."""
 
 
 class ExitCode(enum.IntEnum):
@@ -28,6 +32,7 @@ class ExitCode(enum.IntEnum):
 
 # A class counts for its subclasses; the first that fits decides.
 _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (UsageError, ExitCode.USAGE),
     (errors.SdsValueError, ExitCode.USAGE),
     (errors.NotFoundError, ExitCode.NOT_FOUND),
     (errors.FormatError, ExitCode.DAMAGED),

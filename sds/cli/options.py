@@ -1,6 +1,5 @@
 """Arguments and options that several commands take."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,39 +14,3 @@ OptionalName = Annotated[
     str | None,
     typer.Argument(metavar="FILE[:/DATASET]", help="Only this file, or this dataset of it."),
 ]
-
-
-def split_name(name: str) -> tuple[str, str | None]:
-    """Return the file and the dataset of ``FILE[:/DATASET]``; a file that exists is one."""
-    from sds.dataset import parse_dataset_name
-
-    if ":/" not in name[1:] or Path(name).exists():
-        return canonical(name), None
-    file, dataset = parse_dataset_name(name)
-    return canonical(file), dataset
-
-
-def canonical(file: str | Path) -> str:
-    """Return the canonical path of a file, by which the server and the connector know it."""
-    return str(Path(file).resolve())
-
-
-def check_directory_of(output: Path) -> None:
-    """Raise FileMissingError unless the directory is there in which a file is to be written."""
-    from sds.errors import FileMissingError
-
-    if not output.parent.is_dir():
-        message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
-        raise FileMissingError(message)
-
-
-def text_of(file: Path) -> str:
-    """Return what a file of text holds."""
-    from sds.errors import FileMissingError, FormatError
-
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FileMissingError(f"no such file: {file}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{file} is no text: {error}") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sds.wording import printable
+from sds.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +27,18 @@ _LEAST_WIDTH = 40
 
 def print_json(value: object) -> None:
     """Print a record, or a dict of records, as one JSON object on stdout."""
-    from pydantic_core import to_jsonable_python
-
-    json.dump(to_jsonable_python(value), sys.stdout, indent=2, allow_nan=False)
+    json.dump(value, sys.stdout, indent=2, allow_nan=False, default=_jsonable)
     sys.stdout.write("\n")
     sys.stdout.flush()
+
+
+def _jsonable(value: object) -> object:
+    """Return what JSON has for a value that the module json does not know."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value)
 
 
 def console() -> Console:
@@ -101,7 +109,7 @@ def _table(
     gap: int,
     widths: Sequence[int] | None = None,
 ) -> Table:
-    """Return a table with so many blanks before each column, besides two behind it."""
+    """Return a table with `gap` blanks before each column and two behind it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -175,9 +183,7 @@ def _fitted(text: str, stream: TextIO, head: str, behind: int) -> str:
     line = head + text
     if not stream.isatty():
         return line
-    from rich.console import Console
-
-    width = Console(file=stream).width
+    width = _width_of(stream)
     if len(line) <= width or width - behind < _LEAST_WIDTH:
         return line
     return textwrap.fill(
@@ -188,6 +194,12 @@ def _fitted(text: str, stream: TextIO, head: str, behind: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _width_of(terminal: TextIO) -> int:
+    """Return the columns of a terminal; COLUMNS goes before what it says itself."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdigit() else os.get_terminal_size(terminal.fileno()).columns or 80
 
 
 @contextmanager

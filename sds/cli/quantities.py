@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from sds.errors import LayoutError, SdsValueError
-from sds.wording import size_text, time_text
+from sds.text import size_text, time_text
 
 if TYPE_CHECKING:
-    from sds.catalog.records import ReplicaRecord
+    from sds.catalog.replica_records import ReplicaRecord
     from sds.geometry import SegmentList
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -118,7 +118,7 @@ def parse_tiles(text: str) -> tuple[int, ...]:
 
 def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
     """Return names and values of how a replica is stored, as far as it is not as usual."""
-    from sds.organizer.filters import format_filters
+    from sds.organizer.replica_file.filters import format_filters
 
     fields: list[tuple[str, str]] = [("storage", replica.storage)]
     if replica.sort is not None:
@@ -138,7 +138,7 @@ def format_layout(replica: ReplicaRecord) -> tuple[tuple[str, str], ...]:
 
 def format_segments(segments: SegmentList) -> str:
     """Return how many tiles of which shape a replica holds, in how many segments."""
-    from sds.wording import counted
+    from sds.text import counted
 
     tiles = counted(len(segments.tiles), "tile")
     shape = "x".join(map(str, segments.tile_shape))
@@ -154,7 +154,7 @@ def describe_order(replica: ReplicaRecord) -> str:
 
 def describe_storage(replica: ReplicaRecord) -> str:
     """Return in one word or two how a replica is stored."""
-    from sds.organizer.filters import format_filters
+    from sds.organizer.replica_file.filters import format_filters
 
     if replica.chunk_shape is None:
         return replica.storage
@@ -165,7 +165,7 @@ def describe_storage(replica: ReplicaRecord) -> str:
 def describe_region(replica: ReplicaRecord) -> str:
     """Return what of its source a replica holds; ``all`` where that is known to be all."""
     from sds.geometry import Box
-    from sds.wording import counted
+    from sds.text import counted
 
     if replica.segments is not None:
         shape = "x".join(map(str, replica.segments.tile_shape))

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import (
-    CalibrateRequest,
-    PatternRecord,
-    RecommendationRecord,
-    ReorganizeRequest,
-)
+from sds.calibration.results import CalibrationSettings
+from sds.catalog.model_records import PatternRecord
+from sds.catalog.requests import CalibrateRequest, ReorganizeRequest
 from sds.demo import page_cache
-from sds.demo.files import CUBE_DATASET, GRID_DATASET, Extents, extents_of, make_cube, make_grid
-from sds.demo.measure import (
+from sds.demo.comparison import (
     CacheState,
     Program,
     Row,
@@ -31,22 +27,33 @@ from sds.demo.measure import (
     pool,
     run_program,
 )
-from sds.demo.place import Workplace, figure_path, make_workplace
-from sds.demo.server import DemoServer
+from sds.demo.sample_files import (
+    CUBE_DATASET,
+    GRID_DATASET,
+    Extents,
+    extents_of,
+    make_cube,
+    make_grid,
+)
+from sds.demo.server_process import DemoServer
+from sds.demo.workspace import Workplace, figure_path, make_workplace
 from sds.errors import SdsError
-from sds.recommender.calibration import CalibrationSettings
+from sds.hdf5.dataset import parse_dataset_name
+from sds.recommender.portfolio.values import PortfolioLayout
+from sds.recommender.portfolio.what_if import WhatIf
+from sds.server.operations.advice_reports import AdviceRequest, NamedDataset, WhatIfRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from sds.catalog.records import ReplicaRecord
-    from sds.cli.client import Operations
+    from sds.catalog.replica_records import ReplicaRecord
+    from sds.server.operations.service import Service
 
     Bar = Callable[[str], AbstractContextManager[Callable[[float, str], None]]]
 
 _CALIBRATION_BYTES = 128 << 20
-# Seconds of reads; the second where the first told too little on a machine that was busy.
+# Seconds of reads; the second where the first were too few on a busy machine.
 _CALIBRATION_S, _LONG_CALIBRATION_S = 12.0, 60.0
 _SMALLEST_CALIBRATED_BYTES = 512 << 20
 _CUBE_SEED, _GRID_SEED, _WATCHED_SEED = 1, 2, 3
@@ -97,10 +104,10 @@ READS = (
 
 
 # One plane of the original, or a few series, bring the whole file into memory: a cold run makes
-# one read of each. Spectra touch little, so many of them stay cold; warm ones take microseconds,
-# so that only many of them tell a program apart from the rest of the machine. Devices drift: a cold
-# run starts the program anew, with an empty cache, for each of a few reads, the variants in turns;
-# most often for spectra, of which a few percent are to be told.
+# one read of each. Spectra touch little, so thousands of them stay cold; warm ones take
+# microseconds, so that only a long run of them stands out from the noise of the machine. Devices
+# drift: a cold run starts the program anew, with an empty cache, for each of a few reads, the
+# variants in turns; most often for spectra, whose differences are a few percent.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
     """How a program is started, and how often for one run."""
@@ -158,6 +165,15 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Advised:
+    """A layout that is advised, what reads are predicted to take with it, and how to build it."""
+
+    layout: PortfolioLayout
+    expected: WhatIf
+    request: ReorganizeRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What the demonstration found; ``ok`` where every variant read the same bytes."""
 
@@ -167,7 +183,6 @@ class Outcome:
     builds: tuple[Built, ...]
     programs: tuple[Program, ...]
     patterns: tuple[PatternRecord, ...]
-    recommendations: tuple[RecommendationRecord, ...]
     extents: Extents
     server: str
     server_pid: int
@@ -209,8 +224,8 @@ def run_demo(
     SdsError
         If a program fails, or nothing is advised.
     """
-    from sds.cli.client import connect
-    from sds.demo.figure import draw
+    from sds.demo.comparison_figure import draw
+    from sds.server.client import connect
 
     began = time.monotonic()
     drawn = figure_path(figure)
@@ -235,8 +250,8 @@ def run_demo(
             _calibrate(place, service, budget_s=_CALIBRATION_S, say=say, bar=bar)
         patterns = _watch(place, programs, extents, service, say=say, bar=bar)
         again_s = _LONG_CALIBRATION_S if calibrated else None
-        recommendations = _advise(place, service, again_s=again_s, say=say, bar=bar)
-        replicas, waits_s = _build(recommendations, service, say=say, bar=bar)
+        advised = _advise(place, service, again_s=again_s, say=say, bar=bar)
+        replicas, waits_s = _build(advised, service, say=say, bar=bar)
         rows = _measure(place, programs, replicas, n_rounds=n_rounds, bar=bar)
         draw(rows, drawn)
         if keep:
@@ -244,14 +259,13 @@ def run_demo(
         return Outcome(
             ok=all(row.equal for row in rows),
             rows=rows,
-            gains=tuple(_gains(rows, recommendations, extents)),
+            gains=tuple(_gains(rows, advised, extents)),
             builds=tuple(
                 _built(replica, wait_s, rows)
                 for replica, wait_s in zip(replicas, waits_s, strict=True)
             ),
             programs=programs,
             patterns=patterns,
-            recommendations=recommendations,
             extents=extents,
             server=server.url,
             server_pid=server.pid,
@@ -291,7 +305,7 @@ def _make_files(
 
 def _calibrate(
     place: Workplace,
-    service: Operations,
+    service: Service,
     *,
     budget_s: float,
     say: Callable[[str], None],
@@ -314,7 +328,7 @@ def _watch(
     place: Workplace,
     programs: Sequence[Program],
     extents: Extents,
-    service: Operations,
+    service: Service,
     *,
     say: Callable[[str], None],
     bar: Bar,
@@ -352,65 +366,77 @@ def _watch(
 
 def _advise(
     place: Workplace,
-    service: Operations,
+    service: Service,
     *,
     again_s: float | None,
     say: Callable[[str], None],
     bar: Bar,
-) -> tuple[RecommendationRecord, ...]:
-    """Return the advice for both files; that something is advised is part of what is shown.
+) -> tuple[Advised, ...]:
+    """Return the layout that saves most of each file; the demonstration fails where there is none.
 
     again_s: budget of another calibration where nothing is advised; None: of none.
     """
     found = []
     for path in (place.cube, place.grid):
         advised, reasons = _advised(service, path)
-        if not advised and again_s is not None:
+        if advised is None and again_s is not None:
             say(f"no advice yet for {path}: {reasons}")
             _calibrate(place, service, budget_s=again_s, say=say, bar=bar)
             return _advise(place, service, again_s=None, say=say, bar=bar)
-        if not advised:
+        if advised is None:
             raise SdsError(
                 f"no replica of {path} was advised: {reasons}; if the machine is busy, try again "
                 "when it is not"
             )
-        found.extend(advised)
-    for record in found:
-        best = record.recommendation.best
-        mark = "" if record.recommendation.calibrated else ", uncalibrated"
+        found.append(advised)
+    for one in found:
+        mark = "" if one.expected.calibrated else ", uncalibrated"
         say(
-            f"advice    {record.dataset}: axis order {','.join(map(str, best.order or ()))}, "
-            f"predicted {best.speedup:.3g}x faster for the reads that it serves{mark}"
+            f"advice    {one.request.dataset}: {one.layout.name}, predicted "
+            f"{one.layout.speedup:.3g}x faster for the reads that it serves{mark}"
         )
-        say(f"          {best.command}")
+        say(f"          {one.layout.command}")
     return tuple(found)
 
 
-def _advised(service: Operations, path: Path) -> tuple[list[RecommendationRecord], str]:
-    """Return what is advised for a file, and the reasons that the advice gives."""
-    advice = service.advise(str(path))
-    advised = [record for record in advice.recommendations if record.recommendation.order]
-    reasons = [record.recommendation.reason for record in advice.recommendations]
-    return advised, "; ".join((*reasons, *advice.notes))
+def _advised(service: Service, source: Path) -> tuple[Advised | None, str]:
+    """Return the layout of a file that saves most, and why others, or none, are advised."""
+    advice = service.advise(AdviceRequest(datasets=(NamedDataset(file=str(source)),)))
+    reasons = [f"{one.name}: {one.reason}" for one in advice.portfolio.declined]
+    words = "; ".join((*reasons, *advice.notes))
+    if not advice.portfolio.layouts:
+        return None, words
+    best = advice.portfolio.layouts[0]
+    path, dataset = parse_dataset_name(best.target)
+    file = str(path)
+    asked = WhatIfRequest(
+        file=file,
+        dataset=dataset,
+        order=best.layout.order,
+        chunks=best.layout.chunk_shape,
+        filtered=bool(best.layout.filters),
+        region=str(best.layout.region),
+    )
+    request = ReorganizeRequest(
+        file=file,
+        dataset=dataset,
+        order=best.layout.order,
+        chunks=best.layout.chunk_shape,
+        compress="source" if best.layout.filters else "none",
+        region=str(best.layout.region),
+    )
+    return Advised(layout=best, expected=service.what_if(asked), request=request), words
 
 
 def _build(
-    recommendations: Sequence[RecommendationRecord],
-    service: Operations,
-    *,
-    say: Callable[[str], None],
-    bar: Bar,
+    advised: Sequence[Advised], service: Service, *, say: Callable[[str], None], bar: Bar
 ) -> tuple[list[ReplicaRecord], list[float]]:
-    """Build what is advised; return the replicas and the seconds waited for each."""
+    """Build the advised layouts; return the replicas and the seconds waited for each."""
     replicas, waits_s = [], []
-    for record in recommendations:
-        order = record.recommendation.order
-        if order is None:
-            continue
-        request = ReorganizeRequest(file=record.file, dataset=record.dataset, order=order)
+    for one in advised:
         began = time.monotonic()
-        with bar(f"Building the replica of {record.dataset}") as advance:
-            replica = service.reorganize(request, progress=advance)
+        with bar(f"Building the replica of {one.request.dataset}") as advance:
+            replica = service.reorganize(one.request, progress=advance)
         waits_s.append(time.monotonic() - began)
         replicas.append(replica)
         say(
@@ -492,9 +518,7 @@ def _source(place: Workplace, program: Program) -> Path:
     return {"image": place.cube, "series": place.grid}[program.name]
 
 
-def _gains(
-    rows: Sequence[Row], recommendations: Sequence[RecommendationRecord], extents: Extents
-) -> list[Gain]:
+def _gains(rows: Sequence[Row], advised: Sequence[Advised], extents: Extents) -> list[Gain]:
     """Return predicted beside measured gain for each kind of read."""
     from sds.analyzer import stated_pattern
 
@@ -503,26 +527,25 @@ def _gains(
     for read in READS:
         extent = extents.cube if read.dataset == CUBE_DATASET else extents.grid
         words = stated_pattern(read.example, extent=extent, element_size_bytes=4).description
-        for record in recommendations:
-            if record.dataset != read.dataset:
-                continue
-            gains.extend(
-                Gain(
-                    kind=read.kind,
-                    selection=read.selection,
-                    predicted=cost.seconds_now / cost.seconds_then,
-                    calibrated=record.recommendation.calibrated,
-                    measured_cold=measured[read.kind, CacheState.COLD],
-                    measured_warm=measured[read.kind, CacheState.WARM],
-                )
-                for cost in record.recommendation.best.patterns
-                if cost.pattern == words
+        gains.extend(
+            Gain(
+                kind=read.kind,
+                selection=read.selection,
+                predicted=pattern.seconds_now / pattern.seconds_then,
+                calibrated=one.expected.calibrated,
+                measured_cold=measured[read.kind, CacheState.COLD],
+                measured_warm=measured[read.kind, CacheState.WARM],
             )
+            for one in advised
+            if one.request.dataset == read.dataset
+            for pattern in one.expected.patterns
+            if pattern.pattern == words
+        )
     return gains
 
 
 def _built(replica: ReplicaRecord, wait_s: float, rows: Sequence[Row]) -> Built:
-    """Return what a replica took, and when it has paid for itself."""
+    """Return the cost of a replica, and when it has paid for itself."""
     kind = "planes" if replica.dataset == CUBE_DATASET else "series"
     row = next(row for row in rows if row.kind == kind and row.state is CacheState.COLD)
     saved_s = row.original_s.median - row.replica_s.median

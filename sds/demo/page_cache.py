@@ -41,7 +41,7 @@ def cached_share(path: Path) -> float:
 
 
 def empty(paths: Sequence[Path]) -> str:
-    """Empty the cache of some files and return how: what ``cold`` means in a measurement."""
+    """Empty the cache of some files and return how: the meaning of ``cold`` in a measurement."""
     for path in paths:
         _advise_away(path)
     left = max((cached_share(path) for path in paths), default=0.0)
@@ -57,7 +57,7 @@ def empty(paths: Sequence[Path]) -> str:
 
 
 def fill(paths: Sequence[Path]) -> str:
-    """Read some files into the cache and return how: what ``warm`` means in a measurement."""
+    """Read some files into the cache and return how: the meaning of ``warm`` in a measurement."""
     for path in paths:
         with path.open("rb", buffering=0) as file:
             while file.read(_CHUNK_BYTES):
@@ -67,7 +67,7 @@ def fill(paths: Sequence[Path]) -> str:
 
 
 def _advise_away(path: Path) -> None:
-    """Ask the kernel to forget a file; what is not yet on disk it would have to keep."""
+    """Drop a file from the page cache; pages not yet written stay, so they are synced first."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

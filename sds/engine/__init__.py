@@ -1,23 +1,23 @@
-"""How a read of many runs would be carried out: pure plans, and the costs they are made from.
+"""Plan how a read of many runs is carried out, from the costs of requests and bytes.
 
-Pure but for `sds.engine.measured`, the file in which programs find measured costs.
+Pure but for `sds.engine.file_system_costs`, the file in which programs find measured costs.
 """
 
-from sds.engine.measured import (
+from sds.engine.file_system_costs import (
     MeasuredFileSystem,
     load_measured,
     measured_parameters,
     publish_measured,
     read_measured,
 )
-from sds.engine.parameters import (
+from sds.engine.io_parameters import (
     CHEN_2014_READS,
     CHEN_2014_WRITES,
     IoParameters,
     PmdCosts,
     builtin_parameters,
 )
-from sds.engine.plan import (
+from sds.engine.read_plan import (
     Cache,
     Executor,
     FileState,

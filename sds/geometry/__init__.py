@@ -1,10 +1,45 @@
-"""Selections, and what reading them from striped storage touches."""
+"""Selections, and the blocks, OSTs and chunks that reading them touches."""
 
 from sds.geometry.chunk_grid import chunk_features, chunks_touched
 from sds.geometry.chunk_selection import chunks_on_axis, count_chunks
 from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_chunks, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
-from sds.geometry.layout import (
+from sds.geometry.operation_features import (
+    OperationFeatures,
+    OstLoads,
+    operation_features,
+    operation_loads,
+    operation_of_extents,
+)
+from sds.geometry.process_reads import IoMode, ProcessReads, process_grid
+from sds.geometry.replica_layout import (
+    MAX_CHUNK_BYTES,
+    MAX_CHUNKS,
+    Filter,
+    ReplicaLayout,
+    SortOrder,
+    automatic_chunk_shape,
+    check_chunk_shape,
+    check_region,
+    choose_chunk_shape,
+    n_chunks,
+    parse_region,
+)
+from sds.geometry.segments import (
+    MAX_TILES,
+    MAX_TILES_OF_FILE,
+    MAX_TILES_OF_READ,
+    SegmentList,
+    tile_grid,
+    tiles_touched,
+)
+from sds.geometry.selection import (
+    is_basic_index,
+    parse_index,
+    parse_selection,
+    selection_from_index,
+)
+from sds.geometry.storage_layout import (
     HOPPER,
     HOPPER_RAID,
     HOPPER_STRIPES,
@@ -21,28 +56,6 @@ from sds.geometry.layout import (
     StripeLayout,
     Stripes,
 )
-from sds.geometry.operation import (
-    OperationFeatures,
-    OstLoads,
-    operation_features,
-    operation_loads,
-    operation_of_extents,
-)
-from sds.geometry.reads import IoMode, ProcessReads, process_grid
-from sds.geometry.segments import (
-    MAX_TILES,
-    MAX_TILES_OF_FILE,
-    MAX_TILES_OF_READ,
-    SegmentList,
-    tile_grid,
-    tiles_touched,
-)
-from sds.geometry.selection import (
-    is_basic_index,
-    parse_index,
-    parse_selection,
-    selection_from_index,
-)
 
 __all__ = [
     "HOPPER",
@@ -51,6 +64,8 @@ __all__ = [
     "LOCAL_DISK",
     "LOCAL_DISK_RAID",
     "LOCAL_DISK_STRIPES",
+    "MAX_CHUNKS",
+    "MAX_CHUNK_BYTES",
     "MAX_TILES",
     "MAX_TILES_OF_FILE",
     "MAX_TILES_OF_READ",
@@ -63,29 +78,38 @@ __all__ = [
     "FeatureBounds",
     "FileLayout",
     "FileStripes",
+    "Filter",
     "Hyperslab",
     "IoMode",
     "OperationFeatures",
     "OstLoads",
     "ProcessReads",
     "RaidLayout",
+    "ReplicaLayout",
     "SegmentList",
+    "SortOrder",
     "StripeComponent",
     "StripeLayout",
     "Stripes",
+    "automatic_chunk_shape",
     "block_features",
+    "check_chunk_shape",
     "check_chunks",
     "check_order",
+    "check_region",
+    "choose_chunk_shape",
     "chunk_features",
     "chunks_on_axis",
     "chunks_touched",
     "count_chunks",
     "extent_features",
     "is_basic_index",
+    "n_chunks",
     "operation_features",
     "operation_loads",
     "operation_of_extents",
     "parse_index",
+    "parse_region",
     "parse_selection",
     "process_grid",
     "selection_from_index",

@@ -1,4 +1,4 @@
-"""What a read of a dataset stored in chunks touches, where it is not known where chunks lie."""
+"""Features of a read of a chunked dataset whose chunks' offsets are unknown."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from sds.geometry.dataspace import Hyperslab
 from sds.geometry.features import BlockFeatures, block_features
-from sds.geometry.layout import ContiguousLayout
+from sds.geometry.storage_layout import ContiguousLayout
 
 if TYPE_CHECKING:
-    from sds.geometry.layout import RaidLayout, StripeLayout
+    from sds.geometry.storage_layout import RaidLayout, StripeLayout
 
 
 def chunk_features(
@@ -22,7 +22,7 @@ def chunk_features(
     chunk_bytes: int,
     budget_s: float | None = None,
 ) -> BlockFeatures:
-    """Return what reading a selection touches of a dataset whose chunks are read whole.
+    """Return the features of reading a selection of a dataset whose chunks are read whole.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which chunks reads need, and where they lie in the file; exact, without opening any file."""
+"""Chunks that reads need, and their byte ranges; exact, without opening any file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from sds.errors import LayoutError, UnsupportedError
 from sds.geometry.dataspace import check_order
-from sds.geometry.layout import ContiguousLayout
-from sds.geometry.reads import ProcessReads
+from sds.geometry.process_reads import ProcessReads
+from sds.geometry.storage_layout import ContiguousLayout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.geometry.dataspace import Hyperslab
-    from sds.geometry.layout import ChunkedLayout
+    from sds.geometry.storage_layout import ChunkedLayout
 
 _MAX_CHUNKS = 1 << 24
 

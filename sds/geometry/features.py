@@ -1,4 +1,4 @@
-"""What one read touches: Liu 2014's (Block Depth, Block Gap) and what belongs to them."""
+"""Features of one read: Liu 2014's block depth and block gap, runs, bytes and OSTs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sds import _native
 from sds.errors import SelectionError
 from sds.geometry.chunk_selection import ChunkGrid, extents_of_chunks, reads_of_chunks
 from sds.geometry.dataspace import check_order
-from sds.geometry.layout import ChunkedLayout
-from sds.geometry.operation import operation_features, operation_of_extents
-from sds.geometry.reads import ProcessReads
-from sds.geometry.storage import (
+from sds.geometry.native_layout import (
     budget_ns,
     check_addressable,
     plain_stripes,
     storage_arguments,
 )
+from sds.geometry.operation_features import operation_features, operation_of_extents
+from sds.geometry.process_reads import ProcessReads
+from sds.geometry.storage_layout import ChunkedLayout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.geometry.dataspace import Hyperslab
-    from sds.geometry.layout import ArrayLayout, RaidLayout, Stripes
-    from sds.geometry.operation import OperationFeatures
+    from sds.geometry.operation_features import OperationFeatures
+    from sds.geometry.storage_layout import ArrayLayout, RaidLayout, Stripes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class FeatureBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockFeatures:
-    """What one read touches, as docs/reference/semantics.md defines it.
+    """Features of one read, as docs/reference/semantics.md defines them.
 
     Where ``exact`` is False the six features of ``bounds`` hold their high bound.
 
@@ -117,7 +117,7 @@ def block_features(
     *,
     budget_s: float | None = None,
 ) -> BlockFeatures:
-    """Return what reading a selection of an array touches.
+    """Return the features of reading a selection of an array.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def block_features(
 
     Notes
     -----
-    Source: Liu 2014, Sec. IV; the gaps that the paper leaves open are told apart by name.
+    Source: Liu 2014, Sec. IV; the three readings of its block gap have names of their own.
     """
     slab.check_within(extent)
     whole = plain_stripes(stripes)
@@ -205,7 +205,7 @@ def extent_features(
     *,
     budget_s: float | None = None,
 ) -> BlockFeatures:
-    """Return what reading a list of byte ranges of a file touches.
+    """Return the features of reading a list of byte ranges of a file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How Lustre has striped a file: read from what the file system says about it.
+"""Parse the striping of a file as Lustre reports it.
 
 Two forms are understood: the bytes of the extended attribute ``lustre.lov`` (layouts of version 1
 and 3, and composite ones) and what ``lfs getstripe -y`` prints. Both come from outside and may say
@@ -16,7 +16,7 @@ import struct
 from dataclasses import dataclass, field
 
 from sds.errors import FormatError, LayoutError
-from sds.geometry.layout import FileStripes, StripeComponent, StripeLayout
+from sds.geometry.storage_layout import FileStripes, StripeComponent, StripeLayout
 
 STRIPE_SIZE_UNIT_BYTES = 64 * 1024
 """Lustre's stripe sizes are multiples of it."""

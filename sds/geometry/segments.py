@@ -96,7 +96,7 @@ class SegmentList:
                 )
 
     def box(self, number: int, extent: Sequence[int]) -> Box:
-        """Return what a tile holds of a dataset."""
+        """Return the box of a dataset that a tile holds."""
         start, length = [], []
         grid = tile_grid(extent, self.tile_shape)
         for n_tiles, size, n in zip(grid[::-1], self.tile_shape[::-1], extent[::-1], strict=True):

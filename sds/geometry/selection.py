@@ -1,4 +1,4 @@
-"""Selections as people write them: NumPy's basic indexing, in Python or as text."""
+"""Selections by NumPy's basic indexing, in Python or as text."""
 
 from __future__ import annotations
 

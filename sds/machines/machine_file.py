@@ -1,8 +1,9 @@
-"""A machine as a file: what it is made of, and how far it errs where it was fitted to timed reads.
+"""Machine files: the parameters of a machine, and its errors where it was fitted to timed reads.
 
 TOML. Keys are the fields of `sds.simulator.SimulatorParameters`, striping and RAID in tables of
 their own; what is left out is as in `sds.simulator.hopper`. A table `fit` holds the errors of
-`sds.simulator.fit.FittedMachine`; then nothing may be left out. `version` is that of the format.
+`sds.simulator.parameter_fit.FittedMachine`; then nothing may be left out. `version` is that of the
+format.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sds.errors import FormatError, FormatVersionError, SdsValueError
 from sds.simulator import SimulatorParameters, hopper
-from sds.simulator.fit import FittedMachine
+from sds.simulator.parameter_fit import FittedMachine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ _COUNTED = {"n_fitted", "n_left_out"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a file describes.
+    """Contents of a machine file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""One reorganization from request to published replica, the same for every organizer.
+"""Take one reorganization from request to published replica, whichever organizer builds it.
 
 The order of the steps is what makes the promises true: the replica is written under a temporary
 name in the directory where it will lie, synced, compared with the original, and only then renamed.
@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import quote
 
-from sds.columns import describe_table
-from sds.dataset import describe_dataset
+from sds.atomic_file import sync_directory
 from sds.errors import (
     ConfigurationError,
     FileMissingError,
@@ -31,10 +30,12 @@ from sds.errors import (
     SourceChangedError,
     VerificationError,
 )
-from sds.geometry import Box
+from sds.geometry import Box, check_order
+from sds.geometry.replica_layout import parse_region
+from sds.hdf5.columns import describe_table
+from sds.hdf5.dataset import describe_dataset
+from sds.hdf5.identity import settled_identity, source_identity, trusted_directories
 from sds.home import is_switched_off
-from sds.identity import settled_identity, source_identity, trusted_directories
-from sds.organizer.filters import compresses, filter_name, format_filters, parse_filters
 from sds.organizer.journal import (
     Journal,
     journal_directory,
@@ -42,34 +43,36 @@ from sds.organizer.journal import (
     plan_digest,
     recover,
     staged_name,
-    sync_directory,
 )
-from sds.organizer.layout import parse_region
-from sds.organizer.plan import (
+from sds.organizer.plans.reorganization_plan import (
     DEFAULT_MEMORY_BYTES,
     ReorganizationPlan,
     ReorganizationRequest,
     Source,
-    check_order,
     check_reorganizable,
 )
+from sds.organizer.plans.segment_plan import SegmentPlan
+from sds.organizer.plans.sort_plan import SortPlan, plan_sort
 from sds.organizer.protocol import load_organizer
-from sds.organizer.replica import describe_replica, stored_plan
-from sds.organizer.segment_plan import SegmentPlan
-from sds.organizer.sort_plan import SortPlan, plan_sort
+from sds.organizer.replica_file.filters import (
+    compresses,
+    filter_name,
+    format_filters,
+    parse_filters,
+)
+from sds.organizer.replica_file.replica import describe_replica, stored_plan
 from sds.organizer.space import free_space_bytes
 from sds.organizer.verify import verify_replica
-from sds.redirect.connector import is_switched_on
+from sds.redirect.launch.connector import is_switched_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.dataset import Filter
     from sds.geometry import SegmentList
+    from sds.geometry.replica_layout import Filter, ReplicaLayout
     from sds.home import Home
-    from sds.organizer.layout import ReplicaLayout
     from sds.organizer.protocol import AnyPlan, Builder, DatasetPlan, Progress
-    from sds.organizer.replica import Replica
+    from sds.organizer.replica_file.replica import Replica
 
 PlanT = TypeVar("PlanT", ReorganizationPlan, SegmentPlan, SortPlan)
 
@@ -81,7 +84,7 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def replica_path(
     home: Home, source: Path, dataset: str, layout: ReplicaLayout, extent: Sequence[int]
 ) -> Path:
-    """Return where the replica of a dataset lies unless another place was asked for.
+    """Return where the replica of a dataset lies where no other place is named.
 
     One directory per source, named by a hash of its path. The names of the files are for people;
     checksums of the dataset's path, and of what is stored how, keep those apart that look the same.
@@ -160,10 +163,10 @@ def plan_reorganization(
         Replica axis i is source axis ``order[i]``.
     chunks
         Chunk shape in the axes of the replica; ``"auto"``: see
-        :func:`sds.organizer.layout.automatic_chunk_shape`; None: contiguous, or ``"auto"`` where
-        there are filters.
+        :func:`sds.geometry.replica_layout.automatic_chunk_shape`; None: contiguous, or ``"auto"``
+        where there are filters.
     filters
-        Of the chunks; text as in :func:`sds.organizer.filters.parse_filters`.
+        Of the chunks; text as in :func:`sds.organizer.replica_file.filters.parse_filters`.
     region
         The box of the source to copy, or the text of one such as ``[0:100, :, :]``; None: all.
     segments
@@ -178,7 +181,7 @@ def plan_reorganization(
     FileMissingError, DatasetNotFoundError, NotHdf5Error, ...
         If there is no such dataset.
     LayoutError, SelectionError, UnsupportedError, ConfigurationError, NotFoundError
-        If it cannot be reorganized as asked, or the organizer is not installed.
+        If it cannot be reorganized in that way, or the organizer is not installed.
     SdsValueError
         If something else lies at `output`.
     SourceChangedError
@@ -253,7 +256,7 @@ def plan_sorting(
     FileMissingError, DatasetNotFoundError, NotHdf5Error, ...
         If there is no such table or column.
     UnsupportedError, ConfigurationError, SdsValueError
-        If it cannot be sorted as asked, or something else lies at `output`.
+        If it cannot be sorted by that column, or something else lies at `output`.
     SourceChangedError
         If a program is writing the source.
     """
@@ -392,7 +395,7 @@ def reorganize(
         If something else lies at the output.
     """
     if isinstance(plan, SortPlan):
-        from sds.organizer.sorter import Sorter  # noqa: PLC0415  (h5py)
+        from sds.organizer.reorganizers.sorter import Sorter  # noqa: PLC0415  (h5py)
 
         return _reorganize(plan, Sorter(), home=home, rebuild=rebuild, progress=progress)
     organizer = load_organizer(plan.organizer)

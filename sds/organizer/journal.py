@@ -1,4 +1,4 @@
-"""Notes on disk of a build under way, so that a kill at any time leaves nothing half-made.
+"""Journal of a build under way: a kill at any time leaves nothing half-made.
 
 A journal is a file of JSON lines under ``SDS_HOME/replicas/.building``: first the plan and the name
 of the staged file, then how far the build came. The process that builds holds a lock on it; the
@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sds import _native
+from sds.atomic_file import sync_directory
 from sds.errors import BusyError, SdsError
-from sds.identity import FileIdentity, identity_of
+from sds.hdf5.identity import FileIdentity, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,7 +115,7 @@ class Journal:
     def reached(
         self, steps_done: int, *, overwritable: Sequence[tuple[int, int | None]] = ()
     ) -> None:
-        """Note that so many steps are on disk, with the bytes that later ones may overwrite."""
+        """Record that `steps_done` steps are on disk, and bytes that later ones may overwrite."""
         staged = self.staged
         if not overwritable or staged is None:
             self._append({"steps_done": steps_done})
@@ -347,15 +348,6 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return os.fstat(descriptor).st_ino == path.stat().st_ino
     except FileNotFoundError:
         return False
-
-
-def sync_directory(directory: Path) -> None:
-    """Make names created, renamed or removed in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def recover(home: Home, *, keep_s: float = KEEP_S) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""What an organizer is, and how SDS finds the installed ones.
+"""Interface of organizers, and discovery of the installed ones.
 
 An organizer makes one kind of replica. SDS finds organizers by entry point, so a package of its own
 can add one::
@@ -22,16 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sds.organizer.plan import ReorganizationPlan, ReorganizationRequest, Source
-    from sds.organizer.replica import Replica
-    from sds.organizer.segment_plan import SegmentPlan
-    from sds.organizer.sort_plan import SortPlan
+    from sds.organizer.plans.reorganization_plan import (
+        ReorganizationPlan,
+        ReorganizationRequest,
+        Source,
+    )
+    from sds.organizer.plans.segment_plan import SegmentPlan
+    from sds.organizer.plans.sort_plan import SortPlan
+    from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
 
     DatasetPlan: TypeAlias = ReorganizationPlan | SegmentPlan
-    """What organizers make."""
+    """Plans that organizers make."""
     AnyPlan: TypeAlias = DatasetPlan | SortPlan
-    """What :func:`sds.organizer.build.reorganize` carries out."""
+    """Plans that :func:`sds.organizer.build.reorganize` carries out."""
 
 ENTRY_POINT_GROUP = "sds.organizers"
 
@@ -40,7 +44,7 @@ class Progress(Protocol):
     """Called between steps of long work; what it raises abandons the work, cleanly."""
 
     def __call__(self, phase: str, done_bytes: int, total_bytes: int, /) -> None:
-        """Tell that `done_bytes` of `total_bytes` of this phase ("copy" or "verify") are done."""
+        """Report that `done_bytes` of `total_bytes` of this phase ("copy" or "verify") are done."""
 
 
 class Checkpoint(Protocol):
@@ -53,7 +57,7 @@ class Checkpoint(Protocol):
     def reached(
         self, steps_done: int, *, overwritable: Sequence[tuple[int, int | None]] = ()
     ) -> None:
-        """Note, durably, that so many steps are on disk; the caller has synced them.
+        """Record durably that `steps_done` steps are on disk; the caller has synced them.
 
         Parameters
         ----------
@@ -81,6 +85,15 @@ class Builder(Protocol[PlanT_contra]):
         """Write the whole replica into the file `staged`, synced to disk, and describe it.
 
         Where ``checkpoint.steps_done`` is 0, `staged` is an empty file of mode 0600.
+
+        Raises
+        ------
+        UnsupportedError
+            If a filter of the source or of the replica is not installed.
+        TruncatedFileError, FormatError
+            If the source ends before its data, or is damaged.
+        OSError
+            If a file cannot be read or written.
         """
 
     def verify(
@@ -99,7 +112,7 @@ class Organizer(Builder[Any], Protocol):
         Raises
         ------
         LayoutError, UnsupportedError, ConfigurationError
-            If it cannot be done as asked.
+            If the request cannot be met.
         """
 
 

@@ -1,4 +1,4 @@
-"""Room on the disk, before and while a replica is written."""
+"""Check free disk space before and while a replica is written."""
 
 from __future__ import annotations
 

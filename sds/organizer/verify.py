@@ -1,6 +1,6 @@
-"""Whether a replica still holds what was written, and what the original holds.
+"""Verify replicas: against their own checksums, and against the original.
 
-Two questions, two functions. :func:`verify_replica` needs the replica alone: every byte is read
+:func:`verify_replica` needs the replica alone: every byte is read
 from disk and checked against the checksums in the file. :func:`compare_with_source` adds the
 original: HDF5 reads both, NumPy transposes one, and every element is compared byte by byte. That
 shares with the copy neither its way of reading, nor its permutation, nor its way of writing.
@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import SdsError, TruncatedFileError, VerificationError
-from sds.identity import identity_of
-from sds.organizer.blocks import open_past_cache
-from sds.organizer.filters import require_filters
-from sds.organizer.replica import Replica, describe_replica
-from sds.trailer import CHECKSUMS, stored_array
+from sds.hdf5.identity import identity_of
+from sds.hdf5.trailer import CHECKSUMS, stored_array
+from sds.organizer.replica_file.block_checksums import open_past_cache
+from sds.organizer.replica_file.filters import require_filters
+from sds.organizer.replica_file.replica import Replica, describe_replica
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import h5py
     from numpy.typing import NDArray
 
-    from sds.organizer.plan import ReorganizationPlan
+    from sds.organizer.plans.reorganization_plan import CopyPlan, ReorganizationPlan
     from sds.organizer.protocol import Progress
 
 # Both sides of a compared tile fit into the second-level cache together.
@@ -41,7 +41,7 @@ _N_BLOCKS_NAMED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationReport:
-    """What a verification found.
+    """Result of a verification.
 
     Attributes
     ----------
@@ -119,38 +119,66 @@ def compare_with_source(
 ) -> VerificationReport:
     """Check a replica as :func:`verify_replica` does, then compare each byte with the original.
 
+    Errors as of :func:`compare_with_original`; UnsupportedError also where a filter of the replica
+    is not installed.
+    """
+    require_filters(replica.filters, str(replica.path), encode=False)
+    return compare_with_original(
+        replica,
+        plan,
+        lambda advance: _first_difference(replica, plan, advance),
+        compared_bytes=plan.size_bytes,
+        progress=progress,
+    )
+
+
+def compare_with_original(
+    replica: Replica,
+    plan: CopyPlan,
+    compare: Callable[[Callable[[int], None]], Iterable[str]],
+    *,
+    compared_bytes: int,
+    progress: Progress | None,
+) -> VerificationReport:
+    """Check a replica against its checksums, then compare it; the memory it takes is the plan's.
+
     A replica that fails its own checksums is not compared.
 
-    The memory it takes is that of the plan.
+    Parameters
+    ----------
+    compare
+        Returns a sentence for each difference. Calls its argument with the number of bytes that
+        were compared since the last call, `compared_bytes` in all.
 
     Raises
     ------
     FileMissingError, PermissionDeniedError, OSError
         If the original cannot be read.
     UnsupportedError
-        If a filter of the one or the other is not installed.
+        If a filter of the original is not installed.
     VerificationError
         If the replica cannot be read, though its checksums are right.
     """
     require_filters(plan.source_filters, f"{plan.dataset_path} in {plan.source_path}", encode=False)
-    require_filters(replica.filters, str(replica.path), encode=False)
-    total = 2 * plan.size_bytes
+    total_bytes = plan.size_bytes + compared_bytes
+    done_bytes = plan.size_bytes
 
-    def of_both(_: str, done_bytes: int, __: int) -> None:
+    def of_checksums(_: str, n_bytes: int, __: int) -> None:
         if progress is not None:
-            progress("verify", done_bytes, total)
+            progress("verify", n_bytes, total_bytes)
+
+    def advance(n_bytes: int) -> None:
+        nonlocal done_bytes
+        done_bytes += n_bytes
+        if progress is not None:
+            progress("verify", done_bytes, total_bytes)
 
     drop_from_page_cache(replica.path)
     # Reads the file from end to end, so that the comparison finds it in the page cache.
-    report = check_stored(replica, progress=of_both)
+    report = check_stored(replica, progress=of_checksums)
     if not report.ok:
         return report
-    difference = _first_difference(replica, plan, progress=progress)
-    if difference is not None:
-        where = ", ".join(map(str, difference))
-        problem = f"element [{where}] differs from that of {plan.source_path}"
-        report = replace(report, problems=(problem,))
-    return replace(report, problems=report.problems + source_problems(replica))
+    return replace(report, problems=(*compare(advance), *source_problems(replica)))
 
 
 def drop_from_page_cache(path: Path) -> None:
@@ -224,14 +252,14 @@ def _check_contiguous(
     advance: Callable[[int], None],
 ) -> VerificationReport:
     """Check the blocks of the elements, and everything around them."""
-    from sds.organizer import blocks  # noqa: PLC0415
+    from sds.organizer.replica_file import block_checksums  # noqa: PLC0415
 
-    expected = 1 + blocks.n_blocks(replica.size_bytes, replica.block_size_bytes)
+    expected = 1 + block_checksums.n_blocks(replica.size_bytes, replica.block_size_bytes)
     if stored.shape != (expected,):
         problem = f"{replica.path} holds {stored.size} checksums instead of {expected}"
         return _failed(replica, problem)
     problems = []
-    crc = blocks.metadata_checksum(
+    crc = block_checksums.metadata_checksum(
         descriptor,
         data_offset_bytes=replica.data_offset_bytes,
         size_bytes=replica.size_bytes,
@@ -242,7 +270,7 @@ def _check_contiguous(
             f"the metadata of {replica.path} are damaged "
             f"(CRC-32C {crc:#010x}, written as {int(stored[0]):#010x}): build it again"
         )
-    found = blocks.block_checksums(
+    found = block_checksums.block_checksums(
         descriptor,
         replica.data_offset_bytes,
         replica.size_bytes,
@@ -260,9 +288,9 @@ def _check_whole_file(
     advance: Callable[[int], None],
 ) -> VerificationReport:
     """Check the blocks of the whole file."""
-    from sds.organizer import blocks  # noqa: PLC0415
+    from sds.organizer.replica_file import block_checksums  # noqa: PLC0415
 
-    found = blocks.file_checksums(
+    found = block_checksums.file_checksums(
         descriptor, replica.block_size_bytes, hole=(at, at + stored.nbytes), advance=advance
     )
     if len(found) > len(stored) or stored[len(found) :].any():
@@ -295,18 +323,17 @@ def _compared(
 
 
 def _first_difference(
-    replica: Replica, plan: ReorganizationPlan, *, progress: Progress | None
-) -> tuple[int, ...] | None:
-    """Return the index, in source axes, of an element whose bytes differ; None where none do."""
-    from sds.dataset import get_dataset  # noqa: PLC0415
-    from sds.organizer.container import open_source  # noqa: PLC0415
-    from sds.organizer.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
+    replica: Replica, plan: ReorganizationPlan, advance: Callable[[int], None]
+) -> tuple[str, ...]:
+    """Return which element differs, by its index in the source; nothing where none does."""
+    from sds.hdf5.dataset import get_dataset  # noqa: PLC0415
+    from sds.organizer.copy.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
+    from sds.organizer.replica_file.container import open_source  # noqa: PLC0415
 
     size = plan.element_size_bytes
     slab_bytes = plan.slab_elements * size
     source_bytes = np.empty(slab_bytes, np.uint8)
     replica_bytes = np.empty(slab_bytes, np.uint8)
-    done_bytes = 0
     with open_source(plan.source_path) as source, reading_back(replica) as copy:
         original = get_dataset(source, plan.dataset_path)
         copied = get_dataset(copy, plan.dataset_path)
@@ -323,16 +350,15 @@ def _first_difference(
             back = (*np.argsort(plan.order).tolist(), len(plan.order))
             at = first_unequal(expected, found.transpose(back), plan.order)
             if at is not None:
-                return tuple(a + b for a, b in zip(slab.start, at, strict=True))
-            done_bytes += math.prod(slab.shape) * size
-            if progress is not None:
-                progress("verify", plan.size_bytes + done_bytes, 2 * plan.size_bytes)
-    return None
+                where = ", ".join(str(a + b) for a, b in zip(slab.start, at, strict=True))
+                return (f"element [{where}] differs from that of {plan.source_path}",)
+            advance(slab.n_elements * size)
+    return ()
 
 
 def reading_back(replica: Replica) -> h5py.File:
     """Open a replica for comparison."""
-    from sds.organizer.container import open_source  # noqa: PLC0415
+    from sds.organizer.replica_file.container import open_source  # noqa: PLC0415
 
     try:
         return open_source(replica.path)

@@ -1,4 +1,4 @@
-"""Which sorted replicas a file has, where programs that ask :func:`sds.query` find them.
+"""List of the sorted replicas of a file, for :func:`sds.query`.
 
 One small JSON file per source in ``SDS_HOME/sorted``, replaced whole. The connector knows nothing
 of these: a sorted replica serves no H5Dread.
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sds import _native
+from sds.atomic_file import replace_whole
 from sds.errors import FormatError, FormatVersionError, PermissionDeniedError
-from sds.identity import FileIdentity, is_same_source
-from sds.redirect.serve import check_trusted
-from sds.whole_file import replace_whole
+from sds.hdf5.identity import FileIdentity, is_same_source
+from sds.redirect.trust import check_trusted
 
 if TYPE_CHECKING:
     from sds.home import Home

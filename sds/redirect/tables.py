@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds import _native
+from sds.atomic_file import replace_whole, sync_directory
 from sds.errors import (
     FormatError,
     NotFoundError,
@@ -19,8 +20,7 @@ from sds.errors import (
     SdsValueError,
 )
 from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
-from sds.identity import FileIdentity
-from sds.whole_file import replace_whole, sync_directory
+from sds.hdf5.identity import FileIdentity
 
 if TYPE_CHECKING:
     from sds.geometry import Hyperslab
@@ -159,7 +159,7 @@ class TableDataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedirectTable:
-    """What is known of one source file.
+    """Redirect table of one source file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the elements of a dataset are, as a text and its checksum.
+"""Canonical text of a datatype, and its checksum.
 
 A redirect table names the type of its source by this checksum, and the connector, which computes
 the same from its own HDF5 library, redirects only where they agree. The grammar is defined at the

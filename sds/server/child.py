@@ -15,6 +15,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sds.errors import SdsError, ServerError
+from sds.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,7 +172,7 @@ def _child_main(pipe: Connection, parent: int) -> None:
         except Exception as error:  # noqa: BLE001  (the border of the process: all is reported)
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}; the server's log has the details"
-            pipe.send(("raised", ServerError(message)))
+            pipe.send(("raised", missing_extra(error) or ServerError(message)))
         else:
             pipe.send(("returned", returned))
 

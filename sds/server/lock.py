@@ -49,7 +49,7 @@ class ServerAddress:
 
     @property
     def shown(self) -> str:
-        """The address as people are told it."""
+        """The address to show to users: the URL, else the socket."""
         return self.url or self.socket
 
 

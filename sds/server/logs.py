@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from sds.wording import printable
+from sds.text import printable
 
 LINES_PER_MINUTE = 600
 
@@ -30,7 +30,7 @@ class OneLine(logging.Formatter):
 
 
 class Bounded(logging.Filter):
-    """Lets so many records pass in a minute, and says how many it left out."""
+    """Pass a limited number of records a minute, and count those dropped."""
 
     def __init__(self, lines_per_minute: int = LINES_PER_MINUTE) -> None:
         super().__init__()

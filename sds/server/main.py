@@ -1,4 +1,4 @@
-"""``sds-server``: starts, says where it listens, and ends when told to."""
+"""``sds-server``: start, announce the addresses, serve, and shut down on a signal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 
 from sds import _native
 from sds.errors import ConfigurationError, SdsError
+from sds.extras import missing_extra
 from sds.home import NATIVE, Home, default_home
 from sds.server.local_socket import listen_at, remove_socket
 from sds.server.logs import log_to_stderr
-from sds.wording import counted, printable
+from sds.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastapi import FastAPI
 
-    from sds.server.reports import RecoveryReport
+    from sds.server.operations.reports import RecoveryReport
     from sds.server.settings import Settings
 
 log = logging.getLogger("sds.server")
@@ -49,8 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             options = {"host": given.host, "port": given.port, "socket": given.socket}
             _serve(home, {name: value for name, value in options.items() if value is not None})
-    except (SdsError, OSError) as error:
-        print(printable(f"sds-server: {error}"), file=sys.stderr)  # noqa: T201  (the command's own output)
+    except (SdsError, OSError, ModuleNotFoundError) as error:
+        said = missing_extra(error) or error
+        if isinstance(said, ModuleNotFoundError):
+            raise
+        print(printable(f"sds-server: {said}"), file=sys.stderr)  # noqa: T201  (the command's own output)
         return 1
     return 0
 
@@ -77,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _upgrade(home: Home) -> None:
     """Bring the catalog to the revision that this SDS needs."""
-    from sds.catalog.engine import open_engine, sqlite_url  # noqa: PLC0415
+    from sds.catalog.database import open_engine, sqlite_url  # noqa: PLC0415
     from sds.catalog.migrate import upgrade  # noqa: PLC0415
     from sds.server.lock import HomeLock  # noqa: PLC0415
     from sds.server.settings import load_settings  # noqa: PLC0415
@@ -95,17 +99,17 @@ def _upgrade(home: Home) -> None:
 
 def _serve(home: Home, options: dict[str, object]) -> None:
     """Serve one home until a signal ends it."""
-    from sds.server.app import create_app  # noqa: PLC0415  (fastapi, sqlalchemy)
-    from sds.server.asker import Asker  # noqa: PLC0415
-    from sds.server.jobs import Background, child_runner  # noqa: PLC0415
-    from sds.server.service import Service  # noqa: PLC0415
+    from sds.server.api.application import create_app  # noqa: PLC0415  (fastapi, sqlalchemy)
+    from sds.server.operations.jobs import Background, child_runner  # noqa: PLC0415
+    from sds.server.operations.process_pool import ProcessPool  # noqa: PLC0415
+    from sds.server.operations.service import Service  # noqa: PLC0415
     from sds.server.settings import load_settings  # noqa: PLC0415
 
     if os.geteuid() == 0:
         log.warning("running as root: SDS needs no rights but those of the files' owner")
     settings = load_settings(home, **options)
     stop = threading.Event()
-    asker = Asker(home, settings, stop)
+    pool = ProcessPool(home, settings, stop)
     with Service.open(home, settings, run=child_runner(stop)) as service:
         # Held until this process ends, however it ends.
         service.lock.acquire()
@@ -116,7 +120,7 @@ def _serve(home: Home, options: dict[str, object]) -> None:
                 listeners = _listen(home, settings)
                 for listener in listeners:
                     stack.callback(listener.close)
-                app = create_app(service, Background(service, stop), asker)
+                app = create_app(service, Background(service, stop), pool)
                 _run(app, listeners, home, settings)
             service.end_run()
         finally:
@@ -125,7 +129,7 @@ def _serve(home: Home, options: dict[str, object]) -> None:
 
 
 def _log_recovery(found: RecoveryReport) -> None:
-    """Say what a start found unfinished, and what became of it."""
+    """Log the work that a start found unfinished, and its outcome."""
     counts = (
         (len(found.jobs_requeued), "job begun again", "jobs begun again"),
         (len(found.jobs_failed), "job given up", "jobs given up"),
@@ -198,7 +202,7 @@ def _run(app: FastAPI, listeners: list[socket.socket], home: Home, settings: Set
     """Answer requests until SIGTERM or SIGINT; the address is in the home as long."""
     import uvicorn  # noqa: PLC0415
 
-    from sds.server.connections import BACKLOG, BoundedProtocol  # noqa: PLC0415
+    from sds.server.api.connection_limits import BACKLOG, BoundedProtocol  # noqa: PLC0415
 
     config = uvicorn.Config(
         app,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.whole_file import replace_whole, sync_directory
+from sds.atomic_file import replace_whole, sync_directory
 
 if TYPE_CHECKING:
     from sds.home import Home

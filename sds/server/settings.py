@@ -5,21 +5,21 @@ SDS_TRACE, SDS_REDIRECT, SDS_ENGINE, SDS_MMAP, SDS_MMAP_BYTES and SDS_DEBUG belo
 connector.
 """
 
+import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
-from pydantic_settings.exceptions import SettingsError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sds.errors import ConfigurationError
 from sds.home import Home
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What a site or a user may change; docs/reference/settings.md tells when to."""
 
-    model_config = SettingsConfigDict(env_prefix="SDS_", extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     database_url: str | None = None
     host: str = "127.0.0.1"
@@ -44,7 +44,7 @@ class Settings(BaseSettings):
     ost_count: Annotated[int, Field(gt=0, le=65536)] = 1
     stripe_advice: bool = True
     replica_budget_bytes: Annotated[int, Field(ge=0)] | None = None
-    trusted_directories: tuple[Annotated[str, Field(pattern="^/")], ...] = ()  # sds.identity
+    trusted_directories: tuple[Annotated[str, Field(pattern="^/")], ...] = ()  # sds.hdf5.identity
 
 
 def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (checked by Settings)
@@ -65,21 +65,41 @@ def load_settings(home: Home, **given: Any) -> Settings:  # noqa: ANN401  (check
         message = f"{home.config} sets {unknown[0]!r}, which is no setting; there are: {known}"
         raise ConfigurationError(message)
     try:
-        # An empty file of settings: what the environment alone says, defaults left out.
-        environment = Settings().model_dump(exclude_unset=True)
-        return Settings(**{**written, **environment, **given})
-    except (ValidationError, SettingsError) as error:
+        return Settings(**{**written, **_environment(), **given})
+    except ValidationError as error:
         raise ConfigurationError(_explain(error, home, written, given)) from error
 
 
+def _environment() -> dict[str, Any]:
+    """Return the settings that variables of the environment name; tuples are JSON in them.
+
+    Raises
+    ------
+    ConfigurationError
+        If one is no JSON where it has to be.
+    """
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    found: dict[str, Any] = {}
+    for name, field in Settings.model_fields.items():
+        variable = f"SDS_{name.upper()}"
+        if variable not in variables:
+            continue
+        found[name] = variables[variable]
+        if isinstance(field.default, tuple):
+            try:
+                found[name] = json.loads(variables[variable])
+            except ValueError as error:
+                message = (
+                    f"{variable} = {variables[variable]!r} cannot be read ({error}); tuples are "
+                    "written as JSON, for example '[\"localhost\"]'"
+                )
+                raise ConfigurationError(message) from error
+    return found
+
+
 def _explain(
-    error: ValidationError | SettingsError,
-    home: Home,
-    written: dict[str, Any],
-    given: dict[str, Any],
+    error: ValidationError, home: Home, written: dict[str, Any], given: dict[str, Any]
 ) -> str:
-    if isinstance(error, SettingsError):
-        return f"{error}; tuples are written as JSON, for example '[\"localhost\"]'"
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else "settings"
     if name in given:

@@ -1,4 +1,4 @@
-"""How long a parallel read would take on a parallel file system that is simulated.
+"""Simulate parallel reads on a parallel file system.
 
 Every figure is simulated, none is measured. It knows nothing of block depth, block gap or any cost
 model: docs/explanation/simulator.md says what is modelled and what is left out.
@@ -6,8 +6,8 @@ model: docs/explanation/simulator.md says what is modelled and what is left out.
 
 from sds.simulator.operation import Mode, Operation, ReadStrategy
 from sds.simulator.parameters import SimulatorParameters, hopper, striped
-from sds.simulator.parts import even_parts
-from sds.simulator.simulate import SimulatedTime, simulate, simulate_many
+from sds.simulator.partition import even_parts
+from sds.simulator.simulation import SimulatedTime, simulate, simulate_many
 
 __all__ = [
     "Mode",

@@ -1,4 +1,4 @@
-"""A read by several processes at once."""
+"""Operations: one read by several processes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulated machine is made of."""
+"""Parameters of the simulated machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SimulatorParameters:
         Clients fetch whole pages and keep them.
     read_ahead_bytes, read_ahead_gap_bytes, read_ahead_after
         A request is near where it begins at most this gap behind the end of its process's one
-        before. After so many near ones in a row, fetches go on to the next multiple of
+        before. After ``read_ahead_after`` near ones in a row, fetches go on to the next multiple of
         ``read_ahead_bytes``; 0 bytes: never.
     rpc_bytes, max_rpcs_in_flight
         Of one request to an OST at most; of one range on one OST at once.

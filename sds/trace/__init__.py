@@ -1,6 +1,6 @@
-"""Traces: how programs read their datasets."""
+"""Traces of how programs read their datasets."""
 
-from sds.trace.spool import (
+from sds.trace.spool_format import (
     SUFFIX,
     SpoolFile,
     TraceDataset,

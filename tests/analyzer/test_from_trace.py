@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from sds import _native
+from sds import _spool_writer
 from sds.analyzer import find_patterns
-from sds.server.spool import records_of
+from sds.server.operations.spool import records_of
 from sds.trace import SUFFIX, read_spool
 
 EXTENT = (512, 512, 4096)
@@ -18,7 +18,7 @@ CLOCK_NS = 1_700_000_000_000_000_000
 def trace(tmp_path):
     def write(reads, *, pid=7):
         """Trace (start, count) arrays in order; return the records of the one dataset."""
-        writer = _native.SpoolWriter(
+        writer = _spool_writer.SpoolWriter(
             tmp_path, pid=pid, start_ns=CLOCK_NS, host="node", executable="/bin/python"
         )
         dataset = writer.add_dataset(

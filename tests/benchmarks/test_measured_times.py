@@ -21,7 +21,7 @@ from benchmarks.measured_times import (
 )
 from benchmarks.table1 import __main__ as table1
 from sds import _native
-from sds.machines.patterns import runs_in
+from sds.machines.random_reads import runs_in
 from sds.simulator import Operation, simulate_many
 
 SMALL = disk_experiment(8, extent=(16, 16, 256))

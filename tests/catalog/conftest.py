@@ -1,10 +1,10 @@
 import pytest
 
 from sds.analyzer import stated_pattern
-from sds.catalog.engine import sqlite_url
+from sds.catalog.database import sqlite_url
 from sds.catalog.records import DatasetFacts
 from sds.catalog.store import Store
-from sds.identity import FileIdentity
+from sds.hdf5.identity import FileIdentity
 
 
 @pytest.fixture

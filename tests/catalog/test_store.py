@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
 from sds.analyzer import ReadTrail, join_trails
-from sds.analyzer.logical import Slabs
-from sds.analyzer.trail import MAX_TRAIL_READS
-from sds.catalog.engine import sqlite_url
+from sds.analyzer.logical_reads import Slabs
+from sds.analyzer.read_history import MAX_TRAIL_READS
+from sds.catalog.database import sqlite_url
+from sds.catalog.read_histories import decode_trail, encode_trail
 from sds.catalog.records import ReplicaState, SpoolAdvance, as_json
 from sds.catalog.rows import DatasetRow, TrailRow
 from sds.catalog.store import Store
-from sds.catalog.trails import decode_trail, encode_trail
 from sds.errors import NotFoundError
 from sds.geometry import Box
-from sds.organizer.layout import ReplicaLayout
+from sds.geometry.replica_layout import ReplicaLayout
 
 
 def advance(start, end, *, name="host-1-2.sdst-spool", inode=5, complete=False):

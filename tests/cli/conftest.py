@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sds.cli.app import _run
+from sds.cli.command_line import run_command
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def sds(capfd, monkeypatch):
         capfd.readouterr()
         with monkeypatch.context() as own:
             own.setenv("HDF5_VOL_CONNECTOR", "")  # a command may set it
-            code = _run([str(word) for word in words])
+            code = run_command([str(word) for word in words])
         return Result(int(code), *capfd.readouterr())
 
     return run

@@ -11,12 +11,13 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.catalog.records import ReorganizeRequest
-from sds.geometry import SegmentList
+from sds.catalog.requests import ReorganizeRequest
+from sds.geometry import ReplicaLayout, SegmentList
+from sds.hdf5.dataset import describe_dataset
 from sds.home import Home
-from sds.recommender import ReplicaShape
-from sds.redirect.connector import plugin_path
-from sds.server.service import Service
+from sds.recommender.candidates.replica_cost import build_command
+from sds.redirect.launch.connector import plugin_path
+from sds.server.operations.service import Service
 from tests.under_connector import decisions, native_environment, run_python
 
 
@@ -97,16 +98,16 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
     assert layout["layout"] == {
         "order": [2, 0, 1],
         "chunk_shape": None,
-        "filtered": False,
-        "region": None,
+        "filters": [],
+        "region": {"start": [0, 0, 0], "extent": [32, 32, 64]},
         "segments": None,
-        "min_reads": 0,
+        "sort": None,
     }
     assert layout["command"] == advice["command"]
     assert layout["saving"]["low"] < layout["saving"]["seconds"] < layout["saving"]["high"]
     assert advice["portfolio"]["exact"] is True
     assert [models["original"] for models in advice["portfolio"]["models"]] == ["builtin"]
-    assert sds(*asked).out.count("predicted by builtin (19 of 20 reads within x") == 2
+    assert sds(*asked).out.count("predicted by builtin (19 of 20 reads within x") == 1
     assert not any("not build" in note for note in advice["notes"])
     none = sds(*asked, "--budget", "1K")
     assert none.code == 0
@@ -120,8 +121,7 @@ def test_reads_along_two_axes_are_stated_together(sds, cube):
     advice = sds(
         "advise", f"{cube}:/d", *both, "--reads", "100000", "--reads", "500000", "--json"
     ).json
-    (ranked,) = advice["recommendations"]
-    assert len(ranked["recommendation"]["candidates"][0]["patterns"]) == 2
+    assert advice["portfolio"]["n_patterns"] == 2
     layouts = advice["portfolio"]["layouts"]
     assert 0 < sum(layout["reads_per_day"] for layout in layouts) <= 600_000
     alike = sds("what-if", f"{cube}:/d", "--order", "2,0,1", *both, "--reads", "7", "--json").json
@@ -136,8 +136,10 @@ def test_the_command_of_a_layout_builds_it(sds, tmp_path, chunks, filtered):
     with h5py.File(path, "w") as handle:
         values = np.arange(32**3).reshape(32, 32, 32)
         handle.create_dataset("d", data=values, chunks=(4, 32, 32), compression=1)
-    shape = ReplicaShape(order=(1, 0, 2), chunk_shape=chunks, filtered=filtered)
-    program, *words = shlex.split(shape.command(f"{path}:/d"))
+    extent = (32, 32, 32)
+    filters = describe_dataset(path, "/d").filters if filtered else ()
+    layout = ReplicaLayout.whole(extent, order=(1, 0, 2), chunk_shape=chunks, filters=filters)
+    program, *words = shlex.split(build_command(layout, extent, f"{path}:/d"))
     assert program == "sds"
     built = sds(*words, "--json").json
     assert built["order"] == [1, 0, 2]

@@ -1,5 +1,6 @@
 """A damaged catalog ends no command in a stack of calls: it works, or says in one line why not."""
 
+import json
 import os
 import random
 import shutil
@@ -10,10 +11,11 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.catalog.filesystems import filesystem_of
-from sds.catalog.records import IngestRequest, ReorganizeRequest
+from sds.catalog.requests import IngestRequest, ReorganizeRequest
 from sds.home import Home
-from sds.server.service import Service
+from sds.mounts import filesystem_of
+from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
+from sds.server.operations.service import Service
 from tests.plots.evidence import calibration
 from tests.redirected import settle
 
@@ -62,7 +64,8 @@ def sound(tmp_path_factory):
     home = Home(place / "home")
     with Service.open(home) as service:
         service.reorganize(ReorganizeRequest(file=str(cube), dataset="/d", order=(2, 0, 1)))
-        service.advise(str(cube), "/d", selection="[:, :, 3]", n_reads=10)
+        named = (NamedDataset(file=str(cube), dataset="/d"),)
+        service.advise(AdviceRequest(datasets=named, selection="[:, :, 3]", n_reads=10))
         service.submit(IngestRequest())
         service._store.add_calibration(
             mount_point=str(filesystem_of(place).mount_point),
@@ -145,6 +148,25 @@ def nonsense_in_rows(database):
     )
 
 
+def other_types(database, value, declared):
+    """Put a value into the columns of some declared types: SQLite takes it."""
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
+            "WHERE m.type = 'table' AND c.pk = 0 AND c.type IN (SELECT value FROM json_each(?))",
+            (json.dumps(declared),),
+        ).fetchall()
+    tables = dict.fromkeys(table for table, _ in found if table != "alembic_version")
+    run_sql(
+        database,
+        *(
+            f"UPDATE OR REPLACE {table} SET "  # noqa: S608
+            + ", ".join(f"{column} = {value}" for name, column in found if name == table)
+            for table in tables
+        ),
+    )
+
+
 def older(database):
     run_sql(database, "UPDATE alembic_version SET version_num = '0001'")
 
@@ -170,6 +192,12 @@ DAMAGES = {
     "lost tables": lost_tables,
     "lost columns": lost_columns,
     "nonsense in rows": nonsense_in_rows,
+    "text for numbers": lambda database: other_types(
+        database, "'melted'", ("INTEGER", "BIGINT", "FLOAT", "BOOLEAN")
+    ),
+    "bytes for text": lambda database: other_types(database, "x'00ff'", ("TEXT",)),
+    "numbers for text": lambda database: other_types(database, "7", ("TEXT",)),
+    "text for bytes": lambda database: other_types(database, "'melted'", ("BLOB",)),
     "older": older,
     "no revision": no_revision,
     "lost revision": lost_revision,

@@ -143,7 +143,9 @@ def test_advice_fits_the_terminal_but_for_names_and_commands(tmp_path):
     cube = f"{tmp_path}/c.h5:/cube"
     words = ["advise", cube, "--select", "[:, :, 5]", "--reads", "100000", "--select", "[3, :, :]"]
     words += ["--reads", "7"]
-    shown = in_terminal(80, f"import sys\nfrom sds.cli.app import _run\n_run({words!r})\n")
+    shown = in_terminal(
+        80, f"import sys\nfrom sds.cli.command_line import run_command\nrun_command({words!r})\n"
+    )
     assert "(19 of 20 reads within x" in " ".join(shown.split())
     long = [line for line in shown.splitlines() if len(line) > 80]
-    assert all(len(line.split()) == 1 or line.startswith("  sds reorganize ") for line in long)
+    assert all(len(line.split()) == 1 or line.startswith("    sds reorganize ") for line in long)

@@ -11,7 +11,7 @@ from sds.cli.quantities import (
     parse_size,
 )
 from sds.errors import LayoutError, SdsValueError
-from sds.wording import times_text
+from sds.text import times_text
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sds import _native
+from sds import _spool_writer
 from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
-from sds.identity import FileIdentity
+from sds.hdf5.identity import FileIdentity
 from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset, TableModel
 
 HERE = Path(__file__).parent
@@ -121,7 +121,7 @@ def golden_table() -> RedirectTable:
 
 def golden_spool(directory: Path) -> bytes:
     """Return a spool file with every kind of block and record."""
-    writer = _native.SpoolWriter(
+    writer = _spool_writer.SpoolWriter(
         directory,
         pid=4711,
         rank=3,

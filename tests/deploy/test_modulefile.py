@@ -10,8 +10,8 @@ import pytest
 
 import sds
 from sds.home import Home
-from sds.redirect import connector
-from sds.redirect.connector import PLUGIN_NAME
+from sds.redirect.launch import connector
+from sds.redirect.launch.connector import PLUGIN_NAME
 from sds.trace import read_spool
 
 MODULEFILES = Path(__file__).parents[2] / "deploy" / "modulefiles"

@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from sds.identity import identity_of
+from sds.hdf5.identity import identity_of
 from sds.redirect.tables import publish_table, table_path
 
 # A file that changes within one tick of the file system's clock keeps its timestamps. Whatever is

@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.cli.client import server_address
 from sds.home import Home
+from sds.server.client import server_address
 from tests.server.running import PATIENCE_S
 
 ENERGIES = 1024

@@ -14,8 +14,8 @@ import pytest
 
 from sds.errors import VerificationError
 from sds.geometry import SegmentList
+from sds.hdf5.identity import identity_of
 from sds.home import Home
-from sds.identity import identity_of
 from sds.organizer import plan_reorganization, recover, reorganize, verify_replica
 from sds.organizer.journal import journal_directory
 from tests.organizer.sources import gathered, make_cube
@@ -41,13 +41,13 @@ ORDER = (2, 0, 1)
 BUILD = """
 import json, sys
 from pathlib import Path
-import sds.organizer.stepwise
+from sds.organizer.copy import stepwise_copy
 from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
 
-sds.organizer.stepwise._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
-sds.organizer.stepwise._NOTES_SHARE = 0
+stepwise_copy._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
+stepwise_copy._NOTES_SHARE = 0
 home = Home(Path(sys.argv[2]))
 options = json.loads(sys.argv[4])
 if "segments" in options:
@@ -152,8 +152,8 @@ def test_kill_at_many_random_times(cube, tmp_path, kind):
 
 def interrupted(cube, home, monkeypatch, at=0.5, kind="contiguous"):
     """Interrupt a build as a terminal does, at a share of its copy."""
-    monkeypatch.setattr("sds.organizer.stepwise._CHECKPOINT_S", 0.0)
-    monkeypatch.setattr("sds.organizer.stepwise._NOTES_SHARE", 0)
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._NOTES_SHARE", 0)
     plan = planned(cube, home, kind)
 
     def interrupt(phase, done_bytes, total_bytes):
@@ -184,8 +184,8 @@ def test_the_next_build_goes_on_where_the_last_was_interrupted(cube, tmp_path, m
 def test_tiles_are_gathered_again_from_any_step_on(cube, tmp_path, monkeypatch):
     """Stopped behind each step in turn: what is there is kept, what is not is copied."""
     home = Home(tmp_path / "home")
-    monkeypatch.setattr("sds.organizer.stepwise._CHECKPOINT_S", 0.0)
-    monkeypatch.setattr("sds.organizer.stepwise._NOTES_SHARE", 0)
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._NOTES_SHARE", 0)
     plan = planned(cube, home, "segments")
     n_steps = len(plan.steps())
     assert n_steps > 20

@@ -92,8 +92,10 @@ def test_compressed_chunks_may_fit_where_their_elements_do_not(tmp_path, small_d
 @pytest.mark.parametrize("noted", ["often", "never"])
 def test_compressed_chunks_that_do_not_fit_leave_nothing(tmp_path, small_disk, monkeypatch, noted):
     """Foreseen where progress is noted; else found when the disk is full."""
-    monkeypatch.setattr("sds.organizer.stepwise._CHECKPOINT_S", 0.0 if noted == "often" else 1e9)
-    monkeypatch.setattr("sds.organizer.stepwise._NOTES_SHARE", 0)
+    monkeypatch.setattr(
+        "sds.organizer.copy.stepwise_copy._CHECKPOINT_S", 0.0 if noted == "often" else 1e9
+    )
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._NOTES_SHARE", 0)
     source = tmp_path / "noise.h5"
     with h5py.File(source, "w") as handle:
         handle["cube"] = np.random.default_rng(4).random((64, 128, 128))  # 8 MiB of noise

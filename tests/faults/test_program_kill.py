@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from sds.home import Home
-from sds.server.service import Service
+from sds.server.operations.service import Service
 from sds.trace import read_spool
 from tests.redirected import redirect, settle
 from tests.under_connector import native_environment, run_python

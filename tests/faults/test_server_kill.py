@@ -9,7 +9,7 @@ import time
 import h5py
 import numpy as np
 
-from sds import _native
+from sds import _spool_writer
 from sds.home import Home
 from sds.organizer import verify_replica
 from sds.redirect.tables import RedirectTable
@@ -100,8 +100,14 @@ def make_cube(path, extent):
 
 
 def write_trace(home, source, *, number):
-    writer = _native.SpoolWriter(
-        home.spool,
+    """Put the trace of a process that has ended into the spool, whole.
+
+    No process of that number lives: a file that is still written would be taken for complete.
+    """
+    writing = home.root.parent / "writing"
+    writing.mkdir(exist_ok=True)
+    writer = _spool_writer.SpoolWriter(
+        writing,
         pid=2**22 + 1 + number,
         start_ns=1_000 + number,
         host=socket.gethostname(),
@@ -109,6 +115,8 @@ def write_trace(home, source, *, number):
     )
     add_planes(writer, source, READS)
     writer.close()
+    (trace,) = writing.iterdir()
+    trace.rename(home.spool / trace.name)
 
 
 def assert_published_is_whole(home):

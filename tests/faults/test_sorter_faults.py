@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sds.errors import InsufficientSpaceError
+from sds.hdf5.identity import identity_of
 from sds.home import Home
-from sds.identity import identity_of
 from sds.organizer import plan_sorting, recover, reorganize, verify_replica
 from tests.organizer.sources import settle
 

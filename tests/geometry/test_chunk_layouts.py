@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from sds.chunks import chunk_extents
 from sds.errors import LayoutError, UnsupportedError
 from sds.geometry import (
     ChunkedLayout,
@@ -26,6 +25,7 @@ from sds.geometry import (
     operation_features,
     parse_selection,
 )
+from sds.hdf5.chunk_extents import chunk_extents
 from tests import oracles, strategies
 
 RAID = RaidLayout(unit_bytes=64, data_disks=3, min_request_bytes=128)

@@ -8,7 +8,7 @@ from sds.errors import FormatError, FormatVersionError
 from sds.geometry import RaidLayout, StripeLayout
 from sds.machines.machine_file import format_machine, parse_machine
 from sds.simulator import hopper
-from sds.simulator.fit import FittedMachine
+from sds.simulator.parameter_fit import FittedMachine
 
 OTHER = replace(
     hopper(),

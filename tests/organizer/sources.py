@@ -149,7 +149,7 @@ from pathlib import Path
 from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
-import sds.organizer.segmenter, sds.organizer.transposer
+import sds.organizer.reorganizers.segmenter, sds.organizer.reorganizers.transposer
 home = Home(Path({str(home.root)!r}))
 plan = plan_reorganization({str(source)!r}, "/cube", home=home, {asked.strip()})
 def anonymous():

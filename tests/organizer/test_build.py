@@ -28,7 +28,7 @@ from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize
 from sds.organizer.journal import journal_directory, open_journal, plan_digest
-from sds.redirect.connector import CONNECTOR, switched_on
+from sds.redirect.launch.connector import CONNECTOR, switched_on
 from tests.organizer.sources import gathered, make_cube, settle
 
 
@@ -248,9 +248,9 @@ except PermissionDeniedError as error:
 
 
 def test_bad_requests_name_the_value_and_the_remedy(cube, home, tmp_path):
-    with pytest.raises(LayoutError, match=r"order '0,0,1' is no permutation.*each of 0,1,2"):
+    with pytest.raises(LayoutError, match=r"order 0,0,1 is no permutation.*each of 0,1,2 once"):
         plan_reorganization(cube, "/cube", order=(0, 0, 1), home=home)
-    with pytest.raises(LayoutError, match="'1,0'"):
+    with pytest.raises(LayoutError, match="order 1,0 is no permutation"):
         plan_reorganization(cube, "/cube", order=(1, 0), home=home)
     with pytest.raises(DatasetNotFoundError, match="it holds /cube"):
         plan_reorganization(cube, "/nothing", order=(0,), home=home)

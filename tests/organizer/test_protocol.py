@@ -16,13 +16,13 @@ from sds.errors import (
 from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import find_organizers, load_organizer, plan_reorganization, reorganize
-from sds.organizer.transposer import Transposer
+from sds.organizer.reorganizers.transposer import Transposer
 from tests.organizer.sources import make_cube
 
 PACKAGE = '''
 import dataclasses, errno
 import h5py
-from sds.organizer.transposer import Transposer
+from sds.organizer.reorganizers.transposer import Transposer
 
 
 class Rot(Transposer):
@@ -92,7 +92,7 @@ def cube(tmp_path):
 
 
 def test_the_transposer_is_found_by_its_entry_point():
-    assert find_organizers()["transposer"] == "sds.organizer.transposer:Transposer"
+    assert find_organizers()["transposer"] == "sds.organizer.reorganizers.transposer:Transposer"
     assert isinstance(load_organizer(), Transposer)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sds.errors import FileMissingError, FormatError, FormatVersionError
 from sds.geometry import Box
+from sds.geometry.replica_layout import SortOrder
 from sds.home import Home
 from sds.organizer import (
     describe_replica,
@@ -18,7 +19,6 @@ from sds.organizer import (
     reorganize,
     verify_replica,
 )
-from sds.organizer.layout import SortOrder
 from sds.organizer.verify import first_unequal
 from tests.organizer.sources import make_cube, settle
 from tests.replica_files import edited

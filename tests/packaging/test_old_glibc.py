@@ -10,7 +10,8 @@ from pathlib import Path
 import h5py
 import pytest
 
-from sds.redirect.connector import plugin_path
+from sds import _native
+from sds.redirect.launch.connector import plugin_path
 from tests.hdf5_builds import cache_directory, leave_out
 from tests.under_connector import connector_environment, decisions, native_environment
 
@@ -34,7 +35,7 @@ print(os.confstr("CS_GNU_LIBC_VERSION"), status, sum(values), hdf5.H5close())
 
 def libraries():
     preload = plugin_path().parents[1] / "preload"
-    return [plugin_path(), *sorted(preload.glob("*/sds_preload.so"))]
+    return [Path(_native.__file__), plugin_path(), *sorted(preload.glob("*/sds_preload.so"))]
 
 
 def read_elf(option, library):
@@ -47,8 +48,8 @@ def read_elf(option, library):
 def test_no_version_of_a_symbol_is_newer(library):
     needed = re.findall(r"Name: GLIBC_([0-9.]+)", read_elf("--version-info", library))
     newer = [text for text in needed if tuple(map(int, text.split("."))) > OLDEST]
-    assert newer == [], f"{library}: add the functions to native/src/old_glibc.h"
-    assert bool(needed) == (library == plugin_path())
+    assert newer == [], f"{library}: add the functions to native/src/base/old_glibc.h"
+    assert bool(needed) == (library.name != "sds_preload.so")
 
 
 def test_functions_that_have_moved_are_found_where_they_were():
@@ -57,7 +58,13 @@ def test_functions_that_have_moved_are_found_where_they_were():
     assert {"libpthread.so.0", "libdl.so.2"} <= set(needed)
 
 
-@pytest.mark.parametrize("library", libraries()[1:], ids=lambda path: path.parent.name)
+def test_the_binding_brings_its_own_libstdcxx():
+    """An older system's lacks what a new compiler's headers call."""
+    needed = re.findall(r"\(NEEDED\).*\[(.*?)\.so", read_elf("--dynamic", _native.__file__))
+    assert set(needed) <= {"libc", "libm", "libgcc_s", "libpthread", "libdl", "ld-linux-x86-64"}
+
+
+@pytest.mark.parametrize("library", libraries()[2:], ids=lambda path: path.parent.name)
 def test_what_is_preloaded_needs_nothing(library):
     assert "NEEDED" not in read_elf("--dynamic", library)
     undefined = re.findall(r"(\S+) +\S+ +UND (\S+)", read_elf("--dyn-syms", library))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from sds.plots.evidence import Evidence, Origin, Provenance
-from sds.recommender import (
-    CacheState,
-    Calibration,
-    CalibrationSettings,
-    FileSystem,
-    Via,
-)
-from sds.recommender.calibration_run import fit_measurement
+from sds.calibration.results import Calibration, CalibrationSettings, FileSystem
+from sds.calibration.run import fit_measurement
+from sds.mounts import filesystem_of
+from sds.plots.heldout_reads import Evidence, Origin, Provenance
+from sds.recommender.models.cost_model import CacheState, Via
+from sds.recommender.models.samples import ResidualFit
 from tests.recommender.measured import samples
 
 ABOUT = Provenance(
@@ -90,3 +89,19 @@ def calibration(device=1, *, mount_point="/scratch"):
         complete=True,
         measurements=(measurement,),
     )
+
+
+def keep(service, home, calibrated):
+    """Keep a calibration as that of the file system of a home."""
+    return service._store.add_calibration(
+        mount_point=str(filesystem_of(home.root).mount_point),
+        device=home.root.stat().st_dev,
+        calibration=calibrated,
+    )
+
+
+def with_residuals(calibrated):
+    """Return a calibration with a residual model, whatever its error."""
+    (measurement,) = calibrated.measurements
+    fit = ResidualFit(heldout=replace(measurement.choice.chosen.heldout, rms=0.01))
+    return replace(calibrated, measurements=(replace(measurement, residual=fit),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sds.geometry import BlockFeatures
-from sds.recommender import Samples
+from sds.recommender.models.samples import Samples
 
 
 def features(*, depth=1, gap=0, runs=1, n_bytes=4096, osts=1, paper=None):

@@ -15,8 +15,8 @@ from sds import _native
 from sds.errors import FormatError, FormatVersionError, NotFoundError, SdsValueError
 from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
 from sds.geometry.segments import tile_grid
+from sds.hdf5.identity import FileIdentity
 from sds.home import Home
-from sds.identity import FileIdentity
 from sds.redirect.tables import (
     RedirectTable,
     TableCandidate,

@@ -5,7 +5,9 @@ written.
 """
 
 import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -14,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sds
+from benchmarks.original_reads import evict
 from sds import _native
 from sds.errors import FormatError
+from sds.hdf5.identity import identity_of
 from sds.home import Home, damage_report
-from sds.identity import identity_of
 from sds.organizer import plan_reorganization, reorganize
 from sds.redirect.tables import publish_table
 from tests.redirected import reads_by_replica, settle, table_of, with_models
@@ -28,7 +31,7 @@ N_BLOCKS = 4
 
 
 def make(path, n_blocks):
-    """Write a square of so many MiB, and return its replica and its home."""
+    """Write a square of some MiB, and return its replica and its home."""
     values = np.arange(n_blocks * MIB // 4, dtype="<i4").reshape(1024, -1)
     with h5py.File(path, "w") as file:
         file["d"] = values
@@ -50,6 +53,13 @@ def publish(source, replica, home):
     """Publish a replica as it is now, for the connector cheaper than its source."""
     table = table_of(source, [(7, replace(replica, identity=identity_of(replica.path)))])
     publish_table(home, with_models(table, original_s=1.0, replica_s=1e-6))
+
+
+@pytest.fixture
+def place():
+    """A directory on a disk, so that its files can be evicted from the page cache."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +151,8 @@ READ_COLUMNS = """
 
 def run_reads(path, home, log, *, n_blocks, opens=1, turns=2, **variables):
     """Return a dot for each read of all columns but one, an x where it was wrong."""
+    # The engine would read the source at the cost of its replica.
+    variables |= {"SDS_ENGINE": 0}
     env = connector_environment(home.root, SDS_DEBUG=log, **variables)
     source = READ_COLUMNS.format(n=n_blocks, opens=opens, turns=turns)
     return run_python(source, path, env=env).stdout.strip()
@@ -179,8 +191,8 @@ def test_a_damaged_block_that_is_sampled_is_not_served_from_then_on(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["environment", "home"])
-def test_sds_read_verifies_and_reports_as_well(tmp_path, monkeypatch, how):
-    path = tmp_path / "d.h5"
+def test_sds_read_verifies_and_reports_as_well(place, monkeypatch, how):
+    path = place / "d.h5"
     replica, home = make(path, N_BLOCKS)
     monkeypatch.setenv("SDS_HOME", os.fspath(home.root))
     if how == "home":
@@ -190,6 +202,7 @@ def test_sds_read_verifies_and_reports_as_well(tmp_path, monkeypatch, how):
     flip(replica, MIB + 5)  # of column 256
     now = replace(replica, identity=identity_of(replica.path))
     publish_table(home, table_of(path, [(7, now)]))
+    evict(path)  # a source in memory would serve
     expected = np.arange(N_BLOCKS << 18, dtype="<i4").reshape(1024, -1)
     for _ in range(3):
         np.testing.assert_array_equal(sds.read(path, "/d", np.s_[:, 250:260]), expected[:, 250:260])

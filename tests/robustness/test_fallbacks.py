@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from sds import _native
+from sds.hdf5.identity import identity_of
 from sds.home import Home
-from sds.identity import identity_of
-from sds.redirect.connector import CONNECTOR
+from sds.redirect.launch.connector import CONNECTOR
 from sds.redirect.tables import publish_table, read_table, table_path
 from tests.redirected import reads_by_replica, redirect
 from tests.robustness.conftest import compile_c, needs_root, redirect_to, write_cube

@@ -15,10 +15,9 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.catalog.records import ReorganizeRequest
+from sds.catalog.requests import ReorganizeRequest
 from sds.errors import ConfigurationError, SourceChangedError, UnsupportedError
-from sds.home import Home
-from sds.identity import (
+from sds.hdf5.identity import (
     CLOCKS_AGREE_S,
     SETTLED_S,
     FileIdentity,
@@ -29,11 +28,13 @@ from sds.identity import (
     source_identity,
     trusted_directories,
 )
+from sds.home import Home
 from sds.organizer import plan_sorting, reorganize
 from sds.redirect.sorted_replicas import find_sorted, publish_sorted
 from sds.redirect.tables import read_table, table_path
-from sds.server.service import Service
+from sds.server.operations.service import Service
 from sds.server.settings import Settings
+from tests.queries.test_query import listed
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.robustness.conftest import write_cube
 from tests.robustness.file_systems import (
@@ -42,7 +43,6 @@ from tests.robustness.file_systems import (
     copy_as_power_is_lost,
     make_image,
 )
-from tests.test_querying import listed
 from tests.under_connector import connector_environment, native_environment, run_python
 
 THROUGH_HDF5 = """

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from sds.errors import SourceChangedError
+from sds.hdf5.identity import SETTLED_S, identity_of, settled_identity
 from sds.home import Home
-from sds.identity import SETTLED_S, identity_of, settled_identity
 from sds.redirect.tables import table_path
 from tests.redirected import (
     publish_candidates,

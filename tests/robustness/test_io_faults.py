@@ -218,7 +218,8 @@ def test_memory_is_exhausted_at_any_allocation(chunks, kind, home, tmp_path, fau
     int main() { printf("%zu %zu", sizeof(sds::vol::Object), sizeof(sds::vol::ConnectorInfo)); }
     """
     subprocess.run(
-        ["c++", "-std=c++17", f"-I{ROOT}/sds/redirect/vol", f"-I{ROOT}/native/include",
+        ["c++", "-std=c++17", f"-I{ROOT}/native/include",
+         *(f"-I{shelf}" for shelf in (ROOT / "sds" / "redirect" / "vol").iterdir()),
          "-x", "c++", "-", "-o", sizes],
         input=program, text=True, check=True,
     )  # fmt: skip

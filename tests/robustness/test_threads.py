@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sds.redirect.connector import PLUGIN_NAME
+from sds.redirect.launch.connector import PLUGIN_NAME
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import reads_by_replica
 from tests.robustness.conftest import HERE, compile_c

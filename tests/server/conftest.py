@@ -5,11 +5,11 @@ import h5py
 import numpy as np
 import pytest
 
-from sds import _native
+from sds import _native, _spool_writer
 from sds.home import Home
-from sds.server.app import create_app
-from sds.server.jobs import Background
-from sds.server.service import Service
+from sds.server.api.application import create_app
+from sds.server.operations.jobs import Background
+from sds.server.operations.service import Service
 from sds.server.settings import Settings
 
 EXTENT = (24, 20, 16)
@@ -62,7 +62,7 @@ def write_spool(home, source):
 
     def write(n_reads, *, pid=2**22 + 1, start_ns=1_000, name=None, axis=2, served_by=0):
         home.create()
-        writer = _native.SpoolWriter(
+        writer = _spool_writer.SpoolWriter(
             home.spool,
             pid=pid,
             start_ns=start_ns,

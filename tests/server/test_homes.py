@@ -9,7 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from sds.catalog.records import ReorganizeRequest, ReplicaState
+from sds.catalog.records import ReplicaState
+from sds.catalog.requests import ReorganizeRequest
 from sds.errors import (
     ConfigurationError,
     InsufficientSpaceError,
@@ -18,7 +19,7 @@ from sds.errors import (
 )
 from sds.home import Home
 from sds.server.lock import HomeLock
-from sds.server.service import Service
+from sds.server.operations.service import Service
 from sds.server.settings import Settings, load_settings
 from tests.redirected import settle
 from tests.robustness.conftest import needs_root
@@ -104,7 +105,7 @@ def test_a_lock_that_is_a_pipe_is_refused(made):
 
 
 def test_tokens_behind_a_link_are_refused(made, tmp_path):
-    from sds.server.auth import Tokens
+    from sds.server.api.auth import Tokens
 
     made.token.unlink()
     Tokens.load(made)
@@ -168,7 +169,7 @@ def test_no_name_of_a_spool_file_leads_out_of_the_spool(home, tmp_path, write_sp
 
 
 def test_as_many_jobs_wait_as_the_setting_says(app, home):
-    from sds.server.auth import Scope, Tokens
+    from sds.server.api.auth import Scope, Tokens
     from tests.server.asgi import Client
 
     app.state.service.settings = Settings(max_queued_jobs=3)

@@ -11,7 +11,7 @@ import pytest
 from sds.errors import ConfigurationError
 from sds.home import Home
 from sds.server.main import _listen
-from sds.server.service import Service
+from sds.server.operations.service import Service
 from sds.server.settings import Settings
 from tests.server.running import Server
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sds.geometry import RaidLayout, StripeLayout
 from sds.simulator import Mode, Operation, ReadStrategy, hopper
-from sds.simulator.simulate import simulated
+from sds.simulator.simulation import simulated
 from tests.simulator.one_by_one import simulate as simulate_one_by_one
 
 COST_OF_SIMULATING = {"events", "clients", "positioning_ns", "bytes_useful"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sds import _native
+from sds import _spool_writer
 from sds.trace import read_spool
 
 N_READS = 10**8
@@ -15,7 +15,7 @@ def test_a_hundred_million_reads_of_one_pattern_stay_under_a_mebibyte(tmp_path):
     start = np.stack([np.zeros_like(turn), turn // 1000, 8 * (turn % 1000)], 1)
     start_ns = 500 * turn
     elapsed_ns = 400 + turn % 7
-    writer = _native.SpoolWriter(
+    writer = _spool_writer.SpoolWriter(
         str(tmp_path), pid=1, start_ns=1, host="node", executable="program"
     )
     dataset = writer.add_dataset(file="/f.h5", path="/d", extent=(100, 1000, 8000), element_bytes=4)

@@ -5,6 +5,7 @@ included before everything else. The product knows nothing of them: the function
 is compiled under another name, from which the defect may call it.
 """
 
+import fcntl
 import json
 import os
 import shlex
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sds.redirect.connector import PLUGIN_NAME
+from sds.redirect.launch.connector import PLUGIN_NAME
 from tests.under_connector import ROOT
 
 DEFECTS = Path(__file__).parent / "crippled"
@@ -54,15 +55,27 @@ def find_cmake():
     return found
 
 
-class ConnectorBuild:
-    """The connector's objects, compiled once, and what is needed to compile some of them again."""
+def build_connector(tmp_path_factory):
+    """Return the directory of a build of the connector, one for all processes of a test run."""
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent
+    objects = directory / "connector-objects"
+    with objects.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (objects / "complete").exists():
+            run(find_cmake(), "-S", ROOT, "-B", objects, "-DCMAKE_BUILD_TYPE=Debug",
+                "-DSDS_BUILD_PYTHON=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")  # fmt: skip
+            run(find_cmake(), "--build", objects, "--parallel", str(os.cpu_count() or 1))
+            (objects / "complete").touch()
+    return objects
 
-    def __init__(self, directory):
+
+class ConnectorBuild:
+    """The connector's objects, and what is needed to compile some of them again."""
+
+    def __init__(self, objects, directory):
         self.directory = directory
-        objects = directory / "objects"
-        run(find_cmake(), "-S", ROOT, "-B", objects, "-DCMAKE_BUILD_TYPE=Debug",
-            "-DSDS_BUILD_PYTHON=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")  # fmt: skip
-        run(find_cmake(), "--build", objects, "--parallel", str(os.cpu_count() or 1))
         self.core = objects / "libsds_core.a"
         self.commands = {
             Path(entry["file"]): (Path(entry["directory"]), shlex.split(entry["command"]))
@@ -80,7 +93,7 @@ class ConnectorBuild:
         command = list(command)
         command[command.index("-o") + 1] = str(output)
         command[command.index("-c") + 1] = str(source)
-        run(*command, f"-I{ROOT / 'sds' / 'redirect' / 'vol'}", *options)
+        run(*command, *options)
         return output
 
     def link(self, name, replaced):

@@ -14,7 +14,7 @@ import pytest
 from tests.hdf5_builds import CRATES, CannotBuildError, crate_sources, leave_out
 from tests.under_connector import ROOT
 
-VOL = ROOT / "sds" / "redirect" / "vol"
+ABI = ROOT / "sds" / "redirect" / "vol" / "abi"
 # What a build of HDF5 would write for this machine, as far as its headers read it.
 CONFIGURATION = """
 #define H5_HAVE_STDINT_H 1
@@ -50,7 +50,7 @@ def write_what_to_compare(headers, tmp_path):
     """Name all functions that are called, and all callbacks, for `abi_layout.cpp`."""
     listed = re.findall(
         r"^(REQUIRED|OPTIONAL)\(.*?(H5\w+), \(",
-        (VOL / "hdf5_functions.inc").read_text(),
+        (ABI / "hdf5_functions.inc").read_text(),
         re.MULTILINE,
     )
     known = declared(headers, tmp_path)
@@ -58,7 +58,7 @@ def write_what_to_compare(headers, tmp_path):
     lines = [f"FUNCTION({name});" for _, name in listed if name in known]
     for struct, members in re.findall(
         r"^struct (H5VL_\w*class_t) {\n(.*?)^};",
-        (VOL / "hdf5_abi.h").read_text(),
+        (ABI / "hdf5_abi.h").read_text(),
         re.MULTILINE | re.DOTALL,
     ):
         lines += [f"CALLBACK({struct}, {name});" for name in re.findall(r"\(\*(\w+)\)\(", members)]
@@ -75,7 +75,7 @@ def layout(tmp_path, *options):
     assert compiler
     program = tmp_path / "layout"
     built = subprocess.run(
-        [compiler, "-std=c++17", "-Wno-invalid-offsetof", f"-I{tmp_path}", f"-I{VOL}", *options,
+        [compiler, "-std=c++17", "-Wno-invalid-offsetof", f"-I{tmp_path}", f"-I{ABI}", *options,
          ROOT / "tests" / "vol" / "abi_layout.cpp", "-o", program],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
@@ -104,7 +104,7 @@ def test_the_function_that_is_not_public_is_what_it_is_called_as(version):
     )
     assert re.search(declaration, private)
     called_as = "OPTIONAL(herr_t, H5VL_native_get_file_struct, (void *, H5I_type_t, void **))"
-    assert called_as in (VOL / "hdf5_functions.inc").read_text()
+    assert called_as in (ABI / "hdf5_functions.inc").read_text()
 
 
 def test_own_declarations_match_named_headers(tmp_path):
@@ -121,7 +121,7 @@ def test_own_declarations_match_named_headers(tmp_path):
     ],
 )
 def test_a_wrong_declaration_is_seen(name, right, wrong, tmp_path):
-    functions = (VOL / "hdf5_functions.inc").read_text()
+    functions = (ABI / "hdf5_functions.inc").read_text()
     assert right in functions
     (tmp_path / "hdf5_functions.inc").write_text(functions.replace(right, wrong))
     different = differences(headers_of("2.2.0"), tmp_path)

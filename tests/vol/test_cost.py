@@ -77,7 +77,7 @@ def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, p
     redirect(source, [("cube", (2, 0, 1))], home)
     work = "read 1000\nslab 3\n"
     native = run(program, source, work, native_environment())
-    connected = run(program, source, work, connector_environment(home.root))
+    connected = run(program, source, work, connector_environment(home.root, SDS_ENGINE=0))
     assert reads_by_replica(home) == {0: 1000, 1: 3}
     # Of what is resident, some is shared with other processes: private memory is less.
     assert connected - native <= 8 * MIB
@@ -228,7 +228,7 @@ def test_threads_take_little_memory_together(name, many_replicas, home):
         thread.join()
     print_private_memory()
     """
-    more = private_memory(program, many_replicas, name, home=home)
+    more = private_memory(program, many_replicas, name, home=home, SDS_ENGINE=0)
     assert sum(n for replica, n in reads_by_replica(home).items() if replica > 0) == 320
     assert more <= 8 * MIB
 

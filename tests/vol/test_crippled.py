@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.under_connector import ROOT
-from tests.vol.crippled_builds import ConnectorBuild, Defect
+from tests.vol.crippled_builds import ConnectorBuild, Defect, build_connector
 
 CLASS = ("vol_class.cpp", "fill_class", "sound_fill_class")
 PASSING = "tests/vol/test_pass_through.py::"
@@ -60,7 +60,7 @@ DEFECTS = [
     ),
     Defect(
         file="never_stale.cpp",
-        takes_place_of=("open_file.cpp", "is_fresh", "sound_is_fresh"),
+        takes_place_of=("source_freshness.cpp", "is_fresh", "sound_is_fresh"),
         caught_by=REDIRECT + "test_a_source_rewritten_while_open",
     ),
     Defect(
@@ -73,7 +73,7 @@ DEFECTS = [
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory):
-    return ConnectorBuild(tmp_path_factory.mktemp("connector"))
+    return ConnectorBuild(build_connector(tmp_path_factory), tmp_path_factory.mktemp("connector"))
 
 
 def run_tests(names, plugin_directory, directory):

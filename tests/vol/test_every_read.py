@@ -619,7 +619,8 @@ def test_packages_read_points_unions_and_members(tmp_path, home):
             show(rows.read_where("(n % 100 == 0) & even"))
     """
     native = run_python(program, path, records, env=native_environment())
-    redirected = run_python(program, path, records, env=connector_environment(home.root))
+    env = connector_environment(home.root, SDS_ENGINE=0)
+    redirected = run_python(program, path, records, env=env)
     assert redirected.stdout == native.stdout
     served = reads_by_replica(home)
     assert served[1] + served[2] > 15, served

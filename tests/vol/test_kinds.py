@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sds.geometry import Box
-from sds.identity import identity_of
+from sds.hdf5.identity import identity_of
 from sds.redirect.tables import publish_table, read_table
 from tests.redirected import (
     grid_and_array,
@@ -359,7 +359,7 @@ DAMAGE = """
     import dataclasses, pathlib, sys
     import h5py, numpy as np
     from sds.home import Home
-    from sds.identity import identity_of
+    from sds.hdf5.identity import identity_of
     from sds.redirect.tables import publish_table, read_table
 
     source, home, step = sys.argv[1], Home(pathlib.Path(sys.argv[2])), int(sys.argv[3])
@@ -806,5 +806,5 @@ def test_the_choice_between_chunks_and_a_contiguous_replica(tmp_path, home):
                 file["cube"][16:32, 16:32, 16 * k:16 * k + 16]
             file["cube"][5, 6]
     """
-    run_and_tell(program, source, home=home)
+    run_and_tell(program, source, home=home, SDS_ENGINE=0)
     assert reads_by_replica(home) == {0: 1, 1: 8, 2: 8}

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.identity import identity_of
+from sds.hdf5.identity import identity_of
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import publish_candidates, reads_by_replica, settle, write_replica
 from tests.under_connector import connector_environment, native_environment

@@ -119,7 +119,7 @@ def test_many_handles_take_little_memory_beside_replicas_in_chunks(sources, home
     print_private_memory()
     others[1].close()
     """
-    more = private_memory(program, sources, N_HANDLES, home=home)
+    more = private_memory(program, sources, N_HANDLES, home=home, SDS_ENGINE=0)
     reads = reads_by_replica(home)
     assert sum(n for replica, n in reads.items() if replica < 1) >= N_HANDLES * 8 // 7
     assert reads[25] == 24

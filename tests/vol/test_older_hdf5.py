@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sds.home import Home
-from sds.redirect.doctor import diagnose
+from sds.redirect.doctor.diagnosis import diagnose
 from tests.hdf5_builds import cache_directory, leave_out
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 

@@ -12,6 +12,7 @@ from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.trace import read_spool
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import (
+    ROOT,
     connector_environment,
     decisions,
     native_environment,
@@ -196,22 +197,20 @@ def test_what_is_read_as_fast_from_the_device_is_read_by_the_engine_from_the_cac
 
 
 # What a program begins with that reads from the device. The file system has to give its pages up;
-# those that the kernel is still reading ahead stay a little longer.
-COLD = """
+# those that the kernel is still reading ahead stay a little longer. A read, even one that does not
+# wait, would have the kernel read.
+COLD = f"""
     import time
+    from pathlib import Path
+
+    sys.path.insert(0, {str(ROOT)!r})
+    from tests.redirected import drop_from_page_cache, pages_cached
 
     def drop():
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        middle = os.fstat(descriptor).st_size // 2
-        for _ in range(200):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            try:
-                os.preadv(descriptor, [bytearray(1)], middle, os.RWF_NOWAIT)
-            except BlockingIOError:
-                os.close(descriptor)
+        for _ in range(50):
+            drop_from_page_cache(Path(path))
+            if not pages_cached(Path(path)).any():
                 return
-            time.sleep(0.02)
         sys.exit("the page cache keeps the file")
 
     drop()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sds.redirect.connector import plugin_path
+from sds.redirect.launch.connector import plugin_path
 from tests.under_connector import (
     connector_environment,
     decisions,

@@ -13,7 +13,7 @@ import pytest
 
 from sds.geometry import Hyperslab, SegmentList
 from sds.geometry.segments import tile_grid
-from sds.identity import identity_of
+from sds.hdf5.identity import identity_of
 from sds.redirect.tables import RedirectTable, publish_table, read_table, table_path
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import (
@@ -263,7 +263,7 @@ def test_large_reads_go_in_pieces(tmp_path, home):
         file["cube"] = values
     settle(path)
     redirect_tiles(path, [("/cube", (2, 0, 1), (160, 70, 100))], home)
-    run_python(LARGE_READS, path, env=connector_environment(home.root))
+    run_python(LARGE_READS, path, env=connector_environment(home.root, SDS_ENGINE="0"))
     assert reads_by_replica(home)[1] == 6
 
 
@@ -552,6 +552,7 @@ def test_what_follows_in_a_segment_is_read_ahead(series, home):
 
 
 def test_the_module_reads_ahead_as_well(series, home):
+    """What is read is asked for while the replica is checked, and may have come before the read."""
     path, candidate = series
     program = """
         import sys, time, numpy as np, sds
@@ -559,33 +560,40 @@ def test_the_module_reads_ahead_as_well(series, home):
         assert np.array_equal(sds.read(sys.argv[1], "/series", np.s_[45, ::2]), expected)
         time.sleep(1)
     """
-    run_python(program, path, env=native_environment(SDS_HOME=home.root))
-    cached = cached_tiles(candidate)
-    assert min(cached[5:9]) > 0.9, cached
-    assert max(cached[:5]) == 0, cached
+    for _ in range(5):
+        drop_from_page_cache(candidate.path)
+        run_python(program, path, env=native_environment(SDS_HOME=home.root))
+        cached = cached_tiles(candidate)
+        assert max(cached[:5]) == 0, cached
+        if min(cached[5:9]) > 0.9:
+            break
+    else:
+        pytest.fail(f"nothing is read ahead: {cached}")
 
 
 def test_of_a_segment_16_mebibytes_are_announced_at_most(series, home):
-    # Dropped from the cache again and again, what was announced before is announced no more than
-    # 16 times in all.
+    """Dropped from the cache again and again, what was announced before is hardly announced more.
+
+    The first read may find what was asked for while the replica was checked.
+    """
     path, candidate = series
     program = """
         import os, sys, time, h5py, numpy as np
         sys.path.insert(0, sys.argv[3])
         from pathlib import Path
         from tests.redirected import drop_from_page_cache, pages_cached
-        replica, counts = Path(sys.argv[2]), []
+        replica, n_announced = Path(sys.argv[2]), 0
         with h5py.File(sys.argv[1]) as file:
-            for turn in range(20):
+            for turn in range(24):
                 drop_from_page_cache(replica)
                 file["series"][45, ::2]
                 # What is announced is 257 pages with what is read, and comes when the device has
                 # time; what is read alone is 65.
-                end = time.monotonic() + (10 if turn < 16 else 0.1)
+                end = time.monotonic() + (10 if n_announced < 16 else 0.1)
                 while (n := pages_cached(replica).sum()) < 200 and time.monotonic() < end:
                     time.sleep(0.02)
-                counts.append(int(n))
-        assert min(counts[:16]) > 200 > max(counts[16:]), counts
+                n_announced += int(n >= 200)
+        assert n_announced == 16, n_announced
     """
     root = Path(__file__).parents[2]
     run_python(program, path, candidate.path, root, env=connector_environment(home.root))

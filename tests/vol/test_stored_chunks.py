@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.identity import identity_of
+from sds.hdf5.identity import identity_of
 from tests.false_libraries import WRONG_LIBDEFLATE
 from tests.redirected import publish_candidates, settle, write_replica
 from tests.under_connector import native_environment, run_python

@@ -18,8 +18,8 @@ import pytest
 from sds.redirect.tables import table_path
 from sds.trace import read_spool
 from tests.hdf5_builds import program
+from tests.queries.test_query import sort_and_publish
 from tests.redirected import reads_by_replica, redirect, settle
-from tests.test_querying import sort_and_publish
 from tests.under_connector import connector_environment, native_environment, run_python
 
 SHAPE = (6, 7, 8)

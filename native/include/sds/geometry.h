@@ -148,6 +148,11 @@ sds_status sds_block_gap_paper(const sds_array *array, const sds_hyperslab *slab
 sds_status sds_features_of_runs(const sds_runs *runs, const sds_striping *striping,
                                 const sds_raid *raid, int64_t budget_ns, sds_features *out);
 
+/* The same within a number of steps instead of a time: the same features each time. A step takes
+ * some 20 ns. */
+sds_status sds_features_in_steps(const sds_runs *runs, const sds_striping *striping,
+                                 const sds_raid *raid, int64_t most_steps, sds_features *out);
+
 /* The same for n extents, sorted by offset, disjoint and not empty (chunks, point lists); else
  * SDS_EINVAL. */
 sds_status sds_features_of_extents(size_t n, const sds_extent extents[],

@@ -67,7 +67,7 @@ void sds_pmd_costs_chen2014(sds_pmd_costs *reads, sds_pmd_costs *writes);
 /* Whether every cost is finite and not negative, and p, n and queue_depth are at least 1. */
 int sds_io_parameters_are_valid(const sds_io_parameters *parameters);
 
-/* Chen 2014, Table 2: seconds that one request of so many bytes takes where clients processes read
+/* Chen 2014, Table 2: seconds that a request of that size takes where clients processes read
  * at the same time from nodes storage nodes:
  * T = te*p + tt*size/n + p*s + size*cud/n + lqdep */
 double sds_pmd_time_s(const sds_pmd_costs *costs, double clients, double nodes, double bytes);

@@ -31,7 +31,7 @@ typedef struct sds_list {
     sds_regions in_memory;
     int is_packed;        /* 1: in_memory is not looked at; the bytes lie in memory in the order of
                              the file's regions, from its first byte on */
-    int64_t memory_bytes; /* there are so many; a region outside of them is refused */
+    int64_t memory_bytes; /* its size; a region outside is refused */
 } sds_list;
 
 typedef enum sds_list_rule {
@@ -77,6 +77,11 @@ sds_status sds_list_pieces(const sds_list *list, sds_list_target target, size_t 
 sds_status sds_read_list(sds_file *file, const sds_list *list, void *memory,
                          const sds_read_options *options, sds_read_report *report,
                          sds_list_fault *fault);
+
+/* The same of a descriptor, of whose file nothing is known and nothing is kept. */
+sds_status sds_read_list_of(int fd, const sds_list *list, void *memory,
+                            const sds_read_options *options, sds_read_report *report,
+                            sds_list_fault *fault);
 
 typedef struct sds_write_report {
     int64_t pieces;        /* of file and memory, after both lists were cut and joined */

@@ -29,7 +29,7 @@ typedef struct sds_simulator_parameters {
     int64_t page_bytes;           /* what a client fetches is whole pages */
     int64_t read_ahead_bytes;     /* to the next multiple of this; 0: never ahead */
     int64_t read_ahead_gap_bytes; /* requests that begin at most so far behind the one before are */
-    int64_t read_ahead_after;     /* near it; after so many near ones in a row it begins */
+    int64_t read_ahead_after;     /* near it; near ones in a row after which it begins */
     int64_t rpc_bytes;            /* of one request to an OST, at most; multiple of page_bytes */
     int64_t max_rpcs_in_flight;   /* of one range on one OST */
     int64_t fetch_bytes; /* longer ranges are fetched in parts, one after the other; 0: at once */
@@ -62,7 +62,7 @@ typedef struct sds_simulator_parameters {
     double shuffle_message_s;   /* per message of an aggregator */
     double shuffle_bytes_per_s; /* of an aggregator */
 
-    int64_t max_events; /* after so many, steps included, the simulation ends with SDS_ELIMIT */
+    int64_t max_events; /* steps included; beyond it the simulation ends with SDS_ELIMIT */
 } sds_simulator_parameters;
 
 typedef enum sds_simulator_strategy {

@@ -149,8 +149,8 @@ typedef struct sds_tiles {
     int32_t n_segments;
     const int64_t *extent;       /* the source's; a builder has it of the dataset */
     const int64_t *shape;        /* elements of a tile per axis of the source */
-    const int64_t *number;       /* of each in the grid of tiles, ascending */
-    const uint32_t *place;       /* of each in the replica */
+    const int64_t *number;       /* of each in the grid of tiles, ascending; NULL: all are held */
+    const uint32_t *place;       /* of each in the replica; NULL with number */
     const uint32_t *segment_end; /* place behind the last tile of each segment */
 } sds_tiles;
 

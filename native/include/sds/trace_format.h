@@ -56,7 +56,6 @@
 #include "sds/geometry.h"
 #include "sds/identity.h"
 #include "sds/status.h"
-#include "sds/tick_clock.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -156,7 +155,12 @@ uint32_t sds_trace_add_dataset(sds_trace_writer *writer, const sds_trace_dataset
 /* This and the next two return 0 where the id was given to a process that this one was forked from:
  * the dataset is to be added again, and the read with the id that it then gets. */
 int sds_trace_add_read(sds_trace_writer *writer, const sds_trace_read *read);
-/* The same for a read timed by the writer's clock: start and elapsed time are the span's. */
+/* When a read began and ended: CLOCK_MONOTONIC, which the writer turns into the date. */
+typedef struct sds_trace_span {
+    int64_t begin_ns;
+    int64_t end_ns;
+} sds_trace_span;
+/* The same for a read timed by that clock. */
 typedef struct sds_trace_timed_read {
     uint32_t dataset;
     int32_t kind;
@@ -164,7 +168,7 @@ typedef struct sds_trace_timed_read {
     int64_t n_elements;
     int64_t served_by;
     int32_t collective;
-    sds_tick_span span;
+    sds_trace_span span;
 } sds_trace_timed_read;
 int sds_trace_add_timed_read(sds_trace_writer *writer, const sds_trace_timed_read *read);
 /* The same for all of a dataset, or a box without gaps in it, of few axes: what most reads are.
@@ -177,15 +181,12 @@ typedef struct sds_trace_box {
     int8_t rank;
     int8_t kind; /* SDS_SELECT_ALL or SDS_SELECT_HYPERSLAB */
     int8_t collective;
-    int8_t counts; /* as in sds_tick_span */
-    uint64_t begin;
-    uint64_t end;
+    sds_trace_span span;
     int64_t served_by;
     const int64_t *first; /* indices on each axis of its first element, */
     const int64_t *last;  /* and of its last */
 } sds_trace_box;
 int sds_trace_add_box(sds_trace_writer *writer, const sds_trace_box *box);
-const sds_tick_clock *sds_trace_clock(const sds_trace_writer *writer);
 void sds_trace_flush(sds_trace_writer *writer);
 /* Where the file is, or will be once there is something to write. */
 const char *sds_trace_writer_path(const sds_trace_writer *writer);

@@ -8,7 +8,7 @@ from benchmarks.table1.evaluation import Observed
 from benchmarks.table1.operation_features import measure_operation
 from benchmarks.table1.protocol import Experiment
 from sds.geometry import ContiguousLayout
-from sds.recommender.measures import MeasureTable
+from sds.recommender.models.feature_matrix import FeatureMatrix
 
 SMALL = Experiment(extent=(64, 64, 4096), n_processes=64, n_training=12)
 
@@ -16,18 +16,18 @@ SMALL = Experiment(extent=(64, 64, 4096), n_processes=64, n_training=12)
 LAW = (5e-3, 10e-6, 200e-6, 1e-9, 4e-9, 5e-3, 4e-6)
 
 
-def seconds_by_law(measures, law=LAW):
+def seconds_by_law(features, law=LAW):
     """The law, written out anew."""
     c = law
     seconds = (
-        c[0] * measures["first_visits"]
-        + c[1] * measures["runs_most"]
-        + c[2] * measures["trips_most"]
+        c[0] * features["first_visits"]
+        + c[1] * features["runs_most"]
+        + c[2] * features["trips_most"]
     )
-    seconds = seconds + c[3] * measures["step_bytes"] + c[4] * measures["ost_bytes"]
+    seconds = seconds + c[3] * features["step_bytes"] + c[4] * features["ost_bytes"]
     for gaps, distance in (("later_fetches", "fetch_distance"), ("disk_segments", "disk_distance")):
-        seconds = seconds + np.minimum(c[5] * measures[gaps], c[6] * measures[distance])
-    return seconds + c[6] * measures["disk_blocks"]
+        seconds = seconds + np.minimum(c[5] * features[gaps], c[6] * features[distance])
+    return seconds + c[6] * features["disk_blocks"]
 
 
 class Storage:
@@ -51,7 +51,7 @@ class Storage:
                 )
                 for order in experiment.orders
             )
-            seconds = seconds_by_law(MeasureTable.of_operations(operations))
+            seconds = seconds_by_law(FeatureMatrix.of_operations(operations))
             random = np.random.default_rng(sum(map(ord, pattern.name)))
             seconds = seconds * np.exp(self.noise * random.normal(size=len(seconds)))
             self.known[pattern] = Observed(seconds=tuple(seconds.tolist()), operations=operations)

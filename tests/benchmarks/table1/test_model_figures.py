@@ -4,8 +4,8 @@ import pytest
 from benchmarks._model_figures import evidence_of
 from benchmarks.table1.evaluation import judge
 from benchmarks.table1.protocol import draw_tests
-from sds.plots.evidence import Origin
-from sds.recommender.choose import fitters_of
+from sds.plots.heldout_reads import Origin
+from sds.recommender.models.model_selection import fitters_of
 from tests.benchmarks.table1.operations import Storage
 
 

@@ -19,8 +19,9 @@ from sds.geometry import (
     ProcessReads,
     block_features,
 )
-from sds.recommender import GapKind, ModelKind, Samples
-from sds.recommender.measures import MeasureTable
+from sds.recommender.models.cost_model import GapKind, ModelKind
+from sds.recommender.models.feature_matrix import FeatureMatrix
+from sds.recommender.models.samples import Samples
 from tests.recommender.measured import samples
 
 EXTENT = (64, 64, 4096)
@@ -51,11 +52,11 @@ def collective_samples(n=40, *, aggregators=(4, 8, 16), seed=3):
         )
         for _ in range(n)
     ]
-    measures = MeasureTable.of_operations(operations)
-    io = 0.5 + 2e-3 * measures["block_depth"] + 1e-3 * measures["block_gap_count"]
-    io += 0.02 * measures["processes_per_ost"]
-    shuffle = 0.1 + 1e-4 * measures["n_processes"] + 0.02 * measures["n_aggregators"]
-    shuffle += 1e-6 * measures["bytes_useful"] / measures["n_aggregators"]
+    features = FeatureMatrix.of_operations(operations)
+    io = 0.5 + 2e-3 * features["block_depth"] + 1e-3 * features["block_gap_count"]
+    io += 0.02 * features["processes_per_ost"]
+    shuffle = 0.1 + 1e-4 * features["n_processes"] + 0.02 * features["n_aggregators"]
+    shuffle += 1e-6 * features["bytes_useful"] / features["n_aggregators"]
     made = Samples(
         patterns=tuple(f"cube {i}" for i in range(n)),
         operations=tuple(operations),
@@ -70,8 +71,8 @@ def test_a_read_of_one_process_is_the_same_as_an_operation():
     read = block_features(EXTENT, slab, *of)
     operation = measure_operation(EXTENT, ProcessReads.of([slab]), *of)
     p = operation.processes_per_ost
-    single = MeasureTable.of_reads([read], [p])
-    whole = MeasureTable.of_operations([operation])
+    single = FeatureMatrix.of_reads([read], [p])
+    whole = FeatureMatrix.of_operations([operation])
     exact = (
         "block_depth",
         "block_gap_count",
@@ -93,10 +94,10 @@ def test_both_phases_of_collective_reads_are_found_again():
     assert fit.model.kind is ModelKind.EQ5
     expected = (0.5, 2e-3, 1e-3, 0.02, 0.1, 1e-4, 0.02, 1e-6)
     assert fit.model.coefficients == pytest.approx(expected, rel=1e-4)
-    phases = fit.phases(made.measures())
+    phases = fit.phases(made.feature_matrix())
     assert phases[0] == pytest.approx(io, rel=1e-6)
     assert phases[1] == pytest.approx(shuffle, rel=1e-6)
-    assert fit.model.predict_many(made.measures()) == pytest.approx(io + shuffle, rel=1e-6)
+    assert fit.model.predict_many(made.feature_matrix()) == pytest.approx(io + shuffle, rel=1e-6)
     assert fit.io.r_squared == pytest.approx(1.0)
     assert fit.shuffle.terms == ("1 shuffle", "Nproc", "Nagg", "Size/Nagg")
 

@@ -15,9 +15,9 @@ from benchmarks.table1.protocol import (
     draw_training,
 )
 from sds.errors import SdsValueError
-from sds.machines.patterns import draw_pattern
-from sds.recommender.choose import fitters_of
-from sds.recommender.service import ServiceFitter
+from sds.machines.random_reads import draw_pattern
+from sds.recommender.models.model_selection import fitters_of
+from sds.recommender.models.service_model import ServiceFitter
 from tests.benchmarks.table1.operations import SMALL, Storage
 
 seeds = st.integers(0, 2**63)

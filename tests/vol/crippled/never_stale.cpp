@@ -1,5 +1,5 @@
 // A connector that never looks again whether the file is still the one its table describes.
-#include "open_file.h"
+#include "source_freshness.h"
 
 namespace sds::vol
 {

@@ -1,0 +1,1 @@
+"""Measure a file system, and fit cost models and engine parameters to it."""

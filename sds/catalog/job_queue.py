@@ -1,0 +1,195 @@
+"""The job queue: what is to be done, is being done and was done, kept across restarts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from sds.catalog.records import JobState
+from sds.catalog.rows import JobRow, record_of
+from sds.errors import NotFoundError, QueueFullError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+    from sqlalchemy.orm import Session
+
+    from sds.catalog.database import Database
+    from sds.catalog.requests import JobRecord, JobRequest
+
+
+class JobQueue:
+    """Jobs of one catalog, run by one worker in the order in which they came.
+
+    Attributes
+    ----------
+    submitted
+        Set when a job is added here; the worker clears it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.submitted = threading.Event()
+
+    def submit(self, request: JobRequest, *, most: int | None = None) -> JobRecord:
+        """Add a job to the end of the queue.
+
+        Raises
+        ------
+        QueueFullError
+            If `most` jobs wait already.
+        """
+        waiting = select(func.count()).select_from(JobRow).filter_by(state=JobState.QUEUED)
+        with self._database.writing() as session:
+            n_waiting = session.scalar(waiting) or 0
+            if most is not None and n_waiting >= most:
+                message = (
+                    f"{n_waiting} jobs wait, and max_queued_jobs is {most}; try again when some "
+                    "are done, cancel some, or raise that setting"
+                )
+                raise QueueFullError(message)
+            row = JobRow(
+                state=JobState.QUEUED,
+                request=request,
+                progress=0.0,
+                attempts=0,
+                error="",
+                result=None,
+                cancel_requested=False,
+                created_ns=time.time_ns(),
+                started_ns=None,
+                finished_ns=None,
+            )
+            session.add(row)
+            session.flush()
+            job = _record(row)
+        self.submitted.set()
+        return job
+
+    def job(self, job_id: int) -> JobRecord:
+        """Return one job.
+
+        Raises
+        ------
+        NotFoundError
+            If there never was one of that id.
+        """
+        with self._database.reading() as session:
+            return _record(_row(session, job_id))
+
+    def jobs(self, state: JobState | None = None, limit: int = 1000) -> tuple[JobRecord, ...]:
+        """Return jobs, newest first."""
+        query = select(JobRow).order_by(JobRow.id.desc()).limit(limit)
+        if state is not None:
+            query = query.filter_by(state=state)
+        with self._database.reading() as session:
+            return tuple(_record(row) for row in session.scalars(query))
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs are in each state, states without jobs included."""
+        query = select(JobRow.state, func.count()).group_by(JobRow.state)
+        with self._database.reading() as session:
+            found = {str(state): int(n) for state, n in session.execute(query)}
+        return {state.value: found.get(state.value, 0) for state in JobState}
+
+    def claim(self) -> JobRecord | None:
+        """Begin the oldest queued job; None where there is none."""
+        query = select(JobRow).filter_by(state=JobState.QUEUED).order_by(JobRow.id).limit(1)
+        with self._database.writing() as session:
+            row = session.scalars(query).one_or_none()
+            if row is None:
+                return None
+            row.state = JobState.RUNNING
+            row.attempts += 1
+            row.progress = 0.0
+            row.started_ns = time.time_ns()
+            return _record(row)
+
+    def report(self, job_id: int, progress: float) -> bool:
+        """Note how far a running job is; return False where it shall stop."""
+        with self._database.writing() as session:
+            row = _row(session, job_id)
+            row.progress = min(max(progress, 0.0), 1.0)
+            return not row.cancel_requested
+
+    def is_cancel_requested(self, job_id: int) -> bool:
+        """Return whether a job that runs is to stop."""
+        with self._database.reading() as session:
+            return _row(session, job_id).cancel_requested
+
+    def finish(self, job_id: int, result: dict[str, JsonValue]) -> None:
+        """End a job that did its work."""
+        self._end(job_id, JobState.DONE, "", result)
+
+    def fail(self, job_id: int, error: str) -> None:
+        """End a job that could not do its work."""
+        self._end(job_id, JobState.FAILED, error, None)
+
+    def stop(self, job_id: int) -> None:
+        """End a running job that has stopped after a request to cancel it."""
+        self._end(job_id, JobState.CANCELLED, "cancelled while it ran", None)
+
+    def _end(
+        self, job_id: int, state: JobState, error: str, result: dict[str, JsonValue] | None
+    ) -> None:
+        with self._database.writing() as session:
+            row = _row(session, job_id)
+            row.state = state
+            row.error = error
+            row.result = result
+            row.finished_ns = time.time_ns()
+            if state is JobState.DONE:
+                row.progress = 1.0
+
+    def cancel(self, job_id: int) -> JobRecord:
+        """Cancel a job: at once where it waits, at its next step where it runs."""
+        with self._database.writing() as session:
+            row = _row(session, job_id)
+            if row.state == JobState.QUEUED:
+                row.state = JobState.CANCELLED
+                row.error = "cancelled before it ran"
+                row.finished_ns = time.time_ns()
+            elif row.state == JobState.RUNNING:
+                row.cancel_requested = True
+            return _record(row)
+
+    def requeue_interrupted(self, max_attempts: int) -> tuple[JobRecord, ...]:
+        """Put jobs that a dead server left running back into the queue.
+
+        Jobs that were begun `max_attempts` times fail instead: what they do may be what kills the
+        server. Those with a request to cancel are cancelled.
+        """
+        with self._database.writing() as session:
+            rows = session.scalars(select(JobRow).filter_by(state=JobState.RUNNING)).all()
+            for row in rows:
+                if row.cancel_requested:
+                    row.state = JobState.CANCELLED
+                    row.error = "cancelled; the server ended before the job did"
+                    row.finished_ns = time.time_ns()
+                elif row.attempts >= max_attempts:
+                    row.state = JobState.FAILED
+                    row.error = (
+                        f"the server ended {row.attempts} times while this job ran; "
+                        "look for the cause in its log, then submit the job again"
+                    )
+                    row.finished_ns = time.time_ns()
+                else:
+                    row.state = JobState.QUEUED
+                    row.error = "the server ended while this job ran; it runs again"
+            return tuple(_record(row) for row in rows)
+
+
+def _row(session: Session, job_id: int) -> JobRow:
+    row = session.get(JobRow, job_id)
+    if row is None:
+        message = f"there is no job {job_id}; GET /api/v1/jobs lists those there are"
+        raise NotFoundError(message)
+    return row
+
+
+def _record(row: JobRow) -> JobRecord:
+    from sds.catalog.requests import JobRecord  # noqa: PLC0415  (what jobs do)
+
+    return record_of(JobRecord, row)

@@ -1,0 +1,1 @@
+"""The commands of ``sds``, one module per command group."""

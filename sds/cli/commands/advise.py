@@ -1,0 +1,414 @@
+"""``sds advise`` and ``sds what-if``: which layouts would pay."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sds.cli.names import canonical, split_name
+from sds.cli.options import AsJson, DatasetName
+from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    from sds.recommender.portfolio.values import ModelNames, Saving
+    from sds.recommender.portfolio.what_if import WhatIf
+    from sds.server.operations.advice_reports import Advice
+
+Selection = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        metavar="SELECTION",
+        help="Advise for this selection, as in NumPy, instead of for traced reads; "
+        "for example '[:, :, 5]'. May be repeated.",
+    ),
+]
+Reads = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="With --select or --query: such reads or queries a day; once for all, or once for "
+        "each.",
+    ),
+]
+
+
+Queries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--query",
+        metavar="CONDITION",
+        help="Of a table FILE:/TABLE: consider replicas sorted for sds query with this condition, "
+        "for example 'energy > 1.3'; with several names 'FILE:/TABLE: energy > 1.3'. May be "
+        "repeated.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAMES",
+        help="With --query: what the queries return: energy,x; else all. Once for all queries, or "
+        "once for each.",
+    ),
+]
+
+
+def advise(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE[:/DATASET]",
+            help="Files, or single datasets of them; all share one budget of space.",
+        ),
+    ],
+    *,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Most space for new replicas, of all names together; if not given, the setting "
+            "replica_budget_bytes, else what is free.",
+        ),
+    ] = None,
+    select: Selection = None,
+    reads: Reads = None,
+    query: Queries = None,
+    columns: Columns = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which set of layouts would make the observed reads cheapest, and by how much.
+
+    Rests on the traces ingested so far, on --select, and on --query. Builds nothing: the commands
+    that would are printed. Times are predictions; `uncalibrated` marks those of the built-in model.
+    """
+    from sds.cli.commands.advise_queries import queried_tables
+    from sds.cli.output import note, print_json
+    from sds.cli.quantities import parse_size
+    from sds.home import default_home
+    from sds.server.client import connect
+    from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
+
+    if query and select:
+        message = "--select states reads of a dataset, --query those of a table: name one"
+        raise SdsValueError(message)
+    tables = queried_tables(names, query, columns, reads)
+    split = [split_name(name) for name in names if name not in tables]
+    if select and (len(split) > 1 or split[0][1] is None):
+        message = f"--select needs one dataset: write {names[0]}:/DATASET"
+        if split[0][1] is not None:
+            message = f"--select states how one dataset is read, not {len(split)}: name one"
+        raise SdsValueError(message)
+    selections, numbers = _stated(select, None if tables else reads)
+    request = AdviceRequest(
+        datasets=tuple(NamedDataset(file=file, dataset=dataset) for file, dataset in split),
+        budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
+        selection=selections,
+        n_reads=numbers,
+        tables=tuple(tables.values()),
+    )
+    with connect(default_home()) as service:
+        advice = service.advise(request)
+    if as_json:
+        print_json(_as_json(names[0], advice))
+        return
+    asked = [what for what, named in (("reads", split), ("queries", tables)) if named]
+    _print_advice(advice, " and ".join(asked))
+    for remark in advice.notes:
+        note(remark)
+
+
+def what_if(
+    name: DatasetName,
+    *,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXES",
+            help="Suppose a replica of this axis order, as of sds reorganize; for example 2,0,1.",
+        ),
+    ] = None,
+    chunks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE", help="With --order: in chunks of this shape; contiguous if not given."
+        ),
+    ] = None,
+    compress: Annotated[
+        str,
+        typer.Option(
+            metavar="FILTERS", help="With --chunks: source, for the filters of the source; none."
+        ),
+    ] = "none",
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTION", help="With --order: of this box of the source; '[0:100, :, :]'."
+        ),
+    ] = None,
+    tiles: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE",
+            help="With --order: of the tiles of this shape that are read again and again, as of "
+            "sds reorganize; 1,64,64.",
+        ),
+    ] = None,
+    min_reads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="With --tiles: those read at least N times; 2 if not given."
+        ),
+    ] = None,
+    without: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", min=1, help="Predict without this replica; may be repeated."),
+    ] = None,
+    select: Selection = None,
+    reads: Reads = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="With --query: suppose a replica of the table sorted by this."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="With --query: what the queries return; else all. A supposed replica holds what "
+            "they need.",
+        ),
+    ] = None,
+    query: Queries = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what reads would take with a replica that does not exist, or without one that does.
+
+    Of a table, with --query, the same of sorted replicas. Builds and removes nothing.
+
+    Example: sds what-if cube.h5:/cube --order 2,0,1
+    """
+    from sds.cli.commands.advise_queries import queried_tables
+    from sds.cli.commands.reorganize import named_tiles
+    from sds.cli.output import print_json
+    from sds.cli.quantities import parse_chunks, parse_order
+    from sds.hdf5.dataset import parse_dataset_name
+    from sds.home import default_home
+    from sds.server.client import connect
+    from sds.server.operations.advice_reports import WhatIfRequest
+
+    file, dataset = parse_dataset_name(name)
+    if compress not in {"none", "source"}:
+        message = f"--compress {compress}: how well other filters work is not known; source or none"
+        raise SdsValueError(message)
+    tables = queried_tables([name], query, None if columns is None else [columns], reads)
+    selections, numbers = _stated(select, None if tables else reads)
+    shape = None if chunks is None else parse_chunks(chunks)
+    if shape == "auto":
+        message = "--chunks auto: name the lengths; sds advise fits them to the reads"
+        raise SdsValueError(message)
+    named = named_tiles(canonical(file), dataset, tiles, min_reads)
+    request = WhatIfRequest(
+        file=canonical(file),
+        dataset=dataset,
+        order=None if order is None else parse_order(order),
+        chunks=shape if isinstance(shape, tuple) else None,
+        filtered=compress == "source",
+        region=region,
+        without=tuple(without or ()),
+        selection=selections,
+        n_reads=numbers,
+        queries=tables[name].queries if tables else (),
+        sort=sort,
+    )
+    if named is not None:
+        request = replace(request, tiles=named.tiles, min_reads=named.min_reads)
+    with connect(default_home()) as service:
+        answer = service.what_if(request)
+    if as_json:
+        print_json(answer)
+        return
+    _print_what_if(answer, "queries" if tables else "reads")
+
+
+def _stated(
+    select: list[str] | None, reads: list[int] | None
+) -> "tuple[tuple[str, ...] | None, tuple[int, ...] | int | None]":
+    """Return the selections stated, and how many reads there are of each."""
+    if reads and not select:
+        message = "--reads needs --select: traced reads have been counted"
+        raise SdsValueError(message)
+    if not select:
+        return None, None
+    if not reads:
+        return tuple(select), None
+    if len(reads) == 1:
+        return tuple(select), reads[0]
+    if len(reads) != len(select):
+        message = (
+            f"--reads {len(reads)} times and --select {len(select)} times: give --reads once for "
+            "all selections, or once for each"
+        )
+        raise SdsValueError(message)
+    return tuple(select), tuple(reads)
+
+
+def _as_json(name: str, advice: "Advice") -> dict[str, object]:
+    """Return advice as JSON keys, what to do first beside it."""
+    portfolio = advice.portfolio
+    best = portfolio.layouts[0] if portfolio.layouts else None
+    file, dataset = split_name(name if best is None else best.target)
+    return {
+        "file": file,
+        "dataset": dataset,
+        "order": None if best is None or best.layout.sort else best.layout.order,
+        "command": None if best is None else best.command,
+        "calibrated": portfolio.calibrated,
+        "predicted_s_now": portfolio.seconds_now,
+        "predicted_s": portfolio.seconds_then,
+        "speedup": None if best is None else best.speedup,
+        "portfolio": portfolio,
+        "stripes": advice.stripes,
+        "notes": advice.notes,
+    }
+
+
+def _models(found: "ModelNames") -> str:
+    """Return which models predicted."""
+    return _both(
+        _model(found.original, found.interval_original, found.predicted),
+        _model(found.replica, found.interval_replica, found.predicted),
+    )
+
+
+def _both(original: str, replica: str) -> str:
+    """Return the models of the original and of replicas, once where they are the same."""
+    return original if original == replica else f"{original}, replicas by {replica}"
+
+
+def _model(name: str, interval: float | None, predicted: str = "reads") -> str:
+    """Return the name of a model, and within which factor 19 of 20 times are of what it says."""
+    return name if interval is None else f"{name} (19 of 20 {predicted} within x{interval:.2g})"
+
+
+def _print_advice(advice: "Advice", asked: str) -> None:
+    """Print what to build: the set, what each saves, the commands, and what was left out."""
+    from sds.cli.output import print_lines, print_prose, print_table
+    from sds.cli.quantities import format_days, format_seconds, format_size
+    from sds.text import factor_text, share_text
+
+    portfolio = advice.portfolio
+    space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
+    if not portfolio.layouts:
+        print_prose(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
+    else:
+        mark = "" if portfolio.calibrated else ", uncalibrated"
+        print_prose(
+            f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
+            f"{asked} of a day from {format_seconds(portfolio.seconds_now)} to "
+            f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
+            f"(predicted{mark})"
+        )
+        print_table(
+            (
+                "replica",
+                "serves>",
+                "saves a day>",
+                "in 19 of 20 cases>",
+                "faster>",
+                "confidence>",
+                "size>",
+                "build>",
+                "pays after>",
+            ),
+            [
+                (
+                    layout.name,
+                    share_text(layout.shares.reads),
+                    format_seconds(layout.saving.seconds),
+                    f"{format_seconds(layout.saving.low)} to {format_seconds(layout.saving.high)}",
+                    f"{factor_text(layout.speedup)}x",
+                    f"{layout.confidence:.0%}",
+                    format_size(layout.size_bytes),
+                    format_seconds(layout.build_s),
+                    format_days(layout.break_even_days),
+                )
+                for layout in portfolio.layouts
+            ],
+        )
+        for layout in portfolio.layouts:
+            print_prose(f"  {layout.reason}")
+            print_lines(f"    {layout.command}")
+            if layout.alike:
+                others = "; ".join(layout.alike)
+                print_prose(f"    the models cannot tell from it: {others}")
+    for models in portfolio.models:
+        print_prose(f"  predicted by {_models(models)}")
+    if portfolio.declined:
+        print_lines("Not built:")
+        for declined in portfolio.declined:
+            print_prose(f"  {declined.name} of {declined.target}: {declined.reason}")
+    if not portfolio.exact:
+        print_prose(
+            "No set of these layouts saves more than "
+            f"{format_seconds(portfolio.bound_s_per_day)} a day."
+        )
+    if advice.stripes.command is not None:
+        print_lines(f"Before that: {advice.stripes.command}")
+        print_prose(f"  {advice.stripes.reason}")
+
+
+def _print_what_if(answer: "WhatIf", asked: str) -> None:
+    """Print what would change."""
+    from sds.cli.output import print_fields, print_table
+    from sds.cli.quantities import format_days, format_seconds, format_size
+
+    mark = "" if answer.calibrated else " (uncalibrated)"
+    print_fields(
+        (
+            ("dataset", answer.target),
+            *(("with", name) for name in answer.added),
+            *(("without", name) for name in answer.taken_away),
+            (f"{asked} of a day now", format_seconds(answer.seconds_now) + mark),
+            (f"{asked} of a day then", format_seconds(answer.seconds_then) + mark),
+            ("saves a day", _interval(answer.saving)),
+            ("predicted by", _models(answer.models)),
+            ("space", format_size(answer.size_bytes)),
+            *((("build", format_seconds(answer.build_s)),) if answer.added else ()),
+            *(
+                (("pays after", format_days(answer.break_even_days)),)
+                if answer.break_even_days is not None
+                else ()
+            ),
+        )
+    )
+    print_table(
+        ("pattern", f"{asked} a day>", "now>", "from", "then>", "from"),
+        [
+            (
+                row.pattern,
+                _reads(row.reads_per_day),
+                format_seconds(row.seconds_now),
+                row.from_now,
+                format_seconds(row.seconds_then),
+                row.from_then,
+            )
+            for row in answer.patterns
+        ],
+    )
+
+
+def _interval(saving: "Saving") -> str:
+    """Return a saving with its interval."""
+    from sds.cli.quantities import format_seconds
+
+    if saving.seconds == 0:
+        return "nothing"
+    low, high = format_seconds(saving.low), format_seconds(saving.high)
+    return f"{format_seconds(saving.seconds)} ({low} to {high})"
+
+
+def _reads(per_day: float) -> str:
+    """Return how many reads a day there are: whole numbers from ten on, three digits below."""
+    return f"{per_day:,.0f}" if per_day >= 10 else f"{per_day:.3g}"

@@ -1,0 +1,244 @@
+"""``sds replicas``: list, verify and remove replicas."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sds.cli.command_classes import Command, Group
+from sds.cli.exit_codes import ExitCode
+from sds.cli.names import split_name
+from sds.cli.options import AsJson, OptionalName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sds.catalog.replica_records import ReplicaRecord
+    from sds.server.operations.service import Service
+
+app = typer.Typer(
+    help="List, show, verify and remove replicas.", cls=Group, invoke_without_command=True
+)
+
+_All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
+_Limit = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, max=1000, help="List at most N replicas; 0: all of them."),
+]
+_FIRST = 100
+_LAST_ID = 2**63 - 1  # of an integer in SQLite
+_Which = Annotated[
+    str, typer.Argument(metavar="REPLICA", help="Its number, its file, or FILE:/DATASET.")
+]
+
+
+@app.callback()
+def replicas(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """List, show, verify and remove replicas; alone, list them."""
+    if context.invoked_subcommand is None:
+        list_replicas(None, every_state=False, limit=_FIRST, as_json=as_json)
+
+
+@app.command("list", cls=Command)
+def list_replicas(
+    name: OptionalName = None,
+    *,
+    every_state: _All = False,
+    limit: _Limit = _FIRST,
+    as_json: AsJson = False,
+) -> None:
+    """List replicas, their state and what they take."""
+    from sds.cli.output import print_json, print_lines
+    from sds.home import default_home
+    from sds.server.client import connect
+
+    file, dataset = (None, None) if name is None else split_name(name)
+    with connect(default_home()) as service:
+        if as_json or not limit:
+            found = service.replicas(file, dataset, all_states=every_state)
+            total = len(found)
+        else:
+            page = service.replica_page(file, dataset, all_states=every_state, limit=limit)
+            found, total = page.replicas, page.total
+    if as_json:
+        print_json({"replicas": found})
+        return
+    if not found:
+        print_lines("no replicas")
+        return
+    _print_replicas(found)
+    if len(found) < total:
+        print_lines(
+            f"the oldest {len(found)} of {total} replicas; --limit 0 lists all, "
+            "FILE[:/DATASET] those of one"
+        )
+
+
+@app.command(cls=Command)
+def show(which: _Which, *, as_json: AsJson = False) -> None:
+    """Show all that is known of replicas: what they hold, how, where, and since when."""
+    from datetime import UTC, datetime
+
+    from sds.cli.output import print_fields, print_json, print_lines
+    from sds.cli.quantities import describe_order, format_layout, format_seconds, format_size
+    from sds.home import default_home
+    from sds.server.client import connect
+
+    with connect(default_home()) as service:
+        found = _find(service, which)
+    if as_json:
+        print_json({"replicas": found})
+        return
+    for number, replica in enumerate(found):
+        if number:
+            print_lines("")
+        built = replica.replica
+        created = datetime.fromtimestamp(replica.created_ns / 1e9, UTC)
+        fields = [
+            ("replica", f"{replica.id}, {replica.state}"),
+            ("reason", replica.reason),
+            ("of", f"{replica.file}:{replica.dataset}"),
+            ("order", describe_order(replica)),
+            *format_layout(replica),
+            ("file", replica.path),
+            ("size", format_size(replica.size_bytes)),
+            ("begun", created.isoformat(timespec="seconds")),
+            ("took", format_seconds(replica.build_s)),
+        ]
+        if built is not None and built.decode_s_per_byte:
+            fields.append(("decoding", f"{format_size(1 / built.decode_s_per_byte)}/s"))
+        if built is not None and built.left_out:
+            fields.append(("left out", ", ".join(built.left_out)))
+        print_fields(fields)
+
+
+@app.command(cls=Command)
+def verify(
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REPLICA", help="Its number, its file, or FILE:/DATASET; all if not given."
+        ),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Read replicas whole and compare them with their checksums.
+
+    A damaged one serves no read from then on; programs read the original. Ends with status 4
+    where damage was found.
+    """
+    from sds.cli.output import print_json, print_lines, progress_bar
+    from sds.home import default_home
+    from sds.server.client import connect
+    from sds.text import counted
+
+    with connect(default_home()) as service, progress_bar("Verifying") as advance:
+        if which is None:
+            checks = service.verify(None, progress=advance).checks
+        else:
+            chosen = _find(service, which)
+            checks = tuple(
+                check
+                for replica in chosen
+                for check in service.verify(replica.id, progress=advance).checks
+            )
+    damaged = [check for check in checks if not check.ok]
+    if as_json:
+        print_json({"ok": not damaged, "checks": checks})
+    else:
+        print_lines(
+            *(
+                f"replica {check.replica.id}: {'ok' if check.ok else check.problem}"
+                for check in checks
+            ),
+            f"{counted(len(checks), 'replica')} verified, {len(damaged)} damaged",
+        )
+    if damaged:
+        raise typer.Exit(ExitCode.DAMAGED)
+
+
+@app.command(cls=Command)
+def remove(which: _Which, *, as_json: AsJson = False) -> None:
+    """Withdraw a replica and delete its file; programs read the original again."""
+    from sds.cli.output import print_json, print_lines
+    from sds.home import default_home
+    from sds.server.client import connect
+
+    with connect(default_home()) as service:
+        chosen = _find(service, which)
+        removed = tuple(service.remove(replica.id) for replica in chosen)
+    if as_json:
+        print_json({"replicas": removed})
+        return
+    print_lines(
+        *(
+            f"replica {after.id} removed: {after.path}"
+            if before.state not in {"retired", "reverted"}
+            else f"replica {after.id} was gone already ({after.reason}): {after.path}"
+            for before, after in zip(chosen, removed, strict=True)
+        )
+    )
+
+
+def _find(service: "Service", which: str) -> "tuple[ReplicaRecord, ...]":
+    """Return the replicas that a number, a replica file or FILE[:/DATASET] names.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    from sds.cli.names import canonical
+    from sds.errors import NotFoundError
+
+    found: tuple[ReplicaRecord, ...] = ()
+    if which.isascii() and which.isdigit():
+        if 1 <= int(which) <= _LAST_ID:
+            with suppress(NotFoundError):
+                found = (service.replica(int(which)),)
+    else:
+        found = service.replicas(path=canonical(which), all_states=True)
+        if not found:
+            file, dataset = split_name(which)
+            found = service.replicas(file, dataset)
+    if not found:
+        message = f"no replica {which!r}; `sds replicas list --all` shows those that there are"
+        raise NotFoundError(message)
+    return found
+
+
+def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
+    """Print one line per replica below its dataset, and where each lies."""
+    from itertools import groupby
+
+    from sds.cli.output import print_lines, print_prose, print_table
+    from sds.cli.quantities import describe_order, describe_region, describe_storage, format_size
+
+    def source(replica: "ReplicaRecord") -> str:
+        return f"{replica.file}:{replica.dataset}"
+
+    for name, group in groupby(sorted(found, key=lambda one: (source(one), one.id)), key=source):
+        replicas = list(group)
+        print_lines(name)
+        print_table(
+            ("id>", "state", "order", "storage", "region", "size>"),
+            [
+                (
+                    str(replica.id),
+                    replica.state,
+                    describe_order(replica),
+                    describe_storage(replica),
+                    describe_region(replica),
+                    format_size(
+                        replica.size_bytes if replica.stored_bytes is None else replica.stored_bytes
+                    ),
+                )
+                for replica in replicas
+            ],
+        )
+        # Below the table: paths are longer than terminals are wide, and are to be copied whole.
+        print_lines(*(f"{replica.id:>3}   {replica.path}" for replica in replicas), "")
+    for replica in found:
+        if replica.state not in {"active", "building"} and replica.reason:
+            print_prose(f"replica {replica.id} is {replica.state}: {replica.reason}")

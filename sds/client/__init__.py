@@ -1,0 +1,1 @@
+"""Functions for programs: read datasets, lists of regions, and replicas."""

@@ -1,0 +1,472 @@
+"""What one read of a dataset touches, and what it is predicted to cost. Only metadata is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
+from sds.engine import plan_selection as plan_read
+from sds.errors import LayoutError
+from sds.explain.hypothetical import Disks, Supposed, disks_of, supposed_layout
+from sds.explain.touched_extents import OstLoad, ost_loads, touched_as_replica, touched_as_stored
+from sds.geometry import (
+    LOCAL_DISK_RAID,
+    ChunkedLayout,
+    ContiguousLayout,
+    FeatureBounds,
+    Hyperslab,
+    RaidLayout,
+    ReplicaLayout,
+    StripeComponent,
+    StripeLayout,
+    parse_selection,
+    selection_from_index,
+)
+from sds.hdf5.dataset import (
+    DatasetDescription,
+    Storage,
+    describe_open_dataset,
+    get_dataset,
+    open_hdf5,
+)
+from sds.hdf5.striping import find_stripes
+from sds.recommender.candidates.cost_matrix import read_costs
+from sds.recommender.models.models_in_use import models_for_advice
+from sds.recommender.models.read_cost import StoredArray
+from sds.recommender.portfolio.confidence import probability_faster
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import h5py
+
+    from sds.engine import IoParameters
+    from sds.geometry import ArrayLayout
+    from sds.recommender.models.cost_model import ReadModel
+
+LIST_REGIONS = 64
+"""File regions in one list I/O request (Ching 2002)."""
+
+MAX_LAYOUTS = 64
+"""That are compared at once."""
+
+_CONFIDENCE = 0.95
+_LEAST_SECONDS = 1e-12
+_ELSEWHERE = (
+    "its elements are of variable length, or references: what they hold lies elsewhere in the "
+    "file, and is not counted"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Requests for one read by each strategy.
+
+    ``multiple``: one per run. ``list``: one per `LIST_REGIONS` runs.
+    """
+
+    multiple: int
+    list: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What one read touches, as docs/reference/semantics.md defines it.
+
+    Attributes
+    ----------
+    selection
+        The selection as slices, in the axis order of the dataset.
+    extent, data_offset_bytes, order
+        As stored; ``order`` is None unless another axis order was supposed, and where it was,
+        stored axis i is axis ``order[i]`` of the dataset.
+    runs ... disks_touched
+        None where the storage says nothing about them; ``notes`` then says why. Of a chunked
+        dataset, of the chunks touched, which are read whole; ``bytes_useful`` is what was selected.
+    stripes, stripe_components, stripes_from
+        Striping of the component that holds most of the file; of all components; and where that
+        is known from, or ``supposed``.
+    amplification
+        Bytes touched by useful byte; None where nothing is selected.
+    bounds
+        (low, high) of what a time budget left open; None where exact.
+    osts
+        What is touched OST by OST, of those that may be; empty where that is not known or there
+        are too many to tell.
+    predicted_s, predicted_low_s, predicted_high_s
+        Seconds by the model named ``model``, and the interval in which 19 of 20 reads lie; None
+        where none fits.
+    ratio_error
+        Standard deviation of the logarithm of the ratio of two such predictions.
+    calibrated
+        Whether that model was fitted to the file system.
+    serves
+        Whether reads would come from this layout, beside the dataset as it is; None where no time
+        is predicted.
+    plans
+        What each strategy of the read engine would do, with data that the page cache holds (loaded
+        from a new mapping, where that is fastest) and that it does not; empty where the elements do
+        not lie in the file one after another. docs/explanation/reads.md.
+    """
+
+    file: str
+    dataset: str
+    selection: str
+    extent: tuple[int, ...]
+    element_size_bytes: int
+    storage: Storage
+    order: tuple[int, ...] | None
+    data_offset_bytes: int | None
+    chunk_shape: tuple[int, ...] | None
+    stripes: StripeLayout
+    stripe_components: tuple[StripeComponent, ...]
+    stripes_from: str
+    raid: RaidLayout
+    bytes_useful: int
+    notes: tuple[str, ...]
+    amplification: float | None = None
+    runs: int | None = None
+    block_depth: int | None = None
+    block_gap_count: int | None = None
+    block_gap_distance: int | None = None
+    block_gap_paper: int | None = None
+    bytes_touched: int | None = None
+    osts_touched: int | None = None
+    disks_touched: int | None = None
+    chunks_touched: int | None = None
+    exact: bool | None = None
+    bounds: FeatureBounds | None = None
+    osts: tuple[OstLoad, ...] = ()
+    requests: Requests | None = None
+    predicted_s: float | None = None
+    predicted_low_s: float | None = None
+    predicted_high_s: float | None = None
+    ratio_error: float | None = None
+    model: str | None = None
+    calibrated: bool = False
+    serves: bool | None = None
+    plans: tuple[StrategyPlan, ...] = ()
+
+
+def explain(
+    file: str | os.PathLike[str],
+    dataset: str,
+    selection: object,
+    *,
+    stripe_size: int | None = None,
+    stripe_count: int | None = None,
+    raid_disks: int | None = None,
+    raid_unit: int | None = None,
+    raid_min_request: int | None = None,
+    order: tuple[int, ...] | None = None,
+    chunks: tuple[int, ...] | None = None,
+    stored_ratio: float | None = None,
+    configured: StripeLayout | None = None,
+    models: tuple[ReadModel, ReadModel] | None = None,
+    parameters: IoParameters | None = None,
+    budget_s: float | None = None,
+) -> Explanation:
+    """Return what reading a selection of a dataset touches.
+
+    Parameters
+    ----------
+    file, dataset
+        An HDF5 file and the path of a dataset in it.
+    selection
+        An index expression such as ``np.s_[:, 3, ::2]``, or the text of one.
+    stripe_size, stripe_count, raid_disks, raid_unit, raid_min_request
+        Storage below the file, sizes in bytes. Striping that is left out is asked of the file
+        system; else it is as ``configured``, else one OST. RAID that is left out is that of a
+        local disk, and ``raid_min_request`` the unit.
+    order, chunks
+        Suppose a replica with this axis order, as in `numpy.transpose`, and chunks of this shape
+        in its own axes; contiguous without.
+    stored_ratio
+        What compression leaves of a supposed chunk, for example 0.4.
+    models
+        Of the original through HDF5 and of a replica through the engine, which predict the time;
+        the built-in ones where None.
+    parameters
+        Costs of requests, by which the read engine's strategies are predicted; the built-in ones
+        where None.
+    budget_s
+        Seconds after which bounds are given instead of exact values; None: no limit.
+
+    Raises
+    ------
+    NotHdf5Error, FileMissingError, DatasetNotFoundError
+        And the other errors of `sds.hdf5.dataset.describe_dataset`.
+    SelectionError
+        If the selection cannot be read or reaches outside the dataset.
+    LayoutError
+        If the striping, the RAID, the order or the chunks cannot be.
+    """
+    supposed = Supposed(
+        order=order,
+        chunks=chunks,
+        stored_ratio=stored_ratio,
+        stripe_size=stripe_size,
+        stripe_count=stripe_count,
+        raid_disks=raid_disks,
+        raid_unit=raid_unit,
+        raid_min_request=raid_min_request,
+    )
+    return compare(
+        file, dataset, selection, (supposed,),
+        configured=configured, models=models, parameters=parameters, budget_s=budget_s,
+    )[0]  # fmt: skip
+
+
+def compare(
+    file: str | os.PathLike[str],
+    dataset: str,
+    selection: object,
+    layouts: Sequence[Supposed],
+    *,
+    configured: StripeLayout | None = None,
+    raid: RaidLayout = LOCAL_DISK_RAID,
+    models: tuple[ReadModel, ReadModel] | None = None,
+    parameters: IoParameters | None = None,
+    budget_s: float | None = None,
+) -> tuple[Explanation, ...]:
+    """Return what reading a selection touches in each of several layouts; see `explain`.
+
+    Parameters
+    ----------
+    layouts
+        ``Supposed()`` is the dataset as it is.
+    configured, raid
+        Striping where the file system does not say, and RAID, as they are.
+    models
+        As of `explain`, on the file's own disks; on others the built-in ones predict.
+    parameters
+        Hold for layouts on the file's own disks only.
+    """
+    if not 0 < len(layouts) <= MAX_LAYOUTS:
+        message = f"{len(layouts)} layouts to compare; give 1 to {MAX_LAYOUTS}"
+        raise LayoutError(message)
+    found = find_stripes(file, configured)
+    with open_hdf5(file) as handle:
+        opened = get_dataset(handle, dataset)
+        described = describe_open_dataset(opened, file)
+        slab = _slab_of(selection, described.extent)
+        return tuple(
+            _explain_layout(
+                opened,
+                described,
+                slab,
+                supposed,
+                disks=disks_of(described, supposed, found, raid),
+                models=models_for_advice(None)
+                if models is None or supposed.is_elsewhere
+                else models,
+                parameters=None if supposed.is_elsewhere else parameters,
+                budget_s=budget_s,
+            )
+            for supposed in layouts
+        )
+
+
+def best_of(explanations: Sequence[Explanation]) -> int | None:
+    """Return `fastest_of`; None also of a replica that would not serve."""
+    first = fastest_of(explanations)
+    return first if first is not None and explanations[first].serves else None
+
+
+def fastest_of(explanations: Sequence[Explanation]) -> int | None:
+    """Return which layout is predicted fastest; None where it cannot be told from the next.
+
+    It can where it is faster than the next in 19 of 20 cases, by the error that the model makes of
+    ratios; of layouts without a prediction nothing can be told, and calibrated
+    predictions are not compared with built-in ones.
+    """
+    times = [each.predicted_s for each in explanations]
+    origins = {each.calibrated for each in explanations}
+    if len(times) < 2 or None in times or len(origins) > 1:
+        return None
+    first, second = sorted(range(len(times)), key=lambda i: times[i] or 0.0)[:2]
+    ratio_error = max(explanations[i].ratio_error or 0.0 for i in (first, second))
+    ratio = (times[second] or 0.0) / max(times[first] or 0.0, _LEAST_SECONDS)
+    return first if probability_faster(ratio, ratio_error) >= _CONFIDENCE else None
+
+
+def _explain_layout(
+    opened: h5py.Dataset,
+    described: DatasetDescription,
+    slab: Hyperslab,
+    supposed: Supposed,
+    *,
+    disks: Disks,
+    models: tuple[ReadModel, ReadModel],
+    parameters: IoParameters | None,
+    budget_s: float | None,
+) -> Explanation:
+    layout = None
+    if supposed.is_replica:
+        layout = supposed_layout(described, supposed)
+        touched = touched_as_replica(described, slab, layout, disks, budget_s)
+    elif supposed.stored_ratio is not None:
+        raise LayoutError("what compression leaves is of supposed chunks; give chunks as well")
+    else:
+        touched = touched_as_stored(opened, described, slab, disks, budget_s)
+    order = None if layout is None else layout.order
+    extent = described.extent if order is None else tuple(described.extent[a] for a in order)
+    bytes_useful = slab.n_elements * described.element_size_bytes
+    explanation = Explanation(
+        file=str(described.file),
+        dataset=described.path,
+        selection=str(slab),
+        extent=extent,
+        element_size_bytes=described.element_size_bytes,
+        storage=_storage_of(described, layout),
+        order=supposed.order,
+        data_offset_bytes=described.data_offset_bytes
+        if layout is None
+        else layout.data_offset_bytes,
+        chunk_shape=_chunk_shape_of(described, layout),
+        chunks_touched=touched.chunks,
+        stripes=disks.stripes.prevailing(0, Path(described.file).stat().st_size),
+        stripe_components=disks.stripes.components,
+        stripes_from=disks.source,
+        raid=disks.raid,
+        bytes_useful=bytes_useful,
+        notes=(
+            *disks.notes,
+            *(() if touched.note is None else (touched.note,)),
+            *(() if described.is_fixed_size else (_ELSEWHERE,)),
+        ),
+    )
+    features = touched.features
+    if features is None:
+        return explanation
+    explanation = replace(
+        explanation,
+        runs=features.runs,
+        block_depth=features.block_depth,
+        block_gap_count=features.block_gap_count,
+        block_gap_distance=features.block_gap_distance,
+        block_gap_paper=features.block_gap_paper,
+        bytes_touched=features.bytes_touched,
+        amplification=features.bytes_touched / bytes_useful if bytes_useful else None,
+        osts_touched=features.osts_touched,
+        disks_touched=features.disks_touched,
+        exact=features.exact,
+        bounds=features.bounds,
+        osts=ost_loads(touched.loads, disks),
+        requests=Requests(multiple=features.runs, list=math.ceil(features.runs / LIST_REGIONS)),
+        plans=()
+        if isinstance(layout, ChunkedLayout)
+        else _plans(described, slab, layout, parameters),
+    )
+    unpriced = _unpriced_filters(described, supposed)
+    if not bytes_useful:
+        unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
+    if unpriced is not None:
+        return replace(explanation, notes=(*explanation.notes, unpriced))
+    model = models[int(isinstance(layout, ContiguousLayout))]
+    predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
+    seconds, serves = _seconds(described, slab, supposed, disks, models)
+    if not math.isfinite(seconds):
+        seconds = predicted.seconds
+    return replace(
+        explanation,
+        serves=serves,
+        predicted_s=seconds,
+        predicted_low_s=seconds * (predicted.low / predicted.seconds),
+        predicted_high_s=seconds * (predicted.high / predicted.seconds),
+        ratio_error=model.ratio_error,
+        model=model.name,
+        calibrated=model.calibrated,
+    )
+
+
+def _seconds(
+    described: DatasetDescription,
+    slab: Hyperslab,
+    supposed: Supposed,
+    disks: Disks,
+    models: tuple[ReadModel, ReadModel],
+) -> tuple[float, bool]:
+    """Return the time of a read by the function that chooses, and whether the layout would serve.
+
+    The time is infinite where that function has none.
+    """
+    if described.storage not in {Storage.CONTIGUOUS, Storage.CHUNKED} or not described.extent:
+        return math.inf, not supposed.is_replica
+    array = StoredArray(
+        extent=described.extent,
+        element_size_bytes=described.element_size_bytes,
+        chunks=described.chunk_shape,
+        data_offset_bytes=described.data_offset_bytes or 0,
+        stripes=disks.stripes.prevailing(0, Path(described.file).stat().st_size),
+        raid=disks.raid,
+    )
+    if not supposed.is_replica:
+        return float(read_costs(array, models, [slab], [1]).original[0]), True
+    layout = ReplicaLayout.whole(
+        described.extent, order=supposed.order, chunk_shape=supposed.chunks
+    )
+    costs = read_costs(array, models, [slab], [1], [layout])
+    return float(costs.replicas[0, 0]), math.isfinite(costs.serving[0, 0])
+
+
+def _storage_of(described: DatasetDescription, layout: ArrayLayout | None) -> Storage:
+    if layout is None:
+        return described.storage
+    return Storage.CHUNKED if isinstance(layout, ChunkedLayout) else Storage.CONTIGUOUS
+
+
+def _chunk_shape_of(
+    described: DatasetDescription, layout: ArrayLayout | None
+) -> tuple[int, ...] | None:
+    if layout is None:
+        return described.chunk_shape
+    return layout.chunk_shape if isinstance(layout, ChunkedLayout) else None
+
+
+def _unpriced_filters(described: DatasetDescription, supposed: Supposed) -> str | None:
+    """Return why no time is predicted; None where nothing stands against it."""
+    if supposed.is_replica:
+        if supposed.stored_ratio is None:
+            return None
+        return "no prediction: the models do not know what undoing the supposed filters costs"
+    if not described.filters:
+        return None
+    names = ", ".join(f.name or str(f.code) for f in described.filters)
+    return f"no prediction: the models do not know what undoing the filters costs ({names})"
+
+
+def _plans(
+    described: DatasetDescription,
+    slab: Hyperslab,
+    supposed: ContiguousLayout | None,
+    parameters: IoParameters | None,
+) -> tuple[StrategyPlan, ...]:
+    """Return what the strategies of the read engine would do; nothing for chunks."""
+    if supposed is None and described.storage is not Storage.CONTIGUOUS:
+        return ()
+    layout = supposed or ContiguousLayout(
+        element_size_bytes=described.element_size_bytes,
+        data_offset_bytes=described.data_offset_bytes or 0,
+    )
+
+    def plan(strategy: Strategy, cache: Cache) -> ReadPlan:
+        state = FileState(cache=cache)
+        return plan_read(
+            described.extent, slab, layout, strategy=strategy, state=state, parameters=parameters
+        )
+
+    return compare_strategies(plan)
+
+
+def _slab_of(selection: object, extent: tuple[int, ...]) -> Hyperslab:
+    if isinstance(selection, Hyperslab):
+        selection.check_within(extent)
+        return selection
+    if isinstance(selection, str):
+        return parse_selection(selection, extent)
+    return selection_from_index(selection, extent)[0]

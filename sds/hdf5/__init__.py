@@ -1,0 +1,1 @@
+"""HDF5 files as SDS sees them: datasets, chunks, codecs, stripes, and which file it is."""

@@ -1,0 +1,1 @@
+"""Copy a source into a replica, slab by slab."""

@@ -1,0 +1,1 @@
+"""Plans of reorganizations: what is read, moved and written, as pure values."""

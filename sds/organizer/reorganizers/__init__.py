@@ -1,0 +1,1 @@
+"""The organizers that SDS brings: transpose, gather segments, sort rows."""

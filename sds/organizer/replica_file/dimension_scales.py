@@ -1,0 +1,123 @@
+"""Dimension scales and labels of a source, carried over to its replica."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+
+from sds.hdf5.dataset import is_type_of_fixed_size
+from sds.organizer.replica_file.attributes import SCALE_ATTRIBUTES, copy_attribute
+
+if TYPE_CHECKING:
+    from sds.organizer.plans.reorganization_plan import ReorganizationPlan
+
+# All of them together; the rest of the 1 MiB of metadata that the connector checks is for others.
+_ROOM_BYTES = 256 * 1024
+_OVERHEAD_BYTES = 8 * 1024
+
+
+def carry_scales(
+    original: h5py.Dataset, copy: h5py.h5d.DatasetID, plan: ReorganizationPlan
+) -> list[str]:
+    """Copy and attach dimension scales and labels; return the names of those left out.
+
+    A scale of an axis of which the replica holds a part is cut to that part.
+    """
+    left_out: list[str] = []
+    room = _ROOM_BYTES
+    target = h5py.Dataset(copy)
+    if h5py.h5ds.is_scale(original.id):
+        return left_out  # a scale has no scales
+    carried: dict[str, slice | None] = {}
+    for axis, source_axis in enumerate(plan.order):
+        dimension = original.dims[source_axis]
+        if dimension.label:
+            target.dims[axis].label = dimension.label
+        for scale in dimension.values():
+            part = _part(scale, source_axis, plan)
+            if part is not None and scale.id.get_type().detect_class(h5py.h5t.REFERENCE):
+                left_out.append(f"dimension scale {scale.name}")
+                continue
+            if scale.name not in carried:
+                n_bytes = scale.id.get_storage_size()
+                if part is not None:
+                    n_bytes = (part.stop - part.start) * scale.id.get_type().get_size()
+                room -= n_bytes + _OVERHEAD_BYTES
+                if room < 0 or scale.name in target.file:
+                    left_out.append(f"dimension scale {scale.name}")
+                    continue
+                _copy_scale(scale, target.file, part)
+                carried[scale.name] = part
+            elif carried[scale.name] != part:
+                # One scale of two axes, and another part of each.
+                left_out.append(f"dimension scale {scale.name} of axis {source_axis}")
+                continue
+            target.dims[axis].attach_scale(target.file[scale.name])
+    return left_out
+
+
+def names_of_scales(original: h5py.Dataset) -> list[str]:
+    """Return the names of dimension scales, and of labels, as what a replica leaves out."""
+    if h5py.h5ds.is_scale(original.id):
+        return []
+    scales = dict.fromkeys(
+        scale.name for dimension in original.dims for scale in dimension.values()
+    )
+    labels = [dimension.label for dimension in original.dims if dimension.label]
+    return [f"dimension scale {name}" for name in scales] + [
+        f"dimension label {label}" for label in labels
+    ]
+
+
+def _part(scale: h5py.Dataset, source_axis: int, plan: ReorganizationPlan) -> slice | None:
+    """Return what of a scale belongs to the region; None: all of it."""
+    first = plan.region.start[source_axis]
+    length = plan.region.extent[source_axis]
+    if length == plan.extent[source_axis] or scale.shape != (plan.extent[source_axis],):
+        return None
+    return slice(first, first + length)
+
+
+def _copy_scale(scale: h5py.Dataset, target: h5py.File, part: slice | None) -> None:
+    """Copy a scale to the same path; what refers to datasets of the source is dropped."""
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    path = scale.name.encode()
+    if part is not None:
+        _copy_part(scale, target, part, links)
+        return
+    h5py.h5o.copy(scale.file.id, path, target.id, path, lcpl=links)
+    copied = target[scale.name]
+    for name in SCALE_ATTRIBUTES & set(copied.attrs):
+        del copied.attrs[name]
+
+
+def _copy_part(
+    scale: h5py.Dataset, target: h5py.File, part: slice, links: h5py.h5p.PropLCID
+) -> None:
+    """Copy a part of a scale, contiguous, with its attributes."""
+    file_type = scale.id.get_type().copy()
+    properties = scale.id.get_create_plist()  # a copy: fill value, order of attributes
+    while properties.get_nfilters():
+        properties.remove_filter(properties.get_filter(0)[0])
+    properties.set_layout(h5py.h5d.CONTIGUOUS)
+    length = part.stop - part.start
+    space = h5py.h5s.create_simple((length,))
+    created = h5py.h5d.create(
+        target.id, scale.name.encode(), file_type, space, dcpl=properties, lcpl=links
+    )
+    in_file = scale.id.get_space()
+    in_file.select_hyperslab((part.start,), (length,))
+    if is_type_of_fixed_size(file_type):
+        elements = np.empty((length,), f"V{file_type.get_size()}")
+        scale.id.read(space, in_file, elements, mtype=file_type)
+        created.write(h5py.h5s.ALL, h5py.h5s.ALL, elements, mtype=file_type)
+    else:
+        h5py.Dataset(created)[...] = scale[part]
+    for index in range(h5py.h5a.get_num_attrs(scale.id)):
+        attribute = h5py.h5a.open(scale.id, index=index)
+        referring = attribute.get_type().detect_class(h5py.h5t.REFERENCE)
+        if attribute.name.decode() not in SCALE_ATTRIBUTES and not referring:
+            copy_attribute(attribute, created, (0,))

@@ -1,0 +1,1 @@
+"""Layouts that a replica might have, and what reads cost in each."""

@@ -1,0 +1,88 @@
+"""Which models compare a dataset with its replicas: to advise, and in a redirect table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sds.recommender.models.cost_model import Via, builtin_model
+
+if TYPE_CHECKING:
+    from sds.calibration.results import Calibration
+    from sds.recommender.models.cost_model import CostModel, ReadModel
+
+# Uncalibrated, a replica must be predicted cheaper by this factor before it serves a read.
+UNCALIBRATED_MARGIN = 1.25
+
+
+def models_for_advice(calibration: Calibration | None) -> tuple[ReadModel, ReadModel]:
+    """Return the models of the original through HDF5 and of a replica through the engine.
+
+    Parameters
+    ----------
+    calibration
+        Of the file system that holds both; None where there is none.
+
+    Notes
+    -----
+    Two predictions are compared, so both come from one measurement: the calibrated cold models with
+    the least held-out error, where both ways were measured; else the built-in model for both. Cold,
+    because no one knows what is cached, and a wrong choice costs most when nothing is.
+    """
+    if calibration is not None:
+        original = calibration.best_model(via=Via.HDF5)
+        replica = calibration.best_model(via=Via.ENGINE)
+        if original is not None and replica is not None:
+            return original, replica
+    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
+
+
+def equations_for_table(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
+    """Return the same as `models_for_advice`, of what the connector can compute: equations."""
+    if calibration is not None:
+        original = calibration.chosen_model(via=Via.HDF5)
+        replica = calibration.chosen_model(via=Via.ENGINE)
+        if original is not None and replica is not None:
+            return original, replica
+    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
+
+
+def serving_margin(original: ReadModel, replica: ReadModel) -> float:
+    """Return by which factor a replica must be predicted cheaper before it serves a read.
+
+    One standard deviation of the error of the two predictions' ratio on held-out patterns;
+    `UNCALIBRATED_MARGIN` where nothing is calibrated, and at least that.
+    """
+    if not (original.calibrated and replica.calibrated):
+        return UNCALIBRATED_MARGIN
+    error = math.hypot(original.log_error, replica.log_error)
+    return max(UNCALIBRATED_MARGIN, math.exp(error))
+
+
+def models_for_table(
+    calibration: Calibration | None, *, chunked: bool = False
+) -> tuple[CostModel, CostModel]:
+    """Return the models that a redirect table carries for the original and for each replica.
+
+    Parameters
+    ----------
+    calibration
+        Of the file system that holds both; None where there is none.
+    chunked
+        Whether the replica is stored in chunks: HDF5 reads it, not the engine.
+
+    Notes
+    -----
+    They are the equations with the least held-out error, with every cost of the replica raised by
+    the `serving_margin`: among layouts that the models cannot tell apart the original serves.
+    """
+    original, replica = equations_for_table(calibration)
+    if chunked:
+        replica = original
+    margin = serving_margin(original, replica)
+    return original, replace(
+        replica,
+        coefficients=tuple(c * margin for c in replica.coefficients),
+        floor_s=replica.floor_s * margin,
+    )

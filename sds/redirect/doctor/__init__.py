@@ -1,0 +1,1 @@
+"""Say why reads of a file are or are not redirected."""

@@ -1,0 +1,65 @@
+"""Check the redirect tables of a home."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sds.errors import FormatError, SdsError
+from sds.hdf5.identity import source_identity
+from sds.redirect.tables import RedirectTable, table_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sds.home import Home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """A redirect table.
+
+    Attributes
+    ----------
+    source
+        The file that it is of; empty where the table cannot be read.
+    datasets
+        Those that have replicas.
+    problem
+        Why no program is served by it; empty where nothing is wrong with the table itself.
+    """
+
+    path: str
+    source: str
+    datasets: tuple[str, ...]
+    problem: str
+
+
+def find_tables(home: Home, source: Path | None = None) -> tuple[TableReport, ...]:
+    """Return the tables of a home, or the one of a source where one is named."""
+    paths = sorted(home.tables.glob("*.sdst")) if source is None else [table_path(home, source)]
+    return tuple(_report(path) for path in paths if path.is_file())
+
+
+def _report(path: Path) -> TableReport:
+    try:
+        table = RedirectTable.from_bytes(path.read_bytes())
+    except FormatError as error:
+        return TableReport(path=str(path), source="", datasets=(), problem=str(error))
+    except OSError as error:
+        problem = f"this account cannot read it: {error.strerror}"
+        return TableReport(path=str(path), source="", datasets=(), problem=problem)
+    problem = ""
+    try:
+        changed = table.source_identity.difference(source_identity(table.source_path))
+    except SdsError as error:
+        problem = str(error)
+    else:
+        if changed:
+            problem = f"{table.source_path} has changed ({changed})"
+    return TableReport(
+        path=str(path),
+        source=str(table.source_path),
+        datasets=tuple(dataset.path for dataset in table.datasets),
+        problem=problem,
+    )

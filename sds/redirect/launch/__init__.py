@@ -1,0 +1,1 @@
+"""Start programs under the connector."""

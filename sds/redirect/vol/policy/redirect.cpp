@@ -1,0 +1,558 @@
+#include "redirect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "chunked_transfer.h"
+#include "config.h"
+#include "conversion.h"
+#include "decision_log.h"
+#include "element_walk.h"
+#include "error_stack.h"
+#include "latest.h"
+#include "memory_layout.h"
+#include "open_dataset.h"
+#include "open_file.h"
+#include "original_choice.h"
+#include "original_file.h"
+#include "replica.h"
+#include "scattered.h"
+#include "scattered_choice.h"
+#include "sds/tiles.h"
+#include "source_freshness.h"
+#include "transfer.h"
+#include "type_digest.h"
+
+namespace sds::vol
+{
+
+// The partial candidates that hold what is read. Reads of one shape touch more tiles or fewer,
+// which counts for what they cost.
+struct Holders {
+    uint64_t candidates; // one bit each
+    uint64_t n_pieces;   // that they take of their tiles: of each, in one number
+
+    bool operator==(const Holders &other) const
+    {
+        return candidates == other.candidates && n_pieces == other.n_pieces;
+    }
+};
+
+// Reads of one shape are decided alike: where the start lies hardly matters to the prediction,
+// which costs as much as a small read.
+struct Decision {
+    Decision *next;
+    Holders holders;
+    int32_t choice;  // of the candidates; negative: how the original is read
+    uint32_t n_left; // uses until it is made anew
+    int64_t shape[]; // counts, blocks and strides
+};
+constexpr int max_decisions = 4;
+
+// Kept for every dataset that is open: what the table says is looked up in it.
+struct Redirection {
+    Decision *newest;           // the latest decisions
+    ScatteredChoices scattered; // and of reads that are no box
+    uint64_t partial;           // candidates that hold a part, one bit each
+    int32_t index;              // in the file's table
+    int32_t n_candidates;       // 0: no table names it
+    uint32_t n_reads;           // counts shares
+    uint32_t logged;            // reasons told already, one bit each
+    bool by_engine_too;         // the engine may read the original
+    bool is_contiguous;         // the original
+    bool deciding;              // a thread is using the decisions
+};
+
+namespace
+{
+
+// Why a read goes to the original.
+enum Reason {
+    served,
+    read_by_engine,
+    stale_source,
+    collective_transfer,
+    transformed,
+    irregular_selection,
+    foreign_space,
+    refused_spaces,
+    repeated_points,
+    other_type,
+    empty_selection,
+    original_cheaper,
+    not_held,
+    large_chunks,
+    boxes_alone,
+    outside_share,
+    replica_unusable,
+    decoding_elsewhere,
+    decoded_again,
+    failed_transfer
+};
+
+constexpr const char *reason_text[] = {
+    "a replica is predicted to be cheaper",
+    "the original read by SDS's engine is predicted to be cheaper than through HDF5",
+    "the source has changed, was removed or moved, or is being written",
+    "the transfer is collective",
+    "the transfer has a data transform",
+    "the selection lies in the transfer's properties, or HDF5 does not list its elements",
+    "the selection is of another extent than the dataset",
+    "the selections reach outside, or are of different sizes",
+    "the memory selection may name a point twice",
+    "the memory type needs a conversion that SDS leaves to HDF5",
+    "nothing is selected",
+    "the original is predicted to be cheaper",
+    "no replica holds all that is selected",
+    "the replica's chunks are larger than 1 MiB, which would take much of the program's memory",
+    "only replicas in chunks or of segments are there, which serve boxes alone",
+    "the replica serves a share of the reads",
+    "the replica cannot be used",
+    "other threads use the memory that there is to decode chunks of replicas",
+    "no memory is left to keep the replica's chunk decoded, of which parts are read in turn",
+    "the replica could not be read",
+};
+
+void tell(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
+{
+    if (!text) text = reason_text[reason];
+    Redirection &redirection = *dataset.redirection;
+    if (!decisions_are_logged() || (redirection.logged & (1U << reason))) return;
+    // Where there is no table, HDF5 reads what it would have read.
+    if (redirection.n_candidates == 0 && reason != read_by_engine) return;
+    redirection.logged |= 1U << reason;
+    const char *event = reason == read_by_engine ? "engine" : "original";
+    log_decision(reason == served ? "served" : event, dataset.description.file,
+                 dataset.description.path, text);
+}
+
+int64_t original(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
+{
+    tell(dataset, reason, text);
+    return 0;
+}
+
+// How the table's description differs from the dataset; nullptr where it does not.
+const char *find_difference(const Host &host, const sds_table_dataset &expected,
+                            const StoredDataset &found, hid_t type)
+{
+    uint32_t crc = 0;
+    // Freshness is that of one file: what lies in others may change unseen.
+    if (found.storage == SDS_STORAGE_VIRTUAL || found.storage == SDS_STORAGE_EXTERNAL ||
+        found.storage == SDS_STORAGE_UNKNOWN)
+        return "the dataset's values lie in other files";
+    if (expected.rank != found.rank) return "the dataset's rank is not that of the table";
+    for (int32_t axis = 0; axis < found.rank; axis++)
+        if (expected.extent[axis] != found.extent[axis])
+            return "the dataset's extent is not that of the table";
+    if (expected.element_bytes != found.element_bytes || !type_crc32c(host, type, crc) ||
+        crc != expected.type_crc32c)
+        return "the dataset's type is not that of the table";
+    return nullptr;
+}
+
+// What the transfer properties ask for beside moving bytes. They are seldom set.
+Reason check_properties(const Host &host, hid_t dxpl)
+{
+    if (dxpl == 0 || dxpl == *host.default_dxpl) return served;
+    SilenceKeeper silence(host); // there seldom is a transform to get
+    ErrorStackKeeper keep(host);
+    if (is_collective(host, dxpl)) return collective_transfer;
+    return host.hdf5.H5Pget_data_transform(dxpl, nullptr, 0) > 0 ? transformed : served;
+}
+
+// HDF5 counts a selection in the extent of its own space, which need not be the dataset's.
+bool is_of_extent(const Host &host, hid_t space, const StoredDataset &stored)
+{
+    if (space == H5S_ALL) return true;
+    hsize_t extent[SDS_MAX_RANK];
+    if (host.hdf5.H5Sget_simple_extent_dims(space, extent, nullptr) != stored.rank) return false;
+    for (int32_t axis = 0; axis < stored.rank; axis++)
+        if (static_cast<int64_t>(extent[axis]) != stored.extent[axis]) return false;
+    return true;
+}
+
+// What the dataset may be read from, for one read.
+Layouts layouts_of(const OpenDataset &dataset)
+{
+    const Redirection &redirection = *dataset.redirection;
+    Layouts layouts = {};
+    layouts.table = dataset.file->table;
+    layouts.index = redirection.index;
+    if (redirection.n_candidates > 0)
+        sds_table_dataset_at(layouts.table, layouts.index, &layouts.dataset);
+    else
+        layouts.dataset = dataset_of_itself(dataset.description);
+    layouts.itself = candidate_of_itself(dataset.description, layouts.dataset);
+    if (redirection.by_engine_too) layouts.original = dataset.file->original;
+    return layouts;
+}
+
+sds_candidate candidate_of(const OpenDataset &dataset, int32_t i)
+{
+    sds_candidate candidate;
+    sds_table_candidate_at(dataset.file->table, dataset.redirection->index, i, &candidate);
+    return candidate;
+}
+
+Holders holders_of(const OpenDataset &dataset, const sds_hyperslab &slab)
+{
+    Holders holders = {0, 0};
+    for (uint64_t left = dataset.redirection->partial; left != 0; left &= left - 1) {
+        const int i = __builtin_ctzll(left);
+        const sds_candidate candidate = candidate_of(dataset, i);
+        if (!sds_candidate_holds(&candidate, &slab)) continue;
+        holders.candidates |= uint64_t{1} << i;
+        if (candidate.tiles.n > 0)
+            holders.n_pieces = holders.n_pieces * (SDS_MAX_TILES_OF_READ + 1) +
+                               static_cast<uint64_t>(sds_tile_pieces(&candidate, &slab, nullptr));
+    }
+    return holders;
+}
+
+bool is_of_shape(const sds_hyperslab &slab, const int64_t shape[])
+{
+    const size_t n = static_cast<size_t>(slab.rank);
+    return memcmp(slab.count, shape, n * sizeof(int64_t)) == 0 &&
+           memcmp(slab.block, shape + n, n * sizeof(int64_t)) == 0 &&
+           memcmp(slab.stride, shape + 2 * n, n * sizeof(int64_t)) == 0;
+}
+
+void remember(Redirection &redirection, const Holders &holders, const sds_hyperslab &slab,
+              Choice choice)
+{
+    const size_t n = static_cast<size_t>(slab.rank);
+    Decision *made =
+        put_in_front(redirection.newest, max_decisions, sizeof(Decision) + 3 * n * sizeof(int64_t));
+    if (!made) return;
+    made->holders = holders;
+    made->choice = choice.of;
+    made->n_left = choice.n_uses;
+    memcpy(made->shape, slab.count, n * sizeof(int64_t));
+    memcpy(made->shape + n, slab.block, n * sizeof(int64_t));
+    memcpy(made->shape + 2 * n, slab.stride, n * sizeof(int64_t));
+}
+
+// The decision for reads of this shape, made anew where it is due.
+int32_t decide(const OpenDataset &dataset, const Holders &holders, const sds_hyperslab &slab)
+{
+    Redirection &redirection = *dataset.redirection;
+    for (Decision *decision = redirection.newest; decision; decision = decision->next)
+        if (decision->n_left > 0 && decision->holders == holders &&
+            is_of_shape(slab, decision->shape)) {
+            decision->n_left--;
+            return decision->choice;
+        }
+    const Choice choice = choose_box(dataset, layouts_of(dataset), slab);
+    remember(redirection, holders, slab, choice);
+    return choice.of;
+}
+
+// What was found in memory is not there any more: have decide() look anew.
+void expire(Redirection &redirection)
+{
+    if (redirection.n_candidates == 0) return;
+    expire_choices(redirection.scattered);
+    if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE)) return;
+    for (Decision *decision = redirection.newest; decision; decision = decision->next)
+        if (decision->choice == SDS_BY_ENGINE_IF_CACHED) decision->n_left = 0;
+    __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
+}
+
+bool is_in_one_run(const OpenDataset &dataset, const sds_hyperslab &slab)
+{
+    return dataset.redirection->is_contiguous && sds_is_one_run(dataset.description.extent, &slab);
+}
+
+// Apart: most reads lie in one run and come no further.
+__attribute__((noinline)) int32_t predict_or_remember(const OpenDataset &dataset,
+                                                      const sds_hyperslab &slab)
+{
+    Redirection &redirection = *dataset.redirection;
+    const Holders holders = holders_of(dataset, slab);
+    if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE))
+        return choose_box(dataset, layouts_of(dataset), slab).of; // another thread is at it
+    const int32_t choice = decide(dataset, holders, slab);
+    __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
+    return choice;
+}
+
+int32_t choose(const OpenDataset &dataset, const sds_hyperslab &slab)
+{
+    if (is_in_one_run(dataset, slab) && config().engine != Engine::always) return SDS_BY_HDF5;
+    return predict_or_remember(dataset, slab);
+}
+
+// Why none was chosen for a box: told in the log, of no account otherwise.
+Reason why_none(const OpenDataset &dataset, const sds_hyperslab &slab)
+{
+    if (!decisions_are_logged() || is_in_one_run(dataset, slab)) return original_cheaper;
+    const sds_table_dataset entry = layouts_of(dataset).dataset;
+    Reason reason = not_held;
+    for (int32_t i = 0; i < entry.n_candidates; i++) {
+        const sds_candidate candidate = candidate_of(dataset, i);
+        if (!sds_candidate_holds(&candidate, &slab)) continue;
+        if (!sds_candidate_has_large_chunks(&candidate, &entry)) return original_cheaper;
+        reason = large_chunks;
+    }
+    return reason;
+}
+
+// The same for elements that have to be listed.
+Reason why_none(const OpenDataset &dataset, const ScatteredRead &read)
+{
+    if (!decisions_are_logged()) return original_cheaper;
+    Reason reason = boxes_alone;
+    for (int32_t i = 0; i < dataset.redirection->n_candidates; i++) {
+        const sds_candidate candidate = candidate_of(dataset, i);
+        if (can_serve(candidate, read)) return original_cheaper;
+        if (candidate.storage == SDS_TABLE_CONTIGUOUS && candidate.tiles.n == 0) reason = not_held;
+    }
+    return reason;
+}
+
+// A share of 1000 serves every read; a smaller one is spread over the reads.
+bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
+{
+    const uint32_t n = __atomic_fetch_add(&redirection.n_reads, 1, __ATOMIC_RELAXED);
+    return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
+}
+
+// Read a contiguous replica by move(file, announced).
+template <typename Move> Reason read_file(OpenReplica &replica, Move move)
+{
+    const ReplicaFile file(replica);
+    if (!file.get()) return replica_unusable;
+    return move(file.get(), replica.announced) && file.is_unchanged() ? served : failed_transfer;
+}
+
+// Read a replica in chunks by move(dataset).
+template <typename Move> Reason read_dataset(const OpenReplica &replica, Move move)
+{
+    const ReplicaDataset &dataset = replica.dataset;
+    if (!is_unchanged(dataset, replica.identity)) return replica_unusable;
+    const Transferred outcome = move(dataset);
+    if (outcome == Transferred::no_room) return decoding_elsewhere;
+    if (outcome == Transferred::not_kept) return decoded_again;
+    const bool is_right = outcome == Transferred::all && is_unchanged(dataset, replica.identity);
+    return is_right ? served : failed_transfer;
+}
+
+// Have the engine read the original by in_file(file, nullptr): it has no segments. only_cached:
+// what the page cache lacks is left to HDF5.
+template <typename InFile>
+int64_t serve_itself(OpenDataset &dataset, bool only_cached, InFile in_file)
+{
+    OriginalFile &file = *dataset.file->original;
+    // A program's own writer in this process has what it has not written to the file yet.
+    if (__atomic_load_n(&dataset.file->is_written, __ATOMIC_ACQUIRE))
+        return original(dataset, stale_source);
+    if (!may_be_read(file, end_of(dataset.description))) return 0;
+    const OriginalReader reader(file);
+    if (!reader.get()) return 0;
+    if (!in_file(reader.get(), nullptr)) {
+        if (only_cached)
+            expire(*dataset.redirection);
+        else
+            count_failure(file); // it may have ended early, where HDF5 reads zeros
+        return 0;
+    }
+    tell(dataset, read_by_engine);
+    return SDS_SERVED_BY_ENGINE;
+}
+
+// What was chosen to serve a read.
+struct Server {
+    int32_t choice;
+    sds_table_dataset dataset;
+    sds_candidate candidate;
+
+    bool by_engine() const { return choice < SDS_BY_HDF5; }
+    bool only_cached() const { return choice == SDS_BY_ENGINE_IF_CACHED; }
+
+    Server(const OpenDataset &open, int32_t chosen) : choice(chosen)
+    {
+        if (by_engine()) {
+            const Layouts layouts = layouts_of(open);
+            dataset = layouts.dataset;
+            candidate = layouts.itself;
+        } else {
+            sds_table_dataset_at(open.file->table, open.redirection->index, &dataset);
+            candidate = candidate_of(open, choice);
+        }
+    }
+};
+
+// Have what was chosen read: a file by in_file(file, announced), a replica in chunks by
+// in_chunks(dataset). slab: what is read, nullptr where elements are listed.
+template <typename InFile, typename InChunks>
+int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hyperslab *slab,
+                   InFile in_file, InChunks in_chunks)
+{
+    const sds_candidate &candidate = server.candidate;
+    if (server.by_engine()) return serve_itself(dataset, server.only_cached(), in_file);
+    if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
+    if (!is_in_share(*dataset.redirection, candidate)) return original(dataset, outside_share);
+    const ReplicaUse use(*dataset.file, server.dataset, candidate, slab);
+    if (use.problem()) return original(dataset, replica_unusable, use.problem());
+    const Reason outcome = candidate.storage == SDS_TABLE_CHUNKED
+                               ? read_dataset(use.replica(), in_chunks)
+                               : read_file(use.replica(), in_file);
+    if (outcome == failed_transfer) count_failure(use.replica());
+    if (outcome != served) return original(dataset, outcome);
+    tell(dataset, served, candidate.path);
+    return candidate.replica_id;
+}
+
+// Serve a read whose elements have to be listed: in the file, in memory, or to be converted on top
+// of what lies there.
+int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Selection &selection,
+                        const ReadRequest &request)
+{
+    const Host &host = *object.host;
+    Redirection &redirection = *dataset.redirection;
+    if ((request.file_space != H5S_ALL && request.file_space <= last_special_space) ||
+        !can_walk(host))
+        return original(dataset, irregular_selection);
+    if (!is_of_extent(host, request.file_space, dataset.description))
+        return original(dataset, foreign_space);
+    ScatteredRead read;
+    if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
+        return original(dataset, refused_spaces);
+    const int32_t choice =
+        choose_scattered(host, dataset, redirection.scattered, layouts_of(dataset), read);
+    if (choice < 0) tell(dataset, why_none(dataset, read));
+    if (choice == SDS_BY_HDF5) return 0;
+    const Server server(dataset, choice);
+    const Reason refusal = check_properties(host, request.dxpl);
+    if (refusal != served) return original(dataset, refusal);
+    const FileType type(object);
+    Conversion conversion;
+    if (!plan_conversion(host, type.id(), server.dataset.element_bytes, request.memory_type,
+                         request.dxpl, conversion))
+        return original(dataset, other_type);
+    if (!writes_once(host, read)) return original(dataset, repeated_points);
+    return serve_from(
+        dataset, server, nullptr,
+        [&](sds_file *file, uint8_t *) {
+            return transfer_scattered(host, file, server.only_cached(), server.dataset,
+                                      server.candidate, read, conversion, request.buffer);
+        },
+        [](const ReplicaDataset &) {
+            return Transferred::failed;
+        }); // chosen are contiguous ones alone
+}
+
+// Serve a box by what was chosen. Apart: most reads are HDF5's to carry out, and come no further.
+__attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &dataset,
+                                            int32_t choice, const Selection &selection,
+                                            const ReadRequest &request)
+{
+    const Host &host = *object.host;
+    const Server server(dataset, choice);
+
+    const Reason refusal = check_properties(host, request.dxpl);
+    if (refusal != served) return original(dataset, refusal);
+    if (!is_of_extent(host, request.file_space, dataset.description))
+        return original(dataset, foreign_space);
+    const FileType type(object);
+    Conversion conversion;
+    MemoryLayout memory;
+    if (!plan_conversion(host, type.id(), server.dataset.element_bytes, request.memory_type,
+                         request.dxpl, conversion))
+        return original(dataset, other_type);
+    if (conversion.needs_background || !is_where_it_says(host, request.file_space, selection) ||
+        !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
+                          conversion.to_bytes, memory))
+        return serve_scattered(object, dataset, selection, request);
+    return serve_from(
+        dataset, server, &selection.slab,
+        [&](sds_file *file, uint8_t *announced) {
+            return transfer(host, file, server.only_cached(), announced, server.dataset,
+                            server.candidate, selection.slab, conversion, memory, request.buffer);
+        },
+        [&](const ReplicaDataset &in_chunks) {
+            return transfer_chunked(in_chunks, type.id(), server.dataset, server.candidate,
+                                    selection.slab, conversion, memory, request.buffer);
+        });
+}
+
+// Look the dataset up in the file's table. Without candidates none of its reads are redirected.
+void look_up(const Host &host, const OpenDataset &dataset, hid_t type, Redirection &out)
+{
+    const sds_table *table = dataset.file->table;
+    const StoredDataset &stored = dataset.description;
+    int32_t index = 0;
+    sds_table_dataset expected;
+    if (sds_table_find(table, stored.path, &index) != SDS_OK ||
+        sds_table_dataset_at(table, index, &expected) != SDS_OK) {
+        log_decision("original", stored.file, stored.path, "the table does not name it");
+        return;
+    }
+    const char *difference = find_difference(host, expected, stored, type);
+    if (difference) {
+        log_decision("original", stored.file, stored.path, difference);
+        return;
+    }
+    if (expected.n_candidates == 0) return;
+    out.index = index;
+    out.n_candidates = expected.n_candidates;
+    out.is_contiguous = expected.storage == SDS_TABLE_CONTIGUOUS;
+    sds_candidate candidate;
+    for (int32_t i = 0; i < expected.n_candidates && i < SDS_MAX_CANDIDATES; i++)
+        if (sds_table_candidate_at(table, index, i, &candidate) == SDS_OK &&
+            sds_candidate_is_partial(&candidate, &expected))
+            out.partial |= uint64_t{1} << i;
+}
+
+} // namespace
+
+bool asks_for_collective(const Host &host, hid_t dxpl)
+{
+    constexpr int collective = 1; // H5FD_MPIO_COLLECTIVE
+    if (dxpl == 0 || dxpl == *host.default_dxpl) return false;
+    ErrorStackKeeper keep(host);
+    int mode = 0;
+    return host.hdf5.H5Pget_dxpl_mpio(dxpl, &mode) >= 0 && mode == collective;
+}
+
+Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type)
+{
+    if (!dataset.file) return nullptr;
+    const bool by_engine_too = may_be_read_by_engine(host, dataset, type);
+    if (!dataset.file->table && !by_engine_too) return nullptr;
+    Redirection found = {};
+    found.is_contiguous = found.by_engine_too = by_engine_too;
+    if (dataset.file->table) look_up(host, dataset, type, found);
+    if (!by_engine_too && found.n_candidates == 0) return nullptr;
+    auto *made = static_cast<Redirection *>(malloc(sizeof(Redirection)));
+    if (made) *made = found;
+    return made;
+}
+
+void release_redirection(Redirection *redirection)
+{
+    free_all(redirection->newest);
+    release_choices(redirection->scattered);
+    free(redirection);
+}
+
+bool has_replicas(const OpenDataset &dataset)
+{
+    return dataset.redirection && dataset.redirection->n_candidates > 0;
+}
+
+int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
+                   const ReadRequest &request)
+{
+    // HDF5 refuses a read without a buffer.
+    if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
+    if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
+        return serve_scattered(object, dataset, selection, request);
+    const int32_t choice = choose(dataset, selection.slab);
+    if (choice < 0) tell(dataset, why_none(dataset, selection.slab));
+    if (choice == SDS_BY_HDF5) return 0;
+    return serve_box(object, dataset, choice, selection, request);
+}
+
+} // namespace sds::vol

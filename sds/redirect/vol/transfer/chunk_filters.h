@@ -1,0 +1,44 @@
+// Filters of replicas in chunks that the core undoes, with codecs of libraries that are installed.
+#pragma once
+
+#include "decoding_room.h"
+#include "host.h"
+#include "sds/filters.h"
+
+namespace sds::vol
+{
+
+constexpr int max_core_filters = 3;
+
+struct ChunkFilters {
+    bool by_core; // else HDF5 undoes them
+    // Greatest number of copies of a chunk in memory while HDF5 does: as it is stored, and without
+    // each of two filters, of which the checksum is none; one more while it is inflated.
+    int32_t most_places;
+    int32_t n;
+    sds_filter filter[max_core_filters]; // in the order of writing; the last one is Fletcher32
+};
+
+// Look for codecs, where there are replicas in chunks. While HDF5 loads the connector: later, with
+// HDF5's lock held, another thread's library could wait for that in its constructor, with the
+// loader's held.
+void find_codecs();
+
+// What is wrong with the filters of a dataset; nullptr where nothing is.
+const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
+
+// Verify the checksum of the n bytes of a chunk as it is stored, then undo its other filters.
+// mask: bit k: the k-th filter was not applied.
+// stored: in the buffer; other: as large, likewise; last: of chunk_bytes, where the elements are to
+// be, or nullptr. Returns where the elements are; nullptr where the bytes are not what the filters
+// write.
+const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const DecodingBuffer &buffer,
+                         char *stored, size_t n, char *other, char *last, size_t chunk_bytes);
+
+// What a chunk takes at most as it is stored: deflate adds a thousandth where it gains nothing.
+constexpr int64_t most_stored_bytes(int64_t chunk_bytes)
+{
+    return chunk_bytes + chunk_bytes / 512 + 64;
+}
+
+} // namespace sds::vol

@@ -1,0 +1,1 @@
+"""The REST interface: application, admission and errors."""

@@ -1,0 +1,1 @@
+"""The operations of SDS, and the stages that they run."""

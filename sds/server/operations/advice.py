@@ -1,0 +1,342 @@
+"""Which layouts would save time: patterns, models and datasets brought together."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.errors import LayoutError, SdsValueError
+from sds.files import canonical_path
+from sds.geometry import Box, ReplicaLayout, parse_region
+from sds.hdf5.columns import check_key, check_names
+from sds.hdf5.dataset import describe_dataset
+from sds.hdf5.identity import identity_of
+from sds.organizer.replica_file.filters import parse_filters
+from sds.recommender.candidates.segment_candidates import Recurring
+from sds.recommender.portfolio.portfolio_selection import choose_portfolio
+from sds.recommender.portfolio.striping_advice import advise_stripes
+from sds.recommender.portfolio.what_if import what_if, what_if_sorted
+from sds.server.operations.advice_reports import Advice, QueriedTable
+from sds.server.operations.dataset_workloads import KnownReads
+from sds.server.operations.sort_advice import sample_queries
+
+if TYPE_CHECKING:
+    from sds.catalog.store import Store
+    from sds.geometry import Filter, SegmentList
+    from sds.hdf5.columns import Table
+    from sds.hdf5.dataset import DatasetDescription
+    from sds.home import Home
+    from sds.recommender.portfolio.sort_keys import TableQueries
+    from sds.recommender.portfolio.values import DatasetReads, Portfolio
+    from sds.recommender.portfolio.what_if import WhatIf
+    from sds.server.operations.advice_reports import (
+        AdviceRequest,
+        RecurringTiles,
+        WhatIfRequest,
+    )
+    from sds.server.operations.dataset_workloads import KnownDataset
+    from sds.server.operations.file_system_models import Models
+    from sds.server.operations.stages import Progress
+    from sds.server.settings import Settings
+
+
+class Adviser:
+    """Gives advice on datasets."""
+
+    def __init__(self, home: Home, store: Store, models: Models, settings: Settings) -> None:
+        self._home = home
+        self._store = store
+        self._models = models
+        self._settings = settings
+
+    def _known_reads(self) -> KnownReads:
+        """Return what finds the reads of one request: its models share one budget."""
+        return KnownReads(self._store, self._models)
+
+    def _asked(self, request: QueriedTable, *, progress: Progress) -> TableQueries:
+        """Return queries with what a sample of their table says of them."""
+        progress(0.0, f"sample {request.table}")
+        return sample_queries(
+            canonical_path(request.file),
+            request.table,
+            request.queries,
+            home=self._home,
+            parameters=self._models.io_parameters(request.file),
+        )
+
+    def advise(self, request: AdviceRequest, *, progress: Progress) -> Advice:
+        """Return, and keep, the replicas to build of all datasets and tables, under one budget.
+
+        Errors as of `sds.server.operations.dataset_workloads.KnownReads.of` and
+        `sds.server.operations.sort_advice.sample_queries`; SdsValueError where
+        nothing is named, or a selection is stated for several datasets.
+        """
+        if not request.datasets and not request.tables:
+            raise SdsValueError("advice on what? name at least one file or dataset")
+        if request.selection is not None and len(request.datasets) > 1:
+            raise SdsValueError("state a selection for one dataset at a time, or trace the reads")
+        known, tables, notes = self._named(request, progress=progress)
+        budget = request.budget_bytes
+        if budget is None:
+            budget = self._settings.replica_budget_bytes
+            if budget is not None:
+                budget = max(0, budget - self._store.bytes_beside(""))
+        free = shutil.disk_usage(self._home.replicas.parent).free
+        reads = [each.reads for each in known]
+        portfolio = choose_portfolio(
+            reads, tables=tables, budget_bytes=free if budget is None else budget
+        )
+        if budget is not None and portfolio.used_bytes > free:
+            notes.append(
+                f"{self._home.replicas} has {free} bytes free, fewer than the "
+                f"{portfolio.used_bytes} that this takes: make room, or give a smaller budget"
+            )
+        stripes = advise_stripes(
+            [_with_built(each, portfolio) for each in reads],
+            directory=str(self._home.replicas),
+            n_osts=self._settings.ost_count,
+            allowed=self._settings.stripe_advice,
+        )
+        facts = {
+            each.reads.target: facts_of_description(each.file, each.described) for each in known
+        }
+        facts |= {asked.target: facts_of_table(asked.table) for asked in tables}
+        for recommendation in portfolio.of_each():
+            self._store.add_recommendation(facts[recommendation.target], recommendation)
+        return Advice(
+            portfolio=portfolio,
+            stripes=stripes,
+            notes=tuple(dict.fromkeys((*notes, *portfolio.notes))),
+        )
+
+    def _named(
+        self, request: AdviceRequest, *, progress: Progress
+    ) -> tuple[list[KnownDataset], list[TableQueries], list[str]]:
+        """Return what is known of the datasets and tables of a request, and notes."""
+        reads = self._known_reads()
+        found: dict[str, KnownDataset] = {}
+        tables: list[TableQueries] = []
+        notes: list[str] = []
+        n_names = len(request.datasets) + len(request.tables)
+
+        def part(i: int) -> Progress:
+            return lambda share, what: progress((i + share) / n_names, what)
+
+        for i, name in enumerate(request.datasets):
+            known, more = reads.of(
+                name.file,
+                name.dataset,
+                selection=request.selection,
+                n_reads=request.n_reads,
+                progress=part(i),
+            )
+            found.update((each.reads.target, each) for each in known)
+            notes += more
+        for i, queried in enumerate(request.tables, start=len(request.datasets)):
+            tables.append(self._asked(queried, progress=part(i)))
+            for each in self._traced_reads(tables[-1].table, reads):
+                found.setdefault(each.reads.target, each)
+        return list(found.values()), tables, notes
+
+    def what_if(self, request: WhatIfRequest, *, progress: Progress) -> WhatIf:
+        """Return what reads would take with a layout more, or with replicas taken away.
+
+        Raises
+        ------
+        LayoutError
+            If the layout cannot be, or neither it nor a replica is named.
+        SdsValueError
+            If there are no reads to predict, or a replica is of another dataset; if a sorted
+            replica is supposed without queries, or another with them.
+        """
+        if request.queries or request.sort is not None or request.columns is not None:
+            return self._what_if_sorted(request, progress=progress)
+        reads = self._known_reads()
+        found, notes = reads.of(
+            request.file,
+            request.dataset,
+            selection=request.selection,
+            n_reads=request.n_reads,
+            progress=progress,
+        )
+        if not found:
+            raise SdsValueError(f"nothing to predict: {'; '.join(notes)}")
+        (known,) = found
+        add: list[ReplicaLayout] = []
+        extent = known.described.extent
+        if request.order is not None and request.tiles is not None:
+            if request.filtered or request.chunks is not None or request.region is not None:
+                raise LayoutError(
+                    "tiles are stored contiguously, of no region: leave out chunks, filters and "
+                    "the region"
+                )
+            segments = reads.recurring(
+                known.file, known.described, request.tiles, request.min_reads
+            )
+            add.append(ReplicaLayout.of_tiles(segments, extent, order=request.order))
+        elif request.order is not None:
+            box = Box.whole(extent)
+            add.append(
+                ReplicaLayout(
+                    order=request.order,
+                    chunk_shape=request.chunks,
+                    filters=_filters_of(known) if request.filtered else (),
+                    region=box if request.region is None else parse_region(request.region, extent),
+                )
+            )
+        elif request.filtered or any(
+            given is not None for given in (request.chunks, request.region, request.tiles)
+        ):
+            raise LayoutError(
+                "chunks, filters, region, tiles of which layout? name its axis order too"
+            )
+        away = [self._layout_of_replica(n, known) for n in dict.fromkeys(request.without)]
+        return what_if(known.reads, add=add, take_away=away, min_reads=request.min_reads)
+
+    def recurring(self, request: RecurringTiles) -> SegmentList:
+        """Return the tiles of a dataset that are read again and again, in segments.
+
+        Errors as of `sds.hdf5.dataset.describe_dataset` and `KnownReads.recurring`.
+        """
+        file = canonical_path(request.file)
+        described = describe_dataset(file, request.dataset)
+        return self._known_reads().recurring(file, described, request.tiles, request.min_reads)
+
+    def _traced_reads(self, table: Table, reads: KnownReads) -> list[KnownDataset]:
+        """Return a compound table as a dataset that is read, where it was; columns have names."""
+        file = canonical_path(table.file)
+        if not table.is_compound or not self._store.patterns(file, table.path):
+            return []
+        known, _ = reads.of(
+            file, table.path, selection=None, n_reads=None, progress=lambda *_: None
+        )
+        return known
+
+    def _what_if_sorted(self, request: WhatIfRequest, *, progress: Progress) -> WhatIf:
+        """Return what queries would take with a sorted replica more, or with some taken away."""
+        if request.sort is None and request.columns is not None:
+            raise SdsValueError(
+                f"columns {', '.join(request.columns)} of a replica sorted by what? name that too"
+            )
+        if not request.queries:
+            raise SdsValueError(
+                f"a replica sorted by {request.sort} answers queries: state some (--query 'e > 1')"
+            )
+        others = (
+            request.order,
+            request.chunks,
+            request.region,
+            request.tiles,
+            request.selection,
+            request.n_reads,
+        )
+        if request.filtered or any(given is not None for given in others):
+            raise SdsValueError(
+                "queries are answered by sorted replicas: with them name a column to sort by, or "
+                "replicas to take away, and no axis order, chunks, region, tiles or selection"
+            )
+        queried = QueriedTable(file=request.file, table=request.dataset, queries=request.queries)
+        asked = self._asked(queried, progress=progress)
+        add = []
+        if request.sort is not None:
+            check_key(asked.table.column(request.sort), asked.target)
+            add.append(_supposed(asked, request.sort, request.columns))
+        away = [self._sorted_replica(number, asked) for number in dict.fromkeys(request.without)]
+        return what_if_sorted(asked, add=add, take_away=away)
+
+    def _sorted_replica(self, number: int, asked: TableQueries) -> ReplicaLayout:
+        """Return how a sorted replica that answers queries of a table is stored."""
+        record = self._store.replica(number)
+        file = canonical_path(asked.table.file)
+        if (record.file, record.dataset) != (file, asked.table.path):
+            raise SdsValueError(
+                f"replica {number} is of {record.file}:{record.dataset}, not of {asked.target}"
+            )
+        if record.sort is None:
+            raise SdsValueError(
+                f"replica {number} is not sorted: it serves reads, not queries; name others"
+            )
+        if record.state is not ReplicaState.ACTIVE:
+            raise SdsValueError(f"replica {number} is {record.state} and answers no query now")
+        return asked.layout(record.sort.key, record.sort.columns)
+
+    def _layout_of_replica(self, number: int, known: KnownDataset) -> ReplicaLayout:
+        """Return how a replica that serves a dataset is stored."""
+        record = self._store.replica(number)
+        if (record.file, record.dataset) != (known.file, known.described.path):
+            raise SdsValueError(
+                f"replica {number} is of {record.file}:{record.dataset}, not of "
+                f"{known.reads.target}"
+            )
+        if record.sort is not None:
+            raise SdsValueError(
+                f"replica {number} is sorted by {record.sort.key}: it answers queries, and takes "
+                "part in no read; name others"
+            )
+        if record.state is not ReplicaState.ACTIVE:
+            raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
+        return record.layout
+
+
+def _with_built(dataset: DatasetReads, portfolio: Portfolio) -> DatasetReads:
+    """Return a dataset as if the replicas that are advised of it were built."""
+    built = [x for x in portfolio.layouts if x.target == dataset.target and x.layout.sort is None]
+    return replace(
+        dataset,
+        existing=(*dataset.existing, *(x.layout for x in built)),
+        supposed=tuple(
+            Recurring(x.layout.segments, x.min_reads)
+            for x in built
+            if x.layout.segments is not None
+        ),
+    )
+
+
+def _filters_of(known: KnownDataset) -> tuple[Filter, ...]:
+    """Return the filters of a replica with its source's; LayoutError where it has none."""
+    filters = parse_filters("source", known.described.filters)
+    if not filters:
+        raise LayoutError("the source has no filters, so its replica cannot have the same")
+    return filters
+
+
+def _supposed(asked: TableQueries, key: str, columns: tuple[str, ...] | None) -> ReplicaLayout:
+    """Return a sorted replica that does not exist; its columns are those that queries need."""
+    if columns is None:
+        names = [name for query in asked.queries if key in query.compared for name in query.read]
+        return asked.layout(key, names)
+    for name in check_names(columns, "columns"):
+        asked.table.column(name)
+    return asked.layout(key, columns)
+
+
+def facts_of_table(table: Table) -> DatasetFacts:
+    """Return what the catalog keeps of a table."""
+    storage = "contiguous" if table.chunk_shape is None else "chunked"
+    file = canonical_path(table.file)
+    return DatasetFacts(
+        file=file,
+        identity=identity_of(file),
+        path=table.path,
+        extent=(table.n_rows,),
+        element_size_bytes=table.row_size_bytes,
+        storage=storage if table.is_compound else "group",
+        data_offset_bytes=table.data_offset_bytes,
+        chunk_shape=table.chunk_shape,
+    )
+
+
+def facts_of_description(file: str, described: DatasetDescription) -> DatasetFacts:
+    """Return what the catalog keeps of a described dataset."""
+    return DatasetFacts(
+        file=file,
+        identity=identity_of(file),
+        path=described.path,
+        extent=described.extent,
+        element_size_bytes=described.element_size_bytes,
+        storage=described.storage.value,
+        data_offset_bytes=described.data_offset_bytes,
+        chunk_shape=described.chunk_shape,
+    )

@@ -1,0 +1,214 @@
+"""Replica lifecycle: build and publish, remove."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.errors import (
+    BusyError,
+    InsufficientSpaceError,
+    LayoutError,
+    PermissionDeniedError,
+    SdsError,
+)
+from sds.geometry import MAX_TILES_OF_FILE
+from sds.organizer import SortPlan, describe_replica
+from sds.server.operations import stages
+from sds.text import counted
+
+if TYPE_CHECKING:
+    from sds.catalog.replica_records import ReplicaRecord
+    from sds.catalog.requests import ReorganizeRequest, SortRequest
+    from sds.catalog.store import Store
+    from sds.home import Home
+    from sds.organizer.protocol import AnyPlan
+    from sds.server.operations.publisher import Publisher
+    from sds.server.operations.stages import Progress, Runner
+
+log = logging.getLogger(__name__)
+
+
+class Builder:
+    """Builds and removes the replicas of one home."""
+
+    def __init__(
+        self, home: Home, store: Store, publisher: Publisher, *, budget_bytes: int | None
+    ) -> None:
+        self._home = home
+        self._store = store
+        self._publisher = publisher
+        self._budget_bytes = budget_bytes
+
+    def reorganize(
+        self, request: ReorganizeRequest | SortRequest, run: Runner, progress: Progress
+    ) -> ReplicaRecord:
+        """Build a replica, compare it with its source, and let it serve.
+
+        The replica is in the catalog before its file exists, so that a start after a crash knows
+        whose the file is.
+
+        Raises LayoutError where the file's replicas would hold more than `MAX_TILES_OF_FILE` tiles,
+        InsufficientSpaceError where all replicas would take more than ``replica_budget_bytes`` and
+        the request is not forced; else errors as of the organizer.
+        """
+        begun: list[ReplicaRecord] = []
+
+        def announce(plan: AnyPlan) -> None:
+            if not request.force:
+                self._check_budget(plan)
+            begun.append(
+                self._store.begin_replica(
+                    facts_of_plan(plan),
+                    layout=plan.layout,
+                    path=str(plan.output),
+                    size_bytes=plan.size_bytes,
+                )
+            )
+
+        if request.kind == "reorganize":
+            self._check_room_in_table(request)
+        started = time.monotonic()
+        try:
+            replica = run(
+                stages.build,
+                request,
+                self._home.root,
+                callbacks={"announce": announce, "progress": progress},
+            )
+        except stages.CutOffError:
+            raise  # to be continued
+        except BaseException as error:
+            for record in begun:
+                self._store.set_replica(
+                    record.id,
+                    ReplicaState.RETIRED,
+                    f"not built: {str(error) or type(error).__name__}",
+                )
+            raise
+        (record,) = begun
+        elapsed_s = time.monotonic() - started
+        self._store.set_replica(
+            record.id,
+            ReplicaState.ACTIVE,
+            "every byte verified; asked for by name",
+            replica=replica,
+            build_s=elapsed_s,
+            numbers={"build_s": elapsed_s, "size_bytes": float(replica.size_bytes)},
+        )
+        self._publisher.publish(record.file)
+        return self._store.replica(record.id)
+
+    def _check_budget(self, plan: AnyPlan) -> None:
+        """Raise InsufficientSpaceError where a replica does not fit into the budget of the home."""
+        if self._budget_bytes is None:
+            return
+        others = self._store.bytes_beside(str(plan.output))
+        if others + plan.size_bytes > self._budget_bytes:
+            message = (
+                f"a replica of {plan.size_bytes} bytes beside {others} bytes of others: "
+                f"replica_budget_bytes allows {self._budget_bytes}; remove a replica (sds replicas "
+                "remove), raise that setting, or add --force"
+            )
+            raise InsufficientSpaceError(message)
+
+    def _check_room_in_table(self, request: ReorganizeRequest) -> None:
+        """Raise LayoutError where the replicas of a file would hold too many tiles."""
+        if request.segments is None:
+            return
+        others = [
+            len(record.segments.tiles)
+            for record in self._store.replicas(
+                str(Path(request.file).resolve()), states=frozenset({ReplicaState.ACTIVE})
+            )
+            if record.segments is not None
+            and (record.dataset, record.order, record.segments)
+            != (request.dataset, request.order, request.segments)
+        ]
+        n_tiles = len(request.segments.tiles)
+        if sum(others) + n_tiles > MAX_TILES_OF_FILE:
+            message = (
+                f"{counted(n_tiles, 'tile')}, and replicas of {request.file} hold {sum(others)} "
+                f"others: a file's replicas hold at most {MAX_TILES_OF_FILE}, for programs that "
+                "open it keep the list; gather fewer (--min-reads), make them larger (--tiles), or "
+                "remove a replica (sds replicas remove)"
+            )
+            raise LayoutError(message)
+
+    def remove(self, replica_id: int) -> ReplicaRecord:
+        """Stop serving a replica and delete its file.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that id.
+        BusyError
+            If it is being built.
+        PermissionDeniedError
+            If its file may not be deleted; it is not served any more all the same.
+        """
+        record = self._store.replica(replica_id)
+        if record.state is ReplicaState.BUILDING:
+            message = f"replica {replica_id} is being built; cancel its job first"
+            raise BusyError(message)
+        if record.state is not ReplicaState.RETIRED:
+            record = self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
+        self._publisher.publish(record.file)
+        self.delete_file(record)
+        return record
+
+    def delete_file(self, record: ReplicaRecord) -> bool:
+        """Delete the file of a replica that is gone from the catalog; return whether it was there.
+
+        Left alone are files that serve under a newer record, and files outside of the home that
+        are something else now.
+        """
+        path = Path(record.path)
+        inside = self._home.holds_replica(path)
+        is_live = self._store.count_replicas(path=record.path) > 0
+        is_ours = not is_live and (inside or _holds(path, record))
+        try:
+            if is_ours:
+                path.unlink()
+        except FileNotFoundError:
+            is_ours = False
+        except PermissionError as error:
+            message = f"may not delete {path}: permission denied; delete it by hand"
+            raise PermissionDeniedError(message) from error
+        self._store.set_collected(record.id)
+        if is_ours:
+            log.info("replica %s: deleted %s", record.id, path)
+        return is_ours
+
+
+def _holds(path: Path, record: ReplicaRecord) -> bool:
+    """Return whether a file is the replica that a record describes, whole or not."""
+    try:
+        found = describe_replica(path)
+    except (SdsError, OSError):
+        return False
+    return (str(found.source_path), found.dataset_path, found.layout) == (
+        record.file,
+        record.dataset,
+        record.layout,
+    )
+
+
+def facts_of_plan(plan: AnyPlan) -> DatasetFacts:
+    """Return what the catalog keeps of the dataset that a plan reorganizes."""
+    storage = "contiguous" if plan.source_chunk_shape is None else "chunked"
+    if isinstance(plan, SortPlan) and not plan.is_compound:
+        storage = "group"
+    return DatasetFacts(
+        file=str(plan.source_path.resolve()),
+        identity=plan.source_identity,
+        path=plan.dataset_path,
+        extent=plan.extent,
+        element_size_bytes=plan.element_size_bytes,
+        storage=storage,
+        data_offset_bytes=plan.data_offset_bytes,
+        chunk_shape=plan.source_chunk_shape,
+    )

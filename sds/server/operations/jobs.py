@@ -1,0 +1,225 @@
+"""The server's background: one thread runs jobs, one looks into the spool, one verifies replicas.
+
+Work is done outside the catalog's transactions, and each step of it leaves the catalog in a state
+from which a start goes on. So the threads may be cut off at any point, by SIGTERM or kill -9.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import OperationalError
+
+from sds.catalog.records import as_json
+from sds.errors import BusyError, InsufficientSpaceError, SdsError
+from sds.extras import missing_extra
+from sds.server.child import run_in_child
+from sds.server.operations.stages import CutOffError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from sds.catalog.requests import JobRecord
+    from sds.server.operations.service import Service
+    from sds.server.operations.stages import Result, Runner
+
+log = logging.getLogger(__name__)
+
+_REPORT_EVERY_S = 0.25
+_CANCEL_POLL_S = 1.0
+_CANCEL_LOOKS = 5  # in which a stage may come to its next step and clean up by itself
+_SOURCES_AT_ONCE = 16  # that are looked at after each look into the spool
+_RETRY_S = 1.0
+
+
+class JobCancelledError(Exception):
+    """Raised through a job that a user cancelled."""
+
+
+_here = threading.local()
+"""What the worker's thread is to look at while a stage runs elsewhere: `check`, of its job."""
+
+
+def child_runner(stop: threading.Event) -> Runner:
+    """Return a runner that gives each stage a process of its own.
+
+    It is ended when `stop` is set, or when the job of this thread is cancelled and the stage does
+    not come to its next step in time, as on a file system that hangs.
+    """
+
+    def poll() -> None:
+        if stop.is_set():
+            raise CutOffError
+        check: Callable[[], None] | None = getattr(_here, "check", None)
+        if check is not None:
+            check()
+
+    def run(
+        work: Callable[..., Result], *args: object, callbacks: Mapping[str, Callable[..., None]]
+    ) -> Result:
+        return run_in_child(work, *args, callbacks=callbacks, poll=poll)
+
+    return run
+
+
+class Background:
+    """The threads of one server.
+
+    Parameters
+    ----------
+    service
+        Its runner must be a :func:`child_runner` of the same event.
+    stop
+        Set to end all threads.
+    """
+
+    def __init__(self, service: Service, stop: threading.Event) -> None:
+        self._service = service
+        self._stop = stop
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), name=f"sds-{name}", daemon=True)
+            for name, work in (
+                ("jobs", self._run_jobs),
+                ("ingest", self._watch_spool),
+                ("verify", self._verify_replicas),
+            )
+        ]
+
+    @property
+    def alive(self) -> bool:
+        """True while all threads do their work."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def end(self, timeout_s: float) -> None:
+        """Stop all threads and wait for them."""
+        self._stop.set()
+        self._service.queue.submitted.set()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        name = threading.current_thread().name
+        while not self._stop.is_set():
+            try:
+                work()
+            except (OperationalError, InsufficientSpaceError, BusyError) as error:
+                # A full disk under the catalog: the next round may find it mended.
+                reason = error.orig if isinstance(error, OperationalError) else error
+                log.warning("%s: the catalog cannot be written, tried again: %s", name, reason)
+                self._stop.wait(timeout=_RETRY_S)
+            except Exception:
+                # /healthz tells that the thread is gone; the log, why.
+                log.exception("background thread %s ended", name)
+                raise
+
+    def _run_jobs(self) -> None:
+        # This is the only worker: what runs now was cut off.
+        queue = self._service.queue
+        queue.requeue_interrupted(self._service.settings.job_attempts)
+        while not self._stop.is_set():
+            job = queue.claim()
+            if job is None:
+                queue.submitted.wait(timeout=1.0)
+                queue.submitted.clear()
+            else:
+                self._run(job)
+
+    def _run(self, job: JobRecord) -> None:
+        queue = self._service.queue
+        log.info("job %s %s begins, attempt %s", job.id, job.request.kind, job.attempts)
+        _here.check = self._overdue(job.id)
+        try:
+            done = self._service.perform(job.request, self._reporter(job.id))
+        except CutOffError:
+            log.info("job %s is cut off; it runs again at the next start", job.id)
+        except JobCancelledError:
+            queue.stop(job.id)
+        except Exception as error:
+            explained = missing_extra(error) or error
+            if isinstance(explained, SdsError):
+                log.warning("job %s failed: %s", job.id, explained)
+                queue.fail(job.id, f"{type(explained).__name__}: {explained}")
+            else:
+                log.exception("job %s failed", job.id)
+                queue.fail(job.id, f"unexpected {type(error).__name__}; see the server's log")
+        else:
+            queue.finish(job.id, as_json(done))
+            log.info("job %s done", job.id)
+        finally:
+            _here.check = None
+
+    def _overdue(self, job_id: int) -> Callable[[], None]:
+        """Return what raises JobCancelledError some time after a job was cancelled."""
+        next_look_s = time.monotonic() + _CANCEL_POLL_S
+        looks_left = _CANCEL_LOOKS
+
+        def check() -> None:
+            nonlocal next_look_s, looks_left
+            if time.monotonic() < next_look_s:
+                return
+            next_look_s = time.monotonic() + _CANCEL_POLL_S
+            if self._service.queue.is_cancel_requested(job_id):
+                looks_left -= 1
+                if looks_left == 0:
+                    raise JobCancelledError
+
+        return check
+
+    def _reporter(self, job_id: int) -> Callable[[float, str], None]:
+        """Return a progress callback that stores now and then, and stops what was cancelled."""
+        last_s = -_REPORT_EVERY_S
+
+        def report(share: float, what: str) -> None:  # noqa: ARG001
+            nonlocal last_s
+            now_s = time.monotonic()
+            if now_s - last_s >= _REPORT_EVERY_S:
+                last_s = now_s
+                if not self._service.queue.report(job_id, share):
+                    raise JobCancelledError
+
+        return report
+
+    def _watch_spool(self) -> None:
+        service = self._service
+        next_refit_s = time.monotonic() + service.settings.refit_interval_s
+        while not self._stop.wait(timeout=service.settings.ingest_interval_s):
+            with _tried_again("ingest failed, tried again in a moment"):
+                service.ingest(every_file=False)
+                service.collect_garbage(_SOURCES_AT_ONCE)
+                while not self._stop.is_set() and service.catch_up():
+                    pass
+            if time.monotonic() >= next_refit_s:
+                next_refit_s = time.monotonic() + service.settings.refit_interval_s
+                with _tried_again("refit failed, tried again after refit_interval_s"):
+                    service.refit()
+
+    def _verify_replicas(self) -> None:
+        service = self._service
+        while not self._stop.wait(timeout=service.settings.ingest_interval_s):
+            try:
+                with _tried_again("replicas are not verified now, but in a moment"):
+                    while not self._stop.is_set() and service.verify_due():
+                        pass
+            except CutOffError:
+                return
+
+
+@contextmanager
+def _tried_again(failed: str) -> Iterator[None]:
+    """Log the failure of a round: a full disk or a missing extra may be mended by the next."""
+    try:
+        yield
+    except (SdsError, OSError, ModuleNotFoundError) as error:
+        explained = missing_extra(error) or error
+        if isinstance(explained, ModuleNotFoundError):
+            raise
+        log.warning("%s: %s", failed, explained)

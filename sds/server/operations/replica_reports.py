@@ -1,0 +1,55 @@
+"""Answers about replicas: pages of them, and what verifying and collecting found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sds.catalog.replica_records import ReplicaRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCheck:
+    """Whether one replica holds what was written into it.
+
+    Attributes
+    ----------
+    problem
+        What is wrong with it; empty where nothing is.
+    """
+
+    replica: ReplicaRecord
+    ok: bool
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """Checks of replicas; ``ok`` where all passed."""
+
+    ok: bool
+    checks: tuple[ReplicaCheck, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarbageReport:
+    """What is of no use any more, and was removed."""
+
+    replicas_retired: tuple[ReplicaRecord, ...]
+    spool_files_removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """Replicas, oldest first: a page of them.
+
+    Attributes
+    ----------
+    total
+        How many there are on all pages.
+    next
+        Where the next page begins: its ``after``; None: this is the last page.
+    """
+
+    replicas: tuple[ReplicaRecord, ...]
+    total: int
+    next: int | None

@@ -1,0 +1,60 @@
+"""A calibration that a busy machine disturbed does not end the demonstration."""
+
+from dataclasses import replace
+
+import pytest
+
+from sds.cli.output import progress_bar
+from sds.demo import driver
+from sds.demo.comparison import find_program
+from sds.demo.sample_files import extents_of
+from sds.demo.workspace import make_workplace
+from sds.errors import SdsError
+from sds.mounts import filesystem_of
+from sds.recommender.models.cost_model import HeldoutError, Via
+from sds.server.operations.service import Service
+from tests.plots.evidence import calibration
+
+
+def disturbed(device):
+    """Return a calibration whose models err by so much that no gain is told from none."""
+    made = calibration(device)
+    (cold,) = made.measurements
+    error = HeldoutError(median=20.0, p95=40.0, rms=20.0, rank_correlation=0.1, n_patterns=9)
+    chosen = replace(cold.choice.chosen, heldout=error)
+    choice = replace(cold.choice, chosen=chosen)
+    ways = (replace(cold, via=via, choice=choice, residual=None) for via in (Via.HDF5, Via.ENGINE))
+    return replace(made, measurements=tuple(ways))
+
+
+def test_what_a_disturbed_calibration_cannot_tell_is_measured_again(tmp_path, monkeypatch):
+    place, size_bytes = make_workplace(tmp_path, 24 << 20)
+    lines = []
+    edges = {"say": lines.append, "bar": progress_bar}
+    driver._make_files(place, size_bytes, **edges)
+    programs = tuple(map(find_program, ("image", "series")))
+    with Service.open(place.home) as service:
+        driver._watch(place, programs, extents_of(size_bytes), service, **edges)
+        root = place.root
+        record = service._store.add_calibration(
+            mount_point=str(filesystem_of(root).mount_point),
+            device=root.stat().st_dev,
+            calibration=disturbed(root.stat().st_dev),
+        )
+        with pytest.raises(SdsError, match=r"cannot tell from no gain.*try again"):
+            driver._advise(place, service, again_s=None, **edges)
+        assert service.calibrations() == (record,)
+
+        lines.clear()
+        monkeypatch.setattr(driver, "_CALIBRATION_BYTES", 16 << 20)
+        try:
+            advice = driver._advise(place, service, again_s=1.0, **edges)
+            outcome = {found.request.dataset for found in advice}
+        except SdsError as error:  # what is measured while tests run may tell too little as well
+            outcome = str(error)
+        assert outcome == {"/image/cube", "/t2m"} or "try again" in outcome
+        (measured,) = service.calibrations()
+        assert measured.calibration.settings.budget_s == 1.0
+    assert lines[0].startswith("no advice yet for ")
+    assert "cannot tell from no gain" in lines[0]
+    assert lines[1].startswith("calibrated ")

@@ -1,0 +1,167 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sds.errors import LayoutError
+from sds.geometry import Box, check_order
+from sds.hdf5.dataset import DatasetDescription, Storage
+from sds.hdf5.identity import FileIdentity
+from sds.organizer import ReorganizationRequest, Source
+from sds.organizer.plans.reorganization_plan import (
+    FIXED_BYTES,
+    plan_transposition,
+)
+from sds.organizer.plans.slab_shapes import slab_shape
+
+
+def source_of(extent, *, element=8, chunks=None):
+    return Source(
+        description=DatasetDescription(
+            file=Path("/data/run.h5"),
+            path="/d",
+            extent=extent,
+            dtype=np.dtype(f"V{element}"),
+            element_size_bytes=element,
+            storage=Storage.CHUNKED if chunks else Storage.CONTIGUOUS,
+            data_offset_bytes=None if chunks else 2048,
+            chunk_shape=chunks,
+            filters=(),
+            stored_bytes=math.prod(extent) * element,
+            is_fixed_size=True,
+            is_native=True,
+            is_null=False,
+        ),
+        identity=FileIdentity(inode=1, size_bytes=2, mtime_ns=3, ctime_ns=4),
+    )
+
+
+def plan_of(extent, order, *, memory=FIXED_BYTES + 4096, to_chunks=None, region=None, **options):
+    request = ReorganizationRequest(
+        order=order,
+        output=Path("/out/r.h5"),
+        memory_bytes=memory,
+        chunks=to_chunks,
+        region=region,
+    )
+    return plan_transposition(source_of(extent, **options), request, organizer="transposer")
+
+
+@st.composite
+def plans(draw):
+    rank = draw(st.integers(1, 4))
+    extent = tuple(draw(st.integers(1, 8)) for _ in range(rank))
+    chunks = tuple(draw(st.integers(1, n)) for n in extent) if draw(st.booleans()) else None
+    order = tuple(draw(st.permutations(range(rank))))
+    start = tuple(draw(st.integers(0, n - 1)) for n in extent)
+    held = tuple(draw(st.integers(1, n - a)) for a, n in zip(start, extent, strict=True))
+    region = draw(st.sampled_from([None, Box(start=start, extent=held)]))
+    held = extent if region is None else held
+    shape = tuple(draw(st.integers(1, held[axis])) for axis in order)
+    to_chunks = shape if draw(st.booleans()) else None
+    element = draw(st.sampled_from([1, 2, 8, 24]))
+    needed = 2 * element * sum(math.prod(shape) for shape in (chunks, to_chunks) if shape)
+    unit = max((math.prod(shape) for shape in (chunks, to_chunks) if shape), default=1)
+    memory = FIXED_BYTES + needed + 2 * unit * element + draw(st.integers(0, 40_000))
+    plan = plan_of(
+        extent,
+        order,
+        memory=memory,
+        element=element,
+        chunks=chunks,
+        to_chunks=to_chunks,
+        region=region,
+    )
+    return plan, memory
+
+
+@given(plans())
+@settings(max_examples=300)
+def test_slabs_tile_the_region_and_fit_the_memory(drawn):
+    plan, memory = drawn
+    times_read = np.zeros(plan.extent, int)
+    times_written = np.zeros(plan.replica_extent, int)
+    for slab in plan.slabs():
+        times_read[slab.slices] += 1
+        target = plan.in_replica(slab)
+        times_written[target.slices] += 1
+        assert math.prod(slab.shape) <= plan.slab_elements
+        if plan.layout.chunk_shape:
+            for first, size, chunk, n in zip(
+                target.start,
+                target.shape,
+                plan.layout.chunk_shape,
+                plan.replica_extent,
+                strict=True,
+            ):
+                assert first % chunk == 0
+                assert size % chunk == 0 or first + size == n
+        elif plan.source_chunk_shape:
+            for first, size, chunk, begin, n in zip(
+                slab.start,
+                slab.shape,
+                plan.source_chunk_shape,
+                plan.region.start,
+                plan.region.extent,
+                strict=True,
+            ):
+                assert first % chunk == 0 or first == begin
+                assert (first + size) % chunk == 0 or first + size == begin + n
+    inside = np.zeros(plan.extent, int)
+    box = zip(plan.region.start, plan.region.extent, strict=True)
+    inside[tuple(slice(first, first + n) for first, n in box)] = 1
+    np.testing.assert_array_equal(times_read, inside)
+    assert (times_written == 1).all()
+    held = 2 * plan.slab_elements * plan.element_size_bytes
+    assert held < plan.memory_bytes <= memory
+
+
+@given(plans())
+def test_a_plan_is_json(drawn):
+    plan, _ = drawn
+    assert json.loads(json.dumps(plan.to_json()))["layout"]["order"] == list(plan.order)
+
+
+@pytest.mark.parametrize(
+    ("extent", "order", "element", "budget"),
+    [
+        ((256, 256, 4096), (2, 0, 1), 4, 30 << 20),
+        ((256, 256, 4096), (2, 1, 0), 8, 30 << 20),
+        ((1024, 1024, 65536), (2, 0, 1), 2, 254 << 20),
+        ((3650, 721, 1440), (1, 2, 0), 4, 254 << 20),
+        ((100_000, 100_000), (1, 0), 8, 254 << 20),
+    ],
+)
+def test_runs_are_long_on_both_sides(extent, order, element, budget):
+    shape = slab_shape(extent, order, element, unit=(1,) * len(extent), budget_bytes=budget)
+
+    def run(axes):
+        length = element
+        for axis in reversed(axes):
+            length *= shape[axis]
+            if shape[axis] < extent[axis]:
+                break
+        return length
+
+    assert math.prod(shape) * element <= budget
+    assert run(range(len(extent))) >= 4096
+    assert run(order) >= 4096
+
+
+def test_an_order_is_checked():
+    assert check_order([1, 0], 2) == (1, 0)
+    for bad in ((0,), (0, 0), (1, 2), (-1, 0), (0, 1, 2)):
+        with pytest.raises(LayoutError, match="no permutation"):
+            check_order(bad, 2)
+
+
+def test_slab_numbers_end_where_the_slabs_do():
+    plan = plan_of((5, 7), (1, 0), element=8, memory=FIXED_BYTES + 200)
+    assert plan.n_slabs == len(list(plan.slabs()))
+    assert list(plan.slabs(plan.n_slabs - 1)) == [plan.slab(plan.n_slabs - 1)]
+    with pytest.raises(IndexError):
+        plan.slab(plan.n_slabs)
