@@ -1,10 +1,7 @@
 """Files whose reads are redirected: real replicas, and tables that say what the test wants."""
 
-import ctypes
 import dataclasses
-import mmap
 import os
-import time
 
 import h5py
 import numpy as np
@@ -50,28 +47,6 @@ def go_past_the_page_cache(path, home):
     except OSError:
         return False
     return kind != TMPFS
-
-
-def pages_cached(path):
-    """Which pages of a file the page cache holds; looking loads none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        state = ctypes.create_string_buffer(len(mapped) // mmap.PAGESIZE)
-        begin = ctypes.c_char.from_buffer(mapped)
-        if libc.mincore(ctypes.addressof(begin), len(mapped), state) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot see what of {path} is cached")
-        del begin
-    return (np.frombuffer(state, np.uint8)[: len(state)] & 1).astype(bool)
-
-
-def drop_from_page_cache(path):
-    """Have the next reads of a file come from its device."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        for _ in range(5):  # pages that another processor is about to list stay once
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            time.sleep(0.02)
 
 
 def with_models(table, *, original_s, replica_s):

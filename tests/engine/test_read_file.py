@@ -9,7 +9,7 @@ import pytest
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, TruncatedFileError
-from tests.redirected import pages_cached
+from tests.page_cache import pages_cached
 
 CONTENT = np.random.default_rng(3).integers(0, 256, (1 << 20) + 77, np.uint8)
 

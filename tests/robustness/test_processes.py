@@ -14,8 +14,8 @@ import pytest
 
 from sds.trace import read_spool
 from tests.hdf5_builds import hdf5_build
+from tests.page_cache import drop_from_page_cache
 from tests.redirected import (
-    drop_from_page_cache,
     go_past_the_page_cache,
     reads_by_replica,
     settle,

@@ -204,7 +204,7 @@ COLD = f"""
     from pathlib import Path
 
     sys.path.insert(0, {str(ROOT)!r})
-    from tests.redirected import drop_from_page_cache, pages_cached
+    from tests.page_cache import drop_from_page_cache, pages_cached
 
     def drop():
         for _ in range(50):

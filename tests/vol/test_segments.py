@@ -16,9 +16,8 @@ from sds.geometry.segments import tile_grid
 from sds.hdf5.identity import identity_of
 from sds.redirect.tables import RedirectTable, publish_table, read_table, table_path
 from tests.hdf5_builds import hdf5_build
+from tests.page_cache import drop_from_page_cache, pages_cached
 from tests.redirected import (
-    drop_from_page_cache,
-    pages_cached,
     publish_candidates,
     reads_by_replica,
     redirect,
@@ -581,7 +580,7 @@ def test_of_a_segment_16_mebibytes_are_announced_at_most(series, home):
         import os, sys, time, h5py, numpy as np
         sys.path.insert(0, sys.argv[3])
         from pathlib import Path
-        from tests.redirected import drop_from_page_cache, pages_cached
+        from tests.page_cache import drop_from_page_cache, pages_cached
         replica, n_announced = Path(sys.argv[2]), 0
         with h5py.File(sys.argv[1]) as file:
             for turn in range(24):

@@ -15,7 +15,7 @@ from sds.organizer.verify import verify_file
 from sds.redirect.tables import table_path
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
-from tests.redirected import drop_from_page_cache, pages_cached
+from tests.page_cache import drop_from_page_cache, pages_cached
 
 DAY_NS = 86_400 * 10**9
 
