@@ -31,7 +31,7 @@ from sds.hdf5.chunk_index import (
     read_chunk_index,
 )
 from sds.hdf5.codecs import DEFLATE, FLETCHER32, SHUFFLE, NativeFilter, native_filter
-from sds.hdf5.dataset import DatasetDescription
+from sds.hdf5.dataset import DatasetDescription, fills_missing
 
 if TYPE_CHECKING:
     import h5py
@@ -398,14 +398,8 @@ def _points_by_chunk(
 
 def _fill_value(dataset: h5py.Dataset, described: DatasetDescription) -> NDArray[np.generic] | None:
     """Return the value of elements that were never written; None where only HDF5 knows."""
-    import h5py  # noqa: PLC0415  (import sds must not load the HDF5 library)
-
     plist = dataset.id.get_create_plist()
-    if (
-        described.dtype.names is not None
-        or plist.get_fill_time() == h5py.h5d.FILL_TIME_NEVER
-        or plist.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
-    ):
+    if described.dtype.names is not None or not fills_missing(plist):
         return None
     value = np.zeros((), described.dtype)
     plist.get_fill_value(value)

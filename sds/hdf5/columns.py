@@ -21,6 +21,7 @@ from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.geometry.replica_layout import Filter
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import (
+    DatasetDescription,
     Storage,
     describe_open_dataset,
     get_dataset,
@@ -190,7 +191,7 @@ def _describe_compound(dataset: h5py.Dataset) -> Table:
         )
         raise UnsupportedError(message)
     file_type = dataset.id.get_type()
-    outside = _outside(described.storage)
+    obstacle = _outside(described.storage) or _undefined(described)
     members = {name: fields[0] for name, fields in (described.dtype.fields or {}).items()}
     columns = []
     for index in range(file_type.get_nmembers()):
@@ -201,7 +202,7 @@ def _describe_compound(dataset: h5py.Dataset) -> Table:
                 name=name,
                 dtype=members[name],
                 size_bytes=int(member.get_size()),
-                obstacle=outside or _variable(member) or _unnameable(name),
+                obstacle=obstacle or _variable(member) or _unnameable(name),
                 filters=described.filters,
             )
         )
@@ -240,7 +241,9 @@ def _describe_group(group: h5py.Group, like: str) -> Table:
             if name == like:
                 raise
             continue
-        obstacle = _outside(described.storage) or _variable(member.id.get_type())
+        obstacle = (
+            _outside(described.storage) or _variable(member.id.get_type()) or _undefined(described)
+        )
         if Path(member.file.filename) != file:
             obstacle = f"lies in another file, {member.file.filename}"
         columns.append(
@@ -271,6 +274,11 @@ def _describe_group(group: h5py.Group, like: str) -> Table:
 def _outside(storage: Storage) -> str:
     other = storage in {Storage.EXTERNAL, Storage.VIRTUAL}
     return f"is stored in other files ({storage})" if other else ""
+
+
+def _undefined(described: DatasetDescription) -> str:
+    undefined = described.has_undefined_elements
+    return "has elements that were never written and no fill value for them" if undefined else ""
 
 
 def _variable(file_type: h5py.h5t.TypeID) -> str:
@@ -347,8 +355,13 @@ class TableReader:
             return {name: found[name] for name in names}
         return {name: self._datasets[name][rows] for name in names}
 
-    def stored(self, first: int, n_rows: int) -> dict[str, NDArray[np.void]]:
+    def stored(self, first: int, n_rows: int, *, poison: int = 0) -> dict[str, NDArray[np.void]]:
         """Return rows as they are stored, bit for bit, by column; those of fixed size only.
+
+        Parameters
+        ----------
+        poison
+            Value of each byte that HDF5 leaves as it was.
 
         Raises
         ------
@@ -357,10 +370,10 @@ class TableReader:
         """
         if self._table.is_compound:
             in_memory, parts = self._packed
-            rows = _read_stored(self._dataset, in_memory, first, n_rows).view(parts)
+            rows = _read_stored(self._dataset, in_memory, first, n_rows, poison).view(parts)
             return {name: rows[name] for name in self._names}
         return {
-            name: _read_stored(dataset, dataset.id.get_type(), first, n_rows)
+            name: _read_stored(dataset, dataset.id.get_type(), first, n_rows, poison)
             for name, dataset in self._datasets.items()
         }
 
@@ -390,11 +403,12 @@ class TableReader:
 
 
 def _read_stored(
-    dataset: h5py.Dataset, in_memory: h5py.h5t.TypeID, first: int, n_rows: int
+    dataset: h5py.Dataset, in_memory: h5py.h5t.TypeID, first: int, n_rows: int, poison: int
 ) -> NDArray[np.void]:
     import h5py  # noqa: PLC0415
 
-    rows = np.empty(n_rows, f"V{in_memory.get_size()}")
+    size = in_memory.get_size()
+    rows = np.full(n_rows * size, poison, np.uint8).view(f"V{size}")
     in_file = dataset.id.get_space()
     in_file.select_hyperslab((first,), (n_rows,))
     dataset.id.read(h5py.h5s.create_simple((n_rows,)), in_file, rows, mtype=in_memory)

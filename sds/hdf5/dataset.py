@@ -79,6 +79,9 @@ class DatasetDescription:
         True where the stored bytes of an element are those of ``dtype``.
     is_null
         True for a dataset without elements by type (H5S_NULL); ``extent`` is then ``(0,)``.
+    has_undefined_elements
+        True where a read leaves memory as it was for some elements: nothing is stored for them, and
+        HDF5 fills none in.
     """
 
     file: Path
@@ -94,6 +97,7 @@ class DatasetDescription:
     is_fixed_size: bool
     is_native: bool
     is_null: bool
+    has_undefined_elements: bool = False
 
     @property
     def n_elements(self) -> int:
@@ -298,10 +302,11 @@ def describe_open_dataset(
         and dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED
     )
     offset = dataset.id.get_offset() if has_offset else None
+    extent = (0,) if null else tuple(int(n) for n in dataset.shape)
     return DatasetDescription(
         file=Path(file),
         path=str(dataset.name),
-        extent=(0,) if null else tuple(int(n) for n in dataset.shape),
+        extent=extent,
         dtype=dtype,
         element_size_bytes=int(file_type.get_size()),
         storage=storage,
@@ -319,7 +324,37 @@ def describe_open_dataset(
         is_fixed_size=is_fixed_size,
         is_native=is_fixed_size and _is_native(file_type, dtype),
         is_null=null,
+        has_undefined_elements=not fills_missing(plist)
+        and math.prod(extent) > 0
+        and not _is_all_stored(dataset.id, storage, extent),
     )
+
+
+def fills_missing(plist: h5py.h5p.PropDCID) -> bool:
+    """Return whether a read of elements that are not stored gives a fill value.
+
+    Otherwise it leaves the memory that it was given as it was: with the fill time NEVER, and where
+    the fill value is undefined.
+    """
+    import h5py  # noqa: PLC0415
+
+    return (
+        plist.get_fill_time() != h5py.h5d.FILL_TIME_NEVER
+        and plist.fill_value_defined() != h5py.h5d.FILL_VALUE_UNDEFINED
+    )
+
+
+def _is_all_stored(dataset: h5py.h5d.DatasetID, storage: Storage, extent: tuple[int, ...]) -> bool:
+    """Return whether all elements of a dataset have a place in a file."""
+    import h5py  # noqa: PLC0415
+
+    if storage is Storage.CHUNKED:
+        chunk_shape = dataset.get_create_plist().get_chunk()
+        n_chunks = math.prod(-(-n // size) for n, size in zip(extent, chunk_shape, strict=True))
+        return bool(dataset.get_num_chunks() == n_chunks)
+    if storage in {Storage.EXTERNAL, Storage.VIRTUAL}:
+        return False  # other files may lack them
+    return bool(dataset.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED)
 
 
 def is_type_of_fixed_size(file_type: h5py.h5t.TypeID) -> bool:

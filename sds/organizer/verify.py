@@ -3,7 +3,8 @@
 :func:`verify_replica` needs the replica alone: every byte is read
 from disk and checked against the checksums in the file. :func:`compare_with_source` adds the
 original: HDF5 reads both, NumPy transposes one, and every element is compared byte by byte. That
-shares with the copy neither its way of reading, nor its permutation, nor its way of writing.
+shares with the copy neither its way of reading, nor its slabs, nor its permutation, nor its way of
+writing, nor what its memory held before.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
-    from sds.organizer.plans.reorganization_plan import CopyPlan, ReorganizationPlan
+    from sds.organizer.plans.reorganization_plan import CopyPlan, ReorganizationPlan, Slab
     from sds.organizer.protocol import Progress
 
 # Both sides of a compared tile fit into the second-level cache together.
 _TILE_BYTES = 128 * 1024
 _CACHE_LINE_BYTES = 64
 _N_BLOCKS_NAMED = 5
+# What memory holds before HDF5 reads into it. They differ, and the copy uses neither: elements that
+# a read leaves as they were are never equal.
+POISON_OF_SOURCE = 0xA7
+POISON_OF_REPLICA = 0x5C
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,17 +333,23 @@ def _first_difference(
     """Return which element differs, by its index in the source; nothing where none does."""
     from sds.hdf5.dataset import get_dataset  # noqa: PLC0415
     from sds.organizer.copy.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
+    from sds.organizer.plans.reorganization_plan import Slab  # noqa: PLC0415
     from sds.organizer.replica_file.container import open_source  # noqa: PLC0415
 
     size = plan.element_size_bytes
-    slab_bytes = plan.slab_elements * size
-    source_bytes = np.empty(slab_bytes, np.uint8)
-    replica_bytes = np.empty(slab_bytes, np.uint8)
+    shape = _compared_shape(plan)
+    within = zip(shape, plan.region.extent, strict=True)
+    most_bytes = math.prod(min(length, n) for length, n in within) * size
+    source_bytes = np.empty(most_bytes, np.uint8)
+    replica_bytes = np.empty(most_bytes, np.uint8)
     with open_source(plan.source_path) as source, reading_back(replica) as copy:
         original = get_dataset(source, plan.dataset_path)
         copied = get_dataset(copy, plan.dataset_path)
-        for slab in plan.slabs():
-            target = plan.in_replica(slab)
+        for slab in _compared_slabs(plan, shape):
+            at = (a - b for a, b in zip(slab.start, plan.region.start, strict=True))
+            target = Slab(start=tuple(at), shape=slab.shape).permuted(plan.order)
+            source_bytes.fill(POISON_OF_SOURCE)
+            replica_bytes.fill(POISON_OF_REPLICA)
             read_slab_through_hdf5(original, slab, source_bytes)
             try:
                 read_slab_through_hdf5(copied, target, replica_bytes)
@@ -348,12 +359,51 @@ def _first_difference(
             found = as_words(replica_bytes, target.shape, size)
             # The replica's elements in the axes of the source; the words of an element stay last.
             back = (*np.argsort(plan.order).tolist(), len(plan.order))
-            at = first_unequal(expected, found.transpose(back), plan.order)
-            if at is not None:
-                where = ", ".join(str(a + b) for a, b in zip(slab.start, at, strict=True))
+            unequal = first_unequal(expected, found.transpose(back), plan.order)
+            if unequal is not None:
+                where = ", ".join(str(a + b) for a, b in zip(slab.start, unequal, strict=True))
                 return (f"element [{where}] differs from that of {plan.source_path}",)
             advance(slab.n_elements * size)
     return ()
+
+
+def _compared_shape(plan: ReorganizationPlan) -> tuple[int, ...]:
+    """Return the shape of what is compared at once: half a slab of the copy, of whole chunks.
+
+    A slab that is one chunk, of the source or the replica, is compared whole.
+    """
+    shape = list(plan.slab_shape)
+    for axis, size in enumerate(shape):
+        of_source = 1 if plan.source_chunk_shape is None else plan.source_chunk_shape[axis]
+        in_source_axes = plan.layout.chunk_in_source_axes
+        unit = math.lcm(of_source, 1 if in_source_axes is None else in_source_axes[axis])
+        n_units = min(size, plan.region.extent[axis]) // unit
+        if n_units > 1:
+            shape[axis] = -(-n_units // 2) * unit
+            break
+    return tuple(shape)
+
+
+def _compared_slabs(plan: ReorganizationPlan, shape: tuple[int, ...]) -> Iterator[Slab]:
+    """Yield the region of a plan in boxes of a shape, from its end to its beginning.
+
+    They begin where the chunks do, and are cut off at the ends of the region.
+    """
+    from sds.organizer.plans.reorganization_plan import Slab  # noqa: PLC0415
+
+    region = plan.region
+    axes = zip(region.start, region.extent, plan.slab_start, shape, strict=True)
+    spans = [
+        [
+            (max(first, begin), min(begin + size, first + n))
+            for begin in reversed(range(origin, first + n, size))
+            if begin + size > first
+        ]
+        for first, n, origin, size in axes
+    ]
+    for corner in itertools.product(*spans):
+        begins, ends = zip(*corner, strict=True)
+        yield Slab(start=begins, shape=tuple(b - a for a, b in zip(begins, ends, strict=True)))
 
 
 def reading_back(replica: Replica) -> h5py.File:

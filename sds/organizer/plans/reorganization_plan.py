@@ -498,6 +498,12 @@ def check_reorganizable(described: DatasetDescription) -> None:
             f"is stored in other files ({described.storage}): reorganize the datasets in those, "
             "or copy it into one file first"
         )
+    elif described.has_undefined_elements:
+        reason = (
+            "has elements that were never written and no fill value for them (fill time NEVER, or "
+            "an undefined fill value): what a program reads there is not in the file, so that no "
+            "replica can hold it; write them, or copy the dataset into one with a fill value"
+        )
     elif len(described.extent) > MAX_RANK:
         reason = f"has {len(described.extent)} axes: HDF5 and SDS know at most {MAX_RANK}"
     else:

@@ -181,6 +181,9 @@ def plan_sort(
 
 def _chosen(table: Table, key: str, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns that the replica will hold."""
+    if table.column(key).obstacle:
+        message = f"column {key!r} of {table.path} in {table.file} {table.column(key).obstacle}"
+        raise UnsupportedError(message)
     if columns is None:
         columns = [column.name for column in table.columns if not column.obstacle]
     names = check_names(columns, "columns")
@@ -192,9 +195,6 @@ def _chosen(table: Table, key: str, columns: Sequence[str] | None) -> tuple[str,
                 "of the columns"
             )
             raise UnsupportedError(message)
-    if table.column(key).obstacle:
-        message = f"column {key!r} of {table.path} in {table.file} {table.column(key).obstacle}"
-        raise UnsupportedError(message)
     # As in the table, so that there is one replica of them whichever way they were named.
     return (key, *(c.name for c in table.columns if c.name in names and c.name != key))
 

@@ -16,6 +16,8 @@ from sds.organizer.plans.gathering import GatheredBox
 from sds.organizer.plans.reorganization_plan import Slab
 from sds.organizer.replica_file.container import open_source
 from sds.organizer.verify import (
+    POISON_OF_REPLICA,
+    POISON_OF_SOURCE,
     VerificationReport,
     compare_with_original,
     first_unequal,
@@ -127,7 +129,7 @@ def _problem_in_box(
 ) -> str:
     size = tiles.plan.element_size_bytes
     box = gathered.box
-    content = np.empty(box.n_elements * size, np.uint8)
+    content = np.full(box.n_elements * size, POISON_OF_SOURCE, np.uint8)
     read_slab_through_hdf5(original, box, content)
     expected = as_words(content, box.shape, size)
     for piece in gathered.pieces:
@@ -161,7 +163,7 @@ class _Tiles:
     def _words(self, place: int, in_tile: Slab) -> NDArray[np.unsignedinteger]:
         """Return a slab of a tile, both in the axes of the replica."""
         size = self.plan.element_size_bytes
-        content = np.empty(in_tile.n_elements * size, np.uint8)
+        content = np.full(in_tile.n_elements * size, POISON_OF_REPLICA, np.uint8)
         slab = Slab(start=(place, *in_tile.start), shape=(1, *in_tile.shape))
         try:
             read_slab_through_hdf5(self._dataset, slab, content)

@@ -19,7 +19,13 @@ from sds.organizer.reorganizers.key_encoding import nan_key, ordered_keys
 from sds.organizer.reorganizers.sorted_container import column_path
 from sds.organizer.replica_file import replica as names
 from sds.organizer.replica_file.container import open_source
-from sds.organizer.verify import compare_with_original, reading_back, unreadable
+from sds.organizer.verify import (
+    POISON_OF_REPLICA,
+    POISON_OF_SOURCE,
+    compare_with_original,
+    reading_back,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +70,7 @@ def _compare(replica: Replica, plan: SortPlan, advance: Callable[[int], None]) -
         expected = sums.new()
         spans = whole_chunks(plan.n_rows, _longest_chunk(reader, table, plan), plan.run_rows)
         for first, n_read in spans:
-            rows = reader.stored(first, n_read)
+            rows = reader.stored(first, n_read, poison=POISON_OF_SOURCE)
             for at, n_rows in _windows(n_read):
                 numbers = np.arange(first + at, first + at + n_rows, dtype=np.uint64)
                 part = {name: column[at : at + n_rows] for name, column in rows.items()}
@@ -100,7 +106,7 @@ def _look_through(
     before: tuple[NDArray[Any], NDArray[Any]] | None = None
     for first, n_rows in _windows(plan.n_rows):
         numbers = row_numbers[first : first + n_rows].astype(np.uint64)
-        sums.add(found, numbers, reader.stored(first, n_rows))
+        sums.add(found, numbers, reader.stored(first, n_rows, poison=POISON_OF_REPLICA))
         values = reader.values([key], first, n_rows)[key]
         keys = ordered_keys(values)
         if values.dtype.kind == "f":
