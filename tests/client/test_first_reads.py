@@ -1,7 +1,6 @@
 """First reads of replicas: what they ask for is fetched while the replica is checked."""
 
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,12 @@ import h5py
 import numpy as np
 import pytest
 
-from benchmarks.original_reads import evict, pages_in_cache
 from sds.home import Home
 from sds.redirect.tables import publish_table
+from tests.page_cache import drop_from_page_cache, pages_cached
 from tests.redirected import redirect, settle
 from tests.under_connector import connector_environment, native_environment, run_python
+from tests.waiting import wait_until
 
 SHAPE = (128, 128, 200)
 PLANE_PAGES = 128 * 128 * 8 // 4096
@@ -65,13 +65,14 @@ def read_cold(by, cube, table):
         connector_environment(home.root) if is_connector else native_environment(SDS_HOME=home.root)
     )
     result = path.with_name("plane.npy")
-    evict(replica)
-    evict(path)  # a source in memory would serve
+    drop_from_page_cache(replica)
+    drop_from_page_cache(path)  # a source in memory would serve
     run_python(PROGRAMS[by], path, result, env=env)
-    give_up_s = time.monotonic() + 20
-    while pages_in_cache(replica) < PLANE_PAGES and time.monotonic() < give_up_s:
-        time.sleep(0.01)
-    return np.load(result), pages_in_cache(replica)
+    n_pages = wait_until(
+        lambda: (n := pages_cached(replica).sum()) >= PLANE_PAGES and n,
+        lambda: f"{PLANE_PAGES} pages, but {pages_cached(replica).sum()}, are fetched",
+    )
+    return np.load(result), n_pages
 
 
 @pytest.mark.parametrize("by", PROGRAMS)

@@ -22,10 +22,13 @@ from sds.geometry import Box
 from sds.hdf5.identity import identity_of
 from sds.home import Home
 from sds.redirect.tables import publish_table, read_table, table_path, withdraw_table
+from tests.file_clock import wait_for_tick
 from tests.redirected import publish_candidates, redirect, settle, write_replica
+from tests.waiting import PATIENCE_S, wait_until
 
 SHAPE = (24, 30, 40)
 ACROSS = np.s_[:, :, 7]
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 @pytest.fixture(autouse=True, params=["step by step", "repeated"])
@@ -94,7 +97,7 @@ def source(tmp_path, home):
     """A contiguous dataset with a replica that serves planes across the grain."""
     source = make(tmp_path / "source.h5", 0)
     redirect(source, [("/x", (2, 0, 1))], home, always=False)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     return source
 
 
@@ -156,7 +159,7 @@ def test_out_that_is_no_array_is_refused_in_words(tmp_path, home, out):
         handle["x"] = np.random.default_rng(0).integers(0, 256, SHAPE, dtype="u1")
     settle(source)
     redirect(source, [("/x", (2, 0, 1))], home, always=False)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     line = np.s_[:, 3, 7]
     for _ in range(2):
         read(source, line)
@@ -274,7 +277,7 @@ def test_whatever_changes_between_two_reads(source, home, reads, change):
     for _ in range(2):
         read(source)
     assert reads[-1] == replica
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     change(Place(replica=replica, home=home, source=source))
     del reads[:]
     for _ in range(2):
@@ -347,7 +350,7 @@ def test_a_replica_that_changes_during_a_read(source, home, monkeypatch, caplog)
         return is_unchanged(open_replica)
 
     monkeypatch.setattr(open_replicas, "is_unchanged", damaged_after_the_first_look)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     assert np.array_equal(read(source), values(0)[ACROSS])
     assert "changed while it was read" in caplog.text
 
@@ -374,7 +377,7 @@ def test_whatever_changes_when_a_read_has_begun(source, home, reads, change, req
     replica = replica_of(source, home)
     for _ in range(2):
         read(source)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     out = np.zeros(SHAPE[:2]).view(Meddling)
     out.meddle = lambda: change(Place(replica=replica, home=home, source=source))
     del reads[:]
@@ -390,7 +393,7 @@ def test_a_replica_that_fails_is_tried_once(tmp_path, home, monkeypatch, caplog,
     path = make(tmp_path / "cube.h5", 3, chunks=(4, 5, 40))
     replica = write_replica(path, "/x", (2, 0, 1), home, chunks=replica_chunks)
     publish_candidates(path, {"/x": [replica]}, home)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     served, tried = replica_reader.Redirection.serve, []
 
     def counted(*arguments, **options):
@@ -547,7 +550,7 @@ def test_a_replica_built_anew_serves_again(source, home, reads):
     replica_of(source, home).unlink()
     assert np.array_equal(read(source), values(0)[ACROSS])
     redirect(source, [("/x", (2, 1, 0))], home, always=False)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     del reads[:]
     for _ in range(3):
         assert np.array_equal(read(source), values(0)[ACROSS])
@@ -600,7 +603,7 @@ def test_replicas_beyond_the_bound_are_closed(tmp_path, home):
         for k, part in enumerate(parts)
     ]
     publish_candidates(source, {"/x": candidates}, home)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     for _ in range(3):
         for k in range(n):
             assert np.array_equal(read(source, np.s_[:, :, 6 * k + 2]), values(0)[:, :, 6 * k + 2])
@@ -615,7 +618,7 @@ def test_boxes_of_one_shape_anywhere(tmp_path, home, reads, order, region):
     source = make(tmp_path / "boxes.h5", 0, chunks=(4, 5, 40))
     replica = write_replica(source, "/x", order, home, region=region)
     publish_candidates(source, {"/x": [replica]}, home)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     box = Box.whole(SHAPE) if region is None else region
     random = np.random.default_rng(5)
     expected = values(0)
@@ -653,7 +656,7 @@ def with_chunks(source, home, order=(2, 0, 1), **storage):
     """Publish a replica of a source in chunks, and return its path."""
     replica = write_replica(source, "/x", order, home, chunks=(4, 9, 8), **storage)
     publish_candidates(source, {"/x": [replica]}, home)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     return replica.path
 
 
@@ -666,7 +669,7 @@ def test_replicas_in_chunks_stay_open(tmp_path, home, hdf5_reads, order, storage
         assert np.array_equal(read(source, np.s_[:, :, k]), values(0)[:, :, k])
         assert np.array_equal(read(source, np.s_[1:9:3, 2:, k]), values(0)[1:9:3, 2:, k])
     assert hdf5_reads == [replica]
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     damaged(Place(replica=replica, home=home, source=source))
     for k in (7, 8):
         assert np.array_equal(read(source, np.s_[:, :, k]), values(0)[:, :, k])
@@ -685,7 +688,7 @@ def test_damaged_chunks_are_never_returned(tmp_path, home, hdf5_reads):
     settle(replica.path)
     replica = replace(replica, identity=identity_of(replica.path))
     publish_candidates(source, {"/x": [replica]}, home)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     # Of the plane with the damaged chunk HDF5 is asked every time, of the other one once.
     for n in range(3):
         assert np.array_equal(read(source, np.s_[:, :, 39]), values(0)[:, :, 39])
@@ -700,14 +703,21 @@ def test_a_child_of_fork_reads_on(source):
     child = os.fork()
     if child == 0:
         os._exit(0 if np.array_equal(read(source), values(0)[ACROSS]) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    try:
+        ended = wait_until(lambda: os.waitid(os.P_PID, child, ENDED), "the child has ended")
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.waitpid(child, 0)
+    assert (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0)
     assert np.array_equal(read(source), values(0)[ACROSS])
 
 
 def test_threads_while_the_table_comes_and_goes(source, home):
     table = read_table(home, source)
     is_over = threading.Event()
-    wrong = []
+    wrong, n_reads = [], [0] * 4
 
     def keep_reading(seed):
         random = np.random.default_rng(seed)
@@ -715,18 +725,29 @@ def test_threads_while_the_table_comes_and_goes(source, home):
             k = int(random.integers(0, SHAPE[2]))
             if not np.array_equal(read(source, np.s_[:, :, k]), values(0)[:, :, k]):
                 wrong.append(k)
+            n_reads[seed] += 1
+
+    def wait_for_reads():
+        """Wait until each thread has begun and ended a read."""
+        before = list(n_reads)
+        wait_until(
+            lambda: all(n >= begun + 2 for n, begun in zip(n_reads, before, strict=True)),
+            lambda: f"two reads by each thread: {before}, then {n_reads}",
+        )
 
     threads = [threading.Thread(target=keep_reading, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
-    for _ in range(20):
-        withdraw_table(home, source)
-        time.sleep(0.02)
-        publish_table(home, table)
-        time.sleep(0.03)
-    is_over.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for _ in range(10):
+            withdraw_table(home, source)
+            wait_for_reads()
+            publish_table(home, table)
+            wait_for_reads()
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
     assert not wrong
 
 
@@ -736,7 +757,7 @@ def test_the_file_is_the_one_that_the_table_describes(source, home, tmp_path):
     settle(copy)
     assert identity_of(copy) != identity_of(source)
     publish_table(home, replace(read_table(home, source), source_path=copy))
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     for _ in range(2):
         assert np.array_equal(read(copy), values(0)[ACROSS])
     assert not open_files.find_opened(copy).redirection._known.replicas
@@ -754,7 +775,7 @@ def test_two_replicas_of_one_number(tmp_path, home, orders):
         replica = write_replica(source, f"/{name}", order, home, number=number)
         candidates[f"/{name}"] = [replace(replica, replica_id=1)]
     publish_candidates(source, candidates, home)
-    time.sleep(0.02)
+    wait_for_tick(home.root)
     for _ in range(4):
         for seed, name in enumerate("xy"):
             assert np.array_equal(sds.read(source, name, ACROSS), values(seed)[ACROSS])
