@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import h5py
@@ -15,7 +14,7 @@ from sds.geometry import Hyperslab, SegmentList
 from sds.geometry.segments import tile_grid
 from sds.hdf5.identity import identity_of
 from sds.redirect.tables import RedirectTable, publish_table, read_table, table_path
-from tests.hdf5_builds import hdf5_build
+from tests.hdf5_builds import hdf5_build, program
 from tests.page_cache import drop_from_page_cache, pages_cached
 from tests.redirected import (
     publish_candidates,
@@ -40,8 +39,10 @@ from tests.vol.test_redirect import (
     damage_header,
     write_source,
 )
+from tests.waiting import wait_until
 
 KINDS = Path(__file__).with_name("kinds.c")
+ANNOUNCEMENTS = Path(__file__).with_name("announcements.c")
 PLANES = (18, 28, 22)  # that kinds.c reads
 
 
@@ -496,6 +497,9 @@ def test_lists_of_tiles_take_little_memory(tmp_path, home):
 # ---- what is read ahead
 
 
+TILE_BYTES = 32768 * 8
+
+
 @pytest.fixture
 def series(tmp_path, home):
     """Return a file, and a replica of it in two segments, of tiles of 256 KiB, out of the cache."""
@@ -509,114 +513,165 @@ def series(tmp_path, home):
     )
     replica = write_replica(path, "/series", (0, 1), home, segments=segments)
     table = publish_candidates(path, {"/series": [replica]}, home)
-    give_up_s = time.monotonic() + 5
-    while pages_cached(replica.path).any():
-        drop_from_page_cache(replica.path)
-        if time.monotonic() > give_up_s:
-            pytest.skip("this file system keeps all of a file in memory")
+    drop_from_page_cache(replica.path)
     return path, table.datasets[0].candidates[0]
+
+
+@pytest.fixture(scope="module")
+def announcing(tmp_path_factory):
+    """Return the library to preload."""
+    library = tmp_path_factory.mktemp("announcing") / "announcements.so"
+    subprocess.run(
+        [program("cc"), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", ANNOUNCEMENTS, "-o", library,
+         "-ldl"], check=True,
+    )  # fmt: skip
+    return library
+
+
+@pytest.fixture
+def announced(announcing, series, tmp_path):
+    """Return the variables that have a program record what it announces of the replica, and that.
+
+    The record is what the function returns: (first byte, end) in the array of tiles, joined.
+    """
+    log, (_, candidate) = tmp_path / "announcements", series
+
+    def ranges():
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return joined(
+            (int(offset) - candidate.data_offset_bytes, int(length))
+            for offset, length in map(str.split, lines)
+        )
+
+    variables = {"LD_PRELOAD": announcing, "ANNOUNCEMENTS": log, "ANNOUNCED_FILE": candidate.path}
+    return variables, ranges
+
+
+def joined(pieces):
+    """Return (begin, end) of the pieces (begin, length) of tiles, those that meet as one."""
+    ranges = []
+    for begin, length in pieces:
+        if not 0 <= begin < 40 * TILE_BYTES:
+            continue  # what lies around the tiles is read when the replica is checked
+        if ranges and ranges[-1][1] == begin:
+            ranges[-1] = (ranges[-1][0], begin + length)
+        else:
+            ranges.append((begin, begin + length))
+    return ranges
+
+
+def tiles(first, end):
+    """Return the bytes of stored tiles as a range."""
+    return first * TILE_BYTES, end * TILE_BYTES
 
 
 def cached_tiles(candidate):
     """Return how much of each tile the cache holds, in stored order."""
     pages = pages_cached(candidate.path)
-    tile = 32768 * 8
-    begins = [candidate.data_offset_bytes + k * tile for k in range(len(candidate.segments.tiles))]
-    return [pages[-(-b // 4096) : (b + tile) // 4096].mean() for b in begins]
+    begins = [
+        candidate.data_offset_bytes + k * TILE_BYTES for k in range(len(candidate.segments.tiles))
+    ]
+    return [pages[-(-b // 4096) : (b + TILE_BYTES) // 4096].mean() for b in begins]
 
 
-def test_what_follows_in_a_segment_is_read_ahead(series, home):
+def test_what_follows_in_a_segment_is_read_ahead(series, home, announced):
     path, candidate = series
     program = """
-        import sys, time, h5py, numpy as np
+        import sys, h5py, numpy as np
         with h5py.File(sys.argv[1]) as file:
             for row in map(int, sys.argv[2:]):
                 expected = np.arange(row * 32768.0, (row + 1) * 32768)[::2]
                 assert np.array_equal(file["series"][row, ::2], expected)
-                time.sleep(1)
     """
-    env = connector_environment(home.root)
+    variables, ranges = announced
+    env = connector_environment(home.root, **variables)
     run_python(program, path, 45, env=env)  # the sixth that is stored
     assert reads_by_replica(home) == {1: 1}
+    assert ranges()[-1] == tiles(5, 9)  # a MiB
+    wait_until(
+        lambda: min(cached_tiles(candidate)[5:9]) > 0.9,  # a hint may leave out a page
+        lambda: f"what was announced has come: {cached_tiles(candidate)}",
+    )
     cached = cached_tiles(candidate)
-    assert min(cached[5:9]) > 0.9, cached  # a MiB; a hint may leave out a page
     assert max(cached[:5]) == 0, cached
     assert max(cached[10:]) == 0, cached  # the kernel itself reads a little ahead
     # Behind the last of a segment comes the first; in the other segment there is nothing.
+    drop_from_page_cache(candidate.path)
     run_python(program, path, 59, env=env)
-    cached = cached_tiles(candidate)
-    assert min(cached[:2]) > 0.9, cached
-    assert cached[19] > 0.9, cached
-    assert max(cached[21:]) == 0, cached
+    assert ranges()[-2:] == [tiles(19, 20), tiles(0, 3)]
+    wait_until(
+        lambda: min(*(cached := cached_tiles(candidate))[:2], cached[19]) > 0.9,
+        lambda: f"what was announced has come: {cached_tiles(candidate)}",
+    )
+    assert max(cached_tiles(candidate)[21:]) == 0
 
 
-def test_the_module_reads_ahead_as_well(series, home):
+def test_the_module_reads_ahead_as_well(series, home, announced):
     """What is read is asked for while the replica is checked, and may have come before the read."""
     path, candidate = series
     program = """
-        import sys, time, numpy as np, sds
+        import sys, numpy as np, sds
         expected = np.arange(45 * 32768.0, 46 * 32768)[::2]
         assert np.array_equal(sds.read(sys.argv[1], "/series", np.s_[45, ::2]), expected)
-        time.sleep(1)
     """
-    for _ in range(5):
+    variables, ranges = announced
+    env = native_environment(SDS_HOME=home.root, **variables)
+
+    def reads_ahead():
         drop_from_page_cache(candidate.path)
-        run_python(program, path, env=native_environment(SDS_HOME=home.root))
-        cached = cached_tiles(candidate)
-        assert max(cached[:5]) == 0, cached
-        if min(cached[5:9]) > 0.9:
-            break
-    else:
-        pytest.fail(f"nothing is read ahead: {cached}")
+        run_python(program, path, env=env)
+        found = ranges()
+        assert all(tiles(5, 9)[0] <= a < b <= tiles(5, 9)[1] for a, b in found), found
+        return tiles(5, 9) in found
+
+    wait_until(reads_ahead, "the read comes before what was asked for, and reads ahead")
 
 
-def test_of_a_segment_16_mebibytes_are_announced_at_most(series, home):
+def test_of_a_segment_16_mebibytes_are_announced_at_most(series, home, announced):
     """Dropped from the cache again and again, what was announced before is hardly announced more.
 
     The first read may find what was asked for while the replica was checked.
     """
     path, candidate = series
     program = """
-        import os, sys, time, h5py, numpy as np
+        import os, sys, h5py
         sys.path.insert(0, sys.argv[3])
-        from pathlib import Path
-        from tests.page_cache import drop_from_page_cache, pages_cached
-        replica, n_announced = Path(sys.argv[2]), 0
+        from tests.page_cache import drop_from_page_cache
         with h5py.File(sys.argv[1]) as file:
             for turn in range(24):
-                drop_from_page_cache(replica)
+                drop_from_page_cache(sys.argv[2])
                 file["series"][45, ::2]
-                # What is announced is 257 pages with what is read, and comes when the device has
-                # time; what is read alone is 65.
-                end = time.monotonic() + (10 if n_announced < 16 else 0.1)
-                while (n := pages_cached(replica).sum()) < 200 and time.monotonic() < end:
-                    time.sleep(0.02)
-                n_announced += int(n >= 200)
-        assert n_announced == 16, n_announced
     """
     root = Path(__file__).parents[2]
-    run_python(program, path, candidate.path, root, env=connector_environment(home.root))
+    variables, ranges = announced
+    env = connector_environment(home.root, **variables)
+    run_python(program, path, candidate.path, root, env=env)
+    assert reads_by_replica(home) == {1: 24}
+    assert ranges().count(tiles(5, 9)) == 16
 
 
-def test_what_is_cached_is_not_announced(series, home):
+def test_what_is_cached_is_not_announced(series, home, announced):
     # The tile that is read is cached: there is no reason to think that the others are wanted.
     path, candidate = series
-    offset = candidate.data_offset_bytes + 5 * 32768 * 8
-    with candidate.path.open("rb", buffering=0) as file:
-        file.seek(offset)
-        assert len(file.read(32768 * 8)) == 32768 * 8
-    before = cached_tiles(candidate)
+
+    def load_tile():
+        with candidate.path.open("rb", buffering=0) as file:
+            file.seek(candidate.data_offset_bytes + 5 * TILE_BYTES)
+            assert len(file.read(TILE_BYTES)) == TILE_BYTES
+        return cached_tiles(candidate)[5] == 1
+
+    wait_until(load_tile, "the tile stays in the page cache")
     program = """
-        import sys, time, h5py
+        import sys, h5py
         with h5py.File(sys.argv[1]) as file:
             for _ in range(3):
                 file["series"][45, ::2]
-        time.sleep(0.5)
     """
-    run_python(program, path, env=connector_environment(home.root))
+    variables, ranges = announced
+    run_python(program, path, env=connector_environment(home.root, **variables))
     assert reads_by_replica(home) == {1: 3}
-    assert cached_tiles(candidate)[:5] == before[:5]
-    assert cached_tiles(candidate)[10:] == before[10:]
+    assert ranges() == []
 
 
 # ---- programs in C, threads and processes
