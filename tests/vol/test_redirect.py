@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 
 import h5py
 import numpy as np
@@ -22,14 +21,16 @@ from tests.under_connector import (
     native_environment,
     run_python,
 )
+from tests.waiting import PATIENCE_S
 
 SHAPE = (9, 14, 11)
 
 RANDOM_READS = """
-    import hashlib, json, sys, time
+    import hashlib, json, sys
     import h5py, numpy as np
     path, seed, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    pause_s = float(sys.argv[4]) if len(sys.argv) > 4 else 0   # then one dataset after the other
+    # "in turn": one dataset after the other, and the file anew for each three of them.
+    is_in_turn = sys.argv[4:] == ["in turn"]
     random = np.random.default_rng(seed)
     digest, shapes = hashlib.sha256(), []
 
@@ -57,37 +58,41 @@ RANDOM_READS = """
             count.append(1 + max(0, (length - at - b) // s) if b <= length - at else 1)
         space.select_hyperslab(tuple(start), tuple(count), tuple(stride), tuple(block))
 
+    def read_any(data):
+        how = random.integers(7)
+        index = tuple(slice_of(length) for length in data.shape)
+        if how < 3 or data.ndim == 0:
+            keep(data[index] if data.ndim else data[()])
+        elif how == 3:
+            shape = np.empty(data.shape, "V1")[index].shape
+            out = np.zeros((shape or (1,)) + (2,), data.dtype)[..., 0].copy()
+            if out.size:
+                data.read_direct(out, index)
+            keep(out)
+        elif how == 4:   # a box inside a larger array, with gaps
+            shape = tuple(max(1, length // 2) for length in data.shape)
+            out = np.zeros(tuple(2 * length + 3 for length in shape), data.dtype)
+            data.read_direct(out, tuple(slice(0, length) for length in shape),
+                             tuple(slice(1, 1 + 2 * length, 2) for length in shape))
+            keep(out)
+        elif how == 5 and data.dtype.kind in "iuf":
+            keep(data.astype(random.choice(["f8", "i8", ">f4", "i2"]))[index])
+        else:            # blocks, into a buffer of the dataset's size and place
+            space = data.id.get_space()
+            blocked(space, data.shape)
+            out = np.zeros(data.shape, data.dtype)
+            memory = h5py.h5s.ALL if random.integers(2) else space
+            data.id.read(memory, space, out)
+            keep(out)
+
     with h5py.File(path) as file:
-        names = sorted(name for name in file)
-        for i in range(n):
-            data = file[names[i * len(names) // n if pause_s else random.integers(len(names))]]
-            if pause_s and i % (3 * n // len(names)) == 0:
-                time.sleep(pause_s)
-            how = random.integers(7)
-            index = tuple(slice_of(length) for length in data.shape)
-            if how < 3 or data.ndim == 0:
-                keep(data[index] if data.ndim else data[()])
-            elif how == 3:
-                shape = np.empty(data.shape, "V1")[index].shape
-                out = np.zeros((shape or (1,)) + (2,), data.dtype)[..., 0].copy()
-                if out.size:
-                    data.read_direct(out, index)
-                keep(out)
-            elif how == 4:   # a box inside a larger array, with gaps
-                shape = tuple(max(1, length // 2) for length in data.shape)
-                out = np.zeros(tuple(2 * length + 3 for length in shape), data.dtype)
-                data.read_direct(out, tuple(slice(0, length) for length in shape),
-                                 tuple(slice(1, 1 + 2 * length, 2) for length in shape))
-                keep(out)
-            elif how == 5 and data.dtype.kind in "iuf":
-                keep(data.astype(random.choice(["f8", "i8", ">f4", "i2"]))[index])
-            else:            # blocks, into a buffer of the dataset's size and place
-                space = data.id.get_space()
-                blocked(space, data.shape)
-                out = np.zeros(data.shape, data.dtype)
-                memory = h5py.h5s.ALL if random.integers(2) else space
-                data.id.read(memory, space, out)
-                keep(out)
+        names = sorted(file)
+    reads_of_file = 3 * n // len(names) if is_in_turn else n
+    for first in range(0, n, reads_of_file):
+        with h5py.File(path) as file:
+            for i in range(first, first + reads_of_file):
+                number = i * len(names) // n if is_in_turn else random.integers(len(names))
+                read_any(file[names[number]])
     print(digest.hexdigest(), hashlib.sha256(json.dumps(shapes).encode()).hexdigest())
 """
 
@@ -497,7 +502,7 @@ def test_a_share_is_kept(cube, home):
 def test_a_source_rewritten_while_open(cube, home):
     redirect(cube, [("/cube", (2, 0, 1))], home)
     program = """
-        import sys, time, h5py, os
+        import sys, h5py
         with h5py.File(sys.argv[1]) as file:
             print(file["cube"][:, 0, 0][0], flush=True)
             sys.stdin.readline()
@@ -514,7 +519,6 @@ def test_a_source_rewritten_while_open(cube, home):
         with cube.open("r+b") as file:
             file.seek(offset)
             file.write(np.float64(-7).tobytes())
-        time.sleep(2.1)
         running.stdin.write("\n")
         running.stdin.close()
         assert running.stdout.read() == "-7.0\n"
@@ -638,7 +642,7 @@ def test_readers_at_the_same_time(way, cube, home, tmp_path):
                 for worker in workers:
                     worker.start()
                 for worker in workers:
-                    worker.join(60)
+                    worker.join()
                 assert way == "threads" or not any(worker.exitcode for worker in workers)
                 check(9, data)
             print("done")
@@ -646,7 +650,7 @@ def test_readers_at_the_same_time(way, cube, home, tmp_path):
     )
     result = subprocess.run(
         [sys.executable, program, way, cube], env=connector_environment(home.root), check=False,
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert (result.stdout, result.stderr) == ("done\n", "")
     served = reads_by_replica(home)
