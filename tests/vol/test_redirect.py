@@ -502,7 +502,8 @@ def test_a_share_is_kept(cube, home):
 def test_a_source_rewritten_while_open(cube, home):
     redirect(cube, [("/cube", (2, 0, 1))], home)
     program = """
-        import sys, h5py
+        import signal, sys, h5py
+        signal.alarm(300)   # ends what hangs
         with h5py.File(sys.argv[1]) as file:
             print(file["cube"][:, 0, 0][0], flush=True)
             sys.stdin.readline()
