@@ -10,6 +10,7 @@ import pytest
 
 from sds.trace import read_spool
 from tests.hdf5_builds import CRATES, hdf5_build
+from tests.page_cache import drop_from_page_cache
 from tests.redirected import (
     go_past_the_page_cache,
     publish_candidates,
@@ -19,9 +20,10 @@ from tests.redirected import (
     write_many_replicas,
     write_replica,
 )
-from tests.under_connector import connector_environment, native_environment, run_python
+from tests.served_in_turn import READ_IN_TURN
+from tests.under_connector import ROOT, connector_environment, native_environment, run_python
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "connector_cost.c"
+PROGRAM = ROOT / "benchmarks" / "connector_cost.c"
 MIB = 1 << 20
 
 
@@ -64,11 +66,11 @@ def test_no_read_is_lost_and_the_trace_stays_small(home, source, program):
 
 
 def test_reads_of_a_thousand_datasets_in_turn_fold(home, source, program):
-    run(program, source, "turn1000 1000000\n", connector_environment(home.root))
+    run(program, source, "turn1000 200000\n", connector_environment(home.root))
     (path,) = home.spool.iterdir()
     spool = read_spool(path)
     found = np.bincount(spool.records.dataset_id, spool.records.n_reads)
-    assert (found[1:] == 1000).all()
+    assert (found[1:] == 200).all()
     assert len(found) == 1001
     assert path.stat().st_size < MIB
 
@@ -83,9 +85,13 @@ def test_a_process_that_is_served_takes_8_mebibytes_more_at_most(home, source, p
     assert connected - native <= 8 * MIB
 
 
-LONG_READ = """
-    import fcntl, os, sys, time
+LONG_READ = f"""
+    import fcntl, os, sys
     import h5py, numpy as np
+
+    sys.path.insert(0, {str(ROOT)!r})
+    from tests.page_cache import pages_cached
+    from tests.waiting import wait_until
 
     def status(*names):
         with open("/proc/self/status") as lines:
@@ -102,9 +108,12 @@ LONG_READ = """
         file = h5py.File(path)
         data, out = file["cube"], np.ones((128, 8192))
         data[0, 0, 0]
-        for _ in range(5):  # pages that another processor is about to list stay once
+
+        def is_dropped():   # but for what lies around the element that was read
             os.posix_fadvise(file.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
-            time.sleep(0.02)
+            return not pages_cached(path)[32:].any()
+
+        wait_until(is_dropped, "the page cache drops what is to be read")
         with open("/proc/self/clear_refs", "w") as peak:
             peak.write("5")
         before, file_before = status("VmRSS", "RssFile")
@@ -127,6 +136,7 @@ def write_long(path):
 
 def test_a_long_read_past_the_page_cache_borrows_memory(home, tmp_path):
     path = write_long(tmp_path / "long.h5")
+    drop_from_page_cache(path)  # or skip the test, which the program cannot
     is_direct = go_past_the_page_cache(path, home)
     program = (
         LONG_READ
@@ -153,15 +163,37 @@ PRIVATE_MEMORY = """
         status = Path("/proc/self/smaps_rollup").read_text()
         print(next(int(l.split()[1]) for l in status.splitlines() if l.startswith("Anonymous")))
 """
+# As many arenas as glibc has for two processors, whatever this machine has, and sets in one order.
+STEADY = {"MALLOC_ARENA_MAX": 16, "PYTHONHASHSEED": 0}
+MOST_RUNS = 3
 
 
-def private_memory(program, *arguments, home, **extra):
-    """Return how much more private memory a program has in the end under the connector."""
-    native, connected = (
-        int(run_python(PRIVATE_MEMORY + program, *arguments, env=env).stdout) * 1024
-        for env in (native_environment(**extra), connector_environment(home.root, **extra))
-    )
-    return connected - native
+def forget_runs(home, variables):
+    """Remove the trace of earlier runs, and the log that these variables name."""
+    logs = [Path(variables[name]) for name in ("SDS_DEBUG",) if name in variables]
+    for old in (*home.spool.iterdir(), *logs):
+        old.unlink(missing_ok=True)
+
+
+def private_memory(program, *arguments, home, most_bytes=8 * MIB, **extra):
+    """Return how much more private memory a program has in the end under the connector.
+
+    What threads take of malloc differs from one run to the next. The least of several runs counts,
+    natively and under the connector alike: of one where that is no more than `most_bytes`, of three
+    otherwise. The trace and the log are those of the latest run.
+    """
+    native, connected = [], []
+    for _ in range(MOST_RUNS):
+        for environment, found in (
+            (native_environment(**STEADY | extra), native),
+            (connector_environment(home.root, **STEADY | extra), connected),
+        ):
+            forget_runs(home, extra)
+            printed = run_python(PRIVATE_MEMORY + program, *arguments, env=environment).stdout
+            found.append(int(printed) * 1024)
+        if min(connected) - min(native) <= most_bytes:
+            break
+    return min(connected) - min(native)
 
 
 @pytest.fixture
@@ -173,41 +205,54 @@ def many_replicas(tmp_path, home):
 
 
 def test_replicas_in_chunks_take_little_memory(many_replicas, home):
-    program = """
+    program = (
+        READ_IN_TURN
+        + """
     file = h5py.File(sys.argv[1])
     names = sorted(file)[:33]
     part, whole = np.zeros((64, 64, 3), "i4"), np.zeros((64, 64, 511), "f4")
-    for i, name in enumerate(names):
-        if i % 3 == 0:
-            time.sleep(0.1)   # longer than a replica is kept open in vain
-        for k in range(0, 60, 3):
+    for name in names:
+        first = lambda: file[name].read_direct(part, np.s_[:, :, :3])
+        read_until_served(first, f"many.{name}-{int(name) + 1}.h5")
+        for k in range(3, 60, 3):
             file[name].read_direct(part, np.s_[:, :, k : k + 3])
         file["whole"].read_direct(whole, np.s_[:, :, 1:])
     print_private_memory()
     """
+    )
     more = private_memory(program, many_replicas, home=home)
     served = reads_by_replica(home)
-    assert len(served.keys() & set(range(1, 34))) > 25  # nearly all of them
+    assert all(served[number] >= 20 for number in range(1, 34)), served
     assert more <= 8 * MIB
 
 
 def test_the_libraries_of_a_process_take_little_memory_together(many_replicas, home):
-    program = """
+    program = (
+        READ_IN_TURN
+        + """
     import netCDF4, tables
     files = h5py.File(sys.argv[1]), netCDF4.Dataset(sys.argv[1]), tables.open_file(sys.argv[1])
     by_library = [lambda n: files[0][n], lambda n: files[1][n], lambda n: files[2].root[n]]
     whole = np.zeros((64, 64, 511), "f4")
-    for turn in range(6):
-        for dataset in by_library:
-            time.sleep(0.1)
-            for i in range(6):
-                dataset(f"{5 * turn + i:02d}")[:, :, 5:8]
-        files[0]["whole"].read_direct(whole, np.s_[:, :, 1:])
+
+    def read_of(library, number):
+        name = f"{number:02d}"
+        return (lambda: by_library[library](name)[:, :, 5:8]), f"many.{name}-{number + 1}.h5"
+
+    latest = {}
+    for number in range(18):   # of each library its own
+        library = number % 3
+        others = [one for other, one in latest.items() if other != library]
+        latest[library] = read_of(library, number)
+        read_until_served(*latest[library], *others)
+        if library == 2:
+            files[0]["whole"].read_direct(whole, np.s_[:, :, 1:])
     print_private_memory()
     files[2].close()
     """
+    )
     more = private_memory(program, many_replicas, home=home)
-    assert sum(n for replica, n in reads_by_replica(home).items() if 0 < replica < 34) > 20
+    assert reads_by_replica(home).keys() >= set(range(1, 19))
     assert more <= 8 * MIB
 
 
