@@ -21,16 +21,21 @@ from tests.hdf5_builds import program
 from tests.queries.test_query import sort_and_publish
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import connector_environment, native_environment, run_python
+from tests.waiting import wait_until
 
 SHAPE = (6, 7, 8)
 N_OPENS = 2000
 
-# Prints which file each part of what was read is of.
+# Prints which file each part of what was read is of. Opens it so often, and until each of as many
+# files as the last argument says was there.
 READER = """
-    import sys
+    import itertools, sys
     import h5py
 
-    for _ in range(int(sys.argv[2])):
+    n_opens, n_files, numbers = int(sys.argv[2]), int(sys.argv[3]), set()
+    for n in itertools.count(1):
+        if n > n_opens and len(numbers) >= n_files:
+            break
         try:
             file = h5py.File(sys.argv[1], "r")
         except OSError as error:
@@ -38,6 +43,7 @@ READER = """
             continue
         with file:
             number = file.attrs["number"]
+            numbers.add(int(number))
             print(number, file["cube"][:, :, 3].max(), file["rows"][::2].min(),
                   file["series"].shape[0], file["series"][...].max())
 """
@@ -151,9 +157,9 @@ def line_of(number):
 def test_all_of_a_file_is_of_the_one_that_was_opened(when, engine, switched, switching, home):
     extra = variables(switching, switched, when)
     env = connector_environment(home.root, SDS_ENGINE=engine, **extra)
-    found = run_python(READER, switched.name, 3, env=env).stdout.splitlines()
+    found = run_python(READER, switched.name, 3, 0, env=env).stdout.splitlines()
     switched.lead_to(1)
-    native = run_python(READER, switched.name, 3, env=native_environment(**extra))
+    native = run_python(READER, switched.name, 3, 0, env=native_environment(**extra))
     assert found == native.stdout.splitlines()
     assert set(found) <= {line_of(1), line_of(2)}
     if found:
@@ -166,7 +172,7 @@ def test_all_of_a_file_is_of_the_one_that_was_opened(when, engine, switched, swi
 
 def test_replicas_serve_behind_a_link_that_stays(switched, home):
     env = connector_environment(home.root)
-    found = run_python(READER, switched.name, 3, env=env).stdout.splitlines()
+    found = run_python(READER, switched.name, 3, 0, env=env).stdout.splitlines()
     assert found == [line_of(1)] * 3
     assert reads_by_replica(home)[1] == 3
     check_traces(home, switched.files)
@@ -200,7 +206,8 @@ def test_a_link_that_is_switched_all_the_time(switched, home):
     )
     try:
         env = connector_environment(home.root)
-        found = run_python(READER, switched.name, N_OPENS, env=env).stdout.splitlines()
+        wait_until(lambda: switched.link.readlink() == switched.targets[1], "the link is switched")
+        found = run_python(READER, switched.name, N_OPENS, 2, env=env).stdout.splitlines()
         read = run_python(READS_WITH_SDS, switched.name, N_OPENS // 10, env=env).stdout
     finally:
         switcher.kill()
