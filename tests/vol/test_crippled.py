@@ -8,6 +8,7 @@ import pytest
 
 from tests.under_connector import ROOT
 from tests.vol.crippled_builds import ConnectorBuild, Defect, build_connector
+from tests.waiting import PATIENCE_S
 
 CLASS = ("vol_class.cpp", "fill_class", "sound_fill_class")
 PASSING = "tests/vol/test_pass_through.py::"
@@ -83,7 +84,7 @@ def run_tests(names, plugin_directory, directory):
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
          f"--basetemp={directory / 'files'}", *names],
         cwd=ROOT, env=os.environ | {"SDS_TEST_PLUGIN_DIRECTORY": str(plugin_directory)},
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=(1 + len(names)) * PATIENCE_S,
     )  # fmt: skip
 
 
