@@ -7,6 +7,7 @@
  * Prints what is wrong, and what is open of files, datasets and groups before and after. */
 #include <hdf5.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,13 +65,6 @@ static int read_in_threads(hid_t *datasets, void *read(void *))
     return (int)wrong;
 }
 
-/* Longer than a replica is kept open in vain, if opening it took at most so long. */
-static void nap(long opening_ns)
-{
-    const long ns = 25 * opening_ns < 150000000 ? 150000000 : 25 * opening_ns;
-    nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}, NULL);
-}
-
 static long now_ns(void)
 {
     struct timespec now;
@@ -78,16 +72,33 @@ static long now_ns(void)
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static atomic_long longest_ns; /* of the reads, in which replicas are opened */
+
+static int read_timed(hid_t dataset, hsize_t k)
+{
+    const long begun_ns = now_ns();
+    const int wrong = read_plane(dataset, k);
+    const long took_ns = now_ns() - begun_ns;
+    long before_ns = atomic_load(&longest_ns);
+    while (before_ns < took_ns && !atomic_compare_exchange_weak(&longest_ns, &before_ns, took_ns))
+        ;
+    return wrong;
+}
+
+/* Longer than a replica is kept open in vain, if opening it took as long as the longest read. */
+static void nap(void)
+{
+    const long opening_ns = atomic_load(&longest_ns);
+    const long ns = 25 * opening_ns < 150000000 ? 150000000 : 25 * opening_ns;
+    nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}, NULL);
+}
+
 static int read_in_turn(const hid_t cubes[])
 {
     int wrong = 0;
-    long longest_ns = 0; /* of the reads, in which replicas are opened */
     for (int i = 0; i < 3 * n_cubes; i++) {
-        if (i % 3 == 0) nap(longest_ns);
-        const long begun_ns = now_ns();
-        wrong += read_plane(cubes[i % n_cubes], (hsize_t)i);
-        const long took_ns = now_ns() - begun_ns;
-        if (took_ns > longest_ns) longest_ns = took_ns;
+        if (i % 3 == 0) nap();
+        wrong += read_timed(cubes[i % n_cubes], (hsize_t)i);
     }
     return wrong;
 }
@@ -98,8 +109,8 @@ static void *read_any(void *argument)
     long wrong = 0;
     for (hsize_t turn = 0; turn < 200; turn++) {
         random = random * 1103515245 + 12345;
-        if (turn % 40 == 39) nap(0);
-        wrong += read_plane(((hid_t *)argument)[(random >> 16) % n_cubes], turn % n_planes);
+        if (turn % 40 == 39) nap();
+        wrong += read_timed(((hid_t *)argument)[(random >> 16) % n_cubes], turn % n_planes);
     }
     return (void *)wrong;
 }
