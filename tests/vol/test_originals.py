@@ -10,7 +10,7 @@ import pytest
 from sds import _native
 from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.trace import read_spool
-from tests.page_cache import drop_from_page_cache, load_into_page_cache
+from tests.page_cache import drop_from_page_cache
 from tests.redirected import reads_by_replica, redirect, settle
 from tests.under_connector import (
     ROOT,
@@ -35,6 +35,11 @@ def show(name, values):
 
 def across(data, name="across"):
     show(name, data[:, :, 7])
+"""
+
+PAGE_CACHE = f"""
+    sys.path.insert(0, {str(ROOT)!r})
+    from tests.page_cache import drop_from_page_cache, load_into_page_cache
 """
 
 
@@ -189,23 +194,24 @@ def test_what_is_read_as_fast_from_the_device_is_read_by_the_engine_from_the_cac
     with h5py.File(path, "w") as file:
         file["rows"] = np.random.default_rng(6).random((2048, 2560), "f4")  # 10 KiB a row
     settle(path)
-    load_into_page_cache(path)
     program = """
+    load_into_page_cache(path)
     with h5py.File(path) as file:
         show("column", file["rows"][:, 700])
     """
+    program = textwrap.dedent(PAGE_CACHE) + textwrap.dedent(program)
     assert both(program, path, home) == {ENGINE: 1}
 
 
 # What a program begins with that reads from the device. The file system has to give its pages up;
 # those that the kernel is still reading ahead stay a little longer. A read, even one that does not
 # wait, would have the kernel read.
-COLD = f"""
-    sys.path.insert(0, {str(ROOT)!r})
-    from tests.page_cache import drop_from_page_cache, load_into_page_cache
-
+COLD = (
+    PAGE_CACHE
+    + """
     drop_from_page_cache(path)
 """
+)
 
 
 def served_cold(program, values, tmp_path, home):
