@@ -23,6 +23,7 @@ from benchmarks.table1 import __main__ as table1
 from sds import _native
 from sds.machines.random_reads import runs_in
 from sds.simulator import Operation, simulate_many
+from tests.waiting import PATIENCE_S
 
 SMALL = disk_experiment(8, extent=(16, 16, 256))
 
@@ -68,7 +69,7 @@ def test_measuring_goes_on_where_it_was_cut_off(tmp_path):
         assert len({file.read_bytes() for file in files}) == 3
         times.measure(files, library, until_s=time.monotonic() - 1)
         assert len(times.missing(library, 1)) == 9, "no time, nothing measured"
-        times.measure(files, library, until_s=time.monotonic() + 60)
+        times.measure(files, library, until_s=time.monotonic() + PATIENCE_S)
     assert not any(file.exists() for file in files)
     again = MeasuredTimes.opened(SMALL, "a test", tmp_path, rounds=1)
     assert again.seconds == times.seconds

@@ -5,13 +5,30 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
 from benchmarks.precedence import noting_stops, unstopped
 
-_STOPS = "import os, time; os.kill({0}, 19); time.sleep(0.2); os.kill({0}, 18)"
+ROOT = Path(__file__).parents[2]
+
+# Stops a process, and lets it go on once it stands still.
+_STOPS = """
+import os
+from pathlib import Path
+
+from tests.waiting import wait_until
+
+def state():
+    return Path("/proc/{0}/stat").read_text().rpartition(")")[2].split()[0]
+
+os.kill({0}, 19)
+try:
+    wait_until(lambda: state() == "T", "the process is stopped")
+finally:
+    os.kill({0}, 18)
+"""
 
 
 def test_a_reading_that_was_stopped_is_taken_again():
@@ -19,18 +36,16 @@ def test_a_reading_that_was_stopped_is_taken_again():
     readings = []
 
     def read():
-        begin = time.monotonic()
         if not readings:
             stops = [sys.executable, "-c", _STOPS.format(os.getpid())]
-            subprocess.run(stops, check=True)
-        readings.append(time.monotonic() - begin)
+            subprocess.run(stops, check=True, cwd=ROOT)
+        readings.append(float(len(readings)))
         return readings[-1]
 
     with noting_stops() as stopped:
-        took = unstopped(read, stopped)
+        assert unstopped(read, stopped) == 1.0
         assert len(readings) == 2
-        assert took == readings[1] < 0.2 < readings[0]
-        assert unstopped(read, stopped) == readings[2]
+        assert unstopped(read, stopped) == 2.0
     assert signal.getsignal(signal.SIGCONT) == before
 
 
