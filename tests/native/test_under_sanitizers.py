@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.page_cache import drop_from_page_cache
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
+LEFT_OUT = 77  # tests/native/page_cache.h: the rest has passed
 NAMES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.c"))
 
 
@@ -39,8 +43,11 @@ def find_cmake():
 @pytest.mark.parametrize("name", NAMES)
 def test_c(name, sanitized, tmp_path):
     done = subprocess.run(
-        [sanitized / name], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+        [sanitized / name],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=6 * PATIENCE_S,
+    )  # fmt: skip
+    if done.returncode == LEFT_OUT:
+        pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -62,13 +69,12 @@ def test_device_errors_are_left_to_calls(sanitized, tmp_path):
     try:
         path = folder / "failing"
         path.write_bytes(bytes(9 << 20))
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop_from_page_cache(path)
         os.truncate(image, 4096)
         done = subprocess.run(
-            [sanitized / "test_mapped", path], capture_output=True, text=True, check=False
-        )
+            [sanitized / "test_mapped", path],
+            capture_output=True, text=True, check=False, timeout=6 * PATIENCE_S,
+        )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
     finally:
         subprocess.run(["umount", folder], check=True)
