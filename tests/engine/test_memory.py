@@ -95,7 +95,11 @@ def path(tmp_path_factory):
 def measured(path, shape, ways, queue):
     """Return per way its report, and the most that the process held meanwhile."""
     # malloc asks the kernel for every buffer, and gives it back.
-    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
+    env = os.environ | {
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "MALLOC_TRIM_THRESHOLD_": "0",
+        "MALLOC_ARENA_MAX": "1",
+    }
     given = [path, json.dumps(SHAPES[shape]), json.dumps(ways), queue]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MEASURE), *given],

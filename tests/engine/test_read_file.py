@@ -2,14 +2,13 @@
 
 import mmap
 import os
-import time
 
 import numpy as np
 import pytest
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, TruncatedFileError
-from tests.page_cache import pages_cached
+from tests.page_cache import drop_from_page_cache, pages_cached
 
 CONTENT = np.random.default_rng(3).integers(0, 256, (1 << 20) + 77, np.uint8)
 
@@ -24,7 +23,8 @@ def path(tmp_path_factory):
     return path
 
 
-def drop(path):
+def ask_to_drop(path):
+    """Ask once for a file to be dropped: for reads that are right whether pages stay or not."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
@@ -52,7 +52,7 @@ def test_all_ways_read_the_same(shape, strategy, executor, is_cold, path):
         offsets = (offsets[:, None] + stride * np.arange(count)).reshape(-1)
     expected = CONTENT[offsets[:, None] + np.arange(run_bytes)].reshape(-1)
     if is_cold:
-        drop(path)
+        ask_to_drop(path)
     file = _native.ReadFile(path)
     for _ in range(2):
         out = np.zeros(len(expected), np.uint8)
@@ -65,7 +65,7 @@ def test_all_ways_read_the_same(shape, strategy, executor, is_cold, path):
 
 
 def test_a_depth_may_be_given(path):
-    drop(path)
+    drop_from_page_cache(path)
     out = np.zeros(8000, np.uint8)
     report = _native.ReadFile(path).read_runs(
         0, 8, (1000,), (1000,), out, executor="list", queue_depth=3
@@ -128,13 +128,8 @@ def cold_file(path):
     """A file out of the page cache, on a file system that gives pages back."""
     long = path.with_name("long.bin")
     with long.open("wb") as file:
-        file.write(bytes(64 << 20))
-        os.fsync(file.fileno())
-    give_up_s = time.monotonic() + 5
-    while pages_cached(long).any():
-        drop(long)
-        if time.monotonic() > give_up_s:
-            pytest.skip("this file system keeps all of a file in memory")
+        file.write(bytes(24 << 20))
+    drop_from_page_cache(long)
     yield long
     long.unlink()
 

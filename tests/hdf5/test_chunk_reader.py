@@ -27,6 +27,7 @@ from sds.hdf5.chunk_index import read_chunk_index
 from sds.hdf5.chunk_reader import describe_chunked, find_chunks, read_chunked
 from sds.hdf5.codecs import native_filter
 from sds.hdf5.dataset import describe_open_dataset
+from tests.page_cache import drop_from_page_cache
 
 PIPELINES = {
     "none": {},
@@ -412,8 +413,7 @@ def test_windows_are_short_where_the_device_has_to_be_waited_for(large):
         _, warm, sizes = read_whole(handle, 2, 0)
         assert 2 * int(sizes.sum()) > warm["memory_bytes"] > int(sizes.sum()) > 4 << 20
         sds.forget()  # pages in a mapping stay
-        os.fsync(handle.id.get_vfd_handle())
-        os.posix_fadvise(handle.id.get_vfd_handle(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop_from_page_cache(large)
         found, cold, _ = read_whole(handle, 2, 0)
         assert found == expected
         assert cold["memory_bytes"] <= memory_with(2, sizes, 2 << 20)
