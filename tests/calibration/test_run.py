@@ -30,7 +30,7 @@ from sds.recommender.models.cost_model import CacheState, ModelKind, Via
 from sds.recommender.models.models_in_use import models_for_advice, models_for_table
 from sds.recommender.models.read_cost import contiguous_throughput
 
-TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=60.0, max_rounds=1)
+TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=3000.0, max_rounds=1)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_one_process_count_is_refused_before_anything_is_written(tmp_path):
 def test_one_process_count_fits_without_p(tmp_path):
     settings = CalibrationSettings(
         space_bytes=MIN_SPACE_BYTES,
-        budget_s=60.0,
+        budget_s=3000.0,
         max_rounds=1,
         processes=(1,),
         vias=(Via.ENGINE,),
@@ -130,7 +130,7 @@ def test_what_a_killed_calibration_left_goes_with_the_next(tmp_path):
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1
     settings = CalibrationSettings(
-        space_bytes=MIN_SPACE_BYTES, budget_s=60.0, max_rounds=1, vias=(Via.ENGINE,)
+        space_bytes=MIN_SPACE_BYTES, budget_s=3000.0, max_rounds=1, vias=(Via.ENGINE,)
     )
     calibrate(tmp_path, settings=settings)
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,10 @@ import pytest
 
 @pytest.fixture
 def measured(sds, tmp_path):
-    done = sds("calibrate", tmp_path, "--size", "1M", "--budget", "3")
+    for budget_s in (3, 30, 3000):  # the least in which this machine reads enough to fit
+        done = sds("calibrate", tmp_path, "--size", "1M", "--budget", budget_s)
+        if done.code == 0:
+            break
     assert done.code == 0, done.err
     return done
 

@@ -33,7 +33,7 @@ stripe_count = 1
 unit_bytes = 1048576
 data_disks = 1
 """
-MEASURE = ("--size", "16M", "--budget", "20", "--processes", "1,2")
+MEASURE = ("--size", "16M", "--budget", "3000", "--processes", "1,2")
 
 
 @pytest.fixture
