@@ -61,13 +61,15 @@ def _own_data_directory(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="session")
 def _served_sources(tmp_path_factory):
-    """Vouch for the files of tests where the directory of all tests lies in memory."""
+    """Vouch for the files of tests where the directory of all tests lies in memory, or on an
+    overlay or another file system whose time stamps SDS does not know.
+    """
     place = tmp_path_factory.getbasetemp()
     descriptor = os.open(place, os.O_RDONLY)
     _, kind, _ = _native.file_system(descriptor)
     os.close(descriptor)
     with pytest.MonkeyPatch.context() as patch:
-        if kind == FileSystemKind.MEMORY:
+        if kind in {FileSystemKind.UNKNOWN, FileSystemKind.MEMORY, FileSystemKind.IMAGE}:
             patch.setenv("SDS_TRUSTED_DIRECTORIES", json.dumps([str(place)]))
         yield
 

@@ -17,7 +17,7 @@ import pytest
 
 from sds.home import Home
 from sds.server.client import server_address
-from tests.server.running import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 ENERGIES = 1024
 LIBC = ctypes.CDLL(None)
@@ -66,6 +66,15 @@ def program(tmp_path):
     return path
 
 
+def plain_environment():
+    """Return this environment without what tells HDF5 and SDS something, but trusted files."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HDF5_", "SDS_")) or name == "SDS_TRUSTED_DIRECTORIES"
+    }
+
+
 def as_anyone():
     """Give up the right to write where the mode forbids it, where this is root."""
     for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
@@ -78,11 +87,7 @@ class Sds:
     def __init__(self, home, directory):
         self.home = Home(Path(home))
         self.directory = directory
-        self.environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("HDF5_", "SDS_"))
-        } | {"SDS_HOME": str(home)}
+        self.environment = plain_environment() | {"SDS_HOME": str(home)}
 
     def __call__(self, *words, **variables):
         result = subprocess.run(
@@ -93,7 +98,7 @@ class Sds:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=6 * PATIENCE_S,  # the demonstration makes hundreds of runs
         )
         return Done(result.returncode, result.stdout, result.stderr)
 
@@ -123,11 +128,11 @@ def sds_both(request, sds, tmp_path):
             preexec_fn=as_anyone,  # noqa: PLW1509  (it takes no locks)
         )  # fmt: skip
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while server_address(sds.home) is None:
-            assert server.poll() is None, (tmp_path / "server.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(
+            lambda: server.poll() is not None or server_address(sds.home) is not None,
+            "the server's address",
+        )
+        assert server.poll() is None, (tmp_path / "server.log").read_text()
         yield sds
     finally:
         server.terminate()
@@ -136,10 +141,9 @@ def sds_both(request, sds, tmp_path):
 
 def native(program, *arguments):
     """Return what a program prints without SDS."""
-    environment = {n: v for n, v in os.environ.items() if not n.startswith(("HDF5_", "SDS_"))}
     return subprocess.run(
         [sys.executable, str(program), *map(str, arguments)],
-        env=environment, capture_output=True, text=True, check=True, timeout=120,
+        env=plain_environment(), capture_output=True, text=True, check=True, timeout=PATIENCE_S,
     ).stdout  # fmt: skip
 
 

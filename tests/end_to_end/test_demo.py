@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
+
+from tests.waiting import wait_until
+
+
+def has_ended(pid):
+    """Return whether a process has ended; it stays in the list until its parent takes note."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_the_demonstration_compares_and_cleans_up(sds, tmp_path):
@@ -47,5 +59,8 @@ def test_what_is_kept_is_used_and_removed_by_the_lines_that_say_so(sds, tmp_path
         assert status["server"] in result.err
         assert status["replicas"]["active"] == 2
     finally:
-        subprocess.run(["sh", "-c", f"{stop.strip()} && sleep 1 && {clean.strip()}"], check=True)
+        subprocess.run(["sh", "-c", stop.strip()], check=True)
+        pid = int(stop.split()[-1])
+        wait_until(lambda: has_ended(pid), f"the end of the server, process {pid}")
+        subprocess.run(["sh", "-c", clean.strip()], check=True)
     assert list(work.iterdir()) == []
