@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.accounts import becomes_nobody
 from tests.redirected import settle
 
 
@@ -108,7 +109,7 @@ def test_bad_input_is_named(sds, cube, tmp_path, words, code, said):  # noqa: PL
     assert set(as_json.json) == {"error"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account for a while")
+@becomes_nobody
 def test_a_directory_that_may_not_be_searched_is_named(sds, cube, monkeypatch):
     closed = cube.parent / "closed"
     closed.mkdir(mode=0o700)
@@ -189,7 +190,7 @@ def test_large_ratios_are_written_out(sds, tmp_path):
     assert "32 KiB, 1,024 x what is useful" in found.out
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account for a while")
+@becomes_nobody
 def test_what_another_account_may_not_read_is_named_without_numbers(sds, home, cube):
     """A table; then a home that is closed. Nobody has to know the number of an error."""
     from tests.cli.commands.test_explain_layouts import as_another, made_searchable

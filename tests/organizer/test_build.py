@@ -29,6 +29,7 @@ from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize
 from sds.organizer.journal import journal_directory, open_journal, plan_digest
 from sds.redirect.launch.connector import CONNECTOR, switched_on
+from tests.accounts import becomes_nobody
 from tests.organizer.sources import gathered, make_cube, settle
 
 
@@ -210,7 +211,7 @@ def test_a_missing_output_directory_is_named(cube, home, tmp_path):
         reorganize(plan, home=home)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives up its rights in a child: needs root")
+@becomes_nobody
 @pytest.mark.parametrize("where", ["output", "home"])
 def test_no_permission_to_write_is_a_clear_error(reachable, where):
     cube, home = reachable / "cube.h5", reachable / "home"

@@ -20,6 +20,7 @@ from sds.home import Home
 from sds.mounts import filesystem_of
 from sds.recommender.models.cost_model import Via
 from sds.server.operations.service import Service
+from tests.accounts import becomes_nobody
 from tests.geometry.lustre_layouts import EOF, INIT, MIB, composite, plain_v1, plain_v3
 from tests.plots.evidence import calibration
 
@@ -280,7 +281,7 @@ lmm_pattern:       raid0"
     assert advised.code == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account for a while")
+@becomes_nobody
 def test_a_home_that_may_only_be_read_is_not_written(sds, home, array):
     """With its calibrations; one that may not be read either is named."""
     made = calibration()
