@@ -34,7 +34,7 @@ static void *read_in_child(void *none)
 {
     const pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(300);
         generation++;
         n_borrowed = 0;
         _exit(read_plane());
@@ -64,7 +64,7 @@ int main(int n, char **arguments)
 {
     if (n != 3) return 2;
     n_generations = atoi(arguments[2]);
-    alarm(120); /* a deadlock ends */
+    alarm(300); /* a deadlock ends */
     const hid_t file = H5Fopen(arguments[1], H5F_ACC_RDONLY, H5P_DEFAULT);
     data = H5Dopen2(file, "cube", H5P_DEFAULT);
     if (data < 0) return 1;

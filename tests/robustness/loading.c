@@ -40,7 +40,7 @@ static void *load(void *library)
 int main(int n, char **given)
 {
     if (n != 3) return 2;
-    alarm(120); /* a deadlock ends here */
+    alarm(300); /* a deadlock ends here */
     const hid_t file = H5Fopen(given[1], H5F_ACC_RDONLY, H5P_DEFAULT);
     const hid_t dataset = H5Dopen2(file, "cube", H5P_DEFAULT);
     const hsize_t start[3] = {0, 0, 0}, count[3] = {9, 14, 1}, length = 9 * 14;
