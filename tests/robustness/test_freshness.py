@@ -25,6 +25,7 @@ from tests.redirected import (
 )
 from tests.robustness.conftest import KINDS, compile_c, values_of, write_cube
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
+from tests.waiting import PATIENCE_S
 
 READ = """
     import sys, h5py
@@ -148,7 +149,8 @@ class Reader:
     """A program that has the file open and reads on request."""
 
     PROGRAM = """
-        import sys, h5py
+        import signal, sys, h5py
+        signal.alarm(300)   # what hangs ends
         file = h5py.File(sys.argv[1], "r", locking=False)
         data = file["cube"]
         print(data[:, :, 3].tolist(), flush=True)
@@ -175,7 +177,7 @@ class Reader:
 
     def end(self):
         self.running.stdin.close()
-        assert self.running.wait(120) == 0
+        assert self.running.wait(PATIENCE_S) == 0
         self.running.stdout.close()
 
 
@@ -596,16 +598,17 @@ def test_an_identity_is_taken_only_once_it_is_settled(tmp_path, sleeps):
     assert sleeps == []
 
 
-def test_a_file_that_is_written_while_this_waits_is_refused(tmp_path):
+def test_a_file_that_is_written_while_this_waits_is_refused(tmp_path, monkeypatch):
     path = write_cube(tmp_path / "cube.h5")
     path.touch()
-    writer = subprocess.Popen(["sh", "-c", f"while sleep 0.1; do echo >> {path}; done"])
-    try:
-        with pytest.raises(SourceChangedError, match=r"cube\.h5"):
-            settled_identity(path, trusted=[tmp_path])
-    finally:
-        writer.kill()
-        writer.wait()
+
+    def sleep(seconds, sleep=time.sleep):
+        append(path)
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    with pytest.raises(SourceChangedError, match=r"cube\.h5"):
+        settled_identity(path, trusted=[tmp_path])
 
 
 def test_the_bound_between_two_looks(cube, home):

@@ -205,12 +205,10 @@ def test_the_original_fails_after_the_replica_did(cube, home, faults):
     assert under.stdout == "OSError True\nTrue\n"
 
 
-@pytest.mark.parametrize("chunks", [None, (4, 5, 3)])
-def test_memory_is_exhausted_at_any_allocation(chunks, kind, home, tmp_path, faults):
-    """Of all but what HDF5 is given to keep, without which there is no object, nor a connector."""
-    path = write_cube(tmp_path / "source.h5", chunks=chunks)
-    redirect_to(kind, path, home)
-    sizes = tmp_path / "sizes"
+@pytest.fixture(scope="module")
+def kept_bytes(tmp_path_factory):
+    """Return the sizes, as text, of what HDF5 is given to keep."""
+    sizes = tmp_path_factory.mktemp("sizes") / "sizes"
     program = """
     #include "connector_info.h"
     #include "object.h"
@@ -223,7 +221,20 @@ def test_memory_is_exhausted_at_any_allocation(chunks, kind, home, tmp_path, fau
          "-x", "c++", "-", "-o", sizes],
         input=program, text=True, check=True,
     )  # fmt: skip
-    kept_bytes = subprocess.run([sizes], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([sizes], capture_output=True, text=True, check=True).stdout
+    return printed.split()
+
+
+@pytest.fixture(params=[None, (4, 5, 3)])
+def stored_cube(request, kind, tmp_path, home):
+    """Return a file whose cube is contiguous or chunked, with a replica of each kind."""
+    path = write_cube(tmp_path / "source.h5", chunks=request.param)
+    redirect_to(kind, path, home)
+    return path
+
+
+def test_memory_is_exhausted_at_any_allocation(stored_cube, home, faults, kept_bytes):
+    """Of all but what HDF5 is given to keep, without which there is no object, nor a connector."""
     text = """
     faults.fault_spare.argtypes = [ctypes.c_long] * 2
     faults.fault_spare(int(sys.argv[2]), int(sys.argv[3]))
@@ -238,7 +249,7 @@ def test_memory_is_exhausted_at_any_allocation(chunks, kind, home, tmp_path, fau
     print(n_struck)
     """
     env = connector_environment(home.root, **faults)
-    result = run(text, path, *kept_bytes.split(), env=env)
+    result = run(text, stored_cube, *kept_bytes, env=env)
     assert int(result.stdout) > 60
     assert result.stderr == ""
 
