@@ -17,12 +17,13 @@ def pages_cached(path):
     """Return which pages of a file are in the page cache, shape (pages,), without loading any."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-    with Path(path).open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        state = ctypes.create_string_buffer(-(-len(mapped) // mmap.PAGESIZE))
-        begin = ctypes.c_char.from_buffer(mapped)
-        if libc.mincore(ctypes.addressof(begin), len(mapped), state) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot see what of {path} is cached")
-        del begin
+    with Path(path).open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    state = ctypes.create_string_buffer(-(-len(mapped) // mmap.PAGESIZE))
+    begin = np.frombuffer(mapped, np.uint8).ctypes.data
+    if libc.mincore(begin, len(mapped), state) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot see what of {path} is cached")
+    mapped.close()
     return (np.frombuffer(state, np.uint8) & 1).astype(bool)
 
 

@@ -5,12 +5,13 @@ import mmap
 import os
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.page_cache import drop_from_page_cache
 from tests.robustness.conftest import HERE, compile_c
+from tests.waiting import wait_until
 
 KINDS = ("fuse", "disk")
 _IMAGE_BYTES = 48 << 20
@@ -80,17 +81,19 @@ class FailingDevice:
     def _remount(self):
         """Empty the page cache of what was looked for."""
         _run("umount", self.folder)
-        with self._image.open("rb") as image:
-            os.posix_fadvise(image.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop_from_page_cache(self._image)
         _run("mount", "-o", "ro,loop", self._image, self.folder)
 
     def _serve(self, folder):
         server = subprocess.Popen([self._server, self._control_path, folder, "-f", "-o", "ro"])
         self.process = server  # stopped, the file system of user space answers nothing
         self._stack.callback(server.wait)
-        while not os.path.ismount(folder):
+
+        def is_serving():
             assert server.poll() is None, "the file system did not start"
-            time.sleep(0.01)
+            return os.path.ismount(folder)
+
+        wait_until(is_serving, "the file system starts")
         self._stack.callback(_run, "umount", folder)
 
 

@@ -44,6 +44,7 @@ from tests.robustness.file_systems import (
     make_image,
 )
 from tests.under_connector import connector_environment, native_environment, run_python
+from tests.waiting import PATIENCE_S, wait_until
 
 THROUGH_HDF5 = """
     import sys, h5py
@@ -114,7 +115,8 @@ def put(path, value, offset, *, sync=False):
 # ---- stores into mappings
 
 MAPPED = """
-    import mmap, os, struct, sys
+    import mmap, os, signal, struct, sys
+    signal.alarm(300)       # what hangs ends
     path, offset = sys.argv[1], int(sys.argv[2])
     descriptor = os.open(path, os.O_RDWR)
     os.fsync(descriptor)    # nothing but the page below is still to be written
@@ -147,7 +149,19 @@ class MappedWriter:
         return self
 
     def __exit__(self, *_):
-        self._running.communicate(timeout=60)
+        self._running.communicate(timeout=PATIENCE_S)
+
+
+def wait_for_a_tick(scratch):
+    """Wait until the clock that dates files has moved."""
+    scratch.touch()
+    before_ns = scratch.stat().st_mtime_ns
+
+    def has_moved():
+        scratch.touch()
+        return scratch.stat().st_mtime_ns != before_ns
+
+    wait_until(has_moved, "a tick of the clock that dates files")
 
 
 def place_on(kind, mounts, tmp_path):
@@ -193,8 +207,7 @@ def test_a_store_between_the_fsync_and_the_look(mounts, tmp_path, monkeypatch):
                 time.sleep(SETTLED_S + 0.5)
 
         monkeypatch.setattr(os, "fsync", fsync)
-        settled = settled_identity(path)
-        time.sleep(0.1)
+        settled = settled_identity(path)  # whose times are seconds old
         writer.store(-2.0)
         assert source_identity(path) != settled
 
@@ -205,9 +218,8 @@ def test_where_mapped_stores_never_leave_a_time(kind, mounts, home, tmp_path, mo
     path = write_cube(place_on(kind, mounts, tmp_path) / "cube.h5")
     before = identity_of(path)
     with MappedWriter(path) as writer:
-        time.sleep(0.1)
         after_first = identity_of(path)
-        time.sleep(0.1)
+        wait_for_a_tick(tmp_path / "beside")
         writer.store(-1.0)
         assert identity_of(path) == after_first  # no rule of ours: what the kernel does
     assert identity_of(path) != before
@@ -230,9 +242,13 @@ def make_images(kind, folder):
         path.parent.mkdir()
         write_cube(path)
         put(path, -number, offset_in_plane(path))
-    time.sleep(1.0 - time.time() % 1.0)  # one second of ctime, which ext4's images keep
-    for path in paths:
-        os.utime(path, (10**9, 10**9))
+
+    def are_of_one_second():
+        for path in paths:
+            os.utime(path, (10**9, 10**9))
+        return len({path.stat().st_ctime_ns // 10**9 for path in paths}) == 1
+
+    wait_until(are_of_one_second, "one second of ctime, which ext4's images keep")
     for number, path in enumerate(paths, start=1):
         make_image(kind, folder / f"image{number}", path.parent)
 
@@ -315,19 +331,27 @@ def test_a_namespace_of_mounts_is_no_other_file_system(kind, mounts, home, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["ext4", "ext4, times written lazily", "xfs"])
-def test_bytes_of_a_write_whose_times_were_lost(kind, mounts, home, tmp_path):
+def test_bytes_of_a_write_whose_times_were_lost(kind, mounts, tmp_path):
     """fdatasync brings bytes to disk, not the times."""
     folder = tmp_path / "data"
-    image = mounts.disk(kind, folder)
-    path = write_cube(folder / "cube.h5")
-    redirect(path, [("/cube", (2, 0, 1))], home)
-    before = identity_of(path)
-    assert served(path, home)
-    put(path, -1.0, offset_in_plane(path), sync=True)
-    copy_as_power_is_lost(image, tmp_path / "found")
-    mounts.unmount(folder)
-    mounts.mount(folder, "-o", "loop", tmp_path / "found")
-    assert identity_of(path) == before  # or this tests nothing
+    path = folder / "cube.h5"
+    for attempt in range(20):
+        image = mounts.disk(kind, folder)
+        home = Home(tmp_path / f"home{attempt}")
+        home.create()
+        write_cube(path)
+        redirect(path, [("/cube", (2, 0, 1))], home)
+        before = identity_of(path)
+        assert attempt or served(path, home)
+        put(path, -1.0, offset_in_plane(path), sync=True)
+        copy_as_power_is_lost(image, tmp_path / "found")
+        mounts.unmount(folder)
+        mounts.mount(folder, "-o", "loop", tmp_path / "found")
+        if identity_of(path) == before:
+            break
+        mounts.unmount(folder)  # the journal was committed in between, as by any call of sync
+    else:
+        pytest.fail("the times were never lost")
     text, n_served = answers(path, home)
     assert text.startswith("[-1.0, ")
     assert n_served == 0
@@ -430,7 +454,9 @@ def test_a_writer_whose_clock_is_behind(mounts, tmp_path):
     os.utime(original, (just_now, just_now))
     with pytest.raises(Slept) as waited:
         settled_identity(folder / "cube.h5", trusted=[folder])
-    assert CLOCKS_AGREE_S - 7 < waited.value.args[0] <= CLOCKS_AGREE_S - 4
+    since_s = time.time() - just_now
+    # To a second, which is what the protocol gives times to.
+    assert CLOCKS_AGREE_S - since_s - 2 < waited.value.args[0] <= CLOCKS_AGREE_S - 4
 
 
 @pytest.mark.usefixtures("no_sleep")
