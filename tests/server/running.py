@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import httpx
 
-PATIENCE_S = 120  # with what hangs: a busy machine is not it
+from tests.waiting import PATIENCE_S, wait_until
 
 
 class Server:
@@ -27,19 +26,21 @@ class Server:
             env=os.environ | environment,
         )
 
-    def wait_until_it_listens(self, timeout_s=PATIENCE_S):
-        give_up = time.monotonic() + timeout_s
-        while time.monotonic() < give_up:
-            if self.process.poll() is not None:
-                raise AssertionError((self.home.root / "server.log").read_text())
+    def wait_until_it_listens(self):
+        log = self.home.root / "server.log"
+
+        def is_ready():
+            assert self.process.poll() is None, log.read_text()
             with contextlib.suppress(FileNotFoundError, httpx.TransportError):
                 address = json.loads(self.home.server_address.read_text())
                 if address["pid"] == self.process.pid:
                     self.client = self._client(address)
                     assert self.client.get("/readyz").status_code == 200
-                    return self
-            time.sleep(0.01)
-        raise AssertionError((self.home.root / "server.log").read_text())
+                    return True
+            return False
+
+        wait_until(is_ready, log.read_text)
+        return self
 
     def _client(self, address):
         """Return a client of its TCP port where it has one, with a token, else of its socket."""
@@ -72,11 +73,13 @@ class Server:
             self.client.close()
         return self.process.returncode
 
-    def wait_for(self, job_id, timeout_s=PATIENCE_S):
-        give_up = time.monotonic() + timeout_s
-        while True:
-            job = self.client.get(f"/api/v1/jobs/{job_id}").json()
-            if job["state"] in {"done", "failed", "cancelled"}:
-                return job
-            assert time.monotonic() < give_up, job
-            time.sleep(0.02)
+    def wait_for(self, job_id, states=("done", "failed", "cancelled")):
+        """Wait until a job is in one of these states, and return it."""
+        found = {}
+
+        def has_come():
+            found.update(self.client.get(f"/api/v1/jobs/{job_id}").json())
+            return found["state"] in states
+
+        wait_until(has_come, lambda: f"{states}: {found}")
+        return found

@@ -44,3 +44,4 @@ def hang(path, *, progress):
     progress(0.0, "begun")
     path.write_text(str(os.getpid()))
     time.sleep(HANGS_S)
+    path.with_suffix(".after").touch()

@@ -3,7 +3,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sds.server.main import _listen
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
 from tests.server.running import Server
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def run(home, *arguments):
         [sys.executable, "-m", "sds.server.main", "--home", home, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -149,8 +149,7 @@ def test_sigterm_cuts_a_job_off_and_the_next_server_does_it(start, source):
     server = start(HDF5_VOL_CONNECTOR="nothing under_vol=0;under_info={}").wait_until_it_listens()
     body = {"kind": "reorganize", "file": str(source), "dataset": "/cube", "order": [2, 0, 1]}
     job = server.client.post("/api/v1/jobs", json=body).json()
-    while server.client.get(f"/api/v1/jobs/{job['id']}").json()["state"] == "queued":
-        time.sleep(0.005)
+    server.wait_for(job["id"], ("running", "done"))
     assert server.terminate() == 0
     done = start().wait_until_it_listens().wait_for(job["id"])
     assert (done["state"], done["error"]) == ("done", "")

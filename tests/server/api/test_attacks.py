@@ -49,7 +49,7 @@ def start(tmp_path):
 @pytest.fixture
 def served(start):
     """A server that listens at its socket and at a TCP port."""
-    return start("--port", "0", SDS_REQUEST_LIMIT_S="2")
+    return start("--port", "0")
 
 
 def tcp(server):
@@ -411,6 +411,7 @@ def test_a_file_system_that_does_not_answer_holds_nobody(start, stuck):
     cube = str(stuck / "cube.h5")
     job = {"kind": "reorganize", "file": cube, "dataset": "/d", "order": [0]}
     running = server.client.post("/api/v1/jobs", json=job).json()["id"]
+    server.wait_for(running, ("running",))
     for method, path, options in (
         ("POST", "advise", {"json": {"datasets": [{"file": cube, "dataset": "/d"}]}}),
         ("GET", "replicas", {"params": {"file": cube}}),
@@ -431,7 +432,7 @@ HOLDER = """
 import ctypes, signal, sys
 from sds import _native
 signal.signal(signal.SIGTERM, lambda *_: print("heard", flush=True))
-_native.end_after_signal(signal.SIGTERM, 1)
+_native.end_after_signal(signal.SIGTERM, int(sys.argv[2]))
 print("ready", flush=True)
 if sys.argv[1] == "held":
     ctypes.PyDLL(None).pause()  # as no call of SDS should: with the interpreter held
@@ -440,17 +441,26 @@ sys.stdin.read()
 """
 
 
+def hold(interpreter, limit_s):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, interpreter, str(limit_s)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    return process
+
+
 @pytest.mark.parametrize("interpreter", ["held", "free"])
 def test_a_signal_ends_also_a_process_whose_interpreter_is_held(interpreter):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, interpreter],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        if interpreter == "free":
-            assert process.stdout.readline() == "heard\n"
+    with hold(interpreter, 1) as process:
         assert process.wait(PATIENCE_S) == -signal.SIGALRM
+
+
+def test_a_signal_reaches_its_handler_before_it_ends_the_process():
+    with hold("free", PATIENCE_S) as process:
+        assert process.stdout.readline() == "heard\n"
+        process.kill()
 
 
 # ---- the table of all this
