@@ -3,10 +3,6 @@
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import h5py
 import numpy as np
@@ -18,6 +14,7 @@ from sds.hdf5.identity import identity_of
 from sds.home import Home
 from sds.organizer import plan_reorganization, recover, reorganize, verify_replica
 from sds.organizer.journal import journal_directory
+from tests.faults.killed_builds import count_steps, kill_at
 from tests.organizer.sources import gathered, make_cube
 
 MEMORY = (4 << 20) + (1 << 19)
@@ -39,7 +36,7 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 ORDER = (2, 0, 1)
 BUILD = """
-import json, sys
+import json
 from pathlib import Path
 from sds.organizer.copy import stepwise_copy
 from sds.geometry import SegmentList
@@ -48,16 +45,15 @@ from sds.organizer import plan_reorganization, reorganize
 
 stepwise_copy._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
 stepwise_copy._NOTES_SHARE = 0
-home = Home(Path(sys.argv[2]))
-options = json.loads(sys.argv[4])
+home = Home(Path(sys.argv[3]))
+options = json.loads(sys.argv[5])
 if "segments" in options:
     options["segments"] = SegmentList(**{k: tuple(v) for k, v in options["segments"].items()})
 plan = plan_reorganization(
-    sys.argv[1], "/cube", order=(2, 0, 1), home=home, memory_bytes=int(sys.argv[3]), **options
+    sys.argv[2], "/cube", order=(2, 0, 1), home=home, memory_bytes=int(sys.argv[4]), **options
 )
-print("ready", flush=True)
-reorganize(plan, home=home, rebuild=True)
-print("done", flush=True)
+reorganize(plan, home=home, rebuild=True, progress=progress)
+done()
 """
 
 
@@ -92,46 +88,22 @@ def wanted(cube, plan):
     return elements.transpose(ORDER)
 
 
-def start(cube, home, kind):
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            BUILD,
-            str(cube),
-            str(home.root),
-            str(MEMORY),
-            json.dumps(KINDS[kind]),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
 @every_kind
-def test_kill_at_many_random_times(cube, tmp_path, kind):
+def test_kill_at_many_random_steps(cube, tmp_path, kind):
+    """And between steps; what is half made is continued, begun anew or removed."""
     home = Home(tmp_path / "home")
     before = (sha256(cube), identity_of(cube))
     plan = planned(cube, home, kind)
-    process = start(cube, home, kind)
-    ready = time.monotonic()
-    process.communicate()
-    build_s = time.monotonic() - ready
+    build = (BUILD, str(cube), str(home.root), str(MEMORY), json.dumps(KINDS[kind]))
+    n_steps = count_steps(*build)
+    assert n_steps > 20
     plan.output.unlink()
     rng = np.random.default_rng(20261121)
     outcomes = set()
-    n_kills, least = 0, 12 if kind == "chunked" else 20
-    # More where the first build took long and the others do not: all would be done or not begun.
-    while n_kills < least or not any(half_made for half_made, _ in outcomes):
-        n_kills += 1
-        assert n_kills < 10 * least, (outcomes, build_s)
-        process = start(cube, home, kind)
-        time.sleep(rng.uniform(0, build_s))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    for kill in range(12):
+        # A build that goes on where the last one was killed has fewer steps left.
+        step = 1 + int(rng.integers(n_steps if kill % 3 else n_steps // 4)) if kill else 1
+        kill_at(step, *build, after_s=rng.uniform(0, 0.05) if kill % 2 else None)
         half_made = list(home.replicas.rglob("*.partial"))
         outcomes.add((bool(half_made), plan.output.exists()))
         if plan.output.exists():
@@ -142,6 +114,7 @@ def test_kill_at_many_random_times(cube, tmp_path, kind):
             if rng.random() < 0.7:
                 plan.output.unlink()
         assert sha256(cube) == before[0]
+    assert any(half_made for half_made, _ in outcomes)
     replica = reorganize(plan, home=home, rebuild=True)
     assert verify_replica(replica.path).ok
     recover(home, keep_s=0)

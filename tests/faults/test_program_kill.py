@@ -24,6 +24,8 @@ PROGRAM = """
     print("begun", flush=True)
     rounds = itertools.count() if sys.argv[2] == "forever" else range(2)
     for _ in rounds:
+        if sys.argv[2] == "forever":
+            print("round", flush=True)
         found = hashlib.sha256()
         with h5py.File(sys.argv[1]) as file:
             cube = file["cube"]
@@ -69,7 +71,9 @@ def test_a_program_that_is_killed_twenty_times_leaves_everything_whole(tmp_path)
             ) as running:
                 if rng.random() < 0.75:
                     assert running.stdout.readline() == b"begun\n"
-                time.sleep(rng.uniform(0, 0.4))
+                    for _ in range(rng.randrange(20)):
+                        assert running.stdout.readline() == b"round\n"
+                time.sleep(rng.uniform(0, 0.1))  # the kill comes at a moment like any other
                 running.send_signal(signal.SIGKILL)
             assert running.returncode == -signal.SIGKILL
             assert {path: digest(path) for path in kept} == kept

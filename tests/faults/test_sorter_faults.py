@@ -2,10 +2,6 @@
 
 import hashlib
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import h5py
 import numpy as np
@@ -15,19 +11,19 @@ from sds.errors import InsufficientSpaceError
 from sds.hdf5.identity import identity_of
 from sds.home import Home
 from sds.organizer import plan_sorting, recover, reorganize, verify_replica
+from tests.faults.killed_builds import count_steps, kill_at
 from tests.organizer.sources import settle
 
 MEMORY = 8 << 20
 SORT = """
-import sys
 from pathlib import Path
 from sds.home import Home
 from sds.organizer import plan_sorting, reorganize
 
-home = Home(Path(sys.argv[2]))
-plan = plan_sorting(sys.argv[1], "/p", key="e", home=home, memory_bytes=int(sys.argv[3]))
-print("ready", flush=True)
-reorganize(plan, home=home, rebuild=True)
+home = Home(Path(sys.argv[3]))
+plan = plan_sorting(sys.argv[2], "/p", key="e", home=home, memory_bytes=int(sys.argv[4]))
+reorganize(plan, home=home, rebuild=True, progress=progress)
+done()
 """
 
 
@@ -43,42 +39,29 @@ def files_of(home):
     return sorted(path.name for path in home.replicas.rglob("*") if path.is_file())
 
 
-def test_kill_at_many_random_times(tmp_path):
+def test_kill_at_many_random_steps(tmp_path):
     source = tmp_path / "p.h5"
     write_particles(source, 300_000)
     home = Home(tmp_path / "home")
     before = (hashlib.sha256(source.read_bytes()).hexdigest(), identity_of(source))
     plan = plan_sorting(source, "/p", key="e", home=home, memory_bytes=MEMORY)
     assert plan.n_runs > 3
-
-    def start():
-        arguments = [str(source), str(home.root), str(MEMORY)]
-        process = subprocess.Popen(
-            [sys.executable, "-c", SORT, *arguments], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "ready\n"
-        return process, time.monotonic()
-
-    process, began_s = start()
-    process.communicate()
-    build_s = time.monotonic() - began_s
+    build = (SORT, str(source), str(home.root), str(MEMORY))
+    n_steps = count_steps(*build)
+    assert n_steps > 4
     plan.output.unlink()
     rng = np.random.default_rng(3)
-    n_kills = half_made = 0
-    # More where the first sort took long and the others do not: all would be done or not begun.
-    while n_kills < 12 or not half_made:
-        n_kills += 1
-        assert n_kills < 120, build_s
-        process, _ = start()
-        time.sleep(rng.uniform(0, build_s))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    half_made = 0
+    for kill in range(10):
+        step = 1 + int(rng.integers(n_steps))
+        kill_at(step, *build, after_s=None if kill % 2 else rng.uniform(0, 0.05))
         half_made += any(name.endswith(".partial") for name in files_of(home))
         if plan.output.exists():
             assert verify_replica(plan.output).ok
             plan.output.unlink()
         recover(home)
         assert files_of(home) == []
+    assert half_made
     replica = reorganize(plan, home=home)
     assert verify_replica(replica.path).ok
     assert (hashlib.sha256(source.read_bytes()).hexdigest(), identity_of(source)) == before
