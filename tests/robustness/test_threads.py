@@ -12,7 +12,14 @@ from sds.redirect.launch.connector import PLUGIN_NAME
 from tests.hdf5_builds import hdf5_build
 from tests.redirected import reads_by_replica
 from tests.robustness.conftest import HERE, compile_c
-from tests.under_connector import ROOT, connector_environment, native_environment, run_python
+from tests.under_connector import (
+    ROOT,
+    connector_environment,
+    decisions,
+    native_environment,
+    run_python,
+)
+from tests.waiting import PATIENCE_S
 
 VERSIONS = ("1.14.6", "2.0.0")
 STACK_BYTES = 8 << 20
@@ -31,7 +38,7 @@ def build_program(output, *options):
 def run_threads(program, source, *, env, rounds, stack=STACK_BYTES, of=VERSIONS, n=8):
     done = subprocess.run(
         [program, source, str(n), str(rounds), str(stack), *libraries(*of)], env=env, check=False,
-        capture_output=True, text=True, timeout=100,
+        capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -44,11 +51,22 @@ def program(tmp_path_factory):
 @pytest.mark.parametrize("of", [("1.14.6",), ("2.0.0",), VERSIONS], ids="+".join)
 @pytest.mark.parametrize("kind", ["contiguous", "filtered"], indirect=True)
 def test_threads_read_while_others_open_and_close(of, program, cube_of_kind, home):
-    run_threads(program, cube_of_kind, env=connector_environment(home.root), rounds=300, of=of)
-    served, n_reads = reads_by_replica(home), 2 * 8 * 300
-    assert sum(served.values()) == n_reads
-    # Of two libraries, threads of more arenas may come than replicas may be opened in.
-    assert served[1] == n_reads if len(of) == 1 else served[1] > n_reads / 2
+    """Replicas are opened by threads of few of malloc's arenas: there are no more here."""
+    env = connector_environment(home.root, MALLOC_ARENA_MAX=2)
+    run_threads(program, cube_of_kind, env=env, rounds=100, of=of)
+    assert reads_by_replica(home) == {1: 2 * 8 * 100}
+
+
+@pytest.mark.parametrize("kind", ["filtered"], indirect=True)
+def test_threads_of_many_arenas(program, cube_of_kind, home):
+    """Those that may not open a replica in chunks read the original, and say why."""
+    log = home.root / "log"
+    env = connector_environment(home.root, SDS_DEBUG=log, MALLOC_ARENA_MAX=64)
+    run_threads(program, cube_of_kind, env=env, rounds=100)
+    assert sum(reads_by_replica(home).values()) == 2 * 8 * 100
+    assert {reason for event, *_, reason in decisions(log) if event == "original"} <= {
+        "other threads use the memory that there is to open replicas in chunks"
+    }
 
 
 @pytest.mark.parametrize("variables", [{}, {"SDS_REDIRECT": "0"}, {"SDS_TRACE": "0"}])
