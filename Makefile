@@ -1,5 +1,6 @@
 # make demo    set up, and run the main job end to end
-# make test    set up, and run all tests
+# make test    set up, and run the tests: every law and every promise
+# make test-all  the same laws, each repeated many times, and peers' suites
 # make check   set up, and run what reads the code: formats, lints, types, layers
 # make bench   set up, and print the benchmarks' tables
 # make wheel   set up, and build a wheel for glibc 2.28 and newer (manylinux_2_28) into dist
@@ -23,7 +24,7 @@ PATHS := sds alembic tests benchmarks
 # As many workers as tests/conftest.py says; tests of one file share what they set up.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check bench conformance build wheel clean
+.PHONY: demo test test-all check bench conformance build wheel clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/built
@@ -31,6 +32,9 @@ demo: $(VENV)/built
 
 test: $(VENV)/built $(VENV)/test-tools
 	$(PY) -m pytest $(WORKERS)
+
+test-all: $(VENV)/built $(VENV)/test-tools
+	SDS_TESTS=all $(PY) -m pytest $(WORKERS)
 
 check: $(VENV)/built $(VENV)/test-tools $(VENV)/check-tools
 	$(VENV)/bin/ruff format --check $(PATHS)

@@ -13,6 +13,7 @@ from hypothesis import settings
 from sds import _native
 from sds.hdf5.identity import FileSystemKind
 from sds.home import Home
+from tests.sizes import IS_ALL
 from tests.system_packages import find_program
 
 # The thousands of programs that tests start compile SDS once, whatever the shell has set.
@@ -46,7 +47,15 @@ def pytest_xdist_auto_num_workers():
     return min(2 * len(os.sched_getaffinity(0)), 8)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: a law that make test-all alone holds (CONTRIBUTING)")
+
+
+def pytest_collection_modifyitems(config, items):
+    left_out = [item for item in items if item.get_closest_marker("long") and not IS_ALL]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 

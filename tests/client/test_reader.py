@@ -20,6 +20,7 @@ from sds.errors import (
     UnsupportedError,
 )
 from tests.redirected import settle
+from tests.sizes import repeated
 
 SHAPE = (5, 7, 6)
 
@@ -85,7 +86,7 @@ def test_every_type_and_storage_reads_as_with_h5py(store):
                 assert_same(found, expected)
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 300), suppress_health_check=list(HealthCheck))
 @given(index=hnp.basic_indices(SHAPE, allow_newaxis=False), data=st.data())
 def test_basic_selections_read_as_with_h5py(store, index, data):
     name = data.draw(st.sampled_from(["types/<i4", "types/>i2", "pairs", "flags", "chunked"]))
@@ -140,7 +141,7 @@ def assert_same_as_h5py(store, name, index, **options):
     assert_same(sds.read(store, name, index, **options), expected)
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 400), suppress_health_check=list(HealthCheck))
 @given(index=fancy_indices(), name=st.sampled_from(["types/<f8", "types/>i2", "pairs", "chunked"]))
 def test_lists_along_an_axis_read_as_with_h5py(store, index, name):
     assert_same_as_h5py(store, name, index)
@@ -164,7 +165,7 @@ def test_every_strategy_reads_the_same(store, strategy, index):
     assert_same(sds.read(store, "types/>f4", index, strategy=strategy), expected)
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 200), suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.tuples(*(st.integers(-n, n - 1) for n in SHAPE)), max_size=20),
     name=st.sampled_from(["types/<f8", "types/>i2", "pairs", "flags", "chunked"]),

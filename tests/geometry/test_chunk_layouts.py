@@ -27,6 +27,7 @@ from sds.geometry import (
 )
 from sds.hdf5.chunk_extents import chunk_extents
 from tests import oracles, strategies
+from tests.sizes import repeated
 
 RAID = RaidLayout(unit_bytes=64, data_disks=3, min_request_bytes=128)
 STRIPES = StripeLayout(stripe_size_bytes=512, stripe_count=3)
@@ -77,7 +78,7 @@ def chunked_cases(draw):
     return extent, Hyperslab(start=start, stride=stride, count=count, block=block), layout
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chunked_cases(), st.booleans())
 def test_chunks_touched_equal_a_walk_over_every_element(case, progressive):
     extent, slab, layout = case

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sds import _native
 from tests import oracles, strategies
+from tests.sizes import repeated
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "data" / "geometry_vectors.json").read_text(encoding="utf-8")
@@ -71,7 +72,7 @@ def test_golden_vectors(vector):
     assert exact_values(features).items() >= vector["expect"].items()
 
 
-@settings(max_examples=1500, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(300, 1500), suppress_health_check=list(HealthCheck))
 @given(case=strategies.cases(), layout=strategies.layouts())
 def test_features_equal_a_walk_over_every_byte(case, layout):
     touched, truth = slow_features(case, layout)
@@ -86,7 +87,7 @@ def test_features_equal_a_walk_over_every_byte(case, layout):
     assert exact_values(by_extents) == truth
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 400), suppress_health_check=list(HealthCheck))
 @given(case=strategies.cases(), layout=strategies.layouts())
 def test_bounds_hold_the_truth(case, layout):
     _, truth = slow_features(case, layout)

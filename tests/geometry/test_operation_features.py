@@ -25,8 +25,11 @@ from sds.geometry import (
 )
 from tests import oracles, strategies
 from tests.counted_work import finish
+from tests.sizes import repeated
 
-EXAMPLES = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(
+    max_examples=repeated(100, 250), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @st.composite

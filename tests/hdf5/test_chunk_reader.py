@@ -28,6 +28,7 @@ from sds.hdf5.chunk_reader import describe_chunked, find_chunks, read_chunked
 from sds.hdf5.codecs import native_filter
 from sds.hdf5.dataset import describe_open_dataset
 from tests.page_cache import drop_from_page_cache
+from tests.sizes import repeated
 
 PIPELINES = {
     "none": {},
@@ -241,7 +242,7 @@ def make_dataset(file, how, box):
             made[..., -1:] = 5
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 250), suppress_health_check=list(HealthCheck))
 @given(how=datasets(), data=st.data())
 def test_any_dataset_reads_as_with_h5py(tmp_path_factory, how, data):
     file = tmp_path_factory.mktemp("any") / "any.h5"
@@ -539,7 +540,7 @@ def test_addresses_and_sizes_that_lie_are_left_to_hdf5(tmp_path):
         assert np.array_equal(outcome(lambda: sds.read(file, "x")), expected)
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 400), suppress_health_check=list(HealthCheck))
 @given(
     pipeline=st.sampled_from([name for name, filters in PIPELINES.items() if filters]),
     data=st.data(),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sds import _native
 from sds.errors import FormatError
 from sds.hdf5.trailer import append_trailer, end_with_trailer
+from tests.sizes import repeated
 
 arrays_of_any_kind = st.dictionaries(
     st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=16),
@@ -35,7 +36,9 @@ def test_arrays_are_found_where_they_were_written(tmp_path, before, arrays):
 
 
 @given(content=st.binary(max_size=100), n_entries=st.integers(-(2**63), 2**63 - 1))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(100, 200), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_other_end_is_refused_or_names_places_in_the_file(tmp_path, content, n_entries):
     path = tmp_path / "file"
     for end in (b"", n_entries.to_bytes(8, "little", signed=True) + b"SDSTRAIL"):

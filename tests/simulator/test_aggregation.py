@@ -10,6 +10,7 @@ from sds.geometry import RaidLayout, StripeLayout
 from sds.simulator import Mode, Operation, ReadStrategy, hopper
 from sds.simulator.simulation import simulated
 from tests.simulator.one_by_one import simulate as simulate_one_by_one
+from tests.sizes import repeated
 
 COST_OF_SIMULATING = {"events", "clients", "positioning_ns", "bytes_useful"}
 
@@ -110,7 +111,7 @@ def without(found, names):
     return {name: value for name, value in found.items() if name not in names}
 
 
-@settings(max_examples=1500)
+@settings(max_examples=repeated(300, 1500))
 @given(operations(), machines())
 def test_aggregated_equals_request_by_request(operation, machine):
     found = simulated(operation, machine, request_by_request=False)
@@ -119,7 +120,7 @@ def test_aggregated_equals_request_by_request(operation, machine):
     assert without(found, {"events", "clients"}) == without(expected, {"events", "clients"})
 
 
-@settings(max_examples=600)
+@settings(max_examples=repeated(120, 600))
 @given(operations(), machines())
 def test_the_core_equals_the_plainest_program(operation, machine):
     found = simulated(operation, machine, request_by_request=False)

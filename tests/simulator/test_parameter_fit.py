@@ -149,6 +149,10 @@ def test_what_is_searched_are_numbers_of_the_machine():
 def test_work_is_searched_where_processes_wait_for_each_others():
     assert set(searched(SHARED)) ^ set(FREE) == {"client_request_s", "network_latency_s"}
     assert searched(TRUE) == searched(replace(SHARED, processors_per_node=4)) == FREE
+
+
+@pytest.mark.long
+def test_work_is_found_where_processes_wait_for_each_others():
     measured = [run.seconds for run in simulate_many(OPERATIONS, replace(SHARED, jitter_seed=9))]
     start = replace(SHARED, client_request_s=25e-6)
     found = fit_machine(OPERATIONS, measured, start, groups=GROUPS)

@@ -18,6 +18,7 @@ from sds import _native, _spool_writer
 from sds.errors import FormatError, FormatVersionError, SdsValueError
 from sds.trace import SUFFIX, expand, read_spool
 from tests.data.make_golden import SPOOL, golden_spool
+from tests.sizes import repeated
 
 GOLDEN = SPOOL.read_bytes()
 NEVER = 2**62
@@ -325,7 +326,7 @@ def test_max_records_bounds_a_piece(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=repeated(100, 200))
 def test_any_damage_is_survived(tmp_path_factory, data):
     content = bytearray(GOLDEN)
     for _ in range(data.draw(st.integers(1, 6))):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import h5py
+import pytest
 
 from benchmarks.conformance.python_suites import without_configuration
 from tests.under_connector import connector_environment, native_environment
@@ -57,6 +58,7 @@ class Suite:
         return failures, int(passed[1]) if passed else 0
 
 
+@pytest.mark.long
 def test_no_failure_that_native_does_not_have(tmp_path):
     home = tmp_path / "home"
     (home / "spool").mkdir(parents=True)

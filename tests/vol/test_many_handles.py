@@ -12,10 +12,11 @@ from h5py import h5d, h5s, h5t
 from sds.trace import read_spool
 from tests.redirected import reads_by_replica, settle, write_many_replicas
 from tests.served_in_turn import READ_IN_TURN
+from tests.sizes import repeated
 from tests.under_connector import connector_environment, native_environment, run_python
 from tests.vol.test_cost import MIB, private_memory
 
-N_HANDLES = 150_000
+N_HANDLES = repeated(50_000, 150_000)
 MOST_WRAPPED = 512  # object.h
 
 

@@ -17,6 +17,7 @@ from sds.organizer.plans.reorganization_plan import (
     plan_transposition,
 )
 from sds.organizer.plans.slab_shapes import slab_shape
+from tests.sizes import repeated
 
 
 def source_of(extent, *, element=8, chunks=None):
@@ -80,7 +81,7 @@ def plans(draw):
 
 
 @given(plans())
-@settings(max_examples=300)
+@settings(max_examples=repeated(100, 300))
 def test_slabs_tile_the_region_and_fit_the_memory(drawn):
     plan, memory = drawn
     times_read = np.zeros(plan.extent, int)
