@@ -338,10 +338,9 @@ def fills_missing(plist: h5py.h5p.PropDCID) -> bool:
     """
     import h5py  # noqa: PLC0415
 
-    return (
-        plist.get_fill_time() != h5py.h5d.FILL_TIME_NEVER
-        and plist.fill_value_defined() != h5py.h5d.FILL_VALUE_UNDEFINED
-    )
+    never = plist.get_fill_time() == h5py.h5d.FILL_TIME_NEVER
+    undefined = plist.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
+    return not (never or undefined)
 
 
 def _is_all_stored(dataset: h5py.h5d.DatasetID, storage: Storage, extent: tuple[int, ...]) -> bool:

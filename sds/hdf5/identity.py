@@ -62,6 +62,8 @@ class FileSystemKind(IntEnum):
 
 
 _INSTANCE_UNKNOWN = 1
+# Tables and replicas hold times in int64, and none from before 1970.
+_LATEST_NS = 2**63 - 1
 
 _UNTRUSTED = {
     FileSystemKind.UNKNOWN: "SDS does not know whether every change shows in a file's times",
@@ -182,7 +184,8 @@ def settled_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = 
     Raises
     ------
     UnsupportedError
-        If changes may leave no trace on that file system.
+        If changes may leave no trace on that file system, or its times are before 1970 or after
+        2262.
     SourceChangedError
         If the file was written while this waited: a program is busy with it. If its times lie in
         the future.
@@ -194,6 +197,7 @@ def settled_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = 
     while True:
         now_s = time.time()  # of before the fsync: what is stored after it must look young
         now, kind = _look(file, trusted)
+        _check_times(file, now)
         if before is not None and before != now:
             message = (
                 f"{Path(os.fspath(file))} is being written ({before.difference(now)}); "
@@ -214,6 +218,18 @@ def settled_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = 
         log.info("waiting %.1f s: %s was written just now", remaining_s, file)
         time.sleep(remaining_s)
         before = now
+
+
+def _check_times(file: str | os.PathLike[str], found: FileIdentity) -> None:
+    """Raise UnsupportedError for times that the formats of SDS cannot hold."""
+    for name, time_ns in (("modification", found.mtime_ns), ("status change", found.ctime_ns)):
+        if not 0 <= time_ns <= _LATEST_NS:
+            message = (
+                f"the {name} time of {Path(os.fspath(file))} is {time_ns // 10**9} s since "
+                "1970-01-01: SDS identifies files by times of the years 1970 to 2262; set it right "
+                "with touch"
+            )
+            raise UnsupportedError(message)
 
 
 def _look(

@@ -21,6 +21,7 @@ from sds.errors import (
     NotFoundError,
     PermissionDeniedError,
     SdsError,
+    SdsValueError,
     UnsupportedError,
 )
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
@@ -129,9 +130,17 @@ class Publisher:
         if is_changed:
             return self._publish(file)  # the source is marked anew
         try:
-            self._publish_list(file, identity, of_tables)
-        finally:  # a list that finds no room keeps no table from being right
-            has_table = self._publish_table(file, identity, by_dataset)
+            try:
+                self._publish_list(file, identity, of_tables)
+            finally:  # a list that finds no room keeps no table from being right
+                has_table = self._publish_table(file, identity, by_dataset)
+        except SdsValueError as error:
+            # What no table can hold, as times after 2262, concerns this source alone.
+            log.warning("%s", error)
+            reason = f"programs are not redirected to it: {error}"
+            for record in active:
+                self._store.set_replica(record.id, ReplicaState.VERIFIED, reason)
+            return self._publish(file)
         if not watched:
             return before, None
         return before, f"{self._made_by}{_TABLE * has_table}{_LIST * bool(of_tables)}"

@@ -29,6 +29,7 @@ from sds.errors import (
     NotHdf5Error,
     SdsValueError,
     SelectionError,
+    UnsupportedError,
 )
 from sds.geometry import ReplicaLayout
 from sds.hdf5.identity import source_identity, trusted_directories
@@ -286,6 +287,35 @@ def test_a_touched_source_is_not_served_before_it_is_compared(service, own_sourc
     service.reorganize(request(own_source, (1, 2, 0)))
     (dataset,) = read_table(service.home, own_source).datasets
     assert [c.order for c in dataset.candidates] == [(1, 2, 0)]
+
+
+# 1960, and 2300, which fits no int64 of nanoseconds.
+STRANGE_TIMES_NS = (-315_000_000 * 10**9, 10_414_000_000 * 10**9)
+
+
+@pytest.mark.parametrize("time_ns", STRANGE_TIMES_NS)
+def test_times_that_no_table_holds_are_refused_in_words(service, own_source, time_ns):
+    os.utime(own_source, ns=(0, time_ns))
+    if own_source.stat().st_mtime_ns != time_ns:
+        pytest.skip("this file system does not keep the time")
+    with pytest.raises(UnsupportedError, match=r"modification time of .*own.h5 is .* with touch"):
+        service.reorganize(request(own_source))
+    assert service.replicas() == ()
+
+
+@pytest.mark.parametrize("time_ns", STRANGE_TIMES_NS)
+def test_a_source_that_cannot_be_published_stops_no_other(service, own_source, source, time_ns):
+    first = service.reorganize(request(own_source))
+    os.utime(own_source, ns=(0, time_ns))
+    if own_source.stat().st_mtime_ns != time_ns:
+        pytest.skip("this file system does not keep the time")
+    other = service.reorganize(request(source))
+    service.collect_garbage()
+    assert service.replica(other.id).state is ReplicaState.ACTIVE
+    assert read_table(service.home, source) is not None
+    assert not table_path(service.home, own_source).exists()
+    assert service.reorganize(request(source, (1, 2, 0))).state is ReplicaState.ACTIVE
+    assert [record.id for record in service.replicas()] != [first.id]
 
 
 def test_a_source_that_is_gone_retires_its_replicas_but_not_the_user_s_files(
