@@ -14,6 +14,15 @@ _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 _TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
 
+def is_utf8(name: str) -> bool:
+    """Return False for a name of other bytes than UTF-8, as Python decodes those of files."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def time_text(seconds: float) -> str:
     """Return a time with the unit in which it reads best: ``3.2 ms``, ``12 s``, ``11 min``."""
     return times_text((seconds,))[0]

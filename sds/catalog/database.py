@@ -21,7 +21,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
-from sds.errors import BusyError, CatalogError, ConfigurationError, InsufficientSpaceError
+from sds.errors import (
+    BusyError,
+    CatalogError,
+    ConfigurationError,
+    InsufficientSpaceError,
+    UnsupportedError,
+)
 from sds.mounts import filesystem_of
 
 if TYPE_CHECKING:
@@ -187,8 +193,16 @@ def _name_error(context: ExceptionContext) -> None:
         If another process holds on to the database.
     CatalogError
         If the database is damaged, cannot be opened, or has other tables than it should.
+    UnsupportedError
+        If a name is not UTF-8.
     """
     raised = context.original_exception
+    if isinstance(raised, UnicodeEncodeError):
+        message = (
+            f"{raised.object!a} is not UTF-8, and the catalog holds names as text: give the "
+            "file or dataset another name, or a link of another name"
+        )
+        raise UnsupportedError(message) from raised
     if not isinstance(raised, sqlite3.DatabaseError):
         return
     where = "" if context.engine is None else context.engine.url.database or ""

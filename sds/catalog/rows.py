@@ -129,6 +129,16 @@ class Words(_Checked):
     kinds = (str,)
 
 
+class Prose(Words):
+    """Text for people; bytes that are not UTF-8, of names in it, are stored as escapes."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ANN401, ARG002
+        """Return text that SQLite takes."""
+        return None if value is None else value.encode("utf-8", "backslashreplace").decode()
+
+
 class Base(DeclarativeBase):
     """Common to all tables: names of constraints that are the same on every database."""
 
@@ -262,7 +272,7 @@ class ReplicaRow(Base):
     has_file: Mapped[bool]  # False: deleted, or once retired not ours to delete
     created_ns: Mapped[int]
     changed_ns: Mapped[int]
-    reason: Mapped[str]
+    reason: Mapped[str] = mapped_column(Prose())
     build_s: Mapped[float | None]
     verified_ns: Mapped[int | None]
     replica: Mapped[Any] = _stored("sds.organizer.replica_file.replica:Replica", nullable=True)
@@ -289,7 +299,7 @@ class JobRow(Base):
     request: Mapped[Any] = _stored("sds.catalog.requests:JobRequest")
     progress: Mapped[float]
     attempts: Mapped[int]
-    error: Mapped[str]
+    error: Mapped[str] = mapped_column(Prose())
     result: Mapped[dict[str, JsonValue] | None] = mapped_column(AsJson(dict[str, JsonValue]))
     cancel_requested: Mapped[bool]
     created_ns: Mapped[int]
@@ -312,7 +322,7 @@ class SpoolFileRow(Base):
     n_reads: Mapped[int]
     dropped_reads: Mapped[int]
     changed_ns: Mapped[int]
-    problem: Mapped[str]
+    problem: Mapped[str] = mapped_column(Prose())
 
 
 class CalibrationRow(Base):
@@ -339,7 +349,7 @@ class EventRow(Base):
     subject: Mapped[str]
     subject_id: Mapped[int | None]
     kind: Mapped[str]
-    reason: Mapped[str]
+    reason: Mapped[str] = mapped_column(Prose())
     numbers: Mapped[dict[str, float]] = mapped_column(AsJson(dict[str, float]))
 
 

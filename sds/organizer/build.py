@@ -103,13 +103,18 @@ def _directory_name(source: Path) -> str:
     return hashlib.sha256(os.fsencode(source)).hexdigest()[:32]
 
 
+def _quoted(name: str, safe: str = "") -> str:
+    """Return a name as a part of file names, also one of bytes that are not UTF-8."""
+    return quote(name, safe=safe, errors="surrogateescape")
+
+
 def _replica_name(source: Path, dataset: str, layout: ReplicaLayout, extent: Sequence[int]) -> str:
     axes = "_".join(map(str, layout.order))
     if layout.sort is not None:
-        axes = "sorted_" + quote(layout.sort.key, safe="")[:_MAX_STEM]
-    label = quote(dataset.strip("/"), safe="").replace("%2F", ".")[:_MAX_STEM]
-    tag = hashlib.sha256(dataset.encode()).hexdigest()[:8]
-    stem = quote(source.stem, safe=" +@,=")[:_MAX_STEM]
+        axes = "sorted_" + _quoted(layout.sort.key)[:_MAX_STEM]
+    label = _quoted(dataset.strip("/")).replace("%2F", ".")[:_MAX_STEM]
+    tag = hashlib.sha256(dataset.encode(errors="surrogateescape")).hexdigest()[:8]
+    stem = _quoted(source.stem, safe=" +@,=")[:_MAX_STEM]
     kind = _kind_name(layout, extent)
     return f"{stem}-{label}-{tag}-{axes}{kind}.h5"
 
@@ -134,7 +139,7 @@ def _kind_name(layout: ReplicaLayout, extent: Sequence[int]) -> str:
         words += [filter_name(step) for step in layout.filters]
     if partial and layout.segments is None:
         words.append("part")
-    said = quote("-".join(words), safe="")[:_MAX_STEM]
+    said = _quoted("-".join(words))[:_MAX_STEM]
     content = json.dumps(fields, sort_keys=True)
     return f"-{said}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 

@@ -75,11 +75,15 @@ def write_spool(home, source):
     return write
 
 
-def add_planes(writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_000_000, served_by=0):
-    """Add reads of one index of an axis each to an open spool file."""
+def add_planes(
+    writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_000_000, served_by=0, **named
+):
+    """Add reads of one index of an axis each to an open spool file.
+
+    `named`: its `file` and `path`, where they are not those of the source.
+    """
     dataset = writer.add_dataset(
-        file=str(source),
-        path="/cube",
+        **{"file": str(source), "path": "/cube"} | named,
         identity=_native.identity(source),
         extent=EXTENT,
         element_bytes=4,

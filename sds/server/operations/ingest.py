@@ -17,6 +17,7 @@ from sds.errors import FormatError, FormatVersionError
 from sds.hdf5.identity import FileIdentity
 from sds.server.operations.reports import IngestReport
 from sds.server.operations.spool import has_ended, records_of
+from sds.text import is_utf8
 from sds.trace import read_spool
 
 if TYPE_CHECKING:
@@ -138,20 +139,30 @@ class Ingester:
             if ended:
                 step.advances.append(replace(advance, problem=str(error)))
             return
+        n_reads = int(spool.records.n_reads.sum())
+        left_out = []
         for dataset, records in records_of(spool).items():
             name = dataset.file, dataset.path
+            if not all(map(is_utf8, name)):
+                # The catalog holds names as text; what concerns one file ends no work on others.
+                n_left_out = int(records.repeat.prod(axis=1).sum())
+                n_reads -= n_left_out
+                left_out.append(f"{n_left_out} reads of {':'.join(name)!a}, which is not UTF-8")
+                continue
             step.batches[name].append(records)
             step.facts[name] = _facts(dataset)
         finished = ended and spool.is_complete
+        damage = _damage(spool) if finished else ""
+        not_counted = f"not counted: {', '.join(left_out)}" if left_out else ""
         step.advances.append(
             replace(
                 advance,
                 end_bytes=spool.offset,
                 size_bytes=identity.size_bytes if spool.is_complete else spool.offset,
                 complete=finished,
-                n_reads=int(spool.records.n_reads.sum()),
+                n_reads=n_reads,
                 dropped_reads=spool.dropped_reads,
-                problem=_damage(spool) if finished else "",
+                problem="; ".join(filter(None, (damage, not_counted))),
             )
         )
         step.n_records += len(spool.records)

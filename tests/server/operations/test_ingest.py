@@ -212,3 +212,29 @@ def test_a_sparse_trace_is_told_of_and_costs_nothing(service, home, write_spool)
     assert "1099511627776 bytes long" in report.problems[0]
     assert service.ingest().problems == ()
     assert service.status().spool_pending_bytes == 0
+
+
+@pytest.mark.parametrize("what", ["file", "dataset"])
+def test_names_that_are_not_utf8_are_left_out_and_stop_nothing_else(
+    service, home, write_spool, tmp_path, what
+):
+    latin = os.fsdecode(b"\xe9t\xe9")
+    named = {"file": str(tmp_path / f"{latin}.h5")} if what == "file" else {"path": f"/{latin}"}
+    home.create()
+    writer = _spool_writer.SpoolWriter(
+        home.spool, pid=2**22 + 3, start_ns=2, host=socket.gethostname(), executable="x"
+    )
+    source = tmp_path / "plain.h5"
+    source.write_bytes(b"some bytes")
+    add_planes(writer, source, 5, **named)
+    add_planes(writer, source, 7)
+    writer.close()
+    write_spool(16)
+    report = service.ingest()
+    assert (report.files, report.files_complete, report.reads) == (2, 2, 23)
+    (problem,) = report.problems
+    assert "not counted: 5 reads of" in problem
+    assert r"\udce9t\udce9" in problem
+    assert sorted(p.pattern.n_calls for p in service.patterns()) == [7, 16]
+    assert any(r"\udce9t" in event.reason for event in service.events())
+    assert service.ingest().files == 0

@@ -318,6 +318,13 @@ def test_a_source_that_cannot_be_published_stops_no_other(service, own_source, s
     assert [record.id for record in service.replicas()] != [first.id]
 
 
+def test_names_that_are_not_utf8_are_refused_in_words(service, own_source, source):
+    latin = own_source.rename(own_source.with_name(os.fsdecode(b"\xe9t\xe9.h5")))
+    with pytest.raises(UnsupportedError, match=r"udce9t.*is not UTF-8.*another name"):
+        service.reorganize(request(latin))
+    assert service.reorganize(request(source)).state is ReplicaState.ACTIVE
+
+
 def test_a_source_that_is_gone_retires_its_replicas_but_not_the_user_s_files(
     service, own_source, tmp_path
 ):
