@@ -8,9 +8,16 @@ import h5py
 import numpy as np
 
 from sds.hdf5.dataset import is_type_of_fixed_size
-from sds.organizer.replica_file.attributes import SCALE_ATTRIBUTES, copy_attribute
+from sds.organizer.replica_file.attributes import (
+    SCALE_ATTRIBUTES,
+    copy_attribute,
+    left_out_where_it_fails,
+    text_of,
+)
 
 if TYPE_CHECKING:
+    from h5py._hl.dims import DimensionProxy
+
     from sds.organizer.plans.reorganization_plan import ReorganizationPlan
 
 # All of them together; the rest of the 1 MiB of metadata that the connector checks is for others.
@@ -33,9 +40,10 @@ def carry_scales(
     carried: dict[str, slice | None] = {}
     for axis, source_axis in enumerate(plan.order):
         dimension = original.dims[source_axis]
-        if dimension.label:
-            target.dims[axis].label = dimension.label
-        for scale in dimension.values():
+        with left_out_where_it_fails(f"dimension label of axis {source_axis}", left_out):
+            if dimension.label:
+                target.dims[axis].label = dimension.label
+        for scale in _scales_of(dimension, source_axis, left_out):
             part = _part(scale, source_axis, plan)
             if part is not None and scale.id.get_type().detect_class(h5py.h5t.REFERENCE):
                 left_out.append(f"dimension scale {scale.name}")
@@ -62,13 +70,31 @@ def names_of_scales(original: h5py.Dataset) -> list[str]:
     """Return the names of dimension scales, and of labels, as what a replica leaves out."""
     if h5py.h5ds.is_scale(original.id):
         return []
-    scales = dict.fromkeys(
-        scale.name for dimension in original.dims for scale in dimension.values()
-    )
-    labels = [dimension.label for dimension in original.dims if dimension.label]
-    return [f"dimension scale {name}" for name in scales] + [
-        f"dimension label {label}" for label in labels
-    ]
+    left_out: list[str] = []
+    labels = []
+    for axis, dimension in enumerate(original.dims):
+        scales = _scales_of(dimension, axis, left_out)
+        left_out += [f"dimension scale {scale.name}" for scale in scales]
+        with left_out_where_it_fails(f"dimension label of axis {axis}", left_out):
+            labels += [f"dimension label {dimension.label}"] if dimension.label else []
+    return list(dict.fromkeys(left_out)) + labels
+
+
+def _scales_of(dimension: DimensionProxy, axis: int, left_out: list[str]) -> list[h5py.Dataset]:
+    """Return the scales of an axis that have a name; add the others to `left_out`.
+
+    A list of scales that were deleted, or copied without them, leads nowhere.
+    """
+    found: list[h5py.Dataset] = []
+    with left_out_where_it_fails(f"dimension scales of axis {axis}", left_out):
+        found = dimension.values()
+    named = [scale for scale in found if isinstance(scale.name, str)]
+    for scale in found:
+        if isinstance(scale.name, bytes):
+            left_out.append(f"dimension scale {text_of(scale.name)}")
+        elif scale.name is None:
+            left_out.append(f"a dimension scale of axis {axis} that has no name")
+    return named
 
 
 def _part(scale: h5py.Dataset, source_axis: int, plan: ReorganizationPlan) -> slice | None:
@@ -90,8 +116,9 @@ def _copy_scale(scale: h5py.Dataset, target: h5py.File, part: slice | None) -> N
         return
     h5py.h5o.copy(scale.file.id, path, target.id, path, lcpl=links)
     copied = target[scale.name]
-    for name in SCALE_ATTRIBUTES & set(copied.attrs):
-        del copied.attrs[name]
+    for name in SCALE_ATTRIBUTES:
+        if h5py.h5a.exists(copied.id, name.encode()):
+            h5py.h5a.delete(copied.id, name.encode())
 
 
 def _copy_part(
@@ -119,5 +146,5 @@ def _copy_part(
     for index in range(h5py.h5a.get_num_attrs(scale.id)):
         attribute = h5py.h5a.open(scale.id, index=index)
         referring = attribute.get_type().detect_class(h5py.h5t.REFERENCE)
-        if attribute.name.decode() not in SCALE_ATTRIBUTES and not referring:
+        if text_of(attribute.name) not in SCALE_ATTRIBUTES and not referring:
             copy_attribute(attribute, created, (0,))
