@@ -28,6 +28,8 @@ settings.load_profile("sds")
 # Files that take longest, for what they build or start: they begin first, lest one is left alone.
 LONGEST_FIRST = (
     "tests/packaging/test_install.py",
+    "tests/end_to_end/test_loop.py",
+    "tests/vol/test_memory_in_all.py",
     "tests/native/test_under_sanitizers.py",
     "tests/vol/test_crippled.py",
     "tests/robustness/test_threads.py",
@@ -35,8 +37,10 @@ LONGEST_FIRST = (
     "tests/faults/test_server_kill.py",
     "tests/faults/test_organizer_kill.py",
     "tests/differential/test_differential.py",
+    "tests/robustness/test_fallbacks.py",
+    "tests/server/api/test_attacks.py",
     "tests/end_to_end/test_demo.py",
-    "tests/end_to_end/test_loop.py",
+    "tests/end_to_end/test_damage.py",
     "tests/machines/test_fit.py",
 )
 

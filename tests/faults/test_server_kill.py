@@ -16,9 +16,10 @@ from sds.redirect.tables import RedirectTable
 from tests.redirected import settle
 from tests.server.conftest import add_planes
 from tests.server.running import Server
+from tests.sizes import repeated
 from tests.waiting import wait_until
 
-KILLS = 20
+KILLS = repeated(8, 20)
 EARLY = 0.4  # share of kills that hit a server which has just been started
 READS = 16
 LAYOUTS = [
@@ -32,7 +33,7 @@ LAYOUTS = [
 ]
 
 
-def test_a_server_that_is_killed_twenty_times_loses_and_invents_nothing(tmp_path):
+def test_a_server_that_is_killed_again_and_again_loses_and_invents_nothing(tmp_path):
     rng = random.Random(20261121)  # noqa: S311  (when to kill is no secret)
     home = Home(tmp_path / "home")
     home.create()

@@ -116,6 +116,7 @@ def test_the_error_is_that_of_reads_left_out(fitted):
     assert found.disk_full_stroke_s - found.disk_settle_s == pytest.approx(7e-3)
 
 
+@pytest.mark.long
 def test_the_same_reads_give_the_same_machine(seconds):
     few = slice(0, 40)
     found = [

@@ -138,7 +138,7 @@ def sources(tmp_path_factory):
     ("steps", "malloc"),
     [
         ("handles replicas", "glibc"),
-        ("replicas handles", "glibc"),
+        pytest.param("replicas handles", "glibc", marks=pytest.mark.long),
         ("replicas handles", "own"),
     ],
 )
