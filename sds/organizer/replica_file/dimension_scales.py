@@ -49,20 +49,19 @@ def carry_scales(
                 left_out.append(f"dimension scale {scale.name}")
                 continue
             if scale.name not in carried:
-                n_bytes = scale.id.get_storage_size()
-                if part is not None:
-                    n_bytes = (part.stop - part.start) * scale.id.get_type().get_size()
-                room -= n_bytes + _OVERHEAD_BYTES
+                room -= _n_bytes(scale, part) + _OVERHEAD_BYTES
                 if room < 0 or scale.name in target.file:
                     left_out.append(f"dimension scale {scale.name}")
                     continue
-                _copy_scale(scale, target.file, part)
+                if not _try_to_copy_scale(scale, target.file, part, left_out):
+                    continue
                 carried[scale.name] = part
             elif carried[scale.name] != part:
                 # One scale of two axes, and another part of each.
                 left_out.append(f"dimension scale {scale.name} of axis {source_axis}")
                 continue
-            target.dims[axis].attach_scale(target.file[scale.name])
+            with left_out_where_it_fails(f"dimension scale {scale.name}", left_out):
+                target.dims[axis].attach_scale(target.file[scale.name])
     return left_out
 
 
@@ -104,6 +103,26 @@ def _part(scale: h5py.Dataset, source_axis: int, plan: ReorganizationPlan) -> sl
     if length == plan.extent[source_axis] or scale.shape != (plan.extent[source_axis],):
         return None
     return slice(first, first + length)
+
+
+def _n_bytes(scale: h5py.Dataset, part: slice | None) -> int:
+    """Return the bytes that the elements of a scale take in a replica."""
+    if part is None:
+        return int(scale.id.get_storage_size())
+    return int(scale.id.get_type().get_size()) * int(part.stop - part.start)
+
+
+def _try_to_copy_scale(
+    scale: h5py.Dataset, target: h5py.File, part: slice | None, left_out: list[str]
+) -> bool:
+    """Copy a scale, and return True; where it cannot be read, add it to `left_out`."""
+    n_left_out = len(left_out)
+    with left_out_where_it_fails(f"dimension scale {scale.name}", left_out):
+        _copy_scale(scale, target, part)
+    failed = len(left_out) > n_left_out
+    if failed and scale.name in target:
+        del target[scale.name]  # half made
+    return not failed
 
 
 def _copy_scale(scale: h5py.Dataset, target: h5py.File, part: slice | None) -> None:

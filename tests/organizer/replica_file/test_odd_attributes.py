@@ -48,6 +48,31 @@ def latin_scale(path):
         data.dims[2].attach_scale(scale)
 
 
+def unreadable_scale(path):
+    with h5py.File(path, "w") as file:
+        data = add_variable(file)
+        names = file.create_dataset(
+            "station", EXTENT[2:], h5py.string_dtype(), chunks=EXTENT[2:], compression="gzip"
+        )
+        names[...] = list("abcdef")
+        names.id.write_direct_chunk((0,), b"not what gzip makes")
+        names.make_scale("station")
+        data.dims[2].attach_scale(names)
+
+
+def scale_of_a_missing_filter(path):
+    with h5py.File(path, "w") as file:
+        data = add_variable(file)
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk(EXTENT[1:2])
+        properties.set_filter(400, h5py.h5z.FLAG_OPTIONAL, ())
+        space = h5py.h5s.create_simple(EXTENT[1:2])
+        scale = h5py.h5d.create(file.id, b"station", h5py.h5t.IEEE_F64LE, space, properties)
+        scale.write_direct_chunk((0,), np.arange(5.0).tobytes())
+        h5py.Dataset(scale).make_scale("station")
+        data.dims[1].attach_scale(h5py.Dataset(scale))
+
+
 def latin_attribute(path):
     with h5py.File(path, "w") as file:
         data = add_variable(file)
@@ -83,6 +108,8 @@ ODD = {
     anonymous: "dimension scales of axis 0",
     deleted: "a dimension scale of axis 0 that has no name",
     latin_scale: r"dimension scale /L\xe4nge",
+    unreadable_scale: "dimension scale /station",
+    scale_of_a_missing_filter: "",
     latin_attribute: None,
     ragged_attribute: None,
     unwritten_attribute: "",
@@ -116,3 +143,19 @@ def test_what_cannot_be_carried_over_keeps_no_replica_from_being_built(make, kin
     elif said and kind != "segments":
         assert any(what.startswith(said) for what in replica.left_out), replica.left_out
     ", ".join(replica.left_out).encode()  # text, whatever the names
+
+
+@pytest.mark.parametrize("make", [unreadable_scale, scale_of_a_missing_filter])
+def test_a_scale_whose_part_cannot_be_read_is_left_out(make, tmp_path):
+    path = tmp_path / "odd.h5"
+    make(path)
+    settle(path)
+    home = Home(tmp_path / "home")
+    plan = plan_reorganization(path, "/d", order=(2, 0, 1), home=home, region="[:, 1:, 2:]")
+    replica = reorganize(plan, home=home)
+    assert replica.left_out.count("dimension scale /station") == 1
+    with h5py.File(replica.path) as copy, h5py.File(path) as source:
+        expected = source["d"][:, 1:, 2:].transpose(2, 0, 1)
+        np.testing.assert_array_equal(copy["d"][...], expected)
+        assert "station" not in copy
+        assert copy["d"].dims[1].keys() == ["time"]
