@@ -232,6 +232,7 @@ class RepeatedReads:
 # layouts.cpp
 
 HDF5_CHUNK_S: float
+MAX_METADATA_BYTES: int
 MAX_CHUNK_BYTES: int
 REPLICA_SHIFT_BYTES: int
 REPLICA_DATA_OFFSET_BYTES: int

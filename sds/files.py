@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sds.errors import NotHdf5Error, SdsValueError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""Errors of a path that no file is at the end of, whatever is done about permissions."""
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
@@ -16,9 +23,17 @@ _KINDS = (
 
 
 def canonical_path(file: str | os.PathLike[str]) -> str:
-    """Return the path by which the catalog knows a file; SdsValueError where it cannot be one."""
+    """Return the absolute path without links by which the catalog and the connector know a file.
+
+    Of what is not there, or cannot be reached, the part that can be is without links.
+
+    Raises
+    ------
+    SdsValueError
+        If no path can be so.
+    """
     try:
-        return str(Path(file).resolve())
+        return os.path.realpath(os.fspath(file))
     except ValueError as error:  # a null byte
         message = f"file {file!r} is no path ({error}); send one that the system can have"
         raise SdsValueError(message) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -56,7 +57,7 @@ def _unescape(text: str) -> str:
 def filesystem_of(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> FileSystem:
     """Return the file system that holds a path, which need not exist yet."""
     mounts = _by_mount_point(mountinfo.read_text(encoding="utf-8", errors="surrogateescape"))
-    canonical = path.resolve()
+    canonical = Path(os.path.realpath(path))
     return next(mounts[place] for place in (canonical, *canonical.parents) if place in mounts)
 
 

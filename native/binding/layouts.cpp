@@ -19,6 +19,7 @@
 
 #include "binding.h"
 #include "plan.h"
+#include "sds/candidate.h"
 #include "sds/choose.h"
 #include "views.h"
 
@@ -353,6 +354,7 @@ void bind_layouts(nb::module_ &module)
         .def("choose", &Layouts::choose, nb::arg("start"), nb::arg("stride"), nb::arg("count"),
              nb::arg("block"), nb::arg("n_processes"));
     module.attr("HDF5_CHUNK_S") = SDS_HDF5_CHUNK_S;
+    module.attr("MAX_METADATA_BYTES") = SDS_MAX_METADATA_BYTES;
     module.attr("MAX_CHUNK_BYTES") = SDS_MAX_CHUNK_BYTES;
     module.attr("REPLICA_SHIFT_BYTES") = SDS_REPLICA_SHIFT_BYTES;
     module.attr("REPLICA_DATA_OFFSET_BYTES") = SDS_REPLICA_DATA_OFFSET_BYTES;

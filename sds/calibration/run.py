@@ -35,6 +35,7 @@ from sds.calibration.scratch_file import (
     written_array,
 )
 from sds.errors import RankDeficientError, SdsValueError
+from sds.files import canonical_path
 from sds.geometry import LOCAL_DISK_STRIPES, BlockFeatures, Hyperslab, StripeLayout
 from sds.hdf5.striping import StripesSource, find_stripes
 from sds.recommender.models.cost_model import CacheState, Via, builtin_model
@@ -171,7 +172,7 @@ def calibrate(
         )
     progress(1.0, "done")
     return Calibration(
-        path=str(Path(path).resolve()),
+        path=canonical_path(path),
         file_system=file_system,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         settings=settings,

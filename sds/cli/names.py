@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sds.files import canonical_path
+
 
 def split_name(name: str) -> tuple[str, str | None]:
     """Return the file and the dataset of ``FILE[:/DATASET]``; a file that exists is one."""
     from sds.hdf5.dataset import parse_dataset_name
 
     if ":/" not in name[1:] or Path(name).exists():
-        return canonical(name), None
+        return canonical_path(name), None
     file, dataset = parse_dataset_name(name)
-    return canonical(file), dataset
-
-
-def canonical(file: str | Path) -> str:
-    """Return the canonical path of a file, by which the server and the connector know it."""
-    return str(Path(file).resolve())
+    return canonical_path(file), dataset
 
 
 def check_directory_of(output: Path) -> None:

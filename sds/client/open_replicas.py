@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_CHECKED = 128
-_MAX_METADATA_BYTES = 1 << 20
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
@@ -310,10 +309,9 @@ def _unchecked_metadata(
     if tail < 0:
         message = f"replica {candidate.path} is too short for its dataset; verify the replicas"
         raise OSError(message)
-    if begin + tail > _MAX_METADATA_BYTES:
-        message = (
-            f"replica {candidate.path} holds more than {_MAX_METADATA_BYTES} bytes of metadata"
-        )
+    if begin + tail > _native.MAX_METADATA_BYTES:
+        most = _native.MAX_METADATA_BYTES
+        message = f"replica {candidate.path} holds more than {most} bytes of metadata"
         raise OSError(message)
     return ((0, begin), (end, tail))
 

@@ -25,7 +25,7 @@ from sds.errors import (
     TruncatedFileError,
     UnsupportedError,
 )
-from sds.files import require_regular
+from sds.files import LEADS_NOWHERE, require_regular
 from sds.geometry.replica_layout import Filter
 
 if TYPE_CHECKING:
@@ -184,13 +184,13 @@ def _explain_open_error(file: Path, error: OSError) -> Exception:
     try:
         with file.open("rb") as stream:
             empty = not stream.read(1)
-    except FileNotFoundError:
-        kind, what = FileMissingError, f"no such file: {file}; check the name and the directory"
     except PermissionError:
         kind, what = PermissionDeniedError, f"may not read {file}; ask its owner for permission"
     except IsADirectoryError:
         kind, what = NotHdf5Error, f"{file} is a directory; name an HDF5 file"
     except OSError as cause:
+        if cause.errno in LEADS_NOWHERE:
+            return FileMissingError(f"no such file: {file}; check the name and the directory")
         kind, what = FormatError, f"cannot read {file}: {cause}; check its file system"
     else:
         text = str(error)

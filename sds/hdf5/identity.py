@@ -24,6 +24,7 @@ from sds.errors import (
     SourceChangedError,
     UnsupportedError,
 )
+from sds.files import LEADS_NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -343,7 +344,7 @@ def trusted_directories(home: Home) -> tuple[Path, ...]:
 
 def _explained(file: object, error: OSError) -> Exception:
     """Return the error of SDS for an OSError of opening a file or of stat(2)."""
-    if isinstance(error, FileNotFoundError):
+    if error.errno in LEADS_NOWHERE:
         return FileMissingError(f"no such file: {file}; check the name and the directory")
     if isinstance(error, PermissionError):
         return PermissionDeniedError(f"may not reach {file}; ask its owner for permission")

@@ -30,6 +30,7 @@ from sds.errors import (
     SourceChangedError,
     VerificationError,
 )
+from sds.files import LEADS_NOWHERE
 from sds.geometry import Box, check_order
 from sds.geometry.replica_layout import parse_region
 from sds.hdf5.columns import describe_table
@@ -303,13 +304,15 @@ def _named_output(output: Path | None) -> Path:
 def _canonical(path: Path) -> Path:
     """Return a path without symbolic links."""
     try:
-        return path.expanduser().resolve(strict=True)
-    except FileNotFoundError as error:
-        message = f"no such file: {path}; check the name and the directory"
-        raise FileMissingError(message) from error
+        return Path(os.path.realpath(path.expanduser(), strict=True))
     except PermissionError as error:
         message = f"may not reach {path}; ask its owner for permission"
         raise PermissionDeniedError(message) from error
+    except OSError as error:
+        if error.errno not in LEADS_NOWHERE:
+            raise
+        message = f"no such file: {path}; check the name and the directory"
+        raise FileMissingError(message) from error
 
 
 def check_output(plan: AnyPlan) -> bool:

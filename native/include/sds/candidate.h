@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* Most bytes of a contiguous replica besides its dataset: all of them are checked before it serves.
+ */
+#define SDS_MAX_METADATA_BYTES (INT64_C(1) << 20)
+
 /* Whether the candidate holds all that is selected of the source: in its region, and in its tiles
  * where it has some. */
 int sds_candidate_holds(const sds_candidate *candidate, const sds_hyperslab *slab);

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import canonical, split_name
+from sds.cli.names import split_name
 from sds.cli.options import AsJson, DatasetName
 from sds.errors import SdsValueError
+from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from sds.recommender.portfolio.values import ModelNames, Saving
@@ -208,9 +209,9 @@ def what_if(
     if shape == "auto":
         message = "--chunks auto: name the lengths; sds advise fits them to the reads"
         raise SdsValueError(message)
-    named = named_tiles(canonical(file), dataset, tiles, min_reads)
+    named = named_tiles(canonical_path(file), dataset, tiles, min_reads)
     request = WhatIfRequest(
-        file=canonical(file),
+        file=canonical_path(file),
         dataset=dataset,
         order=None if order is None else parse_order(order),
         chunks=shape if isinstance(shape, tuple) else None,

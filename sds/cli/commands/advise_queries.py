@@ -30,7 +30,7 @@ def queried_tables(
     SdsValueError
         If a condition names no table, or there are not as many columns or numbers as conditions.
     """
-    from sds.cli.names import canonical
+    from sds.files import canonical_path
     from sds.hdf5.dataset import parse_dataset_name
     from sds.server.operations.advice_reports import QueriedTable
 
@@ -45,7 +45,7 @@ def queried_tables(
     tables = {}
     for name, asked in by_name.items():
         file, table = parse_dataset_name(name)
-        tables[name] = QueriedTable(file=canonical(file), table=table, queries=tuple(asked))
+        tables[name] = QueriedTable(file=canonical_path(file), table=table, queries=tuple(asked))
     return tables
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import canonical
 from sds.cli.options import AsJson
+from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration, EngineMeasurement
@@ -41,10 +41,10 @@ def calibrate(
     from sds.server.client import connect
 
     if refit:
-        _refit(canonical(path), as_json=as_json)
+        _refit(canonical_path(path), as_json=as_json)
         return
     settings = CalibrationSettings(space_bytes=parse_size(size, name="--size"), budget_s=budget)
-    request = CalibrateRequest(path=canonical(path), settings=settings)
+    request = CalibrateRequest(path=canonical_path(path), settings=settings)
     with connect(default_home()) as service, progress_bar("Calibrating") as advance:
         record = service.calibrate(request, progress=advance)
     if as_json:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import canonical
 from sds.cli.options import AsJson, DatasetName
 from sds.errors import SdsValueError
+from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +116,7 @@ def reorganize(
 
     file, dataset = parse_dataset_name(name)
     memory_bytes = parse_size(memory, name="--memory")
-    written = None if output is None else canonical(output)
+    written = None if output is None else canonical_path(output)
     filters = None if compress == "none" else compress
     recurring = None
     request: ReorganizeRequest | SortRequest
@@ -134,7 +134,7 @@ def reorganize(
             },
         )
         request = SortRequest(
-            file=canonical(file),
+            file=canonical_path(file),
             dataset=dataset,
             key=sort,
             columns=None if columns is None else parse_columns(columns),
@@ -152,9 +152,9 @@ def reorganize(
                 "tiles are stored contiguously, one behind the other",
                 {"--chunks": chunks, "--compress": filters, "--region": region},
             )
-        recurring = named_tiles(canonical(file), dataset, tiles, min_reads)
+        recurring = named_tiles(canonical_path(file), dataset, tiles, min_reads)
         request = ReorganizeRequest(
-            file=canonical(file),
+            file=canonical_path(file),
             dataset=dataset,
             order=parse_order(order),
             chunks=None if chunks is None else parse_chunks(chunks),

@@ -189,8 +189,8 @@ def _find(service: "Service", which: str) -> "tuple[ReplicaRecord, ...]":
     NotFoundError
         If there is none.
     """
-    from sds.cli.names import canonical
     from sds.errors import NotFoundError
+    from sds.files import canonical_path
 
     found: tuple[ReplicaRecord, ...] = ()
     if which.isascii() and which.isdigit():
@@ -198,7 +198,7 @@ def _find(service: "Service", which: str) -> "tuple[ReplicaRecord, ...]":
             with suppress(NotFoundError):
                 found = (service.replica(int(which)),)
     else:
-        found = service.replicas(path=canonical(which), all_states=True)
+        found = service.replicas(path=canonical_path(which), all_states=True)
         if not found:
             file, dataset = split_name(which)
             found = service.replicas(file, dataset)

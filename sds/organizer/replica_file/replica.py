@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sds import _native
 from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
 from sds.geometry import MAX_TILES, Box, SegmentList, check_order
 from sds.geometry.replica_layout import Filter, ReplicaLayout, SortOrder, check_region
@@ -93,7 +94,8 @@ class Replica:
     identity
         Of the replica file; it changes when the file is renamed into place.
     metadata_crc32c
-        Of every byte of the file outside the elements; 0 where it is chunked.
+        Of every byte of the file outside the elements; 0 where it is chunked, or where there are
+        more of them than are checked before a replica serves.
     block_size_bytes
         Bytes per checksum in the file: of the elements, or of the whole file where it is chunked.
     created
@@ -152,6 +154,11 @@ class Replica:
             sort=self.sort,
             segments=self.segments,
         )
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of the file of a contiguous replica besides its elements."""
+        return self.identity.size_bytes - self.size_bytes
 
     @property
     def replica_extent(self) -> tuple[int, ...]:
@@ -232,7 +239,8 @@ def _describe(path: Path, handle: h5py.File) -> Replica:
     else:
         layout, extent = _layout(described, attributes)
     metadata_crc32c = 0
-    if layout.chunk_shape is None:
+    n_bytes = identity_of(path).size_bytes - described.size_bytes
+    if layout.chunk_shape is None and n_bytes <= _native.MAX_METADATA_BYTES:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             metadata_crc32c = metadata_checksum(

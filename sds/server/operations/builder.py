@@ -15,6 +15,7 @@ from sds.errors import (
     PermissionDeniedError,
     SdsError,
 )
+from sds.files import canonical_path
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
 from sds.server.operations import stages
@@ -122,7 +123,7 @@ class Builder:
         others = [
             len(record.segments.tiles)
             for record in self._store.replicas(
-                str(Path(request.file).resolve()), states=frozenset({ReplicaState.ACTIVE})
+                canonical_path(request.file), states=frozenset({ReplicaState.ACTIVE})
             )
             if record.segments is not None
             and (record.dataset, record.order, record.segments)
@@ -173,7 +174,7 @@ class Builder:
         try:
             if is_ours:
                 path.unlink()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             is_ours = False
         except PermissionError as error:
             message = f"may not delete {path}: permission denied; delete it by hand"
@@ -203,7 +204,7 @@ def facts_of_plan(plan: AnyPlan) -> DatasetFacts:
     if isinstance(plan, SortPlan) and not plan.is_compound:
         storage = "group"
     return DatasetFacts(
-        file=str(plan.source_path.resolve()),
+        file=canonical_path(plan.source_path),
         identity=plan.source_identity,
         path=plan.dataset_path,
         extent=plan.extent,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.analyzer import recurring_segments, stated_pattern
 from sds.catalog.records import ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
+from sds.files import canonical_path
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
 from sds.organizer.plans.reorganization_plan import check_reorganizable
@@ -90,7 +90,7 @@ class KnownReads:
             message = f"a selection needs a dataset: write {file}:/path, not {file}"
             raise SdsValueError(message)
         given = stated(selection, n_reads)
-        canonical = str(Path(file).resolve())
+        canonical = canonical_path(file)
         with open_hdf5(canonical):
             pass  # a file that cannot be read is told here, before anything is said about it
         # A dataset that was reached by reference alone may have been traced without its path.

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sds
+from sds import _native
 from sds.catalog.publications import WATCHED_STATES, is_pending
 from sds.catalog.records import ReplicaState
 from sds.engine import MeasuredFileSystem, publish_measured
@@ -45,7 +47,7 @@ from sds.redirect.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.store import Store
@@ -98,16 +100,33 @@ class Publisher:
             with self._one_at_a_time:
                 in_order = self._is_in_order()
                 self._models = self._models_now.snapshot()
-                done = [(file, *self._publish(file)) for file in files[i : i + _AT_ONCE]]
+                done = [*self._publish_reachable(files[i : i + _AT_ONCE])]
                 # What others changed is found as long as the stamp is not of now.
                 stamps = {_DIRECTORIES: self._stamp()} if in_order else {}
                 self._store.set_published(done, stamps)
             with_table += [file for file, _, now in done if _TABLE in _kinds(now)]
         return tuple(with_table)
 
-    def _publish(self, file: str) -> tuple[str | None, str | None]:
+    def _publish_reachable(
+        self, files: Sequence[str]
+    ) -> Iterator[tuple[str, str | None, str | None]]:
+        """Publish sources; yield each with its publication before and after.
+
+        What cannot be looked at now, or has a directory in the place of its table, stays marked.
+        """
+        for file in files:
+            try:
+                identity = current_source(self._home, file)
+            except OSError as error:  # of its disk or server
+                log.warning("%s cannot be looked at now: %s", file, error)
+                continue
+            try:
+                yield file, *self._publish(file, identity)
+            except IsADirectoryError as error:
+                log.warning("%s is not published: %s; remove what is there", file, error)
+
+    def _publish(self, file: str, identity: FileIdentity | None) -> tuple[str | None, str | None]:
         """Publish one source; return its publication before and after."""
-        identity = current_source(self._home, file)
         before = self._store.published(file)
         watched = self._store.replicas(file, states=WATCHED_STATES)
         active = [record for record in watched if record.state is ReplicaState.ACTIVE]
@@ -128,7 +147,7 @@ class Publisher:
             else:
                 by_dataset[record.dataset].append((record.id, found))
         if is_changed:
-            return self._publish(file)  # the source is marked anew
+            return self._publish(file, identity)  # the source is marked anew
         try:
             try:
                 self._publish_list(file, identity, of_tables)
@@ -140,7 +159,7 @@ class Publisher:
             reason = f"programs are not redirected to it: {error}"
             for record in active:
                 self._store.set_replica(record.id, ReplicaState.VERIFIED, reason)
-            return self._publish(file)
+            return self._publish(file, identity)
         if not watched:
             return before, None
         return before, f"{self._made_by}{_TABLE * has_table}{_LIST * bool(of_tables)}"
@@ -234,14 +253,18 @@ class Publisher:
             (self._home.tables, table_path, _TABLE),
             (self._home.sorted, sorted_path, _LIST),
         ):
-            there = set(directory.iterdir())
+            with os.scandir(directory) as entries:
+                is_directory = {
+                    Path(entry.path): entry.is_dir(follow_symlinks=False) for entry in entries
+                }
+            there = set(is_directory)
             for file, what in published:
                 path = path_of(self._home, file)
                 if path not in there and kind in _kinds(what):
                     missing.add(file)
                 if kind in _kinds(what) or is_pending(what):
                     there.discard(path)
-            unknown |= there
+            unknown |= {path for path in there if not is_directory[path]}
         return unknown, missing
 
     def _is_in_order(self) -> bool:
@@ -324,27 +347,38 @@ def _servable(
     record: ReplicaRecord, source: FileIdentity | None
 ) -> Replica | tuple[ReplicaState, str]:
     """Return what the file of a replica says, or the state, and its reason, of one not to serve."""
-    now = current_identity(record.path)
-    gone = "" if now is not None else f"its file {record.path} is gone"
-    if now is None or record.replica is None or (gone := outdated(record, source)):
-        return ReplicaState.RETIRED, gone or "the catalog does not know what is in its file"
-    if changed := record.replica.identity.difference(now):
-        return ReplicaState.DAMAGED, (
-            f"its file {record.path} was touched or changed ({changed}): it serves again once "
-            f"every block was compared with its checksum, by the server or by "
-            f"sds replicas verify {record.id}"
-        )
     try:
+        now = current_identity(record.path)
+        gone = "" if now is not None else f"its file {record.path} is gone"
+        if now is None or record.replica is None or (gone := outdated(record, source)):
+            return ReplicaState.RETIRED, gone or "the catalog does not know what is in its file"
+        if changed := record.replica.identity.difference(now):
+            return ReplicaState.DAMAGED, (
+                f"its file {record.path} was touched or changed ({changed}): it serves again once "
+                f"every block was compared with its checksum, by the server or by "
+                f"sds replicas verify {record.id}"
+            )
         found = describe_replica(Path(record.path))
         if wrong := contradiction(record, found):
             return ReplicaState.DAMAGED, wrong
         if found.sort is None:
             _stored_type(found)
+            _require_little_metadata(found)
     except UnsupportedError as error:
         return ReplicaState.VERIFIED, f"programs are not redirected to it: {error}"
     except (SdsError, OSError) as error:
         return ReplicaState.DAMAGED, str(error)
     return found
+
+
+def _require_little_metadata(replica: Replica) -> None:
+    """Raise UnsupportedError for a contiguous replica of which programs would check too much."""
+    if replica.chunk_shape is None and replica.metadata_bytes > _native.MAX_METADATA_BYTES:
+        message = (
+            f"{replica.path} holds {replica.metadata_bytes} bytes besides its elements, and at "
+            f"most {_native.MAX_METADATA_BYTES} are checked before a replica serves"
+        )
+        raise UnsupportedError(message)
 
 
 def contradiction(record: ReplicaRecord, found: Replica) -> str:

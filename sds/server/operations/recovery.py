@@ -16,6 +16,7 @@ from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.replicas import OPEN_STATES
 from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import PermissionDeniedError, SdsError
+from sds.files import canonical_path
 from sds.server.operations.publisher import current_identity, current_source, outdated
 from sds.server.operations.replica_reports import GarbageReport
 from sds.server.operations.reports import RecoveryReport
@@ -207,19 +208,23 @@ def _wanted(
 ) -> tuple[str, str, tuple[int, ...], str | SegmentList | None] | None:
     """Return source, dataset, order, and key or tiles of what a job builds; None: of nothing."""
     if isinstance(request, SortRequest):
-        return str(Path(request.file).resolve()), request.dataset, (0,), request.key
+        return canonical_path(request.file), request.dataset, (0,), request.key
     if isinstance(request, ReorganizeRequest):
-        return str(Path(request.file).resolve()), request.dataset, request.order, request.segments
+        return canonical_path(request.file), request.dataset, request.order, request.segments
     return None
 
 
 def _differs(home: Home, watched: WatchedSource) -> bool:
     """Return whether a source or one of its replicas is another file than the catalog knows."""
-    source = current_source(home, watched.file)
-    return any(
-        before != source or built is None or built != current_identity(path)
-        for path, before, built in watched.replicas
-    )
+    try:
+        source = current_source(home, watched.file)
+        return any(
+            before != source or built is None or built != current_identity(path)
+            for path, before, built in watched.replicas
+        )
+    except OSError as error:  # of a disk or server
+        log.warning("%s or a replica of it cannot be looked at now: %s", watched.file, error)
+        return False
 
 
 def _whole_replica(record: ReplicaRecord) -> Replica | None:

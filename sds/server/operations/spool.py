@@ -14,6 +14,7 @@ from sds import _native
 from sds.errors import NotFoundError
 from sds.hdf5.identity import identity_of
 from sds.home import DAMAGE_SUFFIX
+from sds.text import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -118,7 +119,8 @@ class Spool:
         if now == self._listed:
             return
         found_names = os.listdir(self._directory)  # noqa: PTH208  (10^5 names)
-        names = [name for name in found_names if name.endswith(_SUFFIX)]
+        # No process writes a trace of another name, and the catalog holds none.
+        names = [name for name in found_names if name.endswith(_SUFFIX) and is_utf8(name)]
         self._damage_reports = [
             self._directory / name for name in found_names if name.endswith(DAMAGE_SUFFIX)
         ]

@@ -127,11 +127,14 @@ class Verifier:
         """Return the replicas that programs found damaged, their reports removed."""
         records = []
         for path in sorted(self._spool.damage_reports()):
-            path.unlink(missing_ok=True)
             try:
+                path.unlink(missing_ok=True)
                 records.append(self._store.replica(int(path.stem)))
             except (ValueError, NotFoundError):
                 log.warning("%s names no replica", path)
+                continue
+            except OSError as error:
+                log.warning("%s is no report of a program: %s", path, error)
                 continue
             log.warning("a program found replica %s damaged", path.stem)
         return records

@@ -20,9 +20,6 @@ namespace sds::vol
 namespace
 {
 
-// Header, attributes and checksums of a replica; what is larger is not one that SDS has made.
-constexpr int64_t max_metadata_bytes = 1 << 20;
-
 // Replicas whose metadata this process has checked: reading it anew at every H5Fopen would cost
 // more than many a read. The oldest is forgotten.
 struct CheckedReplica {
@@ -121,7 +118,7 @@ const char *check_metadata(int fd, const sds_table_dataset &dataset, const sds_c
     const int64_t n_bytes = sds_candidate_bytes(&candidate, &dataset);
     const int64_t begin = candidate.data_offset_bytes, end = begin + n_bytes;
     if (end > size_bytes) return "the replica is too short for its dataset";
-    if (size_bytes - n_bytes > max_metadata_bytes)
+    if (size_bytes - n_bytes > SDS_MAX_METADATA_BYTES)
         return "the replica holds too much besides its dataset";
     const bool is_known = was_checked(candidate);
     if (!is_known) { // waited for first, so asked for first
