@@ -12,6 +12,8 @@ from sds.errors import NotHdf5Error, SdsValueError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_MAX_BYTES_READ = 1 << 30
+
 LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors of a path that no file is at the end of, whatever is done about permissions."""
 
@@ -67,22 +69,43 @@ def open_regular(file: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
     SdsValueError
         If it is a pipe, a socket or a device.
     OSError
-        As os.open.
+        As os.open; IsADirectoryError also for reading.
     """
-    descriptor = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    kind = _special(os.fstat(descriptor).st_mode)
-    if kind:
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        descriptor = os.open(file, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+            _require_regular(file, os.stat(file).st_mode)  # noqa: PTH116  (of any kind of path)
+        raise
+    try:
+        _require_regular(file, os.fstat(descriptor).st_mode)
+        # With it, io_uring gives requests back that have to wait for the disk.
+        os.set_blocking(descriptor, True)
+    except BaseException:
         os.close(descriptor)
-        message = f"{os.fsdecode(file)} is {kind}, no regular file; name one"
-        raise SdsValueError(message)
-    # With it, io_uring gives requests back that have to wait for the disk.
-    os.set_blocking(descriptor, True)
+        raise
     return descriptor
 
 
+def _require_regular(file: str | os.PathLike[str], mode: int) -> None:
+    kind = _special(mode)
+    if kind:
+        message = f"{os.fsdecode(file)} is {kind}, no regular file; name one"
+        raise SdsValueError(message)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(file))
+
+
 def read_regular(file: Path) -> bytes:
-    """Return what a file holds; errors as `open_regular`."""
+    """Return what a small file holds: settings, a table, times.
+
+    Errors as `open_regular`; SdsValueError also for more than 1 GiB.
+    """
     with os.fdopen(open_regular(file), "rb") as stream:
+        if (size := os.fstat(stream.fileno()).st_size) > _MAX_BYTES_READ:
+            message = f"{file} holds {size} bytes, too many for a file of its kind; name another"
+            raise SdsValueError(message)
         return stream.read()
 
 

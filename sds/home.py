@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sds.errors import ConfigurationError, InsufficientSpaceError, PermissionDeniedError
+from sds.errors import (
+    ConfigurationError,
+    InsufficientSpaceError,
+    PermissionDeniedError,
+    SdsValueError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -209,6 +214,20 @@ class Home:
             return False
         root = Path(os.path.realpath(self.replicas))
         return bool(name) and Path(os.path.realpath(directory)).is_relative_to(root)
+
+    def refuse_own(self, output: Path) -> None:
+        """Refuse to write a user's file among SDS's own.
+
+        Raises
+        ------
+        SdsValueError
+            If `output` lies in the home, but not among the replicas.
+        """
+        root = Path(os.path.realpath(self.root))
+        place = Path(os.path.realpath(output.parent))
+        if place.is_relative_to(root) and not self.holds_replica(output):
+            message = f"{output} lies in {root}, where SDS keeps its own files: name another place"
+            raise SdsValueError(message)
 
     def read_config(self) -> dict[str, Any]:
         """Return what config.toml sets; nothing where there is none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sds.files import canonical_path
+from sds.files import LEADS_NOWHERE, canonical_path, read_regular
 
 
 def split_name(name: str) -> tuple[str, str | None]:
@@ -17,10 +17,20 @@ def split_name(name: str) -> tuple[str, str | None]:
     return canonical_path(file), dataset
 
 
-def check_directory_of(output: Path) -> None:
-    """Raise FileMissingError unless the directory is there in which a file is to be written."""
-    from sds.errors import FileMissingError
+def check_output(output: Path) -> None:
+    """Raise an error unless a file may be written there.
 
+    Raises
+    ------
+    FileMissingError
+        If there is no such directory.
+    SdsValueError
+        If SDS keeps its own files there.
+    """
+    from sds.errors import FileMissingError
+    from sds.home import default_home
+
+    default_home().refuse_own(output)
     if not output.parent.is_dir():
         message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
         raise FileMissingError(message)
@@ -31,8 +41,10 @@ def text_of(file: Path) -> str:
     from sds.errors import FileMissingError, FormatError
 
     try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FileMissingError(f"no such file: {file}") from error
+        return read_regular(file).decode()
     except UnicodeDecodeError as error:
         raise FormatError(f"{file} is no text: {error}") from error
+    except OSError as error:
+        if error.errno not in LEADS_NOWHERE:
+            raise
+        raise FileMissingError(f"no such file: {file}") from error

@@ -211,7 +211,7 @@ def plan_reorganization(
         stored_share = min(1.0, described.stored_bytes / described.size_bytes)
     request = ReorganizationRequest(
         order=axes,
-        output=_named_output(output),
+        output=_named_output(output, home),
         memory_bytes=memory_bytes,
         chunks=chunks if chunks is None or isinstance(chunks, str) else tuple(chunks),
         filters=tuple(filters),
@@ -277,7 +277,7 @@ def plan_sorting(
         key=key,
         columns=columns,
         memory_bytes=memory_bytes,
-        output=_named_output(output),
+        output=_named_output(output, home),
     )
     if output is None:
         place = replica_path(home, path, plan.dataset_path, plan.layout, plan.extent)
@@ -296,8 +296,10 @@ def _refuse_connector() -> None:
         raise ConfigurationError(message)
 
 
-def _named_output(output: Path | None) -> Path:
+def _named_output(output: Path | None, home: Home) -> Path:
     """Return the absolute path of an output; ``.`` where SDS is to place it."""
+    if output is not None:
+        home.refuse_own(output)
     return Path() if output is None else Path(os.path.realpath(output.parent)) / output.name
 
 

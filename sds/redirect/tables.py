@@ -19,6 +19,7 @@ from sds.errors import (
     PermissionDeniedError,
     SdsValueError,
 )
+from sds.files import read_regular
 from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
 from sds.hdf5.identity import FileIdentity
 
@@ -266,7 +267,7 @@ def read_table(home: Home, source: str | os.PathLike[str]) -> RedirectTable:
     """
     path = table_path(home, source)
     try:
-        encoded = path.read_bytes()
+        encoded = read_regular(path)
     except FileNotFoundError as error:
         message = f"no redirect table for {source}: none of its datasets has an active replica"
         raise NotFoundError(message) from error

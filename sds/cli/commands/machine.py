@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sds.cli.command_classes import Command, Group
-from sds.cli.names import check_directory_of, text_of
+from sds.cli.names import check_output, text_of
 from sds.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def measure(
     from sds.cli.output import note, print_lines, progress_bar
     from sds.cli.quantities import parse_size
     from sds.errors import SdsValueError
+    from sds.files import open_regular
     from sds.machines.measurement import MeasureSettings, time_reads
     from sds.machines.timed_reads import settled
     from sds.text import counted
@@ -70,8 +71,10 @@ def measure(
         seed=seed,
     )
     timed = []
+    check_output(times)
+    descriptor = open_regular(times, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with (
-        times.open("a", encoding="utf-8", buffering=1) as out,
+        os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as out,
         progress_bar("Timing reads") as advance,
     ):
         for read in time_reads(directory, settings, advance):
@@ -142,7 +145,7 @@ def _check_output(output: Path, *, force: bool) -> None:
     """Refuse what cannot be written before anything is fitted."""
     from sds.errors import PermissionDeniedError, SdsValueError
 
-    check_directory_of(output)
+    check_output(output)
     if os.path.lexists(output) and not force:
         raise SdsValueError(f"{output} exists: name another file, or replace it with --force")
     if output.exists() and not output.is_file():

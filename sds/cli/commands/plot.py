@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import check_directory_of
+from sds.cli.names import check_output
 from sds.cli.options import AsJson
 from sds.plots import Kind
 
@@ -103,7 +103,7 @@ def _check_output(output: Path, *, force: bool) -> None:
             f"{' or '.join(_FORMS)}"
         )
         raise SdsValueError(message)
-    check_directory_of(output)
+    check_output(output)
     if output.exists() and not force:
         raise _exists(output)
 
@@ -170,9 +170,10 @@ def _from_file(kind: Kind, path: Path) -> "Calibration | FigureData":
     from sds.calibration.results import Calibration
     from sds.catalog.model_records import CalibrationRecord
     from sds.errors import FormatError
+    from sds.files import read_regular
     from sds.plots.figure_values import DATA_OF
 
-    text = path.read_bytes()
+    text = read_regular(path)
     for known in (DATA_OF[kind], CalibrationRecord, Calibration):
         try:
             adapter: TypeAdapter[CalibrationRecord | Calibration | FigureData] = TypeAdapter(known)

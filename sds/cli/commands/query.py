@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sds.cli.names import check_directory_of
+from sds.cli.names import check_output
 from sds.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _check_output(output: Path) -> None:
     if output.suffix not in {".npy", ".h5"}:
         message = f"rows are written to files that end in .npy or .h5, not to {output}"
         raise SdsValueError(message)
-    check_directory_of(output)
+    check_output(output)
     if os.path.lexists(output):
         raise _exists(output)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sds.errors import FormatError, SdsError
+from sds.errors import FormatError, SdsError, SdsValueError
+from sds.files import read_regular
 from sds.hdf5.identity import source_identity
 from sds.redirect.tables import RedirectTable, table_path
 
@@ -43,8 +44,8 @@ def find_tables(home: Home, source: Path | None = None) -> tuple[TableReport, ..
 
 def _report(path: Path) -> TableReport:
     try:
-        table = RedirectTable.from_bytes(path.read_bytes())
-    except FormatError as error:
+        table = RedirectTable.from_bytes(read_regular(path))
+    except (FormatError, SdsValueError) as error:
         return TableReport(path=str(path), source="", datasets=(), problem=str(error))
     except OSError as error:
         problem = f"this account cannot read it: {error.strerror}"
