@@ -13,7 +13,7 @@ from hypothesis import settings
 from sds import _native
 from sds.hdf5.identity import FileSystemKind
 from sds.home import Home
-from tests.sizes import IS_ALL
+from tests.sizes import IS_ALL, repeated
 from tests.system_packages import find_program
 
 # The thousands of programs that tests start compile SDS once, whatever the shell has set.
@@ -21,7 +21,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # No test asserts how long something takes: machines are shared.
-settings.register_profile("sds", deadline=None)
+settings.register_profile("sds", deadline=None, max_examples=repeated(40, 100))
 settings.load_profile("sds")
 
 

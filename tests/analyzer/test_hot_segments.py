@@ -133,7 +133,7 @@ def test_visits_are_the_tiles_of_the_reads(case):
 
 
 @given(trails(), st.integers(1, 4), st.integers(1, 3), st.integers(1, 5))
-@settings(deadline=None, max_examples=repeated(100, 300))
+@settings(deadline=None, max_examples=repeated(40, 300))
 def test_groups_are_those_of_the_definition(case, min_reads, best, of_last):
     trail, tile_shape = case
     found = recurring_segments(

@@ -59,7 +59,7 @@ def scratch(tmp_path_factory):
     return tmp_path_factory.mktemp("lists") / "scratch"
 
 
-@settings(max_examples=repeated(100, 300))
+@settings(max_examples=repeated(40, 300))
 @given(lists(), st.randoms(use_true_random=False))
 def test_writing_equals_byte_by_byte(scratch, both, random):
     in_file, in_memory = both
@@ -78,7 +78,7 @@ def test_writing_equals_byte_by_byte(scratch, both, random):
 STRATEGIES = ["auto", "multiple", "sieve", "list", "pmd"]
 
 
-@settings(max_examples=repeated(100, 300))
+@settings(max_examples=repeated(40, 300))
 @given(lists(), st.sampled_from(STRATEGIES), st.integers(1, 9), st.sampled_from([1, 50, 1 << 20]))
 def test_reading_equals_byte_by_byte(scratch, both, strategy, regions_per_request, buffer_bytes):
     in_file, in_memory = both
@@ -149,7 +149,7 @@ def far(tmp_path_factory):
     return path
 
 
-@settings(max_examples=repeated(100, 300), deadline=None)
+@settings(max_examples=repeated(40, 300), deadline=None)
 @given(
     st.integers(0, FAR_BYTES),
     st.lists(st.tuples(st.integers(0, FAR_BYTES), st.integers(0, 200)), max_size=70),

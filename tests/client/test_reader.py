@@ -86,7 +86,7 @@ def test_every_type_and_storage_reads_as_with_h5py(store):
                 assert_same(found, expected)
 
 
-@settings(max_examples=repeated(100, 300), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 300), suppress_health_check=list(HealthCheck))
 @given(index=hnp.basic_indices(SHAPE, allow_newaxis=False), data=st.data())
 def test_basic_selections_read_as_with_h5py(store, index, data):
     name = data.draw(st.sampled_from(["types/<i4", "types/>i2", "pairs", "flags", "chunked"]))
@@ -141,20 +141,20 @@ def assert_same_as_h5py(store, name, index, **options):
     assert_same(sds.read(store, name, index, **options), expected)
 
 
-@settings(max_examples=repeated(100, 400), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 400), suppress_health_check=list(HealthCheck))
 @given(index=fancy_indices(), name=st.sampled_from(["types/<f8", "types/>i2", "pairs", "chunked"]))
 def test_lists_along_an_axis_read_as_with_h5py(store, index, name):
     assert_same_as_h5py(store, name, index)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(50, 150), suppress_health_check=list(HealthCheck))
 @given(mask=hnp.arrays(bool, SHAPE), name=st.sampled_from(["types/<i4", "pairs", "chunked"]))
 def test_masks_read_as_with_h5py(store, mask, name):
     assert_same_as_h5py(store, name, mask)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "multiple", "sieve", "list", "pmd"])
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(20, 60), suppress_health_check=list(HealthCheck))
 @given(index=hnp.basic_indices(SHAPE, allow_newaxis=False) | fancy_indices(good_lists))
 def test_every_strategy_reads_the_same(store, strategy, index):
     with h5py.File(store) as handle:
@@ -165,7 +165,7 @@ def test_every_strategy_reads_the_same(store, strategy, index):
     assert_same(sds.read(store, "types/>f4", index, strategy=strategy), expected)
 
 
-@settings(max_examples=repeated(100, 200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 200), suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.tuples(*(st.integers(-n, n - 1) for n in SHAPE)), max_size=20),
     name=st.sampled_from(["types/<f8", "types/>i2", "pairs", "flags", "chunked"]),

@@ -8,6 +8,7 @@ from sds.home import Home
 from tests.differential.oracle import Oracle
 from tests.differential.programs import programs
 from tests.redirected import reads_by_replica, replicas_served
+from tests.sizes import repeated
 
 # The examples share two long-lived processes; each has a file of its own.
 LAW = settings(
@@ -26,13 +27,13 @@ def oracle(tmp_path_factory):
 
 
 @given(program=programs())
-@settings(LAW, max_examples=40)
+@settings(LAW, max_examples=repeated(20, 100))
 def test_reads_give_what_they_give_natively(oracle, program):
     oracle.check(program)
 
 
 @given(program=programs(), seed=st.integers(0, 2**32 - 1))
-@settings(LAW, max_examples=40)
+@settings(LAW, max_examples=repeated(20, 100))
 def test_reads_give_what_they_give_natively_while_replicas_change(oracle, program, seed):
     oracle.check(program, sabotage_seed=seed)
 

@@ -17,6 +17,7 @@ import pytest
 
 from sds.home import Home
 from sds.server.client import server_address
+from tests.native_runs import once
 from tests.waiting import PATIENCE_S, wait_until
 
 ENERGIES = 1024
@@ -141,6 +142,10 @@ def sds_both(request, sds, tmp_path):
 
 def native(program, *arguments):
     """Return what a program prints without SDS."""
+    return once(_run_natively, program, *arguments)
+
+
+def _run_natively(program, *arguments):
     return subprocess.run(
         [sys.executable, str(program), *map(str, arguments)],
         env=plain_environment(), capture_output=True, text=True, check=True, timeout=PATIENCE_S,

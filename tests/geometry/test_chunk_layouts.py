@@ -78,7 +78,7 @@ def chunked_cases(draw):
     return extent, Hyperslab(start=start, stride=stride, count=count, block=block), layout
 
 
-@settings(max_examples=repeated(100, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chunked_cases(), st.booleans())
 def test_chunks_touched_equal_a_walk_over_every_element(case, progressive):
     extent, slab, layout = case

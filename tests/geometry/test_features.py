@@ -72,7 +72,7 @@ def test_golden_vectors(vector):
     assert exact_values(features).items() >= vector["expect"].items()
 
 
-@settings(max_examples=repeated(300, 1500), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(100, 1500), suppress_health_check=list(HealthCheck))
 @given(case=strategies.cases(), layout=strategies.layouts())
 def test_features_equal_a_walk_over_every_byte(case, layout):
     touched, truth = slow_features(case, layout)
@@ -87,7 +87,7 @@ def test_features_equal_a_walk_over_every_byte(case, layout):
     assert exact_values(by_extents) == truth
 
 
-@settings(max_examples=repeated(100, 400), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 400), suppress_health_check=list(HealthCheck))
 @given(case=strategies.cases(), layout=strategies.layouts())
 def test_bounds_hold_the_truth(case, layout):
     _, truth = slow_features(case, layout)
@@ -98,7 +98,7 @@ def test_bounds_hold_the_truth(case, layout):
     assert_contains(_native.features_of_extents(offsets, lengths, *layout.values(), 1), truth)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(50, 150), suppress_health_check=list(HealthCheck))
 @given(
     count=st.integers(2, 5000),
     stride=st.integers(1, 400),

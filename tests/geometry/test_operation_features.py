@@ -28,7 +28,7 @@ from tests.counted_work import finish
 from tests.sizes import repeated
 
 EXAMPLES = settings(
-    max_examples=repeated(100, 250), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=repeated(40, 250), deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

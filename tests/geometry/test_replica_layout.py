@@ -27,7 +27,7 @@ GZIP = (Filter(code=1, name="gzip", options=(4,)),)
     extent=st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
     element=st.sampled_from([1, 2, 3, 8, 24, 4096, 2 << 20]),
 )
-@settings(max_examples=repeated(400, 2000))
+@settings(max_examples=repeated(130, 2000))
 def test_automatic_chunks_follow_the_order_and_are_about_a_mebibyte(extent, element):
     shape = automatic_chunk_shape(extent, element)
     n_bytes = math.prod(shape) * element
@@ -98,7 +98,7 @@ def test_what_is_not_said_about_chunks():
 
 
 @given(data=st.data())
-@settings(max_examples=repeated(200, 1000))
+@settings(max_examples=repeated(60, 1000))
 def test_a_region_is_what_numpy_would_take(data):
     extent = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
     bound = st.one_of(st.none(), st.integers(-10, 10))
@@ -137,7 +137,7 @@ def test_a_step_over_a_single_index_is_a_box():
 
 
 @given(data=st.data())
-@settings(max_examples=repeated(200, 1000))
+@settings(max_examples=repeated(60, 1000))
 def test_chunks_in_source_axes_are_the_chunks(data):
     rank = data.draw(st.integers(1, 5))
     order = tuple(data.draw(st.permutations(range(rank))))
@@ -165,7 +165,7 @@ def counted_reads(start, extent, length, chunk):
     chunk=st.integers(1, 30),
     periods=st.integers(1, 4),
 )
-@settings(max_examples=repeated(400, 2000))
+@settings(max_examples=repeated(130, 2000))
 def test_reads_of_chunks_are_counted_exactly_over_whole_periods(start, length, chunk, periods):
     extent = math.lcm(length, chunk) * periods
     expected = counted_reads(start, extent, length, chunk)
@@ -173,7 +173,7 @@ def test_reads_of_chunks_are_counted_exactly_over_whole_periods(start, length, c
 
 
 @given(data=st.data())
-@settings(max_examples=repeated(100, 500))
+@settings(max_examples=repeated(40, 500))
 def test_slabs_between_two_grids_never_read_more_than_single_chunks_do(data):
     rank = data.draw(st.integers(1, 3))
     extent = tuple(data.draw(st.integers(1, 40)) for _ in range(rank))

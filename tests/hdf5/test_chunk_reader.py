@@ -125,7 +125,7 @@ def test_every_pipeline_and_type_reads_as_with_h5py(store, pipeline):
             assert_same(store[f"{pipeline}/{dtype}"], index)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(50, 150), suppress_health_check=list(HealthCheck))
 @given(
     index=hnp.basic_indices(SHAPE, allow_newaxis=False).filter(
         lambda index: all(
@@ -140,7 +140,7 @@ def test_any_selection_reads_as_with_h5py(store, index, pipeline, dtype):
     assert_same(store[f"{pipeline}/{dtype}"], index)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(30, 100), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), pipeline=st.sampled_from(list(PIPELINES)), dtype=st.sampled_from(TYPES))
 def test_lists_of_indices_read_as_with_h5py(store, data, pipeline, dtype):
     axis = data.draw(st.integers(0, 2))
@@ -161,7 +161,7 @@ def test_lists_of_indices_read_as_with_h5py(store, data, pipeline, dtype):
     assert_same(store[f"{pipeline}/{dtype}"], tuple(parts))
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(20, 60), suppress_health_check=list(HealthCheck))
 @given(
     chosen=st.sets(st.integers(0, 13 * 9 * 22 - 1), min_size=1),
     pipeline=st.sampled_from(list(PIPELINES)),
@@ -173,7 +173,7 @@ def test_masks_read_as_with_h5py(store, chosen, pipeline, dtype):
     assert_same(store[f"{pipeline}/{dtype}"], mask)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(20, 60), suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.tuples(*(st.integers(-n, n - 1) for n in SHAPE)), min_size=1),
     pipeline=st.sampled_from(list(PIPELINES)),
@@ -242,7 +242,7 @@ def make_dataset(file, how, box):
             made[..., -1:] = 5
 
 
-@settings(max_examples=repeated(100, 250), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 250), suppress_health_check=list(HealthCheck))
 @given(how=datasets(), data=st.data())
 def test_any_dataset_reads_as_with_h5py(tmp_path_factory, how, data):
     file = tmp_path_factory.mktemp("any") / "any.h5"
@@ -540,7 +540,7 @@ def test_addresses_and_sizes_that_lie_are_left_to_hdf5(tmp_path):
         assert np.array_equal(outcome(lambda: sds.read(file, "x")), expected)
 
 
-@settings(max_examples=repeated(100, 400), suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeated(40, 400), suppress_health_check=list(HealthCheck))
 @given(
     pipeline=st.sampled_from([name for name, filters in PIPELINES.items() if filters]),
     data=st.data(),

@@ -37,7 +37,7 @@ def test_arrays_are_found_where_they_were_written(tmp_path, before, arrays):
 
 @given(content=st.binary(max_size=100), n_entries=st.integers(-(2**63), 2**63 - 1))
 @settings(
-    max_examples=repeated(100, 200), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=repeated(40, 200), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_other_end_is_refused_or_names_places_in_the_file(tmp_path, content, n_entries):
     path = tmp_path / "file"

@@ -22,6 +22,7 @@ from sds.organizer import (
 from sds.organizer.verify import first_unequal
 from tests.organizer.sources import make_cube, settle
 from tests.replica_files import edited
+from tests.sizes import repeated
 
 # Made by the first release from numbers 0 to 59 of shape (3, 4, 5).
 REPLICA_V1 = Path(__file__).parents[1] / "data" / "replica-v1.h5"
@@ -62,7 +63,9 @@ def test_a_flipped_byte_of_the_elements_is_found_in_its_block(built):
 
 
 @given(fraction=st.floats(0, 1))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_flipped_byte_anywhere_outside_the_elements_is_found(built, fraction):
     _, replica = built
     outside = replica.identity.size_bytes - replica.size_bytes
@@ -108,7 +111,7 @@ def test_a_whole_chunked_replica_passes(chunked):
 
 
 @given(fraction=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-@settings(max_examples=150)
+@settings(max_examples=repeated(50, 150))
 def test_a_flipped_bit_anywhere_in_a_chunked_replica_is_found(chunked, fraction, bit):
     """In chunks, in what leads to them, in the checksums themselves, in what nobody uses."""
     _, replica = chunked
@@ -141,7 +144,7 @@ def test_a_chunked_replica_of_another_length_is_found(chunked):
 
 
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=repeated(30, 100))
 def test_hdf5_reads_damaged_chunks_and_their_index_as_errors_or_right(chunked, data):
     """What a program is served by HDF5 is never wrong: each byte it uses has a checksum."""
     _, replica = chunked
@@ -242,7 +245,7 @@ def test_what_is_no_replica_is_said_to_be_none(built, tmp_path):
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=repeated(20, 60))
 def test_the_first_difference_is_an_element_that_differs(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 130), min_size=1, max_size=3)))
     order = tuple(data.draw(st.permutations(range(len(shape)))))

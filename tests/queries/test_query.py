@@ -35,6 +35,7 @@ from sds.redirect.sorted_replicas import (
 from tests.organizer.reorganizers.test_sorter import tables, write_table
 from tests.organizer.sources import settle
 from tests.replica_files import edited
+from tests.sizes import repeated
 from tests.under_connector import (
     connector_environment,
     decisions,
@@ -115,7 +116,9 @@ def questions(draw, key):
     return text
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(50, 150), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data(), columns=tables(), form=st.sampled_from(["group", "compound"]))
 def test_a_query_is_what_numpy_selects(tmp_path, home, *, data, columns, form):
     path = tmp_path / "source.h5"

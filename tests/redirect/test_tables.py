@@ -28,6 +28,7 @@ from sds.redirect.tables import (
     withdraw_table,
 )
 from tests.data.make_golden import TABLE, golden_table
+from tests.sizes import repeated
 
 GOLDEN = TABLE.read_bytes()
 OLDER = [TABLE.with_name(f"table-v{version}.sdst").read_bytes() for version in (1, 2, 3)]
@@ -160,7 +161,7 @@ tables = st.builds(
 
 
 @given(tables)
-@settings(max_examples=50)
+@settings(max_examples=repeated(20, 50))
 def test_decoding_undoes_encoding(table):
     encoded = table.to_bytes()
     assert RedirectTable.from_bytes(encoded) == table

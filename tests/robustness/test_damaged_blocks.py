@@ -24,6 +24,7 @@ from sds.home import Home, damage_report
 from sds.organizer import plan_reorganization, reorganize
 from sds.redirect.tables import publish_table
 from tests.redirected import reads_by_replica, settle, table_of, with_models
+from tests.sizes import repeated
 from tests.under_connector import connector_environment, decisions, run_python
 
 MIB = 1 << 20
@@ -87,7 +88,9 @@ def read(file, replica, runs):
     run_bytes=st.integers(1, MIB // 2),
     n_runs=st.integers(1, 3),
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_checked_reads_fail_where_they_touch_the_block_and_are_right_elsewhere(
     whole, at, first, run_bytes, n_runs
 ):

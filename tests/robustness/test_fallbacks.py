@@ -1,7 +1,6 @@
 """Whatever is wrong with SDS's own files: the bytes of the original, and not a word."""
 
 import dataclasses
-import functools
 import os
 import shutil
 import socket
@@ -19,6 +18,7 @@ from sds.hdf5.identity import identity_of
 from sds.home import Home
 from sds.redirect.launch.connector import CONNECTOR
 from sds.redirect.tables import publish_table, read_table, table_path
+from tests.native_runs import once
 from tests.redirected import reads_by_replica, redirect
 from tests.robustness.conftest import compile_c, needs_root, redirect_to, write_cube
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
@@ -36,7 +36,6 @@ READ = """
 """
 
 
-@functools.cache
 def run_natively(path):
     return run_python(READ, path, env=native_environment())
 
@@ -47,7 +46,7 @@ def check(path, home_root, *, binding="bound", **variables):
     binding
         What becomes of its HDF5.
     """
-    native = run_natively(path)
+    native = once(run_natively, path)
     log = Path(tempfile.mkdtemp()) / "log"
     env = connector_environment("/", SDS_DEBUG=log) | {"SDS_HOME": str(home_root)} | variables
     under = run_python(READ, path, env=env)

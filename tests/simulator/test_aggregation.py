@@ -111,7 +111,7 @@ def without(found, names):
     return {name: value for name, value in found.items() if name not in names}
 
 
-@settings(max_examples=repeated(300, 1500))
+@settings(max_examples=repeated(100, 1500))
 @given(operations(), machines())
 def test_aggregated_equals_request_by_request(operation, machine):
     found = simulated(operation, machine, request_by_request=False)
@@ -120,7 +120,7 @@ def test_aggregated_equals_request_by_request(operation, machine):
     assert without(found, {"events", "clients"}) == without(expected, {"events", "clients"})
 
 
-@settings(max_examples=repeated(120, 600))
+@settings(max_examples=repeated(40, 600))
 @given(operations(), machines())
 def test_the_core_equals_the_plainest_program(operation, machine):
     found = simulated(operation, machine, request_by_request=False)

@@ -13,6 +13,7 @@ from sds import _native
 from sds.errors import LayoutError, SdsValueError
 from sds.geometry import Hyperslab, ProcessReads, RaidLayout, StripeLayout, parse_selection
 from sds.simulator import Operation, even_parts, hopper, simulate, simulate_many
+from tests.sizes import repeated
 
 MIB = 1 << 20
 LIU = (1024, 1024, 65536)
@@ -48,7 +49,7 @@ def test_one_sequential_process_comes_close_to_the_bandwidth_of_its_osts(count):
     assert found.bytes_sent == found.bytes_from_disks == n_bytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeated(20, 60), deadline=None)
 @given(st.integers(1, 40), st.integers(1, 60 * MIB), st.integers(0, MIB))
 def test_more_osts_are_never_slower_for_one_sequential_process(count, n_bytes, offset):
     machine = striped(FREE_CLIENT, count)
@@ -59,7 +60,7 @@ def test_more_osts_are_never_slower_for_one_sequential_process(count, n_bytes, o
     assert simulate(operation, more).seconds <= simulate(operation, machine).seconds + cut
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=repeated(20, 40), deadline=None)
 @given(st.integers(2, 300), st.sampled_from([8 * MIB, 64 * MIB]))
 def test_a_random_read_takes_seek_rotation_and_transfer(n_reads, apart):
     """Far apart, of one process, each from the same OST: worked out by hand."""

@@ -115,7 +115,7 @@ def streams(draw):
 
 
 @given(streams(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=repeated(50, 150))
 def test_records_expand_to_the_reads_that_were_added(tmp_path_factory, starts, data):
     n = len(starts)
     if n == 0:
@@ -326,7 +326,7 @@ def test_max_records_bounds_a_piece(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=repeated(100, 200))
+@settings(max_examples=repeated(40, 200))
 def test_any_damage_is_survived(tmp_path_factory, data):
     content = bytearray(GOLDEN)
     for _ in range(data.draw(st.integers(1, 6))):

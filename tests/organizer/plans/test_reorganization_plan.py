@@ -81,7 +81,7 @@ def plans(draw):
 
 
 @given(plans())
-@settings(max_examples=repeated(100, 300))
+@settings(max_examples=repeated(40, 300))
 def test_slabs_tile_the_region_and_fit_the_memory(drawn):
     plan, memory = drawn
     times_read = np.zeros(plan.extent, int)

@@ -41,6 +41,7 @@ from tests.organizer.sources import (
     stored_bytes,
 )
 from tests.replica_files import edited, trailer_of
+from tests.sizes import repeated
 
 SEGMENTS = SegmentList(tile_shape=(2, 3, 3), tiles=(11, 0, 6, 1), lengths=(3, 1))
 
@@ -64,7 +65,9 @@ def segment_lists(draw, extent):
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(40, 120), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_the_replica_is_numpys_gather_byte_for_byte(case, data, tmp_path_factory):
     directory = tmp_path_factory.mktemp("case")
     source = directory / "source.h5"
@@ -107,7 +110,9 @@ def test_the_segmenter_is_found_by_its_entry_point(tmp_path):
 
 
 @given(case=cases(), data=st.data(), memory_kib=st.sampled_from([1, 4, 64]))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_each_chunk_is_read_once_and_steps_stay_within_their_memory(
     case, data, memory_kib, tmp_path_factory
 ):
@@ -508,7 +513,9 @@ def several(request, tmp_path_factory):
 
 
 @given(data=st.data())
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(30, 80), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_every_element_is_compared_with_the_source(several, data):
     plan, replica = several
     at = tuple(data.draw(st.integers(0, n - 1)) for n in plan.replica_extent)

@@ -33,6 +33,7 @@ from sds.organizer.reorganizers.sorter import Sorter
 from sds.organizer.replica_file.container import write_file_checksums
 from tests.organizer.sources import settle
 from tests.replica_files import block_ends, edited, trailer_of
+from tests.sizes import repeated
 
 KEYS = ["<i1", ">i2", "<i4", ">i8", "<u1", ">u8", "<f2", "<f4", ">f4", "<f8", ">f8", "?"]
 OTHERS = ["<i2", ">f8", "S3", "V5", "<c8", ("<i2", (3,)), [("a", "<f4"), ("b", "u1")]]
@@ -121,7 +122,9 @@ def check_sorted(replica, columns):
         assert ends.tolist() == [least_or_most(part) for part in blocks]
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(40, 120), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     columns=tables(),
     form=st.sampled_from(["group", "compound"]),

@@ -18,6 +18,7 @@ from tests.organizer.sources import (
     settle,
     stored_bytes,
 )
+from tests.sizes import repeated
 
 
 def build(source, dataset, home, order, memory_bytes=16 << 20, **options):
@@ -28,7 +29,9 @@ def build(source, dataset, home, order, memory_bytes=16 << 20, **options):
 
 
 @given(case=cases())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_the_replica_is_the_transposed_source_byte_for_byte(case, tmp_path_factory):
     directory = tmp_path_factory.mktemp("case")
     source = directory / "source.h5"
@@ -68,7 +71,9 @@ def kinds(draw):
 
 
 @given(kind=kinds())
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=repeated(40, 120), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_replica_of_any_kind_is_the_transposed_box(kind, tmp_path_factory):
     case, region, chunks, filters = kind
     directory = tmp_path_factory.mktemp("kind")

@@ -38,6 +38,7 @@ from sds.recommender.portfolio.values import (
 )
 from sds.recommender.portfolio.what_if import what_if_sorted
 from sds.server.operations.sort_advice import AskedQuery, sample_queries
+from tests.sizes import repeated
 
 NAMES = ("energy", "x", "y", "id")
 TABLE = Table(
@@ -287,7 +288,7 @@ def test_without_stated_queries_the_portfolio_says_how_to_state_them():
     ),
     budget_bytes=st.sampled_from([0, 2 * 10**9, 4 * 10**9, 10**11]),
 )
-@settings(max_examples=50)
+@settings(max_examples=repeated(20, 50))
 def test_no_set_within_the_budget_saves_more(queries, budget_bytes):
     open_gates = NoiseGates(
         min_calls=0, min_total_s=0, min_saving_s=0, min_speedup=1, min_confidence=0
