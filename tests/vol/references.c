@@ -24,9 +24,11 @@ int main(int argc, char **argv)
     const hid_t space = H5Screate_simple(1, &extent, NULL);
     hid_t files[2], data[2];
     const char *names[] = {"here.h5", "there.h5"};
+    const hid_t timeless = H5Pcreate(H5P_FILE_CREATE); // the same bytes in another second
+    H5Pset_obj_track_times(timeless, 0);
     const int values[N] = {1, 2, 3, 4};
     for (int i = 0; i < 2; i++) {
-        files[i] = H5Fcreate(names[i], H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        files[i] = H5Fcreate(names[i], H5F_ACC_TRUNC, timeless, H5P_DEFAULT);
         for (int k = 0; k < n_open; k++)
             H5Gopen2(files[i], "/", H5P_DEFAULT);
         data[i] = make(files[i], "data", H5T_STD_I32LE, space);
@@ -34,6 +36,7 @@ int main(int argc, char **argv)
     }
     H5R_ref_t references[N];
     memset(references, 0, sizeof references);
+    H5Pclose(timeless);
     H5Rcreate_object(files[0], "data", H5P_DEFAULT, &references[0]);
     H5Rcreate_region(files[0], "data", space, H5P_DEFAULT, &references[1]);
     H5Rcreate_object(data[0], ".", H5P_DEFAULT, &references[2]);
