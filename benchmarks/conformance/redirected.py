@@ -24,9 +24,9 @@ from benchmarks.conformance.outcomes import Outcome, SuiteRun
 from benchmarks.conformance.python_suites import versions_of
 from benchmarks.conformance.running import measured, native_environment
 from sds.errors import SdsError
+from sds.hdf5.type_digest import type_crc32c
 from sds.home import Home
 from sds.organizer import plan_reorganization
-from sds.redirect.type_digest import type_crc32c
 from tests import peer_readers
 from tests.redirected import redirect, settle
 

@@ -16,9 +16,9 @@ from sds.engine import load_measured
 from sds.hdf5.chunk_reader import ChunkedSource, describe_chunked, find_chunks, read_chunked
 from sds.hdf5.dataset import describe_open_dataset
 from sds.hdf5.identity import FileIdentity, identity_of
+from sds.hdf5.type_digest import type_crc32c
 from sds.home import damage_report, verifies_reads
 from sds.redirect.trust import check_trusted
-from sds.redirect.type_digest import type_crc32c
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,6 +24,7 @@ from sds import _native
 from sds.client import open_replicas
 from sds.errors import NotFoundError, SdsError
 from sds.hdf5.identity import SETTLED_S, is_same_source
+from sds.hdf5.type_digest import type_crc32c
 from sds.home import is_redirection_off
 from sds.redirect.tables import (
     RedirectTable,
@@ -33,7 +34,6 @@ from sds.redirect.tables import (
     table_path,
 )
 from sds.redirect.trust import check_trusted
-from sds.redirect.type_digest import type_crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable

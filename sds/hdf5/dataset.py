@@ -27,6 +27,7 @@ from sds.errors import (
 )
 from sds.files import LEADS_NOWHERE, require_regular
 from sds.geometry.replica_layout import Filter
+from sds.hdf5.type_digest import type_text
 
 if TYPE_CHECKING:
     import os
@@ -82,6 +83,8 @@ class DatasetDescription:
     has_undefined_elements
         True where a read leaves memory as it was for some elements: nothing is stored for them, and
         HDF5 fills none in.
+    type_problem
+        Why no read of elements of its type is ever redirected; empty where reads are.
     """
 
     file: Path
@@ -98,6 +101,7 @@ class DatasetDescription:
     is_native: bool
     is_null: bool
     has_undefined_elements: bool = False
+    type_problem: str = ""
 
     @property
     def n_elements(self) -> int:
@@ -327,7 +331,16 @@ def describe_open_dataset(
         has_undefined_elements=not fills_missing(plist)
         and math.prod(extent) > 0
         and not _is_all_stored(dataset.id, storage, extent),
+        type_problem=_type_problem(file_type),
     )
+
+
+def _type_problem(file_type: h5py.h5t.TypeID) -> str:
+    try:
+        type_text(file_type)
+    except UnsupportedError as error:
+        return str(error)
+    return ""
 
 
 def fills_missing(plist: h5py.h5p.PropDCID) -> bool:

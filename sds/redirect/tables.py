@@ -127,7 +127,7 @@ class TableDataset:
     path
         Absolute HDF5 path.
     type_crc32c
-        Of its stored type (:func:`sds.redirect.type_digest.type_crc32c`).
+        Of its stored type (:func:`sds.hdf5.type_digest.type_crc32c`).
     type_class
         H5T_class_t.
     data_offset_bytes

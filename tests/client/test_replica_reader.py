@@ -18,6 +18,7 @@ from sds.geometry import (
 )
 from sds.hdf5.dataset import describe_open_dataset
 from sds.hdf5.identity import identity_of
+from sds.hdf5.type_digest import type_crc32c
 from sds.home import Home, default_home
 from sds.organizer import plan_reorganization, reorganize
 from sds.recommender.models.cost_model import builtin_model
@@ -29,7 +30,6 @@ from sds.redirect.tables import (
     publish_table,
     table_path,
 )
-from sds.redirect.type_digest import type_crc32c
 from tests.organizer.sources import settle
 from tests.redirected import publish_candidates, with_models, write_replica
 

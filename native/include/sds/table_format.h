@@ -102,7 +102,7 @@
  * order in which they lie in the file. Extents of an array end each with a comma.
  * Variable-length, reference, time and complex types, and bit fields narrower than their bytes,
  * alone or inside another, have no such text: a dataset of such a type is not in a table.
- * sds/redirect/type_digest.py computes the same.
+ * sds/hdf5/type_digest.py computes the same.
  */
 #ifndef SDS_TABLE_FORMAT_H
 #define SDS_TABLE_FORMAT_H

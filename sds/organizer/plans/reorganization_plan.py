@@ -493,6 +493,8 @@ def check_reorganizable(described: DatasetDescription) -> None:
             f"holds elements of type {described.dtype} that lie outside the dataset "
             "(variable length or references): only types of fixed size can be reorganized"
         )
+    elif described.type_problem:
+        reason = f"would not be served from a replica: {described.type_problem}"
     elif described.storage in {"external", "virtual"}:
         reason = (
             f"is stored in other files ({described.storage}): reorganize the datasets in those, "

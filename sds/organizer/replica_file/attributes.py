@@ -102,15 +102,15 @@ def _attribute_bytes(attribute: h5py.h5a.AttrID) -> int:
         return fixed_bytes
     elements = np.empty(attribute.shape, attribute.dtype)
     attribute.read(elements)
-    return fixed_bytes + sum(map(_part_bytes, elements.reshape(-1).tolist()))
+    return fixed_bytes + sum(map(part_bytes, elements.reshape(-1).tolist()))
 
 
-def _part_bytes(part: object) -> int:
+def part_bytes(part: object) -> int:
     """Return the bytes of an element's parts: text, arrays, and tuples of them."""
     if isinstance(part, bytes | str):
         return len(part)
     if isinstance(part, tuple | list):
-        return sum(map(_part_bytes, part))
+        return sum(map(part_bytes, part))
     return int(np.asarray(part).nbytes)
 
 

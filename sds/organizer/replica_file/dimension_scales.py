@@ -12,6 +12,7 @@ from sds.organizer.replica_file.attributes import (
     SCALE_ATTRIBUTES,
     copy_attribute,
     left_out_where_it_fails,
+    part_bytes,
     text_of,
 )
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # All of them together; the rest of the 1 MiB of metadata that the connector checks is for others.
 _ROOM_BYTES = 256 * 1024
 _OVERHEAD_BYTES = 8 * 1024
+_CHUNK_ENTRY_BYTES = 64  # of B-trees whose nodes are half full, the largest index
+_HEAP_ENTRY_BYTES = 24  # of a value of variable length, besides its bytes
 
 
 def carry_scales(
@@ -49,12 +52,10 @@ def carry_scales(
                 left_out.append(f"dimension scale {scale.name}")
                 continue
             if scale.name not in carried:
-                room -= _n_bytes(scale, part) + _OVERHEAD_BYTES
-                if room < 0 or scale.name in target.file:
-                    left_out.append(f"dimension scale {scale.name}")
+                n_bytes = _try_to_copy_scale(scale, target.file, part, left_out, room)
+                if n_bytes is None:
                     continue
-                if not _try_to_copy_scale(scale, target.file, part, left_out):
-                    continue
+                room -= n_bytes
                 carried[scale.name] = part
             elif carried[scale.name] != part:
                 # One scale of two axes, and another part of each.
@@ -106,23 +107,59 @@ def _part(scale: h5py.Dataset, source_axis: int, plan: ReorganizationPlan) -> sl
 
 
 def _n_bytes(scale: h5py.Dataset, part: slice | None) -> int:
-    """Return the bytes that the elements of a scale take in a replica."""
-    if part is None:
-        return int(scale.id.get_storage_size())
-    return int(scale.id.get_type().get_size()) * int(part.stop - part.start)
+    """Return about how many bytes a scale takes in a replica, with its index and heap."""
+    if part is None and not _is_better_contiguous(scale):
+        n_bytes = int(scale.id.get_storage_size()) + _index_bytes(scale)
+    else:
+        n = scale.size if part is None else part.stop - part.start
+        n_bytes = int(scale.id.get_type().get_size()) * int(n)
+    if n_bytes <= _ROOM_BYTES and not _is_of_fixed_size(scale):
+        elements = scale[()] if part is None else scale[part]
+        n_bytes += sum(_HEAP_ENTRY_BYTES + part_bytes(one) for one in elements.reshape(-1).tolist())
+    return n_bytes
+
+
+def _index_bytes(scale: h5py.Dataset) -> int:
+    """Return about how many bytes the index of a scale's chunks takes; 0 where it has none."""
+    return 0 if scale.chunks is None else int(scale.id.get_num_chunks()) * _CHUNK_ENTRY_BYTES
+
+
+def _is_better_contiguous(scale: h5py.Dataset) -> bool:
+    """Return whether the index of a scale, as of one written value by value, outweighs it."""
+    return len(scale.shape) == 1 and _index_bytes(scale) > max(_OVERHEAD_BYTES, int(scale.nbytes))
+
+
+def _is_of_fixed_size(scale: h5py.Dataset) -> bool:
+    file_type = scale.id.get_type()
+    return is_type_of_fixed_size(file_type) or bool(file_type.detect_class(h5py.h5t.REFERENCE))
 
 
 def _try_to_copy_scale(
-    scale: h5py.Dataset, target: h5py.File, part: slice | None, left_out: list[str]
-) -> bool:
-    """Copy a scale, and return True; where it cannot be read, add it to `left_out`."""
-    n_left_out = len(left_out)
-    with left_out_where_it_fails(f"dimension scale {scale.name}", left_out):
-        _copy_scale(scale, target, part)
-    failed = len(left_out) > n_left_out
-    if failed and scale.name in target:
+    scale: h5py.Dataset,
+    target: h5py.File,
+    part: slice | None,
+    left_out: list[str],
+    room_bytes: int,
+) -> int | None:
+    """Copy a scale; return what it takes, or None after adding it to `left_out`.
+
+    It is left out where it does not fit into `room_bytes`, or cannot be read.
+    """
+    n_left_out, n_bytes, what = len(left_out), 0, f"dimension scale {scale.name}"
+    if scale.name in target:
+        left_out.append(what)
+        return None
+    with left_out_where_it_fails(what, left_out):
+        n_bytes = _n_bytes(scale, part) + _OVERHEAD_BYTES
+        if n_bytes > room_bytes:
+            left_out.append(what)
+        else:
+            _copy_scale(scale, target, part)
+    if len(left_out) == n_left_out:
+        return n_bytes
+    if scale.name in target:
         del target[scale.name]  # half made
-    return not failed
+    return None
 
 
 def _copy_scale(scale: h5py.Dataset, target: h5py.File, part: slice | None) -> None:
@@ -130,6 +167,8 @@ def _copy_scale(scale: h5py.Dataset, target: h5py.File, part: slice | None) -> N
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     path = scale.name.encode()
+    if part is None and _is_better_contiguous(scale):
+        part = slice(0, scale.shape[0])
     if part is not None:
         _copy_part(scale, target, part, links)
         return

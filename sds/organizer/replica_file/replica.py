@@ -79,7 +79,7 @@ class Replica:
         Of the chunks, as requested; Fletcher-32 comes last in any case.
     element_size_bytes, type_crc32c
         Of the type in the file, which source and replica share
-        (:func:`sds.redirect.type_digest.type_crc32c`); None for a type that is never redirected.
+        (:func:`sds.hdf5.type_digest.type_crc32c`); None for a type that is never redirected.
     data_offset_bytes
         Where the elements of a contiguous replica lie in the file; 0 where it is chunked.
     size_bytes
@@ -424,7 +424,7 @@ def _numbers(handle: h5py.File, name: str) -> tuple[int, ...]:
 
 def _type_checksum(dataset: h5py.Dataset) -> int | None:
     """Return the checksum of a stored type; None for one that is never redirected."""
-    from sds.redirect.type_digest import type_crc32c  # noqa: PLC0415
+    from sds.hdf5.type_digest import type_crc32c  # noqa: PLC0415
 
     try:
         return type_crc32c(dataset.id.get_type())

@@ -423,7 +423,7 @@ def _stored_type(replica: Replica) -> tuple[int, int]:
     """
     import h5py  # noqa: PLC0415  (listing replicas needs no HDF5)
 
-    from sds.redirect.type_digest import type_crc32c  # noqa: PLC0415
+    from sds.hdf5.type_digest import type_crc32c  # noqa: PLC0415
 
     try:
         with h5py.File(replica.path, "r", locking=False) as handle:

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds import _native
 from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
@@ -159,3 +160,50 @@ def test_a_scale_whose_part_cannot_be_read_is_left_out(make, tmp_path):
         np.testing.assert_array_equal(copy["d"][...], expected)
         assert "station" not in copy
         assert copy["d"].dims[1].keys() == ["time"]
+
+
+N_VALUES = 20_000
+
+
+def long_variable(file, scale):
+    data = file.create_dataset("d", data=np.arange(N_VALUES * 2.0).reshape(N_VALUES, 2))
+    scale.make_scale(scale.name)
+    data.dims[0].attach_scale(scale)
+
+
+def scale_written_value_by_value(path):
+    with h5py.File(path, "w") as file:
+        scale = file.create_dataset("times", (N_VALUES,), "f8", chunks=(1,), maxshape=(None,))
+        scale[:] = np.arange(N_VALUES) * 0.25
+        scale.attrs["units"] = "days since 1850-01-01"
+        long_variable(file, scale)
+
+
+def scale_of_long_texts(path):
+    with h5py.File(path, "w") as file:
+        names = [f"station {i:06d} " + "x" * 130 for i in range(N_VALUES // 2)]
+        scale = file.create_dataset("stations", (N_VALUES,), h5py.string_dtype())
+        scale[: N_VALUES // 2] = names
+        long_variable(file, scale)
+
+
+@pytest.mark.parametrize("region", [None, "[7:, :]"])
+@pytest.mark.parametrize("make", [scale_written_value_by_value, scale_of_long_texts])
+def test_scales_leave_a_replica_little_enough_to_check(make, region, tmp_path):
+    """However large their indexes and heaps are, of which HDF5's storage size says nothing."""
+    path = tmp_path / "odd.h5"
+    make(path)
+    settle(path)
+    home = Home(tmp_path / "home")
+    plan = plan_reorganization(path, "/d", order=(1, 0), home=home, region=region)
+    replica = reorganize(plan, home=home)
+    assert replica.metadata_bytes <= _native.MAX_METADATA_BYTES
+    with h5py.File(replica.path) as copy, h5py.File(path) as source:
+        if make is scale_of_long_texts:
+            assert replica.left_out == ("dimension scale /stations",)
+            return
+        assert replica.left_out == ()
+        scale = copy["d"].dims[1][0]
+        expected = source["times"][...] if region is None else source["times"][7:]
+        np.testing.assert_array_equal(scale[...], expected)
+        assert scale.attrs["units"] == "days since 1850-01-01"

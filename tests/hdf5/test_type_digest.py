@@ -7,7 +7,7 @@ from h5py import h5t
 
 from sds import _native
 from sds.errors import UnsupportedError
-from sds.redirect.type_digest import type_crc32c, type_text
+from sds.hdf5.type_digest import type_crc32c, type_text
 
 F4 = "f4<0:32{31,23,8,0,23,127,0}"
 
