@@ -47,14 +47,19 @@ def launch(
     if problem:
         log_native(os.environ, command[0], problem)
     if is_verbose and problem:
-        sys.stderr.write(f"sds: running {command[0]} without SDS: {problem}\n")
+        _say(f"sds: running {command[0]} without SDS: {problem}")
     elif is_verbose:
         variables["SDS_VERBOSE"] = "1"
     try:
         run_program(command, variables)
     except FileNotFoundError:
-        sys.stderr.write(f"sds: error: {command[0]}: command not found\n")
+        _say(f"sds: error: {command[0]}: command not found")
         sys.exit(ExitCode.COMMAND_NOT_FOUND)
     except OSError as error:
-        sys.stderr.write(f"sds: error: cannot run {command[0]}: {error.strerror}\n")
+        _say(f"sds: error: cannot run {command[0]}: {error.strerror}")
         sys.exit(ExitCode.NOT_EXECUTABLE)
+
+
+def _say(line: str) -> None:
+    if sys.stderr is not None:  # closed when this process was started
+        sys.stderr.write(f"{line}\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from sds.redirect.launch import connector
+from sds.redirect.launch.inherited import inherited_environment, restore_signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +58,8 @@ def log_native(environ: Mapping[str, str], program: str, problem: str) -> None:
 def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
     """Become the program: its output, signals and exit status are its own.
 
+    It finds what it would have found without SDS, but for the variables.
+
     Raises
     ------
     FileNotFoundError
@@ -68,6 +71,9 @@ def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoRetur
     if program is None and os.sep not in command[0]:
         # execvp would report a directory of PATH that may not be searched instead.
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(program or command[0], list(command), dict(variables))  # noqa: S606  (as asked for)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed when this process was started
+            stream.flush()
+    found = inherited_environment(variables)
+    restore_signals()
+    os.execve(program or command[0], list(command), found)  # noqa: S606  (as asked for)

@@ -1,0 +1,53 @@
+"""What a program would have been started with, had Python not changed it before SDS ran."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TAKEN = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores
+_LOCALE = "LC_CTYPE"  # which it sets where the locale is C (PEP 538)
+
+
+def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with the locale that this process was started with."""
+    restored = dict(variables)
+    for variable in Path("/proc/self/environ").read_bytes().split(b"\0"):
+        name, _, value = variable.partition(b"=")
+        if name == _LOCALE.encode():
+            restored[_LOCALE] = os.fsdecode(value)
+            return restored
+    restored.pop(_LOCALE, None)
+    return restored
+
+
+def restore_signals() -> None:
+    """Have the signals that Python ignores do what they did.
+
+    Nothing tells what that was. A process that does not ignore a signal starts its children with
+    the default, and one that does starts them with that, but for Python, whose `subprocess` gives
+    them the default.
+    """
+    try:
+        parent = Path(f"/proc/{os.getppid()}")
+        ignored = 0 if _is_python(parent) else _ignored_by(parent)
+    except (OSError, StopIteration, ValueError):  # of another account, or gone
+        ignored = 0
+    for number in _TAKEN:
+        if not ignored >> (number - 1) & 1:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _is_python(process: Path) -> bool:
+    return process.joinpath("exe").readlink().name.startswith("python")
+
+
+def _ignored_by(process: Path) -> int:
+    """Return the signals that a process ignores, a bit for each."""
+    lines = process.joinpath("status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return int(next(line for line in lines if line.startswith("SigIgn:")).split()[1], 16)
