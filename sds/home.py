@@ -135,7 +135,7 @@ class Home:
         """
         try:
             for directory in (self.root, self.spool, self.tables, self.sorted, self.replicas):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(directory)
         except PermissionError as error:
             message = (
                 f"cannot create {error.filename}: permission denied; "
@@ -191,14 +191,9 @@ class Home:
             raise PermissionDeniedError(message)
         if stat.S_ISLNK(found.st_mode):
             return  # its mode means nothing; who owns it may replace it
-        writers = []
-        if found.st_mode & stat.S_IWOTH:
-            writers.append("every account")
-        elif found.st_mode & stat.S_IWGRP and not _is_private_group(place, found):
-            writers.append(f"the group {_group(found.st_gid)}")
-        if writers:
+        if writers := _writers(place, found):
             message = (
-                f"{place} may be written by {writers[0]} (mode {stat.S_IMODE(found.st_mode):o}): "
+                f"{place} may be written by {writers} (mode {stat.S_IMODE(found.st_mode):o}): "
                 f"SDS would obey what others put there; run chmod go-w {place}, or set SDS_HOME to "
                 "a private directory"
             )
@@ -261,6 +256,46 @@ class Home:
         except RecursionError as error:
             message = f"{path} is nested too deeply; write settings one below the other"
             raise ConfigurationError(message) from error
+
+
+def make_private(directory: Path) -> None:
+    """Create a directory, and those missing on the way, for this account alone.
+
+    Whatever the umask, which would let others write the ones on the way.
+    """
+    missing = []
+    place = directory
+    while not place.exists() and place != place.parent:
+        missing.append(place)
+        place = place.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)  # an error where a file is in its place
+
+
+def who_could_replace(directory: Path) -> str:
+    """Return who but this account and root could put another directory in the place of one.
+
+    Or other files into it. Empty where nobody could.
+    """
+    place = Path(os.path.realpath(directory))
+    for each in (place, *place.parents):
+        found = each.stat()
+        if found.st_uid not in {os.geteuid(), 0}:
+            return f"{_account(found.st_uid)}, whose directory {each} is"
+        is_sticky = bool(found.st_mode & stat.S_ISVTX) and each != place
+        if not is_sticky and (writers := _writers(each, found)):
+            return f"{writers}, by writing into {each}"
+    return ""
+
+
+def _writers(place: Path, found: os.stat_result) -> str:
+    """Return who may write a file or directory but its owner; empty where nobody may."""
+    if found.st_mode & stat.S_IWOTH:
+        return "every account"
+    if found.st_mode & stat.S_IWGRP and not _is_private_group(place, found):
+        return f"the group {_group(found.st_gid)}"
+    return ""
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:

@@ -15,6 +15,7 @@ from sds import _native
 from sds.atomic_file import replace_whole
 from sds.errors import FormatError, FormatVersionError, PermissionDeniedError
 from sds.hdf5.identity import FileIdentity, is_same_source
+from sds.home import make_private
 from sds.redirect.trust import check_trusted
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def publish_sorted(home: Home, found: SortedReplicas) -> None:
         if not found.replicas:
             withdraw_sorted(home, found.source_path)
             return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         fields = {"format": _FORMAT, **asdict(found), "source_path": _hex(found.source_path)}
         for entry in fields["replicas"]:
             entry["path"] = _hex(entry["path"])

@@ -22,6 +22,7 @@ from sds.errors import (
 from sds.files import read_regular
 from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
 from sds.hdf5.identity import FileIdentity
+from sds.home import make_private
 
 if TYPE_CHECKING:
     from sds.geometry import Hyperslab
@@ -240,7 +241,7 @@ def publish_table(home: Home, table: RedirectTable) -> Path:
     encoded = table.to_bytes()
     path = table_path(home, table.source_path)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         if any(one.chunk_shape for dataset in table.datasets for one in dataset.candidates):
             home.chunked.touch(mode=0o600)
         replace_whole(path, encoded)

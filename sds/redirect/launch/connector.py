@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import struct
 import tempfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import sds
 from sds.errors import ConfigurationError
-from sds.home import user_data_directory
+from sds.home import make_private, user_data_directory, who_could_replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,6 +31,7 @@ _ASAN_OPTION = "verify_asan_link_order=0"
 # LD_PRELOAD ends a name at a space or colon, and replaces $PLATFORM.
 _UNFIT_FOR_PRELOAD = " :$"
 _AT_PLATFORM = 15
+_WRITTEN_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def plugin_path() -> Path:
@@ -108,10 +110,11 @@ def _keep_preload(installed: Path) -> Path | None:
     try:
         for library in installed.glob(f"*/{PRELOAD_NAME}"):
             place = directory / library.parent.name
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            owned = place.stat()
-            if owned.st_uid != os.geteuid() or owned.st_mode & 0o022:
-                return None  # others could put a library of their own there
+            make_private(place)
+            for own in (directory.parent, directory, place):
+                _close_to_others(own)
+            if who_could_replace(place):
+                return None  # and put a library of their own there
             _copy(library, place / PRELOAD_NAME)
         runs_programs = not os.statvfs(directory).f_flag & os.ST_NOEXEC
     except OSError:
@@ -119,10 +122,25 @@ def _keep_preload(installed: Path) -> Path | None:
     return directory if runs_programs else None
 
 
+def _close_to_others(directory: Path) -> None:
+    """Take the right to write from all but the owner; earlier versions left it to the umask."""
+    found = directory.stat()
+    if found.st_uid == os.geteuid() and found.st_mode & _WRITTEN_BY_OTHERS:
+        directory.chmod(stat.S_IMODE(found.st_mode) & ~_WRITTEN_BY_OTHERS)
+
+
 def _copy(library: Path, copy: Path) -> None:
-    """Copy a library where the copy differs; programs find either the old one or the new one."""
-    if copy.is_file() and copy.read_bytes() == library.read_bytes():
-        return
+    """Copy a library where the copy differs, or others may write it.
+
+    Programs find either the old one or the new one.
+    """
+    try:
+        found = copy.lstat()
+        is_own = found.st_uid == os.geteuid() and not found.st_mode & _WRITTEN_BY_OTHERS
+        if is_own and stat.S_ISREG(found.st_mode) and copy.read_bytes() == library.read_bytes():
+            return
+    except FileNotFoundError:
+        pass
     with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".part-") as part:
         made = Path(part) / copy.name
         shutil.copyfile(library, made)

@@ -3,14 +3,17 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 
 import pytest
 
 from sds.errors import ConfigurationError
+from sds.home import Home
 from sds.redirect.launch import connector
 from sds.redirect.launch.connector import switched_off, switched_on
+from tests.robustness.conftest import needs_root
 from tests.under_connector import native_environment
 
 
@@ -95,11 +98,54 @@ def test_the_copy_is_renewed_only_where_it_differs(installed, data):
 
 
 def test_no_copy_goes_where_others_could_change_it(installed, data):
+    """Through a directory on the way that is not SDS's own: who owns it has to close it."""
+    data.mkdir()
+    data.chmod(0o777)
+    assert connector.preload_entry().startswith(f"{installed}/")
+    assert list(data.rglob(connector.PRELOAD_NAME)) == []
+    data.chmod(0o1777)
+    assert connector.preload_entry().startswith(f"{data}/")
+
+
+@needs_root("gives a directory to another account")
+@pytest.mark.parametrize("of_other", ["sds", "sds/preload", f"sds/preload/{os.uname().machine}"])
+def test_no_copy_goes_into_a_directory_of_another_account(of_other, installed, data):
     place = data / "sds" / "preload" / os.uname().machine
     place.mkdir(parents=True)
-    place.chmod(0o777)
+    os.chown(data / of_other, 65534, 65534)
     assert connector.preload_entry().startswith(f"{installed}/")
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+@pytest.mark.usefixtures("installed")
+def test_directories_of_sds_are_closed_whatever_the_umask(umask, data, tmp_path):
+    home = Home(tmp_path / "new" / "home")
+    before = os.umask(umask)
+    try:
+        assert connector.preload_entry().startswith(f"{data}/")
+        home.create()
+    finally:
+        os.umask(before)
+    made = [*(data / "sds").rglob("*"), data / "sds", home.root.parent, home.root, home.tables]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()} == {0o700}
+    assert not any(path.stat().st_mode & 0o022 for path in made)
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_an_earlier_version_left_open_is_closed(data):
+    """And a library that others could have changed is replaced."""
+    assert connector.preload_entry().startswith(f"{data}/")
+    place = data / "sds" / "preload" / os.uname().machine
+    copy = place / connector.PRELOAD_NAME
+    for path in (data / "sds", place.parent, place, copy):
+        path.chmod(0o777)
+    first = copy.stat().st_ino
+    assert connector.preload_entry().startswith(f"{data}/")
+    assert copy.stat().st_ino != first
+    assert not any(
+        path.stat().st_mode & 0o022 for path in (data / "sds", place.parent, place, copy)
+    )
 
 
 @pytest.mark.parametrize("data_home", ["/proc/none", "a home", "a:b", "dollar$"])
