@@ -32,6 +32,7 @@ from sds.errors import (
 )
 from sds.files import LEADS_NOWHERE
 from sds.geometry import Box, check_order
+from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES
 from sds.geometry.replica_layout import parse_region
 from sds.hdf5.columns import describe_table
 from sds.hdf5.dataset import describe_dataset
@@ -46,7 +47,6 @@ from sds.organizer.journal import (
     staged_name,
 )
 from sds.organizer.plans.reorganization_plan import (
-    DEFAULT_MEMORY_BYTES,
     ReorganizationPlan,
     ReorganizationRequest,
     Source,

@@ -12,11 +12,12 @@ import pytest
 
 from sds.errors import ConfigurationError, VerificationError
 from sds.geometry import SegmentList
+from sds.geometry.least_memory import FIXED_BYTES
 from sds.home import Home
 from sds.organizer import SegmentPlan, plan_reorganization, plan_sorting, reorganize
 from sds.organizer.copy.source_reader import SourceReader
 from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
-from sds.organizer.plans.reorganization_plan import FIXED_BYTES, Slab
+from sds.organizer.plans.reorganization_plan import Slab
 from sds.organizer.reorganizers import sorter, transposer
 from tests.organizer.sources import settle
 

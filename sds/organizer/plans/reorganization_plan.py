@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sds.errors import ConfigurationError, UnsupportedError
 from sds.geometry import Box, SegmentList, check_order
+from sds.geometry.least_memory import (
+    DEFAULT_MEMORY_BYTES,
+    FIXED_BYTES,
+    MIB,
+    PROCESS_BYTES,
+    chunk_buffer_bytes,
+)
 from sds.geometry.replica_layout import (
     CHECKSUM_BYTES,
     Filter,
@@ -30,22 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-KIB = 1024
-MIB = 1024 * KIB
-
-DEFAULT_MEMORY_BYTES = 512 * MIB
 MAX_RANK = 32
 
-PROCESS_BYTES = 144 * MIB
-"""Memory of a process that builds a replica, without the plan's: Python, NumPy, HDF5, the catalog.
-Measured are 110 to 125 MiB."""
-
-# What the work takes besides elements: a buffer of checksums, HDF5's own, the tile compared.
-FIXED_BYTES = 4 * MIB
 # The replica's metadata stays below the 1 MiB that the connector is willing to check.
 METADATA_ROOM_BYTES = 1 * MIB
-# HDF5 holds a chunk twice while it runs the filters: before and after.
-_COPIES_OF_A_CHUNK = 2
 # Of all memory, for undoing filters in several threads; at least for 8 chunks.
 _DECODE_SHARE = 8
 _DECODED_CHUNKS = 8
@@ -416,21 +411,8 @@ def _choose_slabs(
 
 
 def memory_for_elements(process_bytes: int) -> int:
-    """Return the memory of a plan with which a whole process takes at most `process_bytes`.
-
-    Raises
-    ------
-    ConfigurationError
-        If that is not more than the process takes without a plan.
-    """
-    left = process_bytes - PROCESS_BYTES
-    if left <= 0:
-        message = (
-            f"{process_bytes} bytes of memory are too few for the work itself: the process takes "
-            f"{PROCESS_BYTES // MIB}M before it; allow 512M, or what the plan then asks for"
-        )
-        raise ConfigurationError(message)
-    return left
+    """Return the memory of a plan with which a whole process takes at most `process_bytes`."""
+    return max(0, process_bytes - PROCESS_BYTES)
 
 
 def too_little_memory(allowed_bytes: int, purpose: str, needed_bytes: int) -> ConfigurationError:
@@ -439,17 +421,6 @@ def too_little_memory(allowed_bytes: int, purpose: str, needed_bytes: int) -> Co
     return ConfigurationError(
         f"{allowed_bytes} bytes of memory are too few {purpose}; allow at least {enough}M "
         f"({enough + PROCESS_BYTES // MIB}M with all that the process takes, as --memory counts)"
-    )
-
-
-def chunk_buffer_bytes(
-    of_source: tuple[int, ...] | None, of_replica: tuple[int, ...] | None, element: int
-) -> int:
-    """Return the memory of the chunks that HDF5 filters: one of the source, one of the replica."""
-    return sum(
-        _COPIES_OF_A_CHUNK * math.prod(chunk) * element
-        for chunk in (of_source, of_replica)
-        if chunk is not None
     )
 
 

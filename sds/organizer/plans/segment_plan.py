@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError, UnsupportedError
 from sds.geometry import check_order
+from sds.geometry.least_memory import (
+    COPIES_OF_A_CELL,
+    FIXED_BYTES,
+    MIB,
+    chunk_buffer_bytes,
+)
 from sds.geometry.replica_layout import ReplicaLayout
 from sds.organizer.plans.gathering import GatheredBox, TilePlaces, boxes_of_tiles, slab_of_cells
 from sds.organizer.plans.reorganization_plan import (
-    FIXED_BYTES,
     MAX_RANK,
     METADATA_ROOM_BYTES,
-    MIB,
     CopyPlan,
     check_reorganizable,
-    chunk_buffer_bytes,
     decode_buffer_bytes,
     shown,
     too_little_memory,
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 # Of all that a step holds. More at once is read no faster, and a kill costs a step.
 _STEP_BYTES = 96 * MIB
 # As read, on the way there, and in the order of the replica.
-_COPIES = 3
 # Of a contiguous piece of a source that is read with others.
 _RUN_BYTES = 128
 # Of a chunk that HDF5 reads with others.
@@ -247,7 +249,7 @@ def _choose_cells(
         holds = "one element" if described.chunk_shape is None else f"one chunk of {shown(unit)}"
         purpose = (
             f"for {described.path}: {fixed_bytes} bytes for the work itself and for filters, and "
-            f"{holds} in {_COPIES} places, {needed} bytes"
+            f"{holds} in {COPIES_OF_A_CELL} places, {needed} bytes"
         )
         raise too_little_memory(allowed_bytes, purpose, needed + fixed_bytes)
     return cell()
@@ -260,4 +262,4 @@ def _cell_bytes(cell_shape: tuple[int, ...], described: DatasetDescription) -> i
     else:
         chunks = zip(cell_shape, described.chunk_shape, strict=True)
         listed_bytes = _CHUNK_BYTES * math.prod(-(-n // chunk) for n, chunk in chunks)
-    return _COPIES * math.prod(cell_shape) * described.element_size_bytes + listed_bytes
+    return COPIES_OF_A_CELL * math.prod(cell_shape) * described.element_size_bytes + listed_bytes

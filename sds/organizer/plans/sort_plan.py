@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from sds.errors import UnsupportedError
 from sds.geometry import Box
+from sds.geometry.least_memory import FIXED_BYTES
 from sds.geometry.replica_layout import ReplicaLayout, SortOrder
 from sds.hdf5.columns import check_key, check_names
 from sds.organizer.plans.reorganization_plan import (
-    FIXED_BYTES,
     METADATA_ROOM_BYTES,
     CopyPlan,
     too_little_memory,

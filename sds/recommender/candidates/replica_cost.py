@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError
 from sds.geometry import Hyperslab, check_chunk_shape, check_order, check_region
+from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, MIB
 from sds.queries.column_names import format_columns
 
 if TYPE_CHECKING:
@@ -51,9 +52,17 @@ def check_layout(layout: ReplicaLayout, array: StoredArray) -> None:
 
 
 def build_command(
-    layout: ReplicaLayout, extent: tuple[int, ...], target: str, *, min_reads: int = 0
+    layout: ReplicaLayout,
+    extent: tuple[int, ...],
+    target: str,
+    *,
+    min_reads: int = 0,
+    memory_bytes: int = 0,
 ) -> str:
-    """Return what a user types to build a replica; segments anew, of what is known then."""
+    """Return what a user types to build a replica; segments anew, of what is known then.
+
+    memory_bytes: that the build takes at least (`least_process_bytes`).
+    """
     words = ["sds", "reorganize", target]
     if layout.sort is not None:
         columns = format_columns(layout.sort.columns)
@@ -68,6 +77,8 @@ def build_command(
         words += ["--min-reads", str(min_reads)] if min_reads else []
     elif not layout.holds_all(extent):
         words += ["--region", str(layout.region)]
+    if memory_bytes > DEFAULT_MEMORY_BYTES:
+        words += ["--memory", f"{-(-memory_bytes // MIB)}M"]
     return shlex.join(words)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sds.geometry import ReplicaLayout
+from sds.geometry.least_memory import least_process_bytes
 from sds.recommender.candidates.cost_matrix import read_costs
 from sds.recommender.candidates.enumeration import CandidateCosts, candidate_costs
 from sds.recommender.candidates.replica_cost import (
@@ -235,7 +236,13 @@ def read_candidate(
     return Candidate(
         layout=layout,
         name=layout.describe(array.extent),
-        command=build_command(layout, array.extent, dataset.target, min_reads=min_reads),
+        command=build_command(
+            layout,
+            array.extent,
+            dataset.target,
+            min_reads=min_reads,
+            memory_bytes=least_process_bytes(layout, array.chunks, array.element_size_bytes),
+        ),
         size_bytes=size_bytes(layout, array),
         build_s=replica_build_seconds(layout, array, read_s, bytes_per_s),
         min_reads=min_reads,

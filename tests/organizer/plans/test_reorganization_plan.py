@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sds.errors import LayoutError
-from sds.geometry import Box, check_order
+from sds.errors import ConfigurationError, LayoutError
+from sds.geometry import Box, ReplicaLayout, check_order
+from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, FIXED_BYTES, least_process_bytes
 from sds.hdf5.dataset import DatasetDescription, Storage
 from sds.hdf5.identity import FileIdentity
 from sds.organizer import ReorganizationRequest, Source
-from sds.organizer.plans.reorganization_plan import (
-    FIXED_BYTES,
-    plan_transposition,
-)
+from sds.organizer.plans.reorganization_plan import memory_for_elements, plan_transposition
 from sds.organizer.plans.slab_shapes import slab_shape
+from sds.recommender.candidates.replica_cost import build_command
 from tests.sizes import repeated
 
 
@@ -166,3 +165,24 @@ def test_slab_numbers_end_where_the_slabs_do():
     assert list(plan.slabs(plan.n_slabs - 1)) == [plan.slab(plan.n_slabs - 1)]
     with pytest.raises(IndexError):
         plan.slab(plan.n_slabs)
+
+
+@pytest.mark.parametrize("chunks", [None, (2, 8, 6)])
+@pytest.mark.parametrize("to_chunks", [None, (3, 2, 8)])
+def test_the_least_memory_of_a_build_is_just_enough(chunks, to_chunks):
+    extent, order = (4, 8, 6), (2, 0, 1)
+    layout = ReplicaLayout.whole(extent, order=order, chunk_shape=to_chunks)
+    memory = memory_for_elements(least_process_bytes(layout, chunks, 8))
+    plan_of(extent, order, memory=memory, chunks=chunks, to_chunks=to_chunks)
+    with pytest.raises(ConfigurationError, match=r"allow at least 5M \(149M with all"):
+        plan_of(extent, order, memory=memory - 1, chunks=chunks, to_chunks=to_chunks)
+
+
+def test_a_command_asks_for_the_memory_that_it_needs():
+    giant = (360, 361, 720)
+    layout = ReplicaLayout.whole(giant, order=(1, 2, 0))
+    needed = least_process_bytes(layout, giant, 2)
+    command = build_command(layout, giant, "a.h5:/d", memory_bytes=needed)
+    assert command == "sds reorganize a.h5:/d --order 1,2,0 --memory 862M"
+    few = build_command(layout, giant, "a.h5:/d", memory_bytes=DEFAULT_MEMORY_BYTES)
+    assert few == "sds reorganize a.h5:/d --order 1,2,0"

@@ -20,6 +20,7 @@ from sds.errors import (
     UnsupportedError,
 )
 from sds.geometry import MAX_TILES, SegmentList, tile_grid
+from sds.geometry.least_memory import FIXED_BYTES
 from sds.home import Home
 from sds.organizer import (
     SegmentPlan,
@@ -29,7 +30,6 @@ from sds.organizer import (
     reorganize,
     verify_replica,
 )
-from sds.organizer.plans.reorganization_plan import FIXED_BYTES
 from sds.organizer.replica_file.block_checksums import metadata_checksum
 from tests.organizer.sources import (
     cases,

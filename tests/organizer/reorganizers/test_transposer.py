@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from sds.errors import FormatError
 from sds.geometry import Box
+from sds.geometry.least_memory import FIXED_BYTES
 from sds.home import Home
 from sds.organizer import describe_replica, plan_reorganization, reorganize, verify_replica
-from sds.organizer.plans.reorganization_plan import FIXED_BYTES
 from sds.organizer.replica_file.filters import FLETCHER32
 from tests.organizer.sources import (
     cases,
