@@ -25,6 +25,8 @@ from sds.hdf5.identity import FileIdentity
 from sds.home import make_private
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sds.geometry import Hyperslab
     from sds.home import Home
 
@@ -281,6 +283,33 @@ def read_table(home: Home, source: str | os.PathLike[str]) -> RedirectTable:
         message = f"{path} is the redirect table of {table.source_path}, not of {source}"
         raise FormatError(message)
     return table
+
+
+def withdraw_naming(
+    home: Home, is_chosen: Callable[[RedirectTable, TableDataset, TableCandidate], bool]
+) -> tuple[Path, ...]:
+    """Remove the tables that name some replicas, whatever the catalog says.
+
+    Returns
+    -------
+    The files of those replicas.
+    """
+    found = []
+    for path in sorted(home.tables.glob("*.sdst")):
+        try:
+            table = RedirectTable.from_bytes(read_regular(path))
+        except (FormatError, SdsValueError, OSError):
+            continue  # it serves nothing
+        chosen = [
+            candidate.path
+            for dataset in table.datasets
+            for candidate in dataset.candidates
+            if is_chosen(table, dataset, candidate)
+        ]
+        if chosen:
+            path.unlink(missing_ok=True)
+        found += chosen
+    return tuple(found)
 
 
 def withdraw_table(home: Home, source: str | os.PathLike[str]) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.catalog.replica_records import ReplicaRecord
+    from sds.home import Home
+    from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset
     from sds.server.operations.service import Service
 
 app = typer.Typer(
@@ -162,12 +164,17 @@ def verify(
 def remove(which: _Which, *, as_json: AsJson = False) -> None:
     """Withdraw a replica and delete its file; programs read the original again."""
     from sds.cli.output import print_json, print_lines
+    from sds.errors import InsufficientSpaceError
     from sds.home import default_home
-    from sds.server.client import connect
 
-    with connect(default_home()) as service:
-        chosen = _find(service, which)
-        removed = tuple(service.remove(replica.id) for replica in chosen)
+    home = default_home()
+    try:
+        chosen, removed = _remove(home, which)
+    except InsufficientSpaceError:
+        # The catalog has no room to note that a replica is gone: the replica's own is enough.
+        if not _free(home, which):
+            raise
+        chosen, removed = _remove(home, which)
     if as_json:
         print_json({"replicas": removed})
         return
@@ -179,6 +186,44 @@ def remove(which: _Which, *, as_json: AsJson = False) -> None:
             for before, after in zip(chosen, removed, strict=True)
         )
     )
+
+
+def _remove(
+    home: "Home", which: str
+) -> "tuple[tuple[ReplicaRecord, ...], tuple[ReplicaRecord, ...]]":
+    """Remove replicas; return them as they were and as they are."""
+    from sds.server.client import connect
+
+    with connect(home) as service:
+        chosen = _find(service, which)
+        return chosen, tuple(service.remove(replica.id) for replica in chosen)
+
+
+def _free(home: "Home", which: str) -> bool:
+    """Withdraw what redirect tables say of replicas, and delete those in the home.
+
+    Returns
+    -------
+    Whether there were any.
+    """
+    from sds.files import canonical_path
+    from sds.redirect.tables import withdraw_naming
+
+    file, dataset = split_name(which)
+
+    def is_chosen(
+        table: "RedirectTable", known: "TableDataset", candidate: "TableCandidate"
+    ) -> bool:
+        return (
+            which == str(candidate.replica_id)
+            or canonical_path(which) == str(candidate.path)
+            or (file == str(table.source_path) and dataset in {None, known.path})
+        )
+
+    inside = [path for path in withdraw_naming(home, is_chosen) if home.holds_replica(path)]
+    for path in inside:
+        path.unlink(missing_ok=True)
+    return bool(inside)
 
 
 def _find(service: "Service", which: str) -> "tuple[ReplicaRecord, ...]":

@@ -18,6 +18,8 @@ from sds.errors import (
 from sds.files import canonical_path
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
+from sds.redirect.sorted_replicas import withdraw_sorted
+from sds.redirect.tables import withdraw_table
 from sds.server.operations import stages
 from sds.text import counted
 
@@ -156,10 +158,22 @@ class Builder:
             message = f"replica {replica_id} is being built; cancel its job first"
             raise BusyError(message)
         if record.state is not ReplicaState.RETIRED:
-            record = self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
+            try:
+                record = self._retire(replica_id)
+            except InsufficientSpaceError:
+                # The room that the catalog lacks is the replica's. Without its table and file it
+                # serves nothing, whatever the catalog says until it can be written.
+                withdraw_table(self._home, record.file)
+                withdraw_sorted(self._home, record.file)
+                if self._home.holds_replica(record.path):
+                    Path(record.path).unlink(missing_ok=True)
+                record = self._retire(replica_id)
         self._publisher.publish(record.file)
         self.delete_file(record)
         return record
+
+    def _retire(self, replica_id: int) -> ReplicaRecord:
+        return self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
 
     def delete_file(self, record: ReplicaRecord) -> bool:
         """Delete the file of a replica that is gone from the catalog; return whether it was there.
