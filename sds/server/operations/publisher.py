@@ -45,6 +45,7 @@ from sds.redirect.tables import (
     table_path,
     withdraw_table,
 )
+from sds.redirect.trust import check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -359,7 +360,7 @@ def _servable(
                 f"sds replicas verify {record.id}"
             )
         found = describe_replica(Path(record.path))
-        if wrong := contradiction(record, found):
+        if wrong := written_by_others(record) or contradiction(record, found):
             return ReplicaState.DAMAGED, wrong
         if found.sort is None:
             _stored_type(found)
@@ -379,6 +380,23 @@ def _require_little_metadata(replica: Replica) -> None:
             f"most {_native.MAX_METADATA_BYTES} are checked before a replica serves"
         )
         raise UnsupportedError(message)
+
+
+def written_by_others(record: ReplicaRecord) -> str:
+    """Return why no program trusts the file of a replica; empty where they do.
+
+    Raises
+    ------
+    OSError
+        If it, or its source, is gone.
+    """
+    path, source = Path(record.path), Path(record.file)
+    found, owner = path.stat(), source.stat().st_uid
+    try:
+        check_trusted(path, found, owner)
+    except PermissionError as error:
+        return f"{error}, for programs do not read it (chmod go-w {path})"
+    return ""
 
 
 def contradiction(record: ReplicaRecord, found: Replica) -> str:

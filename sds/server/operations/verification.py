@@ -29,6 +29,7 @@ from sds.server.operations.publisher import (
     current_source,
     outdated,
     touched,
+    written_by_others,
 )
 from sds.server.operations.replica_reports import ReplicaCheck
 
@@ -158,6 +159,8 @@ class Verifier:
         source = self._source_identity(record, report.replica, run)
         if isinstance(source, str):
             return self._out_of_service(record, ReplicaState.RETIRED, source)
+        if problem := written_by_others(record):
+            return self._out_of_service(record, ReplicaState.DAMAGED, problem)
         return self._in_service(record, replace(report.replica, source_identity=source))
 
     def _source_identity(

@@ -213,3 +213,25 @@ def test_a_retired_replica_stays_retired_when_it_is_verified(service, tmp_path):
     assert service.replica(record.id).state is ReplicaState.RETIRED
     output.unlink()
     assert not service.verify(record.id).ok
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replica_that_others_may_write_is_not_called_sound(service, source, mode, kind):
+    """No program reads it: what says so names the remedy, after which it serves again."""
+    record = build(service, source, **KINDS[kind])
+    path = Path(record.path)
+    path.chmod(mode)
+    (check,) = service.verify().checks
+    assert not check.ok
+    for reason in (check.problem, service.replica(record.id).reason):
+        assert "may be written by others" in reason
+        assert f"chmod go-w {path}" in reason
+    assert service.replica(record.id).state is ReplicaState.DAMAGED
+    assert served(service, source) == []
+    service.collect_garbage()
+    assert served(service, source) == []
+    path.chmod(0o600)
+    service.collect_garbage()
+    assert service.replica(record.id).state is ReplicaState.ACTIVE
+    assert [number for number, _ in served(service, source)] == [record.id]
