@@ -705,8 +705,8 @@ def test_a_small_stack_and_the_child_of_a_fork(way, source, home):
     assert native.stdout.count("\n") == 9
     served = reads_by_replica(home)
     assert set(served) == {1, 3, 12}
-    # The child of a fork ends without writing its trace.
-    assert sum(served.values()) == (9 if way == "thread" else 6)
+    # The child of a fork ends without a word to the trace, which has what was due until then.
+    assert (9 if way == "thread" else 6) <= sum(served.values()) <= 9
 
 
 @pytest.fixture
