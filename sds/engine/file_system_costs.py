@@ -124,7 +124,7 @@ def load_measured(home: Home) -> _native.Measured | None:
 def measured_parameters(home: Home, file: str | os.PathLike[str]) -> IoParameters | None:
     """Return the measured costs of reads of a file; None where its file system has none."""
     measured = load_measured(home)
-    if measured is None or not os.path.exists(file):  # noqa: PTH110  (any path)
+    if measured is None or not os.path.isfile(file):  # noqa: PTH113  (any path)
         return None
     kind = _native.ReadFile(file).file_system_type
     found = measured.find(os.path.realpath(file), kind)

@@ -10,6 +10,9 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.engine import publish_measured
+from sds.engine.file_system_costs import load_measured
+from sds.home import Home
 from tests.redirected import settle
 from tests.waiting import PATIENCE_S
 
@@ -75,8 +78,11 @@ def _waits_for_nobody():
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_what_is_no_file_is_named_by_every_command(sds, tmp_path, monkeypatch, what):
+def test_what_is_no_file_is_named_by_every_command(sds, home, tmp_path, monkeypatch, what):
     monkeypatch.chdir(tmp_path)
+    Home(home).create()
+    publish_measured(Home(home), [])  # as a server does, and commands then look at the file
+    load_measured.cache_clear()
     machine, times = tmp_path / "machine.toml", tmp_path / "times.jsonl"
     machine.touch()
     times.touch()

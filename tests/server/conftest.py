@@ -11,6 +11,7 @@ from sds.server.api.application import create_app
 from sds.server.operations.jobs import Background
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
+from tests.organizer.sources import settle
 
 EXTENT = (24, 20, 16)
 
@@ -32,6 +33,7 @@ def make_source(path):
     with h5py.File(path, "w") as handle:
         handle["cube"] = cube
         handle["cube"].attrs["unit"] = "counts"
+    settle(path)
     return path
 
 
@@ -47,6 +49,7 @@ def wide(tmp_path_factory):
     path = tmp_path_factory.mktemp("wide") / "wide.h5"
     with h5py.File(path, "w") as handle:
         handle["cube"] = np.zeros((64, 64, 256), "<f4")
+    settle(path)
     return path
 
 

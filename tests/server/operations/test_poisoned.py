@@ -17,7 +17,6 @@ from sds.home import DAMAGE_SUFFIX, Home
 from sds.redirect.tables import read_table, table_path
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
-from tests.organizer.sources import settle
 from tests.server.conftest import add_planes, make_source
 from tests.sizes import repeated
 
@@ -31,7 +30,7 @@ class Item:
     def __init__(self, service, folder, number):
         folder.mkdir()
         self.folder = folder
-        self.source = settled_source(folder / "source.h5")
+        self.source = make_source(folder / "source.h5")
         self.replica = Path(build(service, self.source, (1, 2, 0)).path)
         self.table = table_path(service.home, self.source)
         self.spool = service.home.spool
@@ -48,12 +47,6 @@ def write_trace(spool, pid, source, n_reads, **named):
         _spool_writer.SpoolWriter(spool, pid=pid, start_ns=5, host=host, executable="x")
     ) as writer:
         add_planes(writer, source, n_reads, **named)
-
-
-def settled_source(path):
-    make_source(path)
-    settle(path)
-    return path
 
 
 def build(service, source, order):
@@ -174,7 +167,7 @@ ALL = [(what, how) for what, poisons in POISONS.items() for how in poisons]
 
 def check_that_the_good_is_served(directory, poisons):
     """Poison one item each, have SDS do all that it does, and look at what was not poisoned."""
-    good = settled_source(directory / "good.h5")
+    good = make_source(directory / "good.h5")
     home = Home(directory / "home")
     chosen = Settings(ingest_interval_s=0.05, lock_wait_s=0.2)
     with Service.open(home, chosen) as service:
