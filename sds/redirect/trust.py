@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_trusted(path: str | Path, found: os.stat_result, source_owner: int) -> None:
@@ -19,6 +19,6 @@ def check_trusted(path: str | Path, found: os.stat_result, source_owner: int) ->
         if not service.isdecimal() or found.st_uid != int(service):
             message = f"{path} belongs to neither the source's owner nor this user"
             raise PermissionError(message)
-    if found.st_mode & _OTHERS_MAY_WRITE:
+    if found.st_mode & OTHERS_MAY_WRITE:
         message = f"{path} may be written by others; remove group and world write permission"
         raise PermissionError(message)

@@ -15,9 +15,13 @@ _LOCALE = "LC_CTYPE"  # which it sets where the locale is C (PEP 538)
 
 
 def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with the locale that this process was started with."""
+    """Return variables with the locale that this process was started with, where that is known."""
     restored = dict(variables)
-    for variable in Path("/proc/self/environ").read_bytes().split(b"\0"):
+    try:
+        started_with = Path("/proc/self/environ").read_bytes()
+    except OSError:  # /proc is not mounted
+        return restored
+    for variable in started_with.split(b"\0"):
         name, _, value = variable.partition(b"=")
         if name == _LOCALE.encode():
             restored[_LOCALE] = os.fsdecode(value)

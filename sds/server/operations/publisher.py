@@ -45,7 +45,7 @@ from sds.redirect.tables import (
     table_path,
     withdraw_table,
 )
-from sds.redirect.trust import check_trusted
+from sds.redirect.trust import OTHERS_MAY_WRITE, check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -395,7 +395,12 @@ def written_by_others(record: ReplicaRecord) -> str:
     try:
         check_trusted(path, found, owner)
     except PermissionError as error:
-        return f"{error}, for programs do not read it (chmod go-w {path})"
+        remedy = (
+            f"chmod go-w {path}"
+            if found.st_mode & OTHERS_MAY_WRITE
+            else f"remove it with sds replicas remove {record.id}, and build it anew"
+        )
+        return f"{error}, for programs do not read it ({remedy})"
     return ""
 
 

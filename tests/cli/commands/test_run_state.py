@@ -84,3 +84,15 @@ def test_a_writer_whose_reader_has_gone_ends_as_without(tmp_path):
             capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_program_starts_where_proc_is_not_mounted(tmp_path):
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("left out: only root with CAP_SYS_ADMIN hides /proc")
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "-",
+         *SDS, "echo", "started"],
+        env=os.environ | {"SDS_HOME": str(tmp_path / "home")},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr

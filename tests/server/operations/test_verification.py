@@ -14,6 +14,7 @@ from sds.catalog.rows import ReplicaRow
 from sds.hdf5.identity import identity_of, source_identity
 from sds.redirect.sorted_replicas import find_sorted
 from sds.redirect.tables import read_table, table_path
+from tests.accounts import NOBODY, becomes_nobody
 from tests.server.conftest import make_source
 
 KINDS = {
@@ -235,3 +236,14 @@ def test_a_replica_that_others_may_write_is_not_called_sound(service, source, mo
     service.collect_garbage()
     assert service.replica(record.id).state is ReplicaState.ACTIVE
     assert [number for number, _ in served(service, source)] == [record.id]
+
+
+@becomes_nobody
+def test_a_replica_of_another_account_is_to_be_built_anew(service, source):
+    """Its mode is not at fault: chmod would not help, and only root changes the owner."""
+    record = build(service, source)
+    os.chown(record.path, NOBODY, -1)
+    (check,) = service.verify().checks
+    assert "belongs to neither" in check.problem
+    assert f"sds replicas remove {record.id}" in check.problem
+    assert "chmod" not in check.problem
