@@ -7,7 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from sds.errors import NotHdf5Error, SdsValueError
+from sds.errors import FileMissingError, NotHdf5Error, PermissionDeniedError, SdsValueError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,15 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
 )
+
+
+def path_error(file: object, error: OSError) -> Exception:
+    """Return the error of SDS for an OSError of opening a file, or of stat(2); else that itself."""
+    if error.errno in LEADS_NOWHERE:
+        return FileMissingError(f"no such file: {file}; check the name and the directory")
+    if isinstance(error, PermissionError):
+        return PermissionDeniedError(f"may not reach {file}; ask its owner for permission")
+    return error
 
 
 def canonical_path(file: str | os.PathLike[str]) -> str:

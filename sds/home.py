@@ -216,13 +216,14 @@ class Home:
         Raises
         ------
         SdsValueError
-            If `output` lies in the home, but not among the replicas.
+            If `output` lies in the home, or is a link to what does, but not among the replicas.
         """
         root = Path(os.path.realpath(self.root))
-        place = Path(os.path.realpath(output.parent))
-        if place.is_relative_to(root) and not self.holds_replica(output):
-            message = f"{output} lies in {root}, where SDS keeps its own files: name another place"
-            raise SdsValueError(message)
+        itself = Path(os.path.realpath(output.parent)) / output.name
+        for place in (itself, Path(os.path.realpath(output))):
+            if place.is_relative_to(root) and not self.holds_replica(place):
+                message = f"{output} lies in {root}, where SDS keeps its own files: name another"
+                raise SdsValueError(message)
 
     def read_config(self) -> dict[str, Any]:
         """Return what config.toml sets; nothing where there is none.

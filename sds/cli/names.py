@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sds.files import LEADS_NOWHERE, canonical_path, read_regular
+from sds.files import canonical_path, path_error, read_regular
 
 
 def split_name(name: str) -> tuple[str, str | None]:
@@ -38,13 +38,11 @@ def check_output(output: Path) -> None:
 
 def text_of(file: Path) -> str:
     """Return what a file of text holds."""
-    from sds.errors import FileMissingError, FormatError
+    from sds.errors import FormatError
 
     try:
         return read_regular(file).decode()
     except UnicodeDecodeError as error:
         raise FormatError(f"{file} is no text: {error}") from error
     except OSError as error:
-        if error.errno not in LEADS_NOWHERE:
-            raise
-        raise FileMissingError(f"no such file: {file}") from error
+        raise path_error(file, error) from error

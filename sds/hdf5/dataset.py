@@ -17,7 +17,6 @@ import numpy as np
 
 from sds.errors import (
     DatasetNotFoundError,
-    FileMissingError,
     FormatError,
     NotHdf5Error,
     PermissionDeniedError,
@@ -25,7 +24,7 @@ from sds.errors import (
     TruncatedFileError,
     UnsupportedError,
 )
-from sds.files import LEADS_NOWHERE, require_regular
+from sds.files import path_error, require_regular
 from sds.geometry.replica_layout import Filter
 from sds.hdf5.type_digest import type_text
 
@@ -193,8 +192,9 @@ def _explain_open_error(file: Path, error: OSError) -> Exception:
     except IsADirectoryError:
         kind, what = NotHdf5Error, f"{file} is a directory; name an HDF5 file"
     except OSError as cause:
-        if cause.errno in LEADS_NOWHERE:
-            return FileMissingError(f"no such file: {file}; check the name and the directory")
+        explained = path_error(file, cause)
+        if explained is not cause:
+            return explained
         kind, what = FormatError, f"cannot read {file}: {cause}; check its file system"
     else:
         text = str(error)

@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING
 from sds import _native
 from sds.errors import (
     ConfigurationError,
-    FileMissingError,
-    PermissionDeniedError,
     SourceChangedError,
     UnsupportedError,
 )
-from sds.files import LEADS_NOWHERE
+from sds.files import path_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +117,7 @@ def identity_of(file: str | os.PathLike[str] | int) -> FileIdentity:
     try:
         found = os.stat(file)  # noqa: PTH116  (also of an open descriptor)
     except OSError as error:
-        raise _explained(file, error) from error
+        raise path_error(file, error) from error
     return identity_from(found)
 
 
@@ -155,7 +153,7 @@ def source_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = (
     try:
         _, instance = _native.instance(file)
     except OSError as error:  # it went meanwhile
-        raise _explained(file, error) from error
+        raise path_error(file, error) from error
     return replace(identity, instance=instance)
 
 
@@ -243,7 +241,7 @@ def _look(
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise _explained(file, error) from error
+        raise path_error(file, error) from error
     try:
         _, number, instance = _native.file_system(descriptor)
         kind = FileSystemKind(number)
@@ -340,12 +338,3 @@ def trusted_directories(home: Home) -> tuple[Path, ...]:
         'example ["/data"]'
     )
     raise ConfigurationError(message)
-
-
-def _explained(file: object, error: OSError) -> Exception:
-    """Return the error of SDS for an OSError of opening a file or of stat(2)."""
-    if error.errno in LEADS_NOWHERE:
-        return FileMissingError(f"no such file: {file}; check the name and the directory")
-    if isinstance(error, PermissionError):
-        return PermissionDeniedError(f"may not reach {file}; ask its owner for permission")
-    return error

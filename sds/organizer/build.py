@@ -30,7 +30,7 @@ from sds.errors import (
     SourceChangedError,
     VerificationError,
 )
-from sds.files import LEADS_NOWHERE
+from sds.files import path_error
 from sds.geometry import Box, check_order
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES
 from sds.geometry.replica_layout import parse_region
@@ -307,14 +307,8 @@ def _canonical(path: Path) -> Path:
     """Return a path without symbolic links."""
     try:
         return Path(os.path.realpath(path.expanduser(), strict=True))
-    except PermissionError as error:
-        message = f"may not reach {path}; ask its owner for permission"
-        raise PermissionDeniedError(message) from error
     except OSError as error:
-        if error.errno not in LEADS_NOWHERE:
-            raise
-        message = f"no such file: {path}; check the name and the directory"
-        raise FileMissingError(message) from error
+        raise path_error(path, error) from error
 
 
 def check_output(plan: AnyPlan) -> bool:

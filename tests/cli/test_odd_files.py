@@ -133,3 +133,15 @@ def test_no_output_is_written_among_sds_s_own_files(sds, home, tmp_path, name):
         assert "where SDS keeps its own files" in result.err, words
     assert sorted(home.rglob("*")) == before
     assert sds("status").code == 0
+
+
+def test_no_output_follows_a_link_to_sds_s_own_files(sds, home, tmp_path):
+    assert sds("status").code == 0
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text("# mine\n")
+    link = tmp_path / "times.csv"
+    link.symlink_to(home / "config.toml")
+    result = sds("machine", "measure", tmp_path, link)
+    assert result.code == 2
+    assert "where SDS keeps its own files" in result.err
+    assert (home / "config.toml").read_text() == "# mine\n"
