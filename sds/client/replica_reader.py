@@ -54,6 +54,9 @@ _VARIABLES = (
 )  # fmt: skip
 """Variables that decide where replicas are, and whether and whose are used."""
 
+_MAX_WARNED = 128
+_warned: set[str] = set()
+
 _MAX_DECISIONS = 64
 _MAX_REPLICAS = 4
 
@@ -257,7 +260,7 @@ class Redirection:
             self._known = None
             return Outcome.ORIGINAL  # nothing was reorganized, or it was withdrawn
         except (SdsError, OSError) as error:
-            log.warning("reading %s:%s from the original: %s", self._source, described.path, error)
+            _warn_once(f"reading {self._source}:{described.path} from the original: {error}")
             return Outcome.ORIGINAL
 
     def _serve(
@@ -419,6 +422,17 @@ class Redirection:
                 replica.engine,
                 replica.stamp,
             )
+
+
+def _warn_once(message: str) -> None:
+    """Log a warning where none said the same before in this process: a loop may read for hours."""
+    if message in _warned:
+        log.debug("%s", message)
+        return
+    if len(_warned) >= _MAX_WARNED:
+        _warned.clear()
+    _warned.add(message)
+    log.warning("%s", message)
 
 
 def _find_to_probe(known: _Known, path: str, number: int) -> _native.ReadFile | None:
