@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 NATIVE = {"HDF5_VOL_CONNECTOR": "native"}
 
 
+def become_own_process() -> None:
+    """Set the environment of a process that is SDS itself: a command, or the server.
+
+    What it reads is the original, and no trace of a user's program. NumPy's OpenBLAS would start a
+    thread for each processor as it is imported, of which nothing here has a use: a tenth of what a
+    command takes on two processors.
+    """
+    os.environ |= NATIVE
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def is_switched_off(environ: Mapping[str, str]) -> bool:
     """Return whether an environment switches SDS off: what the connector asks, no more."""
     return environ.get("SDS_DISABLE") == "1"

@@ -19,6 +19,8 @@ from tests.system_packages import find_program
 # The thousands of programs that tests start compile SDS once, whatever the shell has set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Nor do they multiply matrices: OpenBLAS's threads take a third of the time to import NumPy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # No test asserts how long something takes: machines are shared.
 settings.register_profile("sds", deadline=None, max_examples=repeated(40, 100))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sds.cli.command_list import ABOUT, BASE, BEYOND_BASE, base_module
 from sds.cli.exit_codes import ExitCode, UsageError, exit_code_of
 from sds.errors import SdsError
-from sds.home import NATIVE
+from sds.home import become_own_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,8 +97,7 @@ def _dispatch(words: list[str]) -> object:
 
         sys.stdout.write(f"sds {__version__}\n")
         return ExitCode.SUCCESS
-    # What these commands read themselves is the original, and no trace of a user's program.
-    os.environ |= NATIVE
+    become_own_process()
     try:
         from sds.cli.typer_app import run_app
     except ModuleNotFoundError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sds import _native
 from sds.errors import ConfigurationError, SdsError
 from sds.extras import missing_extra
-from sds.home import NATIVE, Home, default_home
+from sds.home import Home, become_own_process, default_home
 from sds.server.local_socket import listen_at, remove_socket
 from sds.server.logs import log_to_stderr
 from sds.text import counted, printable
@@ -41,8 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status: 0, or 1 after a message on stderr."""
     given = _parser().parse_args(arguments)
     log_to_stderr()
-    # What the server reads of users' files is no access pattern of theirs.
-    os.environ |= NATIVE
+    become_own_process()
     home = Home(given.home.expanduser().absolute()) if given.home else default_home()
     try:
         if given.command == "upgrade":

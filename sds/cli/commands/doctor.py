@@ -61,7 +61,7 @@ def doctor(words: Sequence[str]) -> ExitCode:
     """
     from sds.cli.output import print_json
     from sds.errors import FileMissingError, PermissionDeniedError
-    from sds.home import NATIVE, default_home
+    from sds.home import become_own_process, default_home
     from sds.redirect.doctor.diagnosis import diagnose
 
     at = words.index("--") if "--" in words else len(words)
@@ -80,7 +80,7 @@ def doctor(words: Sequence[str]) -> ExitCode:
         parse.error("--python and a command are two things to look at; give one of them")
     environ = dict(os.environ)
     # What it names is for the doctor's children to meet.
-    os.environ |= NATIVE
+    become_own_process()
     if file is not None:
         _check_target(file, dataset)
     home = default_home()
