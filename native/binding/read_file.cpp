@@ -50,7 +50,7 @@ Stamp stamp_of(const struct stat &found)
 
 ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *measured,
                    bool follow_links, std::optional<std::pair<int64_t, int64_t>> replica_data,
-                   bool checks_all)
+                   bool checks_all, bool checks_soon)
 {
     if (nb::isinstance<nb::int_>(path_or_descriptor)) {
         fd_ = nb::cast<int>(path_or_descriptor);
@@ -66,8 +66,10 @@ ReadFile::ReadFile(nb::object path_or_descriptor, bool may_map, const Measured *
     sds_status status = fstat(fd_, &found) == 0 ? SDS_OK : SDS_EIO;
     if (status == SDS_OK && replica_data) {
         sds_blocks *blocks;
-        status = sds_blocks_new(replica_data->first, replica_data->second,
-                                checks_all ? SDS_BLOCKS_ALL : SDS_BLOCKS_SAMPLED, &blocks);
+        const sds_block_checks checks = checks_all    ? SDS_BLOCKS_ALL
+                                        : checks_soon ? SDS_BLOCKS_SAMPLED_SOON
+                                                      : SDS_BLOCKS_SAMPLED;
+        status = sds_blocks_new(replica_data->first, replica_data->second, checks, &blocks);
         blocks_.reset(blocks);
         if (status == SDS_OK && checks_all) status = sds_blocks_load(blocks, fd_);
     }
@@ -207,10 +209,11 @@ void bind_read_file(nb::module_ &module)
     module.attr("EXECUTORS") = nb::tuple(executors);
     nb::class_<ReadFile>(module, "ReadFile")
         .def(nb::init<nb::object, bool, const Measured *, bool,
-                      std::optional<std::pair<int64_t, int64_t>>, bool>(),
+                      std::optional<std::pair<int64_t, int64_t>>, bool, bool>(),
              nb::arg("path_or_descriptor"), nb::arg("may_map") = true,
              nb::arg("measured") = nb::none(), nb::arg("follow_links") = true,
-             nb::arg("replica_data") = nb::none(), nb::arg("checks_all") = false)
+             nb::arg("replica_data") = nb::none(), nb::arg("checks_all") = false,
+             nb::arg("checks_soon") = false)
         .def_prop_ro("is_damaged", &ReadFile::is_damaged)
         .def("fileno", &ReadFile::fileno)
         .def("is_open", &ReadFile::is_open)

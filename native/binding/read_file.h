@@ -26,10 +26,10 @@ class ReadFile
     // measured: says what requests cost; nullptr: the built-in costs hold. Without follow_links a
     // path that is a link is an error, and nothing is waited for (a FIFO, a terminal).
     // replica_data: offset and bytes of the elements of a contiguous replica, whose blocks are
-    // checked: each that is read (checks_all), or samples.
+    // checked: each that is read (checks_all), or samples (checks_soon: the first earlier).
     ReadFile(nanobind::object path_or_descriptor, bool may_map, const Measured *measured,
              bool follow_links, std::optional<std::pair<int64_t, int64_t>> replica_data,
-             bool checks_all);
+             bool checks_all, bool checks_soon);
     ~ReadFile();
     ReadFile(const ReadFile &) = delete;
     ReadFile &operator=(const ReadFile &) = delete;

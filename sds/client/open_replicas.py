@@ -104,6 +104,7 @@ def open_checked(
         message = f"replica {candidate.path} was found to be damaged; verify the replicas"
         raise OSError(message)
     data_bytes = known.element_size_bytes * math.prod(candidate.stored_extent(known.extent))
+    metadata = _unchecked_metadata(candidate, known)
     engine = _native.ReadFile(
         os.fspath(candidate.path),
         may_map=os.environ.get("SDS_MMAP") != "0",
@@ -111,10 +112,10 @@ def open_checked(
         follow_links=False,
         replica_data=None if candidate.chunk_shape else (candidate.data_offset_bytes, data_bytes),
         checks_all=verifies_reads(home, os.environ),
+        checks_soon=bool(metadata),
     )
     found = os.fstat(engine.fileno())
     check_trusted(candidate.path, found, source_owner)
-    metadata = _unchecked_metadata(candidate, known)
     if stat.S_ISREG(found.st_mode):
         # The device works while the file is checked: first on what is waited for first.
         for offset, length in metadata:

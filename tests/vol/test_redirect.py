@@ -271,6 +271,14 @@ def test_served_when_nothing_is_wrong(cube, home):
     assert read_plane(cube, home)[:2] == (plane_of(cube), 1)
 
 
+def test_reading_leaves_the_source_as_it_was(cube, home):
+    redirect(cube, [("/cube", (2, 0, 1))], home)
+    before, content = identity_of(cube), cube.read_bytes()
+    served = [read_plane(cube, home, SDS_REDIRECT=on)[1] for on in (1, 0)]
+    assert (identity_of(cube), cube.read_bytes()) == (before, content)
+    assert served == [1, 0]
+
+
 @pytest.mark.parametrize("variable", [{"SDS_DISABLE": 1}, {"SDS_REDIRECT": 0}])
 def test_switched_off(variable, cube, home):
     redirect(cube, [("/cube", (2, 0, 1))], home)

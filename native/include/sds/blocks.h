@@ -21,7 +21,8 @@ typedef enum sds_block_checks {
     /* A random block of what a read asks for, once 8 blocks were asked for in all, and again with
      * every further 256. */
     SDS_BLOCKS_SAMPLED,
-    SDS_BLOCKS_ALL /* each block before the first read of it */
+    SDS_BLOCKS_SAMPLED_SOON, /* so, but the first once one block was asked for */
+    SDS_BLOCKS_ALL           /* each block before the first read of it */
 } sds_block_checks;
 
 typedef struct sds_blocks sds_blocks;

@@ -54,7 +54,7 @@ sds_status sds_blocks_new(int64_t data_offset_bytes, int64_t data_bytes, sds_blo
     blocks->n_blocks = n_blocks;
     blocks->checks = checks;
     blocks->damaged = NO_BLOCK;
-    blocks->until_due = FIRST_SAMPLE_BLOCKS * block_bytes;
+    blocks->until_due = (checks == SDS_BLOCKS_SAMPLED_SOON ? 1 : FIRST_SAMPLE_BLOCKS) * block_bytes;
     blocks->random = (uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)blocks;
     return SDS_OK;
 }

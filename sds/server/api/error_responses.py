@@ -60,6 +60,7 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     errors.UnsupportedError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.RankDeficientError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.CatalogError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ServerUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.ServerError: HTTPStatus.BAD_GATEWAY,
     errors.RequestTimeoutError: HTTPStatus.GATEWAY_TIMEOUT,
     errors.SdsError: HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -116,6 +116,8 @@ class Background:
                 reason = error.orig if isinstance(error, OperationalError) else error
                 log.warning("%s: the catalog cannot be written, tried again: %s", name, reason)
                 self._stop.wait(timeout=_RETRY_S)
+            except CutOffError:  # the server ends
+                return
             except Exception:
                 # /healthz tells that the thread is gone; the log, why.
                 log.exception("background thread %s ended", name)
@@ -195,7 +197,8 @@ class Background:
             with _tried_again("ingest failed, tried again in a moment"):
                 service.ingest(every_file=False)
                 service.collect_garbage(_SOURCES_AT_ONCE)
-                while not self._stop.is_set() and service.catch_up():
+                unreachable: set[str] = set()
+                while not self._stop.is_set() and service.catch_up(unreachable):
                     pass
             if time.monotonic() >= next_refit_s:
                 next_refit_s = time.monotonic() + service.settings.refit_interval_s
@@ -205,12 +208,9 @@ class Background:
     def _verify_replicas(self) -> None:
         service = self._service
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
-            try:
-                with _tried_again("replicas are not verified now, but in a moment"):
-                    while not self._stop.is_set() and service.verify_due():
-                        pass
-            except CutOffError:
-                return
+            with _tried_again("replicas are not verified now, but in a moment"):
+                while not self._stop.is_set() and service.verify_due():
+                    pass
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from sds.errors import RequestTimeoutError
+from sds.errors import RequestTimeoutError, ServerUnreachableError
 from sds.server.child import Child
 from sds.server.operations.service import Service
 from sds.server.operations.stages import CutOffError
@@ -53,9 +53,15 @@ class ProcessPool:
         ------
         RequestTimeoutError
             If it takes longer than ``request_limit_s``.
+        ServerUnreachableError
+            If the server ends meanwhile.
         """
         deadline_s = time.monotonic() + self._settings.request_limit_s
-        return self._threads.submit(self._call, operation, given, deadline_s).result()
+        try:
+            return self._threads.submit(self._call, operation, given, deadline_s).result()
+        except CutOffError:
+            message = "the server ends; ask again once it runs"
+            raise ServerUnreachableError(message) from None
 
     def _call(self, operation: str, given: dict[str, object], deadline_s: float) -> Any:  # noqa: ANN401
         """Run a method in this thread's child; start another child where it is gone."""

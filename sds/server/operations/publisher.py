@@ -217,10 +217,28 @@ class Publisher:
         """
         return self.publish_each(self._store.outdated_sources(self._made_by, limit))
 
-    @property
-    def has_outdated(self) -> bool:
-        """True while `publish_outdated` has something to do."""
-        return bool(self._store.outdated_sources(self._made_by, 1))
+    def catch_up(self, limit: int, unreachable: set[str]) -> bool:
+        """Publish some of what `publish_outdated` would.
+
+        Parameters
+        ----------
+        unreachable
+            Sources to leave out; those are added that cannot be looked at now, and stay outdated.
+
+        Returns
+        -------
+        Whether there is more of it.
+        """
+        found = self._outdated(limit, unreachable)
+        self.publish_each(found)
+        unreachable |= {*found}.intersection(
+            self._store.outdated_sources(self._made_by, limit + len(unreachable))
+        )
+        return bool(self._outdated(1, unreachable))
+
+    def _outdated(self, limit: int, unreachable: set[str]) -> list[str]:
+        found = self._store.outdated_sources(self._made_by, limit + len(unreachable))
+        return [file for file in found if file not in unreachable][:limit]
 
     def tidy(self) -> tuple[str, ...]:
         """Where others changed the published directories: remove what the catalog does not know.

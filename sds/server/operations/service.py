@@ -437,16 +437,20 @@ class Service(Parts):
                 self._run, keep_days=self.settings.spool_keep_days, n_sources=n_sources
             )
 
-    def catch_up(self) -> bool:
+    def catch_up(self, unreachable: set[str]) -> bool:
         """Publish some of what an older SDS or other settings published.
+
+        Parameters
+        ----------
+        unreachable
+            Empty at first; from call to call, the sources that cannot be looked at now.
 
         Returns
         -------
         Whether there is more of it.
         """
         with self.lock.held():
-            self._publisher.publish_outdated(_PUBLISHED_AT_ONCE)
-            return self._publisher.has_outdated
+            return self._publisher.catch_up(_PUBLISHED_AT_ONCE, unreachable)
 
     def submit(self, request: JobRequest) -> JobRecord:
         """Put work into the queue; ask for the job to see how far it is."""

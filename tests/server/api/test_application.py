@@ -14,6 +14,7 @@ from sds.server.api.auth import Scope, Tokens
 from sds.server.api.error_responses import STATUS, problem_of, status_of
 from sds.server.operations.jobs import Background, child_runner
 from sds.server.operations.service import Service
+from sds.server.operations.stages import CutOffError
 from sds.server.settings import Settings
 from tests.server.asgi import Client
 from tests.server.running import PATIENCE_S
@@ -398,6 +399,23 @@ def test_a_dead_background_shows_in_healthz(home):
         client = Client(create_app(service, background), base_url="http://localhost")
         assert client.get("/healthz").status_code == 503
         assert client.get("/readyz").status_code == 200
+
+
+def test_a_look_that_the_end_of_the_server_cuts_off_leaves_no_traceback(home, monkeypatch, caplog):
+    cut_off = threading.Event()
+    stop = threading.Event()
+
+    def collect_garbage(*_):
+        cut_off.set()
+        raise CutOffError
+
+    monkeypatch.setattr(Service, "collect_garbage", collect_garbage)
+    with Service.open(home, Settings(ingest_interval_s=0.05)) as service, service.lock.held():
+        background = Background(service, stop)
+        background.start()
+        assert cut_off.wait(PATIENCE_S)
+        background.end(PATIENCE_S)
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ machine, which scan what no index finds.
 """
 
 import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from sds.catalog.records import ReplicaState
 from sds.catalog.requests import ReorganizeRequest
 from sds.home import Home
 from sds.redirect.tables import read_table
+from sds.server.operations import publisher
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
 
@@ -90,7 +92,7 @@ def reorganize(service):
 def background_work(service):
     service.ingest(every_file=False)
     service.collect_garbage(16)
-    assert not service.catch_up()
+    assert not service.catch_up(set())
     assert not service.verify_due()
 
 
@@ -227,9 +229,32 @@ def test_other_settings_reach_every_table_by_and_by(changed):
         service.recover()
         striped = [read_table(home, file).datasets[0].stripes.stripe_count == 4 for file in sources]
         assert 0 < sum(striped) < len(sources), "a command does some of them"
-        while service.catch_up():
+        while service.catch_up(set()):
             pass
         assert all(read_table(home, file).datasets[0].stripes.stripe_count == 4 for file in sources)
+
+
+def test_what_cannot_be_looked_at_keeps_no_other_from_being_published(changed, monkeypatch):
+    """As where their file system is gone: they stay outdated, and are tried again later."""
+    home, sources = changed
+    gone = {*sources[::3], *sources[:30]}
+    look = publisher.current_source
+
+    def look_unless_gone(home, file):
+        if file in gone:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected", file)
+        return look(home, file)
+
+    monkeypatch.setattr(publisher, "current_source", look_unless_gone)
+    with Service.open(home, Settings(stripe_size_bytes=65536, stripe_count=4)) as service:
+        unreachable = set()
+        while service.catch_up(unreachable):
+            pass
+        assert unreachable == gone
+        striped = {
+            file for file in sources if read_table(home, file).datasets[0].stripes.stripe_count == 4
+        }
+        assert striped == set(sources) - gone
 
 
 def test_every_source_is_looked_at_wherever_a_command_begins(changed):

@@ -286,14 +286,17 @@ OpenReplica *make_replica(const sds_candidate &candidate)
     return replica;
 }
 
-// What checks the blocks of a replica that are read. Returns why it is not to be used.
+// What checks the blocks of a replica that are read, the first of them sooner where the process has
+// not opened it before. Returns why it is not to be used.
 const char *check_blocks(int fd, const sds_table_dataset &dataset, const sds_candidate &candidate,
-                         sds_blocks *&blocks)
+                         bool is_first, sds_blocks *&blocks)
 {
     const bool all = config().verify_reads;
-    const sds_status status =
-        sds_blocks_new(candidate.data_offset_bytes, sds_candidate_bytes(&candidate, &dataset),
-                       all ? SDS_BLOCKS_ALL : SDS_BLOCKS_SAMPLED, &blocks);
+    const sds_block_checks checks = all        ? SDS_BLOCKS_ALL
+                                    : is_first ? SDS_BLOCKS_SAMPLED_SOON
+                                               : SDS_BLOCKS_SAMPLED;
+    const sds_status status = sds_blocks_new(
+        candidate.data_offset_bytes, sds_candidate_bytes(&candidate, &dataset), checks, &blocks);
     if (status != SDS_OK) return "memory is exhausted";
     if (!all || sds_blocks_load(blocks, fd) == SDS_OK) return nullptr;
     return "reads are to be verified, and the replica, built by an older SDS, has no checksums "
@@ -309,9 +312,10 @@ void open_contiguous(const sds_table_dataset &dataset, const sds_candidate &cand
         replica.problem =
             errno == ENOENT ? "the replica is missing" : "the replica cannot be opened";
     } else {
+        const bool is_first = !was_checked(candidate);
         replica.problem = find_replica_problem(fd, dataset, candidate, source_owner, slab);
         if (!replica.problem)
-            replica.problem = check_blocks(fd, dataset, candidate, replica.blocks);
+            replica.problem = check_blocks(fd, dataset, candidate, is_first, replica.blocks);
         settle(replica, fd);
     }
     errno = saved_errno;

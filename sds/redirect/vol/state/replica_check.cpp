@@ -30,17 +30,6 @@ constexpr int max_checked = 128;
 CheckedReplica checked[max_checked];
 int n_checked = 0;
 
-bool was_checked(const sds_candidate &candidate)
-{
-    SharedStateLock lock;
-    const int n = n_checked < max_checked ? n_checked : max_checked;
-    for (int i = 0; i < n; i++)
-        if (checked[i].crc == candidate.metadata_crc32c &&
-            sds_identity_equal(&checked[i].identity, &candidate.identity))
-            return true;
-    return false;
-}
-
 void remember_checked(const sds_candidate &candidate)
 {
     SharedStateLock lock;
@@ -139,6 +128,17 @@ const char *check_metadata(int fd, const sds_table_dataset &dataset, const sds_c
 }
 
 } // namespace
+
+bool was_checked(const sds_candidate &candidate)
+{
+    SharedStateLock lock;
+    const int n = n_checked < max_checked ? n_checked : max_checked;
+    for (int i = 0; i < n; i++)
+        if (checked[i].crc == candidate.metadata_crc32c &&
+            sds_identity_equal(&checked[i].identity, &candidate.identity))
+            return true;
+    return false;
+}
 
 bool is_trusted_owner(uid_t owner, uid_t source_owner)
 {

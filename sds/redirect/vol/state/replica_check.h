@@ -14,6 +14,9 @@ namespace sds::vol
 // the service account that is configured.
 bool is_trusted_owner(uid_t owner, uid_t source_owner);
 
+// True where this process has found that what lies around the dataset of a replica is whole.
+bool was_checked(const sds_candidate &candidate);
+
 // Why the open file is not to be used; nullptr where it is. slab: what is read of the source first,
 // nullptr where that is not known.
 const char *find_replica_problem(int fd, const sds_table_dataset &dataset,
