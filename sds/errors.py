@@ -21,6 +21,7 @@
     ├── VerificationError                      a replica whose bytes differ from its original
     ├── InsufficientSpaceError (OSError)       a disk without room, with the bytes needed
     ├── PermissionDeniedError (PermissionError)
+    ├── UnreachableError (TimeoutError)        a file whose file system does not answer
     ├── RankDeficientError (ValueError)        a fit whose columns do not vary independently
     ├── CatalogError                           database of another revision, or on a network disk
     ├── ServerError                            the server answered with an error
@@ -110,6 +111,10 @@ class InsufficientSpaceError(SdsError, OSError):
 
 class PermissionDeniedError(SdsError, PermissionError):
     """A file or directory that this account may not read or write."""
+
+
+class UnreachableError(SdsError, TimeoutError):
+    """A file whose file system does not answer."""
 
 
 class RankDeficientError(SdsError, ValueError):

@@ -11,12 +11,10 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import os
 import subprocess
 import sys
 import tarfile
 import zipfile
-from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -27,11 +25,10 @@ import h5py
 from benchmarks.conformance import zoo_reader
 from benchmarks.conformance.outcomes import Outcome, SuiteRun
 from benchmarks.conformance.python_suites import download_source, versions_of
-from benchmarks.conformance.running import measured, native_environment
+from benchmarks.conformance.running import measured
 from sds.errors import SdsError
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
-from sds.redirect.launch.connector import plugin_path
 from sds.redirect.tables import publish_table
 from tests.redirected import settle, table_of, with_models
 
@@ -170,17 +167,6 @@ def force_replicas(path: Path, home: Home, number: int) -> int:
     return len(replicas)
 
 
-def with_native_filters(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment with the connector and the filters that h5py finds natively."""
-    # Asked of a fresh process: packages that this one has imported may have added directories.
-    done = subprocess.run(
-        [sys.executable, "-c", "import h5py.h5pl as p; print(*map(p.get, range(p.size())))"],
-        env=native_environment(), check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    directories = [literal_eval(word).decode() for word in done.stdout.split()]
-    return {**env, "HDF5_PLUGIN_PATH": os.pathsep.join([str(plugin_path().parent), *directories])}
-
-
 def read(paths: Iterable[Path], directory: Path, env: Mapping[str, str]) -> tuple[SuiteRun, int]:
     """Run zoo_reader.py on files; return what each dataset gave, and how many reads that were."""
     done = measured([sys.executable, zoo_reader.__file__, *paths], cwd=directory, env=env)
@@ -220,7 +206,7 @@ class Zoo:
                 number += force_replicas(path, home, number)
             print(f"zoo: {number - 1} replicas")
             # What no replica serves, the engine reads where it can, faster or not.
-            env = {**with_native_filters(env), "SDS_ENGINE": "always"}
+            env = {**env, "SDS_ENGINE": "always"}
         outcomes, outputs, status, wall_s, cpu_s, n_reads = {}, {}, 0, 0.0, 0.0, 0
         for folder in sorted({path.parent for path in files}):
             done, n = read([path for path in files if path.parent == folder], directory, env)

@@ -98,18 +98,26 @@ void copy_strided(nb::object src, nb::object out)
     check(status, "copy_strided");
 }
 
+// Call what may wait for a file system, while other threads use the interpreter.
+template <typename Call> sds_status unheld(Call call)
+{
+    const nb::gil_scoped_release release;
+    return call();
+}
+
 nb::tuple identity(nb::object path)
 {
     const std::string name = bytes_of_path(path);
     sds_identity found;
-    check(sds_identity_of_path(name.c_str(), &found, nullptr, nullptr), name.c_str());
+    check(unheld([&] { return sds_identity_of_path(name.c_str(), &found, nullptr, nullptr); }),
+          name.c_str());
     return nb::make_tuple(found.inode, found.size_bytes, found.mtime_ns, found.ctime_ns);
 }
 
 nb::tuple file_system(int descriptor)
 {
     sds_file_system found;
-    check(sds_file_system_of_fd(descriptor, &found), "statfs");
+    check(unheld([&] { return sds_file_system_of_fd(descriptor, &found); }), "statfs");
     return nb::make_tuple(found.type, found.kind, found.instance);
 }
 
@@ -117,7 +125,8 @@ nb::tuple instance(nb::object path)
 {
     const std::string name = bytes_of_path(path);
     uint64_t device = 0, found = 0;
-    check(sds_instance_of_path(name.c_str(), &device, &found), name.c_str());
+    check(unheld([&] { return sds_instance_of_path(name.c_str(), &device, &found); }),
+          name.c_str());
     return nb::make_tuple(device, found);
 }
 

@@ -20,6 +20,7 @@ import numpy as np
 from sds.calibration.design import ELEMENT_SIZE_BYTES, STORED_ORDERS, array_extent
 from sds.calibration.results import FileSystem, ReadRequest
 from sds.errors import FileMissingError, InsufficientSpaceError, PermissionDeniedError
+from sds.mounts import filesystem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,15 +110,13 @@ def written_array(
 
 def file_system_of(path: Path) -> FileSystem:
     """Return the file system that holds a path."""
-    real = path.resolve()
-    best = ("/", "unknown", "")
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        before, _, after = line.partition(" - ")
-        mount = before.split()[4].encode().decode("unicode_escape")
-        kind, source = after.split()[:2]
-        if real.is_relative_to(mount) and len(mount) >= len(best[0]):
-            best = (mount, kind, source)
-    return FileSystem(mount_point=best[0], kind=best[1], source=best[2], device=real.stat().st_dev)
+    found = filesystem_of(path)
+    return FileSystem(
+        mount_point=str(found.mount_point),
+        kind=found.kind,
+        source=found.source,
+        device=path.stat().st_dev,
+    )
 
 
 @contextmanager

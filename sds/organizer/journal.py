@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from sds import _native
 from sds.atomic_file import sync_directory
-from sds.errors import BusyError, SdsError
+from sds.errors import BusyError, SdsError, UnreachableError
 from sds.hdf5.identity import FileIdentity, identity_of
+from sds.mounts import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,7 +177,10 @@ class Journal:
         plan = self._lines[0]["plan"]
         try:
             noted = FileIdentity(**plan["source_identity"])
-            return bool(noted.difference(identity_of(plan["source_path"])))
+            source = plan["source_path"]
+            return bool(noted.difference(look_at(source, lambda: identity_of(source))))
+        except UnreachableError:
+            return False
         except (SdsError, TypeError):
             return True
 

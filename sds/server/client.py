@@ -151,7 +151,7 @@ def _find_server(home: Home) -> _Server | None:
 
     home.check()
     address = read_address(home)
-    if address is None:
+    if address is None or _is_stopped(address.pid):
         return None
     users = frozenset({os.geteuid(), home.root.stat().st_uid})
     server = _Server(Path(address.socket), address.shown, users)
@@ -162,6 +162,15 @@ def _find_server(home: Home) -> _Server | None:
     except (OSError, http.client.HTTPException):
         return None
     return server if status == http.HTTPStatus.OK else None
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped (SIGSTOP, a debugger), and will answer nothing."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return after_name.split()[:1] in (["T"], ["t"])
 
 
 class RemoteService:

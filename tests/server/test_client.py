@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import signal
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -12,14 +13,15 @@ import pytest
 
 from sds.catalog.records import DatasetRecord
 from sds.catalog.requests import IngestRequest, ReorganizeRequest
-from sds.errors import DatasetNotFoundError, NotFoundError, ServerError
+from sds.errors import BusyError, DatasetNotFoundError, NotFoundError, ServerError
 from sds.server.api import routes
-from sds.server.client import RemoteService, _Server, connect
+from sds.server.client import RemoteService, _is_stopped, _Server, connect
 from sds.server.operations.advice_reports import RecurringTiles, WhatIfRequest
 from sds.server.operations.service import Service
 from sds.server.rest import OPERATIONS
 from tests.redirected import settle
 from tests.server.running import Server
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
@@ -126,3 +128,20 @@ def test_a_job_of_a_server_of_another_version_is_an_error_in_words(tmp_path):
         with pytest.raises(ServerError, match="of another version"):
             remote.ingest()
         server.shutdown()
+
+
+def test_nobody_waits_for_a_server_that_is_stopped(home, monkeypatch):
+    """Who reads the catalog does so without it; who writes is told which process holds it."""
+    server = Server(home).wait_until_it_listens()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: _is_stopped(server.process.pid), "the server stops")
+        monkeypatch.setattr(_Server, "send", lambda *_, **__: pytest.fail("it is asked"))
+        with connect(home) as service:
+            assert isinstance(service, Service)
+            assert service.replicas() == ()
+            with pytest.raises(BusyError, match=f"process {server.process.pid}"):
+                service.ingest()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        server.kill()

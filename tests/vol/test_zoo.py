@@ -29,7 +29,7 @@ def test_reads_of_installed_files_are_the_native_ones(files, tmp_path):
     assert n_replicas > 80
     native, n_reads = zoo.read(files, tmp_path, native_environment())
     connected = connector_environment(home.root, SDS_ENGINE="always")
-    connector, _ = zoo.read(files, tmp_path, zoo.with_native_filters(connected))
+    connector, _ = zoo.read(files, tmp_path, connected)
     assert compare([native], [connector]).new_failures == []
     assert n_reads > 4000
     served = reads_by_replica(home)

@@ -84,8 +84,10 @@ def _where_it_is(shell: Shell, variables: Mapping[str, str]) -> list[str]:
 
     Each is whole, since some shells join them.
     """
+    from sds.redirect.launch.connector import library_of
+
     lines = [_change(shell, name, value) for name, value in sorted(variables.items())]
-    preload = variables["LD_PRELOAD"].partition(":")[0].replace("$PLATFORM", os.uname().machine)
+    preload = library_of(variables["LD_PRELOAD"].partition(":")[0])
     quoted = _quote(shell, preload)
     if shell is Shell.BASH:
         return [f"if [ -f {quoted} ]; then", *lines, "fi;"]

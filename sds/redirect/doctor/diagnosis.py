@@ -216,7 +216,28 @@ def _is_disabled(home: Home, environ: Mapping[str, str]) -> bool:
 
 
 def _environment_problems(environ: Mapping[str, str]) -> list[Problem]:
-    """Return what the variables of HDF5 do to programs that are started from here."""
+    """Return what variables do to programs that are started from here."""
+    return [
+        *_preload_problems(environ),
+        *_connector_problems(environ),
+    ]
+
+
+def _preload_problems(environ: Mapping[str, str]) -> list[Problem]:
+    """Return what is wrong with LD_PRELOAD, as in a container that inherited it."""
+    return [
+        Problem(
+            what=f"LD_PRELOAD names {library}, which is not here: the loader says so on standard "
+            "error for each program, which runs without SDS",
+            remedy='eval "$(sds env --unset)", or unset LD_PRELOAD; in a container, install SDS '
+            "there and use `sds run`",
+        )
+        for library in connector.missing_preloads(environ)
+    ]
+
+
+def _connector_problems(environ: Mapping[str, str]) -> list[Problem]:
+    """Return what is wrong with the variables of HDF5."""
     named = environ.get("HDF5_VOL_CONNECTOR", "").strip()
     if not named:
         return []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sds.errors import FormatError, SdsError, SdsValueError
 from sds.files import read_regular
 from sds.hdf5.identity import source_identity
+from sds.mounts import look_at
 from sds.redirect.tables import RedirectTable, table_path
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def _report(path: Path) -> TableReport:
         return TableReport(path=str(path), source="", datasets=(), problem=problem)
     problem = ""
     try:
-        changed = table.source_identity.difference(source_identity(table.source_path))
+        source = table.source_path
+        changed = table.source_identity.difference(look_at(source, lambda: source_identity(source)))
     except SdsError as error:
         problem = str(error)
     else:

@@ -251,6 +251,17 @@ def _refuse_others(environ: Mapping[str, str]) -> None:
         )
 
 
+def missing_preloads(environ: Mapping[str, str]) -> list[str]:
+    """Return the libraries of SDS that LD_PRELOAD names and that are not there."""
+    named = (library_of(entry) for entry in _preloaded(environ) if _is_preload(entry))
+    return [library for library in named if not Path(library).is_file()]
+
+
+def library_of(entry: str) -> str:
+    """Return the path that the loader makes of an entry of LD_PRELOAD."""
+    return entry.replace("$PLATFORM", os.uname().machine)
+
+
 def _preloaded(environ: Mapping[str, str]) -> list[str]:
     return environ.get("LD_PRELOAD", "").replace(":", " ").split()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.engine import builtin_parameters
-from sds.errors import NotFoundError, SdsValueError
+from sds.errors import NotFoundError, SdsValueError, UnreachableError
 from sds.geometry import RaidLayout, StripeLayout
 from sds.hdf5.striping import StripesSource, find_stripes
-from sds.mounts import filesystem_of
+from sds.mounts import filesystem_of, look_at
 from sds.recommender.models.models_in_use import equations_for_table, models_for_table
 from sds.recommender.models.read_cost import contiguous_throughput
 
@@ -151,8 +151,16 @@ class Models:
         return calibration.engine.parameters
 
     def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float:
-        """Return how fast long reads are: as calibrated, else as the built-in model has it."""
-        original, _ = equations_for_table(self.calibration(path))
+        """Return how fast long reads are: as calibrated, else as the built-in model has it.
+
+        The built-in model also where a file system does not answer.
+        """
+        try:
+            calibration = self.calibration(path)
+        except UnreachableError as error:
+            _log.warning("%s", error)
+            calibration = None
+        original, _ = equations_for_table(calibration)
         return contiguous_throughput(original)
 
 
@@ -200,7 +208,7 @@ def _holding(path: Path, calibrations: Sequence[CalibrationRecord]) -> Calibrati
     """Return the calibration of the file system that holds a path; None: there is none."""
     if not calibrations:
         return None
-    here = str(filesystem_of(path).mount_point), _device_of(path)
+    here = str(filesystem_of(path).mount_point), look_at(path, lambda: _device_of(path))
     return next((one for one in calibrations if (one.mount_point, one.device) == here), None)
 
 

@@ -24,10 +24,12 @@ from sds.errors import (
     PermissionDeniedError,
     SdsError,
     SdsValueError,
+    UnreachableError,
     UnsupportedError,
 )
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.identity import identity_of, source_identity, trusted_directories
+from sds.mounts import look_at
 from sds.organizer.replica_file.replica import Replica, describe_replica
 from sds.redirect.sorted_replicas import (
     SortedReplica,
@@ -123,6 +125,8 @@ class Publisher:
                 continue
             try:
                 yield file, *self._publish(file, identity)
+            except UnreachableError as error:
+                log.warning("%s is not published now: %s", file, error)
             except IsADirectoryError as error:
                 log.warning("%s is not published: %s; remove what is there", file, error)
 
@@ -383,6 +387,8 @@ def _servable(
         if found.sort is None:
             _stored_type(found)
             _require_little_metadata(found)
+    except UnreachableError:
+        raise
     except UnsupportedError as error:
         return ReplicaState.VERIFIED, f"programs are not redirected to it: {error}"
     except (SdsError, OSError) as error:
@@ -517,17 +523,24 @@ def _table_model(model: CostModel) -> TableModel:
 
 
 def current_identity(file: str) -> FileIdentity | None:
-    """Return a file's identity; None where it cannot be reached."""
+    """Return a file's identity; None where it is gone, or closed to this account.
+
+    Raises
+    ------
+    UnreachableError
+        If its file system does not answer.
+    """
     try:
-        return identity_of(file)
+        return look_at(file, lambda: identity_of(file))
     except (NotFoundError, PermissionDeniedError):
         return None
 
 
 def current_source(home: Home, file: str) -> FileIdentity | None:
-    """Return the identity of a source with its instance; None where it cannot be reached."""
+    """Return the identity of a source with its instance; else as `current_identity`."""
+    trusted = trusted_directories(home)
     try:
-        return source_identity(file, trusted=trusted_directories(home))
+        return look_at(file, lambda: source_identity(file, trusted=trusted))
     except (NotFoundError, PermissionDeniedError):
         return None
 

@@ -15,7 +15,7 @@ from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.replicas import OPEN_STATES
 from sds.catalog.requests import ReorganizeRequest, SortRequest
-from sds.errors import PermissionDeniedError, SdsError
+from sds.errors import PermissionDeniedError, SdsError, UnreachableError
 from sds.files import canonical_path
 from sds.server.operations.publisher import current_identity, current_source, outdated
 from sds.server.operations.replica_reports import GarbageReport
@@ -85,7 +85,11 @@ class Recovery:
             key = record.segments if record.sort is None else record.sort.key
             if (record.file, record.dataset, record.order, key) in again:
                 continue  # its job runs again, and goes on from what is on disk
-            replica = _whole_replica(record)
+            try:
+                replica = None if current_identity(record.path) is None else _whole_replica(record)
+            except UnreachableError as error:
+                log.warning("replica %s is left as it is: %s", record.id, error)
+                continue
             if replica is None:
                 reason = "the process that built it ended before it was whole"
                 retired = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
@@ -120,12 +124,16 @@ class Recovery:
         """Retire replicas of sources that changed or went; delete spool files long counted.
 
         What was only touched, a replica or its source, is verified again. With `n_sources` only
-        the next `n_sources` sources are checked, and spool files once every `_SPOOL_EVERY_S`.
+        the next `n_sources` sources are checked, spool files once every `_SPOOL_EVERY_S`, and what
+        was touched is left to `Verifier.verify_due`, which may take hours.
         """
         retired = []
         for watched in self._watched_next(n_sources):
             if _differs(self._home, watched):
-                retired += self._look_after(watched.file, run)
+                try:
+                    retired += self._look_after(watched.file, run, verifies=n_sources is None)
+                except UnreachableError as error:
+                    log.warning("%s is looked at later: %s", watched.file, error)
         for record in self._store.uncollected_replicas(n_sources):
             # What the user placed with --output is the user's to delete.
             if self._home.holds_replica(record.path):
@@ -167,8 +175,8 @@ class Recovery:
                 self._watched, is_past_end = 0, True
             left = None if left is None else left - len(found)
 
-    def _look_after(self, file: str, run: Runner) -> list[ReplicaRecord]:
-        """Retire replicas of a source that changed or went, verify what was touched.
+    def _look_after(self, file: str, run: Runner, *, verifies: bool) -> list[ReplicaRecord]:
+        """Retire replicas of a source that changed or went, verify what was touched, or note it.
 
         Returns
         -------
@@ -179,7 +187,11 @@ class Recovery:
             reason = outdated(record, current_source(self._home, record.file))
             if reason and record.state is not ReplicaState.DAMAGED:
                 retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
-            elif not reason and wants_verification(self._home, record):
+            elif reason or not wants_verification(self._home, record):
+                continue
+            elif not verifies:
+                self._verifier.note_touched(record.id)
+            else:
                 (check,) = self._verifier.verify((record,), run, lambda *_: None)
                 if check.replica.state is ReplicaState.RETIRED:
                     retired.append(check.replica)

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer.read_records import SELECT_ALL, SELECT_HYPERSLAB
 from sds.calibration.trace_fit import LeftOut, TracedRead, change_since
-from sds.errors import FormatError, FormatVersionError, NotFoundError, SdsError
+from sds.errors import (
+    FormatError,
+    FormatVersionError,
+    NotFoundError,
+    SdsError,
+    UnreachableError,
+)
 from sds.geometry import Hyperslab
 from sds.mounts import filesystem_of
 from sds.recommender.models.cost_model import Via
@@ -182,7 +188,11 @@ class TracedReads:
     def _mount_of(self, file: str) -> str:
         directory = str(Path(file).parent)
         if directory not in self._mounts:
-            self._mounts[directory] = str(filesystem_of(Path(directory)).mount_point)
+            try:
+                self._mounts[directory] = str(filesystem_of(Path(directory)).mount_point)
+            except UnreachableError as error:
+                log.warning("reads of %s are left out: %s", file, error)
+                self._mounts[directory] = ""
         return self._mounts[directory]
 
 

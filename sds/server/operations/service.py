@@ -17,7 +17,7 @@ from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import GONE_STATES
 from sds.catalog.store import Store
-from sds.errors import FileMissingError, SdsValueError
+from sds.errors import SdsValueError, UnreachableError
 from sds.files import canonical_path
 from sds.home import default_home
 from sds.mounts import filesystem_of
@@ -302,17 +302,13 @@ class Service(Parts):
         self, request: CalibrateRequest, progress: Progress | None = None
     ) -> CalibrationRecord:
         """Measure a file system; predictions for files on it use the result from then on."""
-        directory = Path(request.path).absolute()
-        if not directory.is_dir():
-            message = f"no such directory: {directory}; name one on the file system to measure"
-            raise FileMissingError(message)
         with self.lock.held():
             calibration = self._run(
                 stages.measure, request, callbacks={"progress": progress or _to_nobody}
             )
             record = self._store.add_calibration(
-                mount_point=str(filesystem_of(directory).mount_point),
-                device=directory.stat().st_dev,
+                mount_point=calibration.file_system.mount_point,
+                device=calibration.file_system.device,
                 calibration=calibration,
             )
             self._publisher.publish_outdated()
@@ -341,13 +337,17 @@ class Service(Parts):
 
         with self.lock.held():
             refitter = Refitter(self.home, self._store, self._models, self._run)
-            found = tuple(
-                refitter.refit(record, progress or _to_nobody)
-                for record in calibrations_at(path, self._store.calibrations())
-            )
+            found = []
+            for record in calibrations_at(path, self._store.calibrations()):
+                try:
+                    found.append(refitter.refit(record, progress or _to_nobody))
+                except UnreachableError as error:
+                    if path is not None:
+                        raise
+                    log.warning("%s is not refitted now: %s", record.mount_point, error)
             if any(entry.refitted for entry in found):
                 self._publisher.publish_outdated()
-        return RefitReport(file_systems=found)
+        return RefitReport(file_systems=tuple(found))
 
     def calibration_report(self) -> Calibrations:
         """Return the newest calibration of each file system, and what has changed since."""

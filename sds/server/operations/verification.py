@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING
 from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import SERVING_STATES
-from sds.errors import NotFoundError, SdsError
+from sds.errors import NotFoundError, SdsError, UnreachableError
 from sds.hdf5.identity import identity_of, settled_identity
 from sds.home import damage_report
+from sds.mounts import look_at
 from sds.server.operations import stages
 from sds.server.operations.publisher import (
     contradiction,
@@ -63,6 +65,11 @@ class Verifier:
         # By when each was verified; those that are not listed were verified later.
         self._longest_ago: deque[tuple[int, int | None]] = deque()
         self._next_due_ns = 0.0
+        self._touched: dict[int, None] = {}  # ids, the first noted first
+
+    def note_touched(self, replica_id: int) -> None:
+        """Have a replica verified by `verify_due`: its file or its source was touched."""
+        self._touched[replica_id] = None
 
     def verify(
         self,
@@ -78,21 +85,39 @@ class Verifier:
         """
         for record in records:
             damage_report(self._home, record.id).unlink(missing_ok=True)
-        present = tuple(record for record in records if Path(record.path).is_file())
+        silent = {}
+        present = []
+        for record in records:
+            try:
+                if look_at(record.path, Path(record.path).is_file):
+                    present.append(record)
+            except UnreachableError as error:
+                silent[record.id] = _not_verified(record, error)
         paths = tuple(Path(record.path) for record in present)
         check = stages.check_quietly if quietly else stages.check
         found = run(check, paths, callbacks={"progress": progress}) if paths else ()
         by_id = {record.id: report for record, report in zip(present, found, strict=True)}
-        return tuple(self._judge(record, by_id.get(record.id), run) for record in records)
+        return tuple(
+            silent.get(record.id) or self._judge(record, by_id.get(record.id), run)
+            for record in records
+        )
 
     def verify_due(self, run: Runner, *, interval_days: float) -> bool:
-        """Verify what programs have reported, or what was verified longest ago; False: nothing.
+        """Verify what programs have reported, what was touched, or what was verified longest ago.
 
-        `interval_days`: after which a replica is verified again; 0: never.
+        Parameters
+        ----------
+        interval_days
+            After which a replica is verified again; 0: never.
+
+        Returns
+        -------
+        Whether there was anything.
         """
         records = [record for record in self._reported() if record.state in WATCHED_STATES]
-        if not records and (due := self._next_due(interval_days)) is not None:
-            records = [due]
+        if not records:
+            due = self._next_touched() or self._next_due(interval_days)
+            records = [] if due is None else [due]
         for record in records:
             try:
                 self.verify((record,), run, lambda *_: None, quietly=True)
@@ -100,6 +125,17 @@ class Verifier:
                 log.warning("replica %s could not be verified: %s", record.id, error)
                 self._store.note_verified(record.id)  # its turn comes again
         return bool(records)
+
+    def _next_touched(self) -> ReplicaRecord | None:
+        """Return the first that was touched, and not verified since; None where there is none."""
+        while self._touched:
+            replica_id = next(iter(self._touched))
+            del self._touched[replica_id]
+            record = self._store.replica(replica_id)
+            with suppress(UnreachableError):  # noted again once it answers
+                if record.state in WATCHED_STATES and wants_verification(self._home, record):
+                    return record
+        return None
 
     def _next_due(self, interval_days: float) -> ReplicaRecord | None:
         """Return the replica that is due for longest; None where none is.
@@ -143,7 +179,15 @@ class Verifier:
     def _judge(
         self, record: ReplicaRecord, report: VerificationReport | None, run: Runner
     ) -> ReplicaCheck:
-        """Give a replica the state that a report on its file asks for."""
+        """Give a replica the state that a report on its file asks for, if its source answers."""
+        try:
+            return self._judge_by(record, report, run)
+        except UnreachableError as error:
+            return _not_verified(record, error)
+
+    def _judge_by(
+        self, record: ReplicaRecord, report: VerificationReport | None, run: Runner
+    ) -> ReplicaCheck:
         if report is None:
             return self._out_of_service(
                 record, ReplicaState.RETIRED, f"its file {record.path} is gone"
@@ -219,6 +263,11 @@ class Verifier:
             record = self._store.set_replica(record.id, state, problem, replica=stamped)
         self._publisher.publish(record.file)
         return ReplicaCheck(replica=record, ok=False, problem=problem)
+
+
+def _not_verified(record: ReplicaRecord, error: UnreachableError) -> ReplicaCheck:
+    """Return the check of a replica that stays as it is: it, or its source, does not answer."""
+    return ReplicaCheck(replica=record, ok=False, problem=f"not verified: {error}")
 
 
 def _due_ns(verified_ns: int | None, interval_days: float) -> float:

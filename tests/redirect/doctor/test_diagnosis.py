@@ -69,6 +69,16 @@ def test_variables_under_which_programs_crash(home, cube, variables, said):
     assert "unset HDF5_VOL_CONNECTOR" in problem.remedy
 
 
+def test_a_preloaded_library_that_is_not_there_is_a_problem(home):
+    """As in a container that inherited the variable."""
+    variables = connector.environment(home, native_environment())
+    elsewhere = "/nowhere/" + variables["LD_PRELOAD"].rpartition("/")[2]
+    diagnosis = diagnose(home=home, environ=native_environment(LD_PRELOAD=elsewhere))
+    (problem,) = diagnosis.problems
+    assert f"LD_PRELOAD names {elsewhere}, which is not here" in problem.what
+    assert "sds env --unset" in problem.remedy
+
+
 @pytest.mark.parametrize("named", [{}, {"HDF5_VOL_CONNECTOR": connector.CONNECTOR}])
 def test_variables_that_switch_sds_on_are_no_problem(named, home):
     variables = connector.environment(home, native_environment()) | named

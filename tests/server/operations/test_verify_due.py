@@ -14,6 +14,7 @@ from sds.home import damage_report
 from sds.organizer.verify import verify_file
 from sds.redirect.tables import table_path
 from sds.server.operations.service import Service
+from sds.server.operations.verification import Verifier
 from sds.server.settings import Settings
 from tests.page_cache import drop_from_page_cache, pages_cached
 
@@ -54,6 +55,29 @@ def rounds(service):
         n += 1
         assert n < 10
     return n
+
+
+def test_what_was_touched_is_verified_beside_the_counting_of_traces(service, built, monkeypatch):
+    """After a restart that is every replica: no trace would be counted for hours."""
+    for record in built:
+        Path(record.path).chmod(0o400)
+    compared = []
+    verify = Verifier.verify
+
+    def noted(verifier, records, *arguments, **options):
+        compared.extend(record.id for record in records)
+        return verify(verifier, records, *arguments, **options)
+
+    monkeypatch.setattr(Verifier, "verify", noted)
+    for _ in range(2):
+        service.collect_garbage(16)
+    assert compared == []
+    assert not table_path(service.home, built[0].file).exists()
+    assert rounds(service) == 2
+    assert compared == [record.id for record in built]
+    assert table_path(service.home, built[0].file).exists()
+    service.collect_garbage(16)
+    assert rounds(service) == 0
 
 
 def test_each_replica_is_verified_once_it_is_due_the_longest_unverified_first(service, built):

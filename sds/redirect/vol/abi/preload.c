@@ -88,8 +88,9 @@ __attribute__((visibility("default"))) char *getenv(const char *name)
 /* Programs whose children see other files, where the loader would complain that this one is not
  * there. */
 static const char *const root_changers[] = {
-    "apptainer", "bwrap",  "ch-run", "chroot", "docker",  "enroot",      "nerdctl",
-    "nsenter",   "podman", "proot",  "runc",   "shifter", "singularity", "systemd-nspawn",
+    "apptainer",  "bwrap",       "ch-run",    "chroot",      "docker",         "enroot",
+    "lxc-attach", "lxc-execute", "lxc-start", "nerdctl",     "nsenter",        "podman",
+    "proot",      "runc",        "shifter",   "singularity", "systemd-nspawn",
 };
 
 static int changes_root(const char *program)
