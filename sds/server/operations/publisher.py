@@ -117,9 +117,10 @@ class Publisher:
 
         What cannot be looked at now, or has a directory in the place of its table, stays marked.
         """
+        trusted = trusted_directories(self._home)
         for file in files:
             try:
-                identity = current_source(self._home, file)
+                identity = current_source(file, trusted)
             except OSError as error:  # of its disk or server
                 log.warning("%s cannot be looked at now: %s", file, error)
                 continue
@@ -536,9 +537,11 @@ def current_identity(file: str) -> FileIdentity | None:
         return None
 
 
-def current_source(home: Home, file: str) -> FileIdentity | None:
-    """Return the identity of a source with its instance; else as `current_identity`."""
-    trusted = trusted_directories(home)
+def current_source(file: str, trusted: Sequence[Path]) -> FileIdentity | None:
+    """Return the identity of a source with its instance; else as `current_identity`.
+
+    `trusted`: directories that the user vouches for.
+    """
     try:
         return look_at(file, lambda: source_identity(file, trusted=trusted))
     except (NotFoundError, PermissionDeniedError):

@@ -17,13 +17,14 @@ from sds.catalog.replicas import OPEN_STATES
 from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import PermissionDeniedError, SdsError, UnreachableError
 from sds.files import canonical_path
+from sds.hdf5.identity import trusted_directories
 from sds.server.operations.publisher import current_identity, current_source, outdated
 from sds.server.operations.replica_reports import GarbageReport
 from sds.server.operations.reports import RecoveryReport
 from sds.server.operations.verification import wants_verification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import WatchedSource
@@ -104,8 +105,9 @@ class Recovery:
         withdrawn = self._publisher.tidy()
         published = self._publisher.publish_marked()
         published += self._publisher.publish_outdated(_SOURCES_AT_ONCE)
+        trusted = trusted_directories(self._home)
         for watched in self._watched_next(_SOURCES_AT_ONCE):
-            if _differs(self._home, watched):
+            if _differs(watched, trusted):
                 self._publisher.publish(watched.file)
         self._publisher.publish_measured()
         return RecoveryReport(
@@ -128,8 +130,9 @@ class Recovery:
         was touched is left to `Verifier.verify_due`, which may take hours.
         """
         retired = []
+        trusted = trusted_directories(self._home)
         for watched in self._watched_next(n_sources):
-            if _differs(self._home, watched):
+            if _differs(watched, trusted):
                 try:
                     retired += self._look_after(watched.file, run, verifies=n_sources is None)
                 except UnreachableError as error:
@@ -183,8 +186,9 @@ class Recovery:
         The replicas that were retired.
         """
         retired = []
+        trusted = trusted_directories(self._home)
         for record in self._store.replicas(file, states=WATCHED_STATES):
-            reason = outdated(record, current_source(self._home, record.file))
+            reason = outdated(record, current_source(record.file, trusted))
             if reason and record.state is not ReplicaState.DAMAGED:
                 retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
             elif reason or not wants_verification(self._home, record):
@@ -226,10 +230,10 @@ def _wanted(
     return None
 
 
-def _differs(home: Home, watched: WatchedSource) -> bool:
+def _differs(watched: WatchedSource, trusted: Sequence[Path]) -> bool:
     """Return whether a source or one of its replicas is another file than the catalog knows."""
     try:
-        source = current_source(home, watched.file)
+        source = current_source(watched.file, trusted)
         return any(
             before != source or built is None or built != current_identity(path)
             for path, before, built in watched.replicas

@@ -21,7 +21,7 @@ from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import SERVING_STATES
 from sds.errors import NotFoundError, SdsError, UnreachableError
-from sds.hdf5.identity import identity_of, settled_identity
+from sds.hdf5.identity import identity_of, settled_identity, trusted_directories
 from sds.home import damage_report
 from sds.mounts import look_at
 from sds.server.operations import stages
@@ -214,7 +214,7 @@ class Verifier:
 
         A source that was touched is compared byte by byte.
         """
-        now = current_source(self._home, record.file)
+        now = current_source(record.file, trusted_directories(self._home))
         compared = _compared_with(record, found)
         if now == compared:
             return compared
@@ -284,7 +284,7 @@ def wants_verification(home: Home, record: ReplicaRecord) -> bool:
     if record.replica.identity != current_identity(record.path):
         return True
     serves = record.state is not ReplicaState.DAMAGED
-    return serves and touched(record, current_source(home, record.file))
+    return serves and touched(record, current_source(record.file, trusted_directories(home)))
 
 
 def _compared_with(record: ReplicaRecord, found: Replica) -> FileIdentity:

@@ -240,10 +240,10 @@ def test_what_cannot_be_looked_at_keeps_no_other_from_being_published(changed, m
     gone = {*sources[::3], *sources[:30]}
     look = publisher.current_source
 
-    def look_unless_gone(home, file):
+    def look_unless_gone(file, trusted):
         if file in gone:
             raise OSError(errno.ENOTCONN, "Transport endpoint is not connected", file)
-        return look(home, file)
+        return look(file, trusted)
 
     monkeypatch.setattr(publisher, "current_source", look_unless_gone)
     with Service.open(home, Settings(stripe_size_bytes=65536, stripe_count=4)) as service:
