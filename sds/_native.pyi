@@ -242,10 +242,10 @@ class Layouts:
     def __init__(
         self, layouts: DatasetLayouts, parameters: Mapping[str, object] | None = None
     ) -> None: ...
-    # Of n reads, shapes (n, rank), and the processes that read at one time, shape (n,): the choice,
-    # shape (n,), or BY_...; seconds, and the same with margins, shapes (n, 2 + candidates): of the
-    # original through HDF5, by the engine, and of each candidate, infinite where it cannot serve;
-    # seconds of the original as it would be read, and the same with the margin, shape (n, 2).
+    # Of n reads, shapes (n, rank), and the processes that read at one time, shape (n,): seconds of
+    # the original as it would be read, and through HDF5, shape (n, 2); of each candidate, infinite
+    # where it does not hold the read, and the same with its margin, infinite where it would not
+    # serve, shapes (n, candidates).
     def choose(
         self,
         start: NDArray[np.int64],
@@ -253,9 +253,7 @@ class Layouts:
         count: NDArray[np.int64],
         block: NDArray[np.int64],
         n_processes: NDArray[np.int64],
-    ) -> tuple[
-        NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
-    ]: ...
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
 
 # lists.cpp
 

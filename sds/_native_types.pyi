@@ -1,7 +1,7 @@
 # Types of the values that the native core takes and returns. For type checkers alone: there is no
 # such module when a program runs.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NotRequired, TypeAlias, TypedDict
 
 import numpy as np
@@ -41,11 +41,8 @@ class ReadReport(TypedDict):
     memory_bytes: int
     predicted_s: float
 
-# Kind, gap, whether it is calibrated, coefficients, floor, margin; of a learned model, what
-# predicts seconds from the measures of a read.
-LayoutModel: TypeAlias = tuple[
-    int, int, bool, Sequence[float], float, float, Callable[[tuple[float, ...]], float] | None
-]
+# Kind, gap, whether it is calibrated, coefficients, floor, margin.
+LayoutModel: TypeAlias = tuple[int, int, bool, Sequence[float], float, float]
 
 class LayoutCandidate(TypedDict):
     order: Sequence[int]

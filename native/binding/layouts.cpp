@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -42,17 +41,15 @@ template <typename T> T get(const nb::dict &from, const char *key)
     return value;
 }
 
-// An equation with its margin, or what is called instead.
+// An equation with its margin.
 struct Model {
     sds_cost_model equation = {};
     double margin = 1;
-    nb::object learned = nb::none();
 
     explicit Model(const nb::dict &from)
     {
-        using Fields =
-            std::tuple<int32_t, int32_t, bool, std::vector<double>, double, double, nb::object>;
-        const auto [kind, gap, calibrated, coefficients, floor_s, factor, callable] =
+        using Fields = std::tuple<int32_t, int32_t, bool, std::vector<double>, double, double>;
+        const auto [kind, gap, calibrated, coefficients, floor_s, factor] =
             get<Fields>(from, "model");
         if (sds_model_terms(kind) == 0 || gap < SDS_GAP_COUNT || gap > SDS_GAP_PAPER ||
             coefficients.size() > SDS_MODEL_TERMS || !(factor > 0))
@@ -64,22 +61,9 @@ struct Model {
         equation.calibrated = calibrated;
         equation.n_terms = static_cast<int32_t>(coefficients.size());
         margin = factor;
-        learned = callable;
         equation.floor_s = floor_s * margin;
-        // What is learned does not say what any read takes.
-        for (size_t i = learned.is_none() ? 0 : coefficients.size(); i < coefficients.size(); i++)
+        for (size_t i = 0; i < coefficients.size(); i++)
             equation.coefficient[i] = coefficients[i] * margin;
-    }
-
-    // With the margin; negative where the equation holds.
-    double seconds(const sds_measures &measures) const
-    {
-        if (learned.is_none()) return -1;
-        nb::list values;
-#define XX(name) values.append(measures.name);
-        SDS_MEASURE_MAP(XX)
-#undef XX
-        return nb::cast<double>(learned(nb::tuple(values))) * margin;
     }
 };
 
@@ -231,17 +215,13 @@ class Layouts
         for (const Rows *each : {&start, &stride, &count, &block})
             if (each->shape(0) != n || each->shape(1) != rank || n_processes.shape(0) != n)
                 refuse("layouts: selections of other axes than the dataset");
-        std::unique_ptr<int32_t[]> choice(new int32_t[n]);
-        std::unique_ptr<double[]> seconds(new double[n * (m + 2)]);
-        std::unique_ptr<double[]> compared(new double[n * (m + 2)]);
         std::unique_ptr<double[]> original(new double[n * 2]);
+        std::unique_ptr<double[]> seconds(new double[n * m]);
+        std::unique_ptr<double[]> compared(new double[n * m]);
         std::vector<sds_read_cost> costs(m + 1);
         sds_choose_given given = {};
         given.parameters = parameters_ ? &*parameters_ : nullptr;
         given.engine_reads_original = layouts_.dataset.storage == SDS_TABLE_CONTIGUOUS;
-        Choosing choosing = {*this, nullptr};
-        given.context = &choosing;
-        if (is_learned()) given.model_s = learned_seconds;
         for (size_t i = 0; i < n; i++) {
             sds_hyperslab slab = {};
             slab.rank = layouts_.dataset.rank;
@@ -255,31 +235,28 @@ class Layouts
             given.n_processes = static_cast<double>(n_processes(i));
             sds_read_costs found = {};
             found.candidate = costs.data();
-            choice[i] = sds_choose(&layouts_, &slab, &given, &found);
-            if (choosing.error) std::rethrow_exception(choosing.error);
-            double *const row = &seconds[i * (m + 2)], *const row_compared = &compared[i * (m + 2)];
-            put(found.by_hdf5, model_.margin, row[0], row_compared[0]);
-            put(found.by_engine, engine_margin(), row[1], row_compared[1]);
-            for (size_t j = 0; j < m; j++)
-                put(costs[j], candidates_[j].model.margin, row[2 + j], row_compared[2 + j]);
-            const size_t by =
-                found.original == SDS_BY_ENGINE && row_compared[1] < row_compared[0] ? 1 : 0;
-            original[2 * i] = row[by];
-            original[2 * i + 1] = row_compared[by];
+            sds_choose(&layouts_, &slab, &given, &found);
+            const bool is_plain = layouts_.dataset.storage == SDS_TABLE_CONTIGUOUS &&
+                                  sds_is_one_run(layouts_.dataset.extent, &slab);
+            const double original_s = sds_original_s(&found);
+            const bool by_engine = original_s < sds_cold_s(&found.by_hdf5);
+            original[2 * i] = by_engine ? seconds_of(found.by_engine, engine_margin())
+                                        : seconds_of(found.by_hdf5, model_.margin);
+            original[2 * i + 1] = seconds_of(found.by_hdf5, model_.margin);
+            for (size_t j = 0; j < m; j++) {
+                const double cold_s = sds_cold_s(&costs[j]);
+                const bool serves =
+                    !is_plain && cold_s >= 0 && (cold_s < original_s || original_s < 0);
+                seconds[i * m + j] = seconds_of(costs[j], candidates_[j].model.margin);
+                compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
+            }
         }
-        return nb::make_tuple(
-            array_of(std::move(choice), n, std::nullopt), array_of(std::move(seconds), n, m + 2),
-            array_of(std::move(compared), n, m + 2), array_of(std::move(original), n, size_t{2}));
+        return nb::make_tuple(array_of(std::move(original), n, size_t{2}),
+                              array_of(std::move(seconds), n, m),
+                              array_of(std::move(compared), n, m));
     }
 
   private:
-    bool is_learned() const
-    {
-        return !model_.learned.is_none() || (engine_model_ && !engine_model_->learned.is_none()) ||
-               std::any_of(candidates_.begin(), candidates_.end(),
-                           [](const Candidate &each) { return !each.model.learned.is_none(); });
-    }
-
     // That which a table's rule finds, where none is given.
     const Model *engine_model() const
     {
@@ -291,36 +268,11 @@ class Layouts
     }
     double engine_margin() const { return engine_model()->margin; }
 
-    const Model &model_of(int32_t choice) const
+    // Without the margin; infinite where there is no prediction.
+    static double seconds_of(const sds_read_cost &cost, double margin)
     {
-        if (choice == SDS_BY_HDF5) return model_;
-        if (choice == SDS_BY_ENGINE) return *engine_model();
-        return candidates_[static_cast<size_t>(choice)].model;
-    }
-
-    // No exception may pass through the core, which is C.
-    struct Choosing {
-        const Layouts &layouts;
-        std::exception_ptr error;
-    };
-    static double learned_seconds(void *context, int32_t choice, const sds_measures *measures)
-    {
-        constexpr double any_s = 1e300; // nobody looks at what is chosen by it
-        auto &self = *static_cast<Choosing *>(context);
-        if (self.error) return any_s;
-        try {
-            return self.layouts.model_of(choice).seconds(*measures);
-        } catch (...) {
-            self.error = std::current_exception();
-            return any_s;
-        }
-    }
-
-    static void put(const sds_read_cost &cost, double margin, double &seconds, double &compared)
-    {
-        const double nothing = std::numeric_limits<double>::infinity();
-        seconds = cost.model_s < 0 ? nothing : cost.model_s / margin + cost.more_s;
-        compared = cost.model_s < 0 ? nothing : cost.model_s + cost.more_s;
+        return cost.model_s < 0 ? std::numeric_limits<double>::infinity()
+                                : cost.model_s / margin + cost.more_s;
     }
 
     void check_selection(const sds_hyperslab &slab) const

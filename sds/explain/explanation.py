@@ -34,7 +34,7 @@ from sds.hdf5.dataset import (
 )
 from sds.hdf5.striping import find_stripes
 from sds.recommender.candidates.cost_matrix import read_costs
-from sds.recommender.models.models_in_use import models_for_advice
+from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.confidence import probability_faster
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from sds.engine import IoParameters
     from sds.geometry import ArrayLayout
-    from sds.recommender.models.cost_model import ReadModel
+    from sds.recommender.models.cost_model import CostModel
 
 LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
@@ -166,7 +166,7 @@ def explain(
     chunks: tuple[int, ...] | None = None,
     stored_ratio: float | None = None,
     configured: StripeLayout | None = None,
-    models: tuple[ReadModel, ReadModel] | None = None,
+    models: tuple[CostModel, CostModel] | None = None,
     parameters: IoParameters | None = None,
     budget_s: float | None = None,
 ) -> Explanation:
@@ -229,7 +229,7 @@ def compare(
     *,
     configured: StripeLayout | None = None,
     raid: RaidLayout = LOCAL_DISK_RAID,
-    models: tuple[ReadModel, ReadModel] | None = None,
+    models: tuple[CostModel, CostModel] | None = None,
     parameters: IoParameters | None = None,
     budget_s: float | None = None,
 ) -> tuple[Explanation, ...]:
@@ -261,7 +261,7 @@ def compare(
                 slab,
                 supposed,
                 disks=disks_of(described, supposed, found, raid),
-                models=models_for_advice(None)
+                models=comparable_models(None)
                 if models is None or supposed.is_elsewhere
                 else models,
                 parameters=None if supposed.is_elsewhere else parameters,
@@ -301,7 +301,7 @@ def _explain_layout(
     supposed: Supposed,
     *,
     disks: Disks,
-    models: tuple[ReadModel, ReadModel],
+    models: tuple[CostModel, CostModel],
     parameters: IoParameters | None,
     budget_s: float | None,
 ) -> Explanation:
@@ -389,7 +389,7 @@ def _seconds(
     slab: Hyperslab,
     supposed: Supposed,
     disks: Disks,
-    models: tuple[ReadModel, ReadModel],
+    models: tuple[CostModel, CostModel],
 ) -> tuple[float, bool]:
     """Return the time of a read by the function that chooses, and whether the layout would serve.
 

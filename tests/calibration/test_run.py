@@ -27,7 +27,7 @@ from sds.errors import (
 )
 from sds.geometry import Hyperslab
 from sds.recommender.models.cost_model import CacheState, ModelKind, Via
-from sds.recommender.models.models_in_use import models_for_advice, models_for_table
+from sds.recommender.models.models_in_use import comparable_models, models_for_table
 from sds.recommender.models.read_cost import contiguous_throughput
 
 TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=3000.0, max_rounds=1)
@@ -74,7 +74,7 @@ def test_it_survives_json(calibration):
 
 
 def test_tables_get_models_of_one_measurement(calibration):
-    original, replica = models_for_advice(calibration)
+    original, replica = comparable_models(calibration)
     assert (original.via, replica.via) == (Via.HDF5, Via.ENGINE)
     assert original.calibrated == replica.calibrated
     table_original, table_replica = models_for_table(calibration)
@@ -103,7 +103,7 @@ def test_one_process_count_fits_without_p(tmp_path):
     for measurement in result.measurements:
         kinds = {t.model.kind for t in measurement.choice.trials if t.model}
         assert ModelKind.EQ4 not in kinds
-    assert models_for_advice(result)[0].calibrated is False, "one way alone compares nothing"
+    assert comparable_models(result)[0].calibrated is False, "one way alone compares nothing"
 
 
 class Cancelled(Exception):  # noqa: N818 - what a user's callback may raise

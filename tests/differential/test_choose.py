@@ -1,10 +1,8 @@
-"""Connector, `sds.read`, advice and the redirect table choose what serves a read alike.
-
-`SDS_TEST_CHOICES` names how many reads are drawn for each; a few hundred by default.
-"""
+"""Connector, `sds.read`, advice and the redirect table choose what serves a read alike."""
 
 import dataclasses
 import json
+import math
 import os
 from pathlib import Path
 
@@ -14,16 +12,28 @@ import pytest
 
 from sds import _native
 from sds.client import replica_reader
-from sds.geometry import Box, Hyperslab, RaidLayout, StripeLayout
+from sds.geometry import Box, Filter, Hyperslab, RaidLayout, ReplicaLayout, StripeLayout
 from sds.hdf5.dataset import describe_open_dataset
+from sds.hdf5.identity import FileIdentity
 from sds.home import Home
-from sds.redirect.tables import TableModel, publish_table
+from sds.recommender.candidates.cost_matrix import read_costs
+from sds.recommender.candidates.replica_cost import size_bytes
+from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind
+from sds.recommender.models.models_in_use import serving_margin
+from sds.recommender.models.read_cost import StoredArray
+from sds.redirect.tables import (
+    RedirectTable,
+    TableCandidate,
+    TableDataset,
+    TableModel,
+    publish_table,
+)
 from sds.trace import read_spool
 from sds.trace.spool_format import SUFFIX
 from tests.redirected import settle, table_of, write_replica
+from tests.sizes import repeated
 from tests.under_connector import connector_environment, run_python
 
-N_READS = int(os.environ.get("SDS_TEST_CHOICES", "300"))
 READS_OF_A_PROGRAM = 100
 KINDS = {0: 3, 3: 3, 4: 4, 6: 8, 16: 7, 17: 8}  # terms by kind of equation
 
@@ -195,7 +205,7 @@ def _extents(axes):
     )
 
 
-@pytest.mark.parametrize("seed", range(max(1, N_READS // READS_OF_A_PROGRAM)))
+@pytest.mark.parametrize("seed", range(repeated(3, 30)))
 def test_connector_and_sds_read_choose_as_the_table(seed, tmp_path, monkeypatch):
     home = Home(tmp_path / "home")
     home.create()
@@ -229,3 +239,148 @@ def served_by_sds_read(path, reads, monkeypatch):
             reader.serve(home, described, slab, result, dataset=stored)
             found.append(made.pop())
     return found
+
+
+IDENTITY = FileIdentity(inode=7, size_bytes=1 << 40, mtime_ns=1, ctime_ns=1)
+GZIP = (Filter(code=1, name="gzip", options=(1,)),)
+DISKS = ("stripes", "raid")
+
+
+def draw_equation(rng, *, calibrated):
+    drawn = draw_model(rng)
+    error = float(rng.uniform(0.05, 0.6))
+    heldout = HeldoutError(
+        median=error / 2, p95=2 * error, rms=error, rank_correlation=0.9, n_patterns=30
+    )
+    return CostModel(
+        kind=next(kind for kind in ModelKind if kind.code == drawn.kind),
+        gap=next(gap for gap in GapKind if gap.code == drawn.gap),
+        coefficients=drawn.coefficients,
+        floor_s=drawn.floor_s,
+        calibrated=calibrated,
+        heldout=heldout if calibrated else None,
+    )
+
+
+def draw_array(rng):
+    extent, size = draw_extent(rng), int(rng.choice([1, 4, 8, 16]))
+    storage = {"data_offset_bytes": int(rng.choice([2048, 6152]))}
+    if rng.random() < 0.4:
+        chunks = tuple(int(rng.integers(1, n + 1)) for n in extent)
+        stored = math.prod(-(-n // c) * c for n, c in zip(extent, chunks, strict=True)) * size
+        storage = {
+            "chunks": chunks,
+            "stored_bytes": max(1, int(stored * rng.uniform(0.1, 1))),
+            "decode_s_per_byte": float(rng.choice([0, 2e-9])),
+        }
+    return StoredArray(extent=extent, element_size_bytes=size, **storage, **draw_disks(rng))
+
+
+def draw_layout(rng, extent, *, is_contiguous):
+    order = tuple(int(axis) for axis in rng.permutation(len(extent)))
+    region = Box.whole(extent)
+    if rng.random() < 0.3:
+        low = [int(rng.integers(0, max(1, n // 3))) for n in extent]
+        region = Box(
+            start=tuple(low),
+            extent=tuple(int(rng.integers(1, n - a + 1)) for n, a in zip(extent, low, strict=True)),
+        )
+    if is_contiguous or rng.random() < 0.5:
+        return ReplicaLayout(order=order, region=region)
+    stored = [region.extent[axis] for axis in order]
+    return ReplicaLayout(
+        order=order,
+        region=region,
+        chunk_shape=tuple(int(rng.integers(1, n + 1)) for n in stored),
+        filters=GZIP if rng.random() < 0.5 else (),
+    )
+
+
+def table_model(model, margin=1.0):
+    return TableModel(
+        kind=model.kind.code,
+        gap=model.gap.code,
+        calibrated=model.calibrated,
+        coefficients=tuple(margin * one for one in model.coefficients),
+        floor_s=margin * model.floor_s,
+    )
+
+
+def entry_of(array, models, layouts):
+    """Return the entry of a table that was published with these replicas."""
+    original, engine = models
+    disks = {name: getattr(array, name) for name in DISKS}
+    candidates = []
+    for number, layout in enumerate(layouts):
+        chunks = layout.chunk_shape
+        model = original if chunks else engine
+        candidates.append(
+            TableCandidate(
+                replica_id=number + 1,
+                path=Path(f"/replica/{number}"),
+                identity=IDENTITY,
+                data_offset_bytes=0 if chunks else _native.REPLICA_DATA_OFFSET_BYTES,
+                metadata_crc32c=0,
+                order=layout.order,
+                model=table_model(model, serving_margin(original, model)),
+                chunk_shape=chunks,
+                stored_bytes=size_bytes(layout, array) if chunks else 0,
+                decode_s_per_byte=array.decode_s_per_byte if layout.filters else 0.0,
+                region=layout.region,
+                **disks,
+            )
+        )
+    chunked = array.chunks is not None
+    dataset = TableDataset(
+        path="/x",
+        extent=array.extent,
+        element_size_bytes=array.element_size_bytes,
+        type_crc32c=0,
+        type_class=1,
+        data_offset_bytes=None if chunked else array.data_offset_bytes,
+        model=table_model(original),
+        candidates=tuple(candidates),
+        chunk_shape=array.chunks,
+        stored_bytes=array.stored_chunk_bytes * array.n_chunks if chunked else 0,
+        decode_s_per_byte=array.decode_s_per_byte if chunked else 0.0,
+        **disks,
+    )
+    table = RedirectTable(
+        source_path=Path("/source"), source_identity=IDENTITY, datasets=(dataset,)
+    )
+    return _native.TableEntry(table.to_bytes())
+
+
+@pytest.mark.parametrize("seed", range(repeated(20, 200)))
+def test_advice_is_what_a_table_says(seed):
+    """The same replica, and the same seconds, of reads that nothing is known in memory of.
+
+    One replica at least is contiguous: a table has the engine's model from that.
+    """
+    rng = np.random.default_rng(seed)
+    n_served = 0
+    for _ in range(100):
+        array = draw_array(rng)
+        calibrated = bool(rng.integers(2))
+        original = draw_equation(rng, calibrated=calibrated)
+        engine = draw_equation(rng, calibrated=True) if calibrated else original
+        layouts = [
+            draw_layout(rng, array.extent, is_contiguous=i == 0)
+            for i in range(int(rng.integers(1, 5)))
+        ]
+        entry = entry_of(array, (original, engine), layouts)
+        slab = draw_slab(rng, array.extent)
+        costs = read_costs(array, (original, engine), [slab], [1], layouts)
+        axes = (slab.start, slab.stride, slab.count, slab.block)
+        chosen, _ = entry.choose(*axes, None, None)
+        assert costs.chosen()[0] == (-1 if chosen is None else chosen), (array, layouts, slab)
+        by_hdf5, _, *candidates = entry.seconds(*axes)
+        assert by_hdf5 == pytest.approx(costs.by_hdf5[0], rel=1e-9)
+        for compared, seconds, found in zip(
+            costs.compared[0], costs.replicas[0], candidates, strict=True
+        ):
+            assert (found >= 0) == math.isfinite(seconds)
+            if math.isfinite(compared):
+                assert compared == pytest.approx(found, rel=1e-9)
+        n_served += chosen is not None
+    assert 10 < n_served < 90

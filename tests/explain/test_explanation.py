@@ -18,7 +18,7 @@ from sds.explain.hypothetical import Supposed
 from sds.geometry import ReplicaLayout, parse_selection
 from sds.hdf5.dataset import describe_dataset
 from sds.recommender.candidates.cost_matrix import read_costs
-from sds.recommender.models.models_in_use import models_for_advice
+from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 from tests import oracles
 
@@ -105,7 +105,7 @@ def test_it_takes_what_advice_says_that_it_takes(store, name, selection, layout)
         SHAPE, order=layout.get("order"), chunk_shape=layout.get("chunks")
     )
     slab = parse_selection(selection, SHAPE)
-    costs = read_costs(array, models_for_advice(None), [slab], [1], [replica])
+    costs = read_costs(array, comparable_models(None), [slab], [1], [replica])
     assert [one.predicted_s for one in found] == [costs.original[0], costs.replicas[0, 0]]
 
 

@@ -78,8 +78,6 @@ typedef struct sds_choose_given {
      * may read the original; not for candidates in chunks or tiles. UNKNOWN counts as COLD, and
      * where it is of the original, nothing more is probed. NULL: COLD. */
     sds_cache (*probe)(void *context, int32_t choice);
-    /* Seconds by a model that is no equation, margin included; negative: take the equation. */
-    double (*model_s)(void *context, int32_t choice, const sds_measures *measures);
     void *context;
 } sds_choose_given;
 

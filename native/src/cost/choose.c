@@ -135,8 +135,8 @@ sds_plan_given sds__engine_state(sds__pricer *self, sds_cache cache, int is_mapp
     return state;
 }
 
-double sds__price(sds__pricer *self, int32_t choice, const sds_cost_model *model,
-                  const sds_file_layout *layout, const sds_features *features, int64_t gap_paper)
+double sds__price(sds__pricer *self, const sds_cost_model *model, const sds_file_layout *layout,
+                  const sds_features *features, int64_t gap_paper)
 {
     const double n = self->given->n_processes > 1 ? self->given->n_processes : 1;
     /* Of the other processes no more is known than that they touch as many OSTs each. */
@@ -145,16 +145,13 @@ double sds__price(sds__pricer *self, int32_t choice, const sds_cost_model *model
     const double osts = touched < most ? touched : most;
     sds_measures measures;
     sds_measures_of_read(features, gap_paper, n / (osts > 1 ? osts : 1), &measures);
-    const double said = self->given->model_s != NULL
-                            ? self->given->model_s(self->given->context, choice, &measures)
-                            : UNPREDICTABLE;
-    return said >= 0 ? said : sds_cost_of(model, &measures);
+    return sds_cost_of(model, &measures);
 }
 
 /* Cold seconds of a selection of an array that is stored contiguously. */
-static double price_array(sds__pricer *self, int32_t choice, const sds_array *array,
-                          const sds_hyperslab *slab, const sds_file_layout *layout,
-                          const sds_cost_model *model, int64_t most_steps)
+static double price_array(sds__pricer *self, const sds_array *array, const sds_hyperslab *slab,
+                          const sds_file_layout *layout, const sds_cost_model *model,
+                          int64_t most_steps)
 {
     sds_runs runs;
     sds_features features;
@@ -164,7 +161,7 @@ static double price_array(sds__pricer *self, int32_t choice, const sds_array *ar
             SDS_OK ||
         sds_block_gap_paper(array, slab, &gap_paper) != SDS_OK)
         return UNPREDICTABLE;
-    return sds__price(self, choice, model, layout, &features, gap_paper);
+    return sds__price(self, model, layout, &features, gap_paper);
 }
 
 /* The engine's plan for data that is in memory, from a mapping that is there. */
@@ -237,10 +234,9 @@ static int chunk_features(int64_t n_chunks, int64_t stored_bytes, int64_t bytes_
     return 1;
 }
 
-void sds__price_chunks(sds__pricer *self, int32_t choice, const sds_chunking *chunks,
-                       const int64_t extent[], int64_t n_chunks, int64_t n_elements,
-                       const sds_file_layout *layout, const sds_cost_model *model,
-                       sds_read_cost *out)
+void sds__price_chunks(sds__pricer *self, const sds_chunking *chunks, const int64_t extent[],
+                       int64_t n_chunks, int64_t n_elements, const sds_file_layout *layout,
+                       const sds_cost_model *model, sds_read_cost *out)
 {
     const sds_table_dataset *dataset = &self->layouts->dataset;
     int64_t chunk_bytes = dataset->element_bytes, n_stored = 1, bytes_useful;
@@ -257,14 +253,20 @@ void sds__price_chunks(sds__pricer *self, int32_t choice, const sds_chunking *ch
         !chunk_features(n_chunks, stored_bytes, bytes_useful, layout, &features))
         return;
     const double n = (double)n_chunks;
-    out->model_s =
-        sds__price(self, choice, model, layout, &features, features.block_gap_distance.high);
+    out->model_s = sds__price(self, model, layout, &features, features.block_gap_distance.high);
     out->more_s = n * SDS_HDF5_CHUNK_S + n * (double)chunk_bytes * chunks->decode_s_per_byte;
     /* Where chunks lie is not known, so nothing is probed. */
     out->warm_s = out->model_s + out->more_s;
 }
 
 /* ---- one layout ---- */
+
+/* To permute elements in memory, in groups that move as one. */
+static double permute_in_groups_s(sds__pricer *self, int64_t n_elements, int64_t together)
+{
+    const double bytes = (double)n_elements * (double)self->layouts->dataset.element_bytes;
+    return bytes * self->costs.copy_s_per_byte + (double)(n_elements / together) * PERMUTED_S;
+}
 
 /* Seconds to put a candidate's elements into the order of the source. */
 static double permute_s(sds__pricer *self, const sds_candidate *candidate,
@@ -285,20 +287,12 @@ static double permute_s(sds__pricer *self, const sds_candidate *candidate,
         if (candidate->order[axis] != source_axis) break;
         together *= shape[axis];
     }
-    return sds__permute_s(self, n_elements, together);
-}
-
-double sds__permute_s(sds__pricer *self, int64_t n_elements, int64_t together)
-{
-    const double bytes = (double)n_elements * (double)self->layouts->dataset.element_bytes;
-    return bytes * self->costs.copy_s_per_byte + (double)(n_elements / together) * PERMUTED_S;
+    return permute_in_groups_s(self, n_elements, together);
 }
 
 typedef struct piece_context {
     sds__pricer *self;
     const sds_candidate *candidate;
-    int32_t choice;
-    int is_warm;
 } piece_context;
 
 static double price_piece(void *context, const sds_array *tile, const sds_hyperslab *slab,
@@ -306,12 +300,12 @@ static double price_piece(void *context, const sds_array *tile, const sds_hypers
 {
     const piece_context *at = context;
     const int64_t share = n > SDS_MAX_COUNTED_PIECES ? FEATURE_STEPS : FEATURE_STEPS / n;
-    return price_array(at->self, at->choice, tile, slab, &at->candidate->layout,
-                       &at->candidate->model, share);
+    return price_array(at->self, tile, slab, &at->candidate->layout, &at->candidate->model, share);
 }
 
-void sds__price_candidate(sds__pricer *self, int32_t choice, const sds_candidate *candidate,
-                          const sds_hyperslab *slab, sds_read_cost *out)
+/* Of a candidate that holds the selection. */
+static void price_candidate(sds__pricer *self, const sds_candidate *candidate,
+                            const sds_hyperslab *slab, sds_read_cost *out)
 {
     const sds_table_dataset *dataset = &self->layouts->dataset;
     const int64_t n_elements = elements_of(slab);
@@ -319,7 +313,7 @@ void sds__price_candidate(sds__pricer *self, int32_t choice, const sds_candidate
     sds_array array;
     *out = (sds_read_cost){.model_s = UNPREDICTABLE};
     if (candidate->tiles.n > 0) {
-        piece_context at = {self, candidate, choice, 0};
+        piece_context at = {self, candidate};
         out->model_s = sds_tiles_cost(candidate, dataset, slab, price_piece, &at);
         out->more_s = permute_s(self, candidate, slab, n_elements);
         out->warm_s = out->model_s + out->more_s;
@@ -329,15 +323,15 @@ void sds__price_candidate(sds__pricer *self, int32_t choice, const sds_candidate
     sds_candidate_array(candidate, dataset, &array);
     const double permuting_s = permute_s(self, candidate, slab, n_elements);
     if (candidate->storage == SDS_TABLE_CHUNKED) {
-        sds__price_chunks(self, choice, &candidate->chunks, array.extent,
+        sds__price_chunks(self, &candidate->chunks, array.extent,
                           sds_chunks_touched(candidate->chunks.shape, &stored), n_elements,
                           &candidate->layout, &candidate->model, out);
         out->more_s += permuting_s;
-        out->warm_s += permuting_s;
+        out->warm_s = out->model_s + out->more_s;
         return;
     }
-    out->model_s = price_array(self, choice, &array, &stored, &candidate->layout, &candidate->model,
-                               FEATURE_STEPS);
+    out->model_s =
+        price_array(self, &array, &stored, &candidate->layout, &candidate->model, FEATURE_STEPS);
     out->more_s = permuting_s;
     out->warm_s = out->model_s + out->more_s;
     if (!self->may_probe || out->model_s < 0) return;
@@ -402,7 +396,7 @@ static void judge_and_price(sds__pricer *self, const sds_hyperslab *slab, int is
     out->hangs_on = 0;
     out->by_hdf5 = out->by_engine = (sds_read_cost){.model_s = UNPREDICTABLE};
     if (dataset->storage == SDS_TABLE_CHUNKED && is_priced)
-        sds__price_chunks(self, SDS_BY_HDF5, &dataset->chunks, dataset->extent,
+        sds__price_chunks(self, &dataset->chunks, dataset->extent,
                           sds_chunks_touched(dataset->chunks.shape, slab), elements_of(slab),
                           &dataset->layout, &dataset->model, &out->by_hdf5);
     if (dataset->storage != SDS_TABLE_CONTIGUOUS) return;
@@ -413,12 +407,12 @@ static void judge_and_price(sds__pricer *self, const sds_hyperslab *slab, int is
     sds__sieve_runs(&runs, self->sieve_bytes, &sieved);
     out->original = sds__judge_original(self, &sieved, 1, plan_of_runs, &runs, &out->hangs_on);
     if (!is_priced) return;
-    out->by_hdf5.model_s = price_array(self, SDS_BY_HDF5, &array, slab, &dataset->layout,
-                                       &dataset->model, FEATURE_STEPS);
+    out->by_hdf5.model_s =
+        price_array(self, &array, slab, &dataset->layout, &dataset->model, FEATURE_STEPS);
     out->by_hdf5.warm_s = out->by_hdf5.model_s;
     if (self->engine_reads) {
-        out->by_engine.model_s = price_array(self, SDS_BY_ENGINE, &array, slab, &dataset->layout,
-                                             &self->engine_model, FEATURE_STEPS);
+        out->by_engine.model_s =
+            price_array(self, &array, slab, &dataset->layout, &self->engine_model, FEATURE_STEPS);
         out->by_engine.warm_s = out->by_engine.model_s;
     }
     if (!self->may_probe) return;
@@ -466,7 +460,8 @@ int32_t sds__choose_least(sds__pricer *self, sds_read_costs *costs, int32_t n)
     for (int32_t i = 0; i < n; i++) {
         const double cold_s = sds_cold_s(&costs->candidate[i]);
         range[i + 1].high_s = cold_s < range[0].high_s ? cold_s : UNPREDICTABLE;
-        range[i + 1].low_s = costs->candidate[i].warm_s;
+        range[i + 1].low_s =
+            costs->candidate[i].is_probed ? costs->candidate[i].warm_s : range[i + 1].high_s;
     }
     for (;;) {
         int32_t best = 0, open = -1;
@@ -544,7 +539,7 @@ int32_t sds_choose(const sds_layouts *layouts, const sds_hyperslab *slab,
         sds_layouts_candidate(layouts, i, &candidate);
         costs->candidate[i] = (sds_read_cost){.model_s = UNPREDICTABLE};
         if (may_serve(&self, &candidate, slab))
-            sds__price_candidate(&self, i, &candidate, slab, &costs->candidate[i]);
+            price_candidate(&self, &candidate, slab, &costs->candidate[i]);
     }
     const int32_t choice = is_plain ? SDS_BY_HDF5 : sds__choose_least(&self, costs, n);
     costs->candidate = wanted;

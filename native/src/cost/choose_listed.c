@@ -65,9 +65,8 @@ static double plan_of_pieces(sds__pricer *self, const void *read, sds_plan_given
                : UNPREDICTABLE;
 }
 
-static void price_listed(sds__pricer *self, int32_t choice, const listed *list,
-                         const sds_file_layout *layout, const sds_cost_model *model,
-                         int64_t bytes_useful, sds_read_cost *out)
+static void price_listed(sds__pricer *self, const listed *list, const sds_file_layout *layout,
+                         const sds_cost_model *model, int64_t bytes_useful, sds_read_cost *out)
 {
     *out = (sds_read_cost){.model_s = UNPREDICTABLE};
     sds_features features;
@@ -78,8 +77,7 @@ static void price_listed(sds__pricer *self, int32_t choice, const listed *list,
         scale(&features, list->factor);
         features.bytes_useful = bytes_useful;
         features.sieve = (sds_sieve){0};
-        out->model_s =
-            sds__price(self, choice, model, layout, &features, features.block_gap_distance.high);
+        out->model_s = sds__price(self, model, layout, &features, features.block_gap_distance.high);
     }
     free(extents);
     out->warm_s = out->model_s;
@@ -192,8 +190,8 @@ static void price_chunked(sds__pricer *self, const sds_listed_read *read, sds_re
         const double factor = by_elements < by_layers ? by_elements : by_layers;
         const int64_t n = count_distinct(count);
         const int64_t n_chunks = sds__least(factor > 1 ? times(n, factor) : n, in_box);
-        sds__price_chunks(self, SDS_BY_HDF5, &dataset->chunks, dataset->extent, n_chunks,
-                          read->n_elements, &dataset->layout, &dataset->model, out);
+        sds__price_chunks(self, &dataset->chunks, dataset->extent, n_chunks, read->n_elements,
+                          &dataset->layout, &dataset->model, out);
     }
     free(count);
 }
@@ -222,12 +220,11 @@ static void judge_and_price(sds__pricer *self, const sds_listed_read *read, int 
         return;
     }
     const int64_t bytes = read->n_elements * dataset->element_bytes;
-    price_listed(self, SDS_BY_HDF5, &list, &dataset->layout, &dataset->model, bytes, &out->by_hdf5);
+    price_listed(self, &list, &dataset->layout, &dataset->model, bytes, &out->by_hdf5);
     if (list.factor <= 1 && list.n == 1) out->by_hdf5.model_s = 0; /* no replica reads less */
     if (self->may_probe) sds__bound_warm(&out->by_hdf5, sds__sieved_warm_s(&sieved, &self->costs));
     if (!self->engine_reads) return;
-    price_listed(self, SDS_BY_ENGINE, &list, &dataset->layout, &self->engine_model, bytes,
-                 &out->by_engine);
+    price_listed(self, &list, &dataset->layout, &self->engine_model, bytes, &out->by_engine);
     add_serving(self, &list, read->n_elements, 1, &out->by_engine);
 }
 
@@ -251,7 +248,7 @@ int32_t sds_choose_listed(const sds_layouts *layouts, const sds_listed_read *rea
         list.factor = read->list(read->context, i, &list.n, &list.pieces);
         if (list.factor <= 0) continue;
         n_priced++;
-        price_listed(&self, i, &list, &candidate.layout, &candidate.model,
+        price_listed(&self, &list, &candidate.layout, &candidate.model,
                      read->n_elements * dataset->element_bytes, &costs.candidate[i]);
         add_serving(&self, &list, read->n_elements, SDS__WARM_MARGIN, &costs.candidate[i]);
     }

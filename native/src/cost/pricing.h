@@ -28,22 +28,14 @@ void sds__pricer_init(sds__pricer *out, const sds_layouts *layouts, const sds_ch
 sds_plan_given sds__engine_state(sds__pricer *self, sds_cache cache, int is_mapped);
 
 /* Cold seconds of what has these features, by a model. */
-double sds__price(sds__pricer *self, int32_t choice, const sds_cost_model *model,
-                  const sds_file_layout *layout, const sds_features *features, int64_t gap_paper);
+double sds__price(sds__pricer *self, const sds_cost_model *model, const sds_file_layout *layout,
+                  const sds_features *features, int64_t gap_paper);
 
 /* Of a number of chunks that HDF5 reads whole, for the sake of n_elements. extent: of the array
  * that is cut into them. */
-void sds__price_chunks(sds__pricer *self, int32_t choice, const sds_chunking *chunks,
-                       const int64_t extent[], int64_t n_chunks, int64_t n_elements,
-                       const sds_file_layout *layout, const sds_cost_model *model,
-                       sds_read_cost *out);
-
-/* Of a candidate that holds the selection. */
-void sds__price_candidate(sds__pricer *self, int32_t choice, const sds_candidate *candidate,
-                          const sds_hyperslab *slab, sds_read_cost *out);
-
-/* To permute elements in memory, in groups that move as one. */
-double sds__permute_s(sds__pricer *self, int64_t n_elements, int64_t together);
+void sds__price_chunks(sds__pricer *self, const sds_chunking *chunks, const int64_t extent[],
+                       int64_t n_chunks, int64_t n_elements, const sds_file_layout *layout,
+                       const sds_cost_model *model, sds_read_cost *out);
 
 /* Lower what a read takes in memory; a negative time is not known. */
 void sds__bound_warm(sds_read_cost *cost, double warm_s);

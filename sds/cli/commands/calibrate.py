@@ -11,6 +11,7 @@ from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration, EngineMeasurement
+    from sds.recommender.models.cost_model import ReadModel
 
 
 def calibrate(
@@ -100,14 +101,15 @@ def _print_calibration(found: "Calibration") -> None:
     rows = []
     for measurement in found.measurements:
         repeats = measurement.repeats
-        for model, used in (
-            (measurement.best, "advice"),
-            (measurement.choice.chosen, "replicas"),
-        ):
+        chosen = measurement.choice.chosen
+        models: list[tuple[ReadModel, str]] = [(chosen, "advice, programs")]
+        if measurement.best is not chosen:
+            models.append((measurement.best, "comparison"))
+        for model, used in models:
             error = model.worst_heldout
             rows.append(
                 (
-                    f"{measurement.via}, {measurement.cache}" if used == "advice" else "",
+                    f"{measurement.via}, {measurement.cache}" if model is chosen else "",
                     used,
                     model.name,
                     "-" if error is None else f"x{math.exp(error.median):.2f}",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sds.engine import ReadPlan, StrategyPlan
     from sds.explain.explanation import Explanation
     from sds.explain.hypothetical import Supposed
-    from sds.recommender.models.cost_model import ReadModel
+    from sds.recommender.models.cost_model import CostModel
 
 
 class Preset(enum.StrEnum):
@@ -222,18 +222,18 @@ def _label(layout: "Supposed") -> str:
     return ", ".join(parts) or "as it is"
 
 
-def _models_of(file: Path) -> "tuple[ReadModel, ReadModel] | None":
+def _models_of(file: Path) -> "tuple[CostModel, CostModel] | None":
     """Return the models of a file's file system; None where nothing was calibrated."""
     from sds.hdf5.dataset import file_exists
     from sds.home import default_home
-    from sds.recommender.models.models_in_use import models_for_advice
+    from sds.recommender.models.models_in_use import comparable_models
     from sds.server.client import known_calibrations
 
     if not file_exists(file):
         return None  # what is wrong with it, opening it tells
     device = file.stat().st_dev
     found = [record for record in known_calibrations(default_home()) if record.device == device]
-    return models_for_advice(found[0].calibration) if found else None
+    return comparable_models(found[0].calibration) if found else None
 
 
 def _count(value: int | None) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sds.recommender.models.cost_model import ReadModel
+    from sds.recommender.models.cost_model import CostModel
     from sds.recommender.models.read_cost import StoredArray
 
 _MAX_RANK_OF_PAIRS = 8  # beyond, two axes are not moved at once: there are too many pairs
@@ -70,7 +70,7 @@ class ChunkCosts:
 
     @classmethod
     def of(
-        cls, model: ReadModel, array: StoredArray, *, decode_s_per_byte: float, stored_share: float
+        cls, model: CostModel, array: StoredArray, *, decode_s_per_byte: float, stored_share: float
     ) -> ChunkCosts:
         """Return the costs that a model implies, from what it predicts for four simple reads."""
         near = _predicted(model, array, n=1, length_bytes=_SMALL_BYTES)
@@ -84,7 +84,7 @@ class ChunkCosts:
         )
 
 
-def _predicted(model: ReadModel, array: StoredArray, *, n: int, length_bytes: int) -> float:
+def _predicted(model: CostModel, array: StoredArray, *, n: int, length_bytes: int) -> float:
     """Return the predicted time of n runs far apart."""
     slab = Hyperslab(start=(0, 0), stride=(1, 1), count=(n, length_bytes), block=(1, 1))
     layout = ContiguousLayout(element_size_bytes=1)

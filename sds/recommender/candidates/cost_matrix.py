@@ -16,19 +16,14 @@ from sds import _native
 from sds.errors import SdsValueError
 from sds.geometry import Hyperslab
 from sds.recommender.candidates.replica_cost import size_bytes
-from sds.recommender.models.feature_matrix import FeatureMatrix
 from sds.recommender.models.models_in_use import serving_margin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.geometry import ReplicaLayout
-    from sds.recommender.models.cost_model import ReadModel
+    from sds.recommender.models.cost_model import CostModel
     from sds.recommender.models.read_cost import StoredArray
-
-
-# Column of the original through HDF5, and of the first replica (`_native.Layouts.choose`).
-_HDF5, _REPLICAS = 0, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +39,41 @@ class ReadCosts:
     replicas
         From each replica, whether it would serve or not, shape (n, m); infinite where it does not
         hold the read.
-    serving
-        The same, infinite where the replica would not serve the read: where it is not predicted
-        faster than the original by the `serving_margin`.
+    compared
+        The same with the `serving_margin`, by which what serves is chosen, shape (n, m); infinite
+        where the replica would not serve the read, for the original is no slower.
     """
 
     original: NDArray[np.float64]
     by_hdf5: NDArray[np.float64]
     replicas: NDArray[np.float64]
-    serving: NDArray[np.float64]
+    compared: NDArray[np.float64]
+
+    @property
+    def serving(self) -> NDArray[np.float64]:
+        """From each replica that would serve, were it the only one, shape (n, m); else infinite."""
+        return np.where(np.isfinite(self.compared), self.replicas, np.inf)
+
+    def chosen(self) -> NDArray[np.int64]:
+        """Return which replica serves each read, were all there, shape (n,); -1: the original."""
+        if not self.compared.size:
+            return np.full(len(self.original), -1)
+        best = self.compared.argmin(axis=1)
+        serves = np.isfinite(self.compared[np.arange(len(best)), best])
+        return np.where(serves, best, -1)
+
+    def seconds(self) -> NDArray[np.float64]:
+        """Return what each read takes, were all replicas there, shape (n,)."""
+        by = self.chosen()
+        seconds = self.original.copy()
+        served = np.flatnonzero(by >= 0)
+        seconds[served] = self.replicas[served, by[served]]
+        return seconds
 
 
 def read_costs(
     array: StoredArray,
-    models: tuple[ReadModel, ReadModel],
+    models: tuple[CostModel, CostModel],
     slabs: Sequence[Hyperslab],
     n_concurrent: Sequence[int],
     layouts: Sequence[ReplicaLayout] = (),
@@ -87,7 +103,7 @@ def read_costs(
             original=nothing,
             by_hdf5=nothing,
             replicas=np.zeros((0, len(layouts))),
-            serving=np.zeros((0, len(layouts))),
+            compared=np.zeros((0, len(layouts))),
         )
     if not rank:  # a scalar is one element
         array, slabs, rank = replace(array, extent=(1,), chunks=None), [Hyperslab.all((1,))] * n, 1
@@ -97,44 +113,29 @@ def read_costs(
         for name in ("start", "stride", "count", "block")
     )
     processes = np.array(n_concurrent, dtype=np.int64)
-    _, seconds, compared, original = native.choose(start, stride, count, block, processes)
-    wrong = np.isnan(seconds) | (seconds <= 0)
-    if wrong.any():
-        i = int(np.argwhere(wrong)[0, 0])
-        raise SdsValueError(
-            f"a read of {slabs[i]} is predicted to take {seconds[wrong][0]} s: calibrate the file "
-            "system anew"
-        )
-    replicas = seconds[:, _REPLICAS:]
-    serves = compared[:, _REPLICAS:] < original[:, 1:]
-    if array.chunks is None:
-        one_run = [_is_one_run(slab, array.extent) for slab in slabs]
-        serves &= ~np.array(one_run, dtype=np.bool_)[:, np.newaxis]
+    original, replicas, compared = native.choose(start, stride, count, block, processes)
+    for seconds in (original, replicas):
+        wrong = np.isnan(seconds) | (seconds <= 0)
+        if wrong.any():
+            i = int(np.argwhere(wrong)[0, 0])
+            raise SdsValueError(
+                f"a read of {slabs[i]} is predicted to take {seconds[wrong][0]} s: calibrate the "
+                "file system anew"
+            )
     return ReadCosts(
         original=original[:, 0],
-        by_hdf5=seconds[:, _HDF5],
+        by_hdf5=original[:, 1],
         replicas=replicas,
-        serving=np.where(serves, replicas, np.inf),
+        compared=compared,
     )
 
 
-def _is_one_run(slab: Hyperslab, extent: tuple[int, ...]) -> bool:
-    """Return whether a read is one run of a contiguous dataset: the original serves it."""
-    whole = True
-    for (_, stride, count, block), n in zip(slab.axes()[::-1], extent[::-1], strict=True):
-        length = count * block
-        if length > 1 and not (whole and (count == 1 or stride == block)):
-            return False
-        whole = whole and length == n
-    return True
-
-
 def _description(
-    array: StoredArray, models: tuple[ReadModel, ReadModel], layouts: Sequence[ReplicaLayout]
+    array: StoredArray, models: tuple[CostModel, CostModel], layouts: Sequence[ReplicaLayout]
 ) -> _native.DatasetLayouts:
     """Return a dataset and its replicas as `_native.Layouts` takes them."""
     original, engine = models
-    margin = serving_margin(*models)
+    margin, margin_of_chunks = serving_margin(original, engine), serving_margin(original, original)
     stripes, raid = array.stripes, array.raid
     disks = (
         stripes.stripe_size_bytes,
@@ -164,27 +165,23 @@ def _description(
                 "decode_s_per_byte": array.decode_s_per_byte if layout.filters else 0.0,
                 "data_offset_bytes": _native.REPLICA_DATA_OFFSET_BYTES,
                 "layout": disks,
-                "model": _model(original if layout.chunk_shape else engine, margin),
+                # HDF5 reads chunks.
+                "model": _model(original, margin_of_chunks)
+                if layout.chunk_shape
+                else _model(engine, margin),
             }
             for layout in layouts
         ],
     }
 
 
-def _model(model: ReadModel, margin: float) -> _native.LayoutModel:
+def _model(model: CostModel, margin: float) -> _native.LayoutModel:
     """Return a model as `_native.Layouts` takes it."""
-    equation = model.equation
-
-    def learned(features: tuple[float, ...]) -> float:
-        one = np.array(features).reshape(len(features), 1)
-        return float(model.predict_many(FeatureMatrix(one))[0])
-
     return (
-        equation.kind.code,
-        equation.gap.code,
-        equation.calibrated,
-        equation.coefficients,
-        equation.floor_s,
+        model.kind.code,
+        model.gap.code,
+        model.calibrated,
+        model.coefficients,
+        model.floor_s,
         margin,
-        None if equation is model else learned,
     )

@@ -153,15 +153,13 @@ def class_costs(
     return replace(
         costs,
         replicas=np.where(held, costs.replicas[:, columns], np.inf),
-        serving=np.where(held, costs.serving[:, columns], np.inf),
+        compared=np.where(held, costs.compared[:, columns], np.inf),
     )
 
 
 def seconds_now(dataset: DatasetReads, classes: Sequence[ReadClass]) -> NDArray[np.float64]:
     """Return the time of reads in the layouts that exist, shape (n,)."""
-    costs = class_costs(dataset, classes, dataset.existing)
-    now: NDArray[np.float64] = costs.serving.min(axis=1, initial=np.inf)
-    return np.minimum(costs.original, now)
+    return class_costs(dataset, classes, dataset.existing).seconds()
 
 
 def reads_in_segments(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sds.geometry import ReplicaLayout
-    from sds.recommender.models.cost_model import ReadModel
+    from sds.recommender.models.cost_model import CostModel
     from sds.recommender.models.read_cost import StoredArray
 
 BUILD_START_S = 0.2
@@ -135,7 +135,7 @@ def _runs_of_tile(tile_shape: tuple[int, ...], array: StoredArray) -> int:
     return math.prod(tile_shape[:last])
 
 
-def ratio_error(through: tuple[int, int], models: tuple[ReadModel, ReadModel]) -> float:
+def ratio_error(through: tuple[int, int], models: tuple[CostModel, CostModel]) -> float:
     """Return the standard deviation of the logarithm of two layouts' predicted ratio.
 
     What is read by one model errs less in the ratio than what is read by two.

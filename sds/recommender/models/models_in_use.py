@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 UNCALIBRATED_MARGIN = 1.25
 
 
-def models_for_advice(calibration: Calibration | None) -> tuple[ReadModel, ReadModel]:
+def comparable_models(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
     """Return the models of the original through HDF5 and of a replica through the engine.
 
     Parameters
@@ -26,20 +26,11 @@ def models_for_advice(calibration: Calibration | None) -> tuple[ReadModel, ReadM
 
     Notes
     -----
-    Two predictions are compared, so both come from one measurement: the calibrated cold models with
-    the least held-out error, where both ways were measured; else the built-in model for both. Cold,
-    because no one knows what is cached, and a wrong choice costs most when nothing is.
+    Two predictions are compared, so both come from one measurement: the calibrated cold equations
+    with the least held-out error, where both ways were measured; else the built-in model for both.
+    Cold, because no one knows what is cached, and a wrong choice costs most when nothing is.
+    Equations, because the connector computes them: what is advised is what will be served.
     """
-    if calibration is not None:
-        original = calibration.best_model(via=Via.HDF5)
-        replica = calibration.best_model(via=Via.ENGINE)
-        if original is not None and replica is not None:
-            return original, replica
-    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
-
-
-def equations_for_table(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
-    """Return the same as `models_for_advice`, of what the connector can compute: equations."""
     if calibration is not None:
         original = calibration.chosen_model(via=Via.HDF5)
         replica = calibration.chosen_model(via=Via.ENGINE)
@@ -74,10 +65,10 @@ def models_for_table(
 
     Notes
     -----
-    They are the equations with the least held-out error, with every cost of the replica raised by
-    the `serving_margin`: among layouts that the models cannot tell apart the original serves.
+    They are `comparable_models`, with every cost of the replica raised by the `serving_margin`:
+    among layouts that the models cannot tell apart the original serves.
     """
-    original, replica = equations_for_table(calibration)
+    original, replica = comparable_models(calibration)
     if chunked:
         replica = original
     margin = serving_margin(original, replica)

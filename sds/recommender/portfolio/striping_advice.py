@@ -155,10 +155,9 @@ def _seconds(datasets: Sequence[DatasetReads], stripes: StripeLayout | None) -> 
         ]
         if not classes or not dataset.existing:
             continue
-        serving = class_costs(dataset, classes, dataset.existing).serving
+        by = class_costs(dataset, classes, dataset.existing).chosen()
         there = class_costs(striped, classes, dataset.existing).replicas
-        best = serving.argmin(axis=1)
-        rows = np.flatnonzero(np.isfinite(serving[np.arange(len(classes)), best]))
+        rows = np.flatnonzero(by >= 0)
         per_day = np.array([read.per_day for read in classes])
-        total += float(there[rows, best[rows]] @ per_day[rows])
+        total += float(there[rows, by[rows]] @ per_day[rows])
     return total

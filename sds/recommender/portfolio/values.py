@@ -13,8 +13,8 @@ from sds.analyzer import AccessPattern, ReadTrail
 from sds.errors import SdsValueError
 from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.segment_candidates import Recurring
-from sds.recommender.models.cost_model import ReadModel
-from sds.recommender.models.models_in_use import models_for_advice
+from sds.recommender.models.cost_model import CostModel
+from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DatasetReads:
     target: str
     array: StoredArray
     patterns: tuple[AccessPattern, ...]
-    models: tuple[ReadModel, ReadModel] = field(default_factory=lambda: models_for_advice(None))
+    models: tuple[CostModel, CostModel] = field(default_factory=lambda: comparable_models(None))
     existing: tuple[ReplicaLayout, ...] = ()
     trail: ReadTrail | None = field(default=None, compare=False)
     supposed: tuple[Recurring, ...] = ()
@@ -139,7 +139,7 @@ class ModelNames:
     predicted: Literal["reads", "queries"]
 
     @classmethod
-    def of(cls, models: tuple[ReadModel, ReadModel]) -> ModelNames:
+    def of(cls, models: tuple[CostModel, CostModel]) -> ModelNames:
         """Return the names of (the original's, the replica's) models."""
         original, replica = models
         return cls(

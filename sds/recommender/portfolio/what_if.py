@@ -7,8 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sds.analyzer import MIN_READS
 from sds.errors import LayoutError
 from sds.geometry import ReplicaLayout
@@ -315,14 +313,9 @@ def _served(pattern: AccessPattern, dataset: DatasetReads, *, days: float) -> tu
     classes = classes_in_parts([pattern], boxes, reads_in_segments(dataset), days=days)
     costs = class_costs(dataset, classes, dataset.existing)
     total, names = 0.0, []
-    for i, read in enumerate(classes):
-        best = int(np.argmin(costs.serving[i])) if dataset.existing else None
-        if best is not None and np.isfinite(costs.serving[i, best]):
-            seconds, name = costs.serving[i, best], dataset.existing[best].describe(extent)
-        else:
-            seconds, name = costs.original[i], ORIGINAL
+    for read, by, seconds in zip(classes, costs.chosen(), costs.seconds(), strict=True):
         total += float(seconds) * read.per_day
-        names.append(name)
+        names.append(ORIGINAL if by < 0 else dataset.existing[by].describe(extent))
     if pattern.n_collective:
         whole = ReadClass.of([pattern], days=days)
         by_hdf5 = float(class_costs(dataset, [whole], ()).by_hdf5[0])

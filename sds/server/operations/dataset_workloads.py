@@ -15,7 +15,7 @@ from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
 from sds.organizer.plans.reorganization_plan import check_reorganizable
 from sds.organizer.replica_file.filters import parse_filters
-from sds.recommender.models.models_in_use import models_for_advice
+from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.values import DatasetReads
 from sds.text import counted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sds.analyzer import AccessPattern, ReadTrail
     from sds.catalog.store import Store
     from sds.geometry import SegmentList
-    from sds.recommender.models.cost_model import ReadModel
+    from sds.recommender.models.cost_model import CostModel
     from sds.server.operations.advice_reports import Counts, Selections
     from sds.server.operations.file_system_models import Models
     from sds.server.operations.stages import Progress
@@ -56,7 +56,7 @@ class KnownReads:
     def __init__(self, store: Store, models: Models) -> None:
         self._store = store
         self._models = models
-        self._for_advice: dict[int | None, tuple[ReadModel, ReadModel]] = {}
+        self._for_advice: dict[int | None, tuple[CostModel, CostModel]] = {}
 
     def of(
         self,
@@ -212,12 +212,12 @@ class KnownReads:
             )
         return segments
 
-    def _models_of(self, file: str) -> tuple[ReadModel, ReadModel]:
+    def _models_of(self, file: str) -> tuple[CostModel, CostModel]:
         """Return the models of a file, the same ones for all files of one file system."""
         record = self._models.calibration_record(file)
         number = None if record is None else record.id
         if number not in self._for_advice:
-            self._for_advice[number] = models_for_advice(
+            self._for_advice[number] = comparable_models(
                 None if record is None else record.calibration
             )
         return self._for_advice[number]

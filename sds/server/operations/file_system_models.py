@@ -11,7 +11,7 @@ from sds.errors import NotFoundError, SdsValueError, UnreachableError
 from sds.geometry import RaidLayout, StripeLayout
 from sds.hdf5.striping import StripesSource, find_stripes
 from sds.mounts import filesystem_of, look_at
-from sds.recommender.models.models_in_use import equations_for_table, models_for_table
+from sds.recommender.models.models_in_use import comparable_models, models_for_table
 from sds.recommender.models.read_cost import contiguous_throughput
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Models:
         except UnreachableError as error:
             _log.warning("%s", error)
             calibration = None
-        original, _ = equations_for_table(calibration)
+        original, _ = comparable_models(calibration)
         return contiguous_throughput(original)
 
 

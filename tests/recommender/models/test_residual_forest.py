@@ -14,7 +14,7 @@ from sds.geometry import LOCAL_DISK_RAID, BlockFeatures
 from sds.recommender.models.cost_model import CacheState, Via
 from sds.recommender.models.cross_validation import predict_heldout
 from sds.recommender.models.model_selection import residual_fitter
-from sds.recommender.models.models_in_use import models_for_advice, models_for_table
+from sds.recommender.models.models_in_use import comparable_models, models_for_table
 from sds.recommender.models.residual_forest import MIN_PATTERNS, ResidualForest
 from sds.recommender.models.samples import Samples
 
@@ -173,14 +173,9 @@ def test_a_summary_names_the_equation_and_both_errors(measurement):
     assert "held out (2 layouts)" in text
 
 
-def test_advice_is_by_the_best_model_and_tables_are_by_equations(bent):
+def test_advice_and_tables_are_by_equations(bent):
     chosen = bent.measurements[0].choice.chosen
-    assert all(isinstance(m, ResidualForest) for m in models_for_advice(bent))
+    assert isinstance(bent.measurements[0].best, ResidualForest)
+    assert comparable_models(bent) == (chosen, chosen)
     original, replica = models_for_table(bent)
     assert original.kind == replica.kind == chosen.kind
-    no = [
-        replace(m, residual=replace(m.residual, refused="an equation predicts as well"))
-        for m in bent.measurements
-    ]
-    refused = replace(bent, measurements=tuple(no))
-    assert models_for_advice(refused) == (chosen, chosen)

@@ -11,7 +11,7 @@ from sds.errors import LayoutError, SdsError, SdsValueError
 from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.recommender.candidates.replica_cost import BUILD_START_S, check_layout, size_bytes
 from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind
-from sds.recommender.models.models_in_use import models_for_advice
+from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
@@ -661,7 +661,7 @@ def test_stripes_are_advised_where_disks_share_the_work_and_nowhere_else():
         left = advise_stripes([dataset], directory="/r", n_osts=n_osts, allowed=allowed)
         assert (left.stripes, left.command) == (None, None)
         assert words in left.reason
-    uncalibrated = replace(dataset, models=models_for_advice(None))
+    uncalibrated = replace(dataset, models=comparable_models(None))
     left = advise_stripes([uncalibrated], directory="/r", n_osts=100, allowed=True)
     assert left.command is None
     assert "cannot tell" in left.reason
