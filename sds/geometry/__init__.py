@@ -1,6 +1,5 @@
 """Selections, and the blocks, OSTs and chunks that reading them touches."""
 
-from sds.geometry.chunk_grid import chunk_features, chunks_touched
 from sds.geometry.chunk_selection import chunks_on_axis, count_chunks
 from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_chunks, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
@@ -98,9 +97,7 @@ __all__ = [
     "check_order",
     "check_region",
     "choose_chunk_shape",
-    "chunk_features",
     "chunks_on_axis",
-    "chunks_touched",
     "count_chunks",
     "extent_features",
     "is_basic_index",

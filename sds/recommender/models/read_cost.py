@@ -18,7 +18,6 @@ from sds.geometry import (
     RaidLayout,
     StripeLayout,
     block_features,
-    chunk_features,
     n_chunks,
 )
 
@@ -107,22 +106,8 @@ class StoredArray:
 
 
 def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
-    """Return what reading a selection from the dataset itself touches.
-
-    Of a chunked dataset every chunk touched is read whole. Chunks are taken to lie in C order of
-    the chunk grid, one after the other, all of the mean stored size; HDF5 guarantees neither.
-    """
-    if array.chunks is None or not array.extent:
-        return _features_in(array, slab, None, array.data_offset_bytes)
-    return chunk_features(
-        array.extent,
-        array.chunks,
-        slab,
-        array.stripes,
-        array.raid,
-        chunk_bytes=array.stored_chunk_bytes,
-        budget_s=_BUDGET_S,
-    )
+    """Return what reading a selection from a contiguous dataset itself touches."""
+    return _features_in(array, slab, None, array.data_offset_bytes)
 
 
 def features_in_replica(

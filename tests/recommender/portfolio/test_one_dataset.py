@@ -11,10 +11,8 @@ from sds.errors import SdsValueError
 from sds.geometry import (
     HOPPER_RAID,
     HOPPER_STRIPES,
-    ContiguousLayout,
     Hyperslab,
     ReplicaLayout,
-    block_features,
 )
 from sds.recommender.candidates.axis_orders import candidate_orders, inversions
 from sds.recommender.candidates.replica_cost import BUILD_START_S
@@ -249,8 +247,6 @@ def test_filters_of_the_original_speak_for_a_replica():
     decode_s = 100 * 4e-9 * plain.size_bytes
     saved_bytes_s = 100 * 1e-9 * plain.size_bytes * 7 / 8
     assert saved[4e-9] - saved[0.0] == pytest.approx(decode_s - saved_bytes_s, rel=0.01)
-    row = features_as_stored(filtered, stated(filtered, "[0, 0]").call)
-    assert row.bytes_touched == plain.chunk_bytes // 8
 
 
 def test_high_and_low_ranks():
@@ -336,24 +332,9 @@ def test_replicas_in_chunks_are_read_through_hdf5():
     original_again, chunked = models_for_table(None, chunked=True)
     assert (original_again, chunked.via) == (original, Via.HDF5)
     assert chunked.coefficients == contiguous.coefficients
-    array = StoredArray(extent=(64, 64, 64), element_size_bytes=8, chunks=(8, 8, 8))
+    array = StoredArray(extent=(64, 64, 64), element_size_bytes=8)
     touched = features_as_stored(array, stated(array, "[:, 3]").call)
     assert (
         predict_read(chunked, array, touched).seconds
         > predict_read(original, array, touched).seconds
     )
-
-
-def test_chunk_features_count_whole_chunks():
-    array = StoredArray(extent=(100, 100), element_size_bytes=8, chunks=(10, 10))
-    slab = stated(array, "[5:25, ::40]").call
-    found = features_as_stored(array, slab)
-    assert found.bytes_useful == 3 * 3 * 10 * 10 * 8
-    plain = block_features(
-        (10, 10),
-        Hyperslab(start=(0, 0), stride=(1, 4), count=(3, 3), block=(1, 1)),
-        ContiguousLayout(element_size_bytes=800),
-        array.stripes,
-        array.raid,
-    )
-    assert found == plain
