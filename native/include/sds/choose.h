@@ -145,6 +145,10 @@ typedef struct sds_listed_read {
 int32_t sds_choose_listed(const sds_layouts *layouts, const sds_listed_read *read,
                           const sds_choose_given *given, int32_t *hangs_on);
 
+/* Bytes that HDF5 reads with one request through a buffer of so many: a dataset of no more is not
+ * read faster by the engine. */
+int64_t sds_window_bytes(int64_t sieve_bytes);
+
 /* Whether a contiguous array of this extent holds all that is selected in one run. */
 int sds_is_one_run(const int64_t extent[], const sds_hyperslab *slab);
 

@@ -80,7 +80,10 @@ typedef struct sds_bounds {
     int64_t high;
 } sds_bounds;
 
-/* What HDF5 reads through its sieve buffer of 64 KiB (its default) for the same selection: requests
+/* HDF5's default buffer for short runs of contiguous data: its sieve buffer. */
+#define SDS_SIEVE_BYTES 65536
+
+/* What HDF5 reads through a sieve buffer of SDS_SIEVE_BYTES for the same selection: requests
  * to the file, those of them that do not go on where the one before ended, and their bytes. Chunks
  * are read one by one, whatever their size. */
 typedef struct sds_sieve {

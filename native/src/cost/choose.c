@@ -90,6 +90,11 @@ static int64_t elements_of(const sds_hyperslab *slab)
     return n;
 }
 
+int64_t sds_window_bytes(int64_t sieve_bytes)
+{
+    return sds__greatest(sieve_bytes, SDS__PAGE_BYTES);
+}
+
 /* ---- what reads are priced by ---- */
 
 void sds__pricer_init(sds__pricer *out, const sds_layouts *layouts, const sds_choose_given *given)
@@ -100,12 +105,10 @@ void sds__pricer_init(sds__pricer *out, const sds_layouts *layouts, const sds_ch
     else
         sds_io_parameters_builtin(&out->costs);
     out->sieve_bytes =
-        given->sieve_bytes > 0 ? sds__least(given->sieve_bytes, MAX_SIEVE_BYTES) : SDS__SIEVE_BYTES;
-    /* What lies in one buffer, HDF5 reads with one request: no read gains by the engine. */
+        given->sieve_bytes > 0 ? sds__least(given->sieve_bytes, MAX_SIEVE_BYTES) : SDS_SIEVE_BYTES;
     out->engine_reads =
         given->engine_reads_original && layouts->dataset.storage == SDS_TABLE_CONTIGUOUS &&
-        (given->engine_always ||
-         bytes_of(&layouts->dataset) > sds__greatest(out->sieve_bytes, SDS__PAGE_BYTES));
+        (given->engine_always || bytes_of(&layouts->dataset) > sds_window_bytes(out->sieve_bytes));
     out->may_probe = given->probe != NULL && out->engine_reads;
     out->engine_model = layouts->dataset.model;
     if (layouts->engine_model != NULL) {

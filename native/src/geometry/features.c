@@ -181,7 +181,7 @@ static sds_status find_features(const sds_runs *runs, const sds_striping *stripi
 
     out->runs = sds_runs_count(runs);
     out->bytes_useful = sds_runs_bytes(runs);
-    sds__sieve_count(runs, SDS__SIEVE_BYTES, SDS__PAGE_BYTES, within.sieve_steps, &out->sieve);
+    sds__sieve_count(runs, SDS_SIEVE_BYTES, SDS__PAGE_BYTES, within.sieve_steps, &out->sieve);
     if (!deadline.passed) {
         status = sds__touched_features(&sets[0], out);
         free(lines);

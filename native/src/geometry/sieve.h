@@ -8,9 +8,6 @@
 #include "sds/geometry.h"
 #include "sds/io_model.h"
 
-/* HDF5's default. */
-#define SDS__SIEVE_BYTES 65536
-
 /* What lies within a page is one request in any case. */
 #define SDS__PAGE_BYTES 4096
 

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "sds/choose.h"
 #include "type_digest.h"
 
 namespace sds::vol
@@ -29,8 +30,7 @@ int64_t product_of(int32_t n, const int64_t factors[])
 
 int64_t window_bytes_of(const OriginalFile &file)
 {
-    constexpr int64_t page_bytes = 4096; // what lies within a page is one request in any case
-    return file.sieve_bytes > page_bytes ? file.sieve_bytes : page_bytes;
+    return sds_window_bytes(file.sieve_bytes);
 }
 
 int64_t end_of(const StoredDataset &stored)

@@ -21,7 +21,6 @@ int n_originals = 0;
 namespace
 {
 
-constexpr int64_t default_sieve_bytes = 65536; // HDF5's own
 constexpr int max_failures = 3;
 
 OriginalFile *originals = nullptr;
@@ -40,7 +39,7 @@ int64_t sieve_bytes_of(const Host &host, hid_t fapl)
 {
     size_t bytes = 0;
     if (!host.hdf5.H5Pget_sieve_buf_size || host.hdf5.H5Pget_sieve_buf_size(fapl, &bytes) < 0)
-        return default_sieve_bytes;
+        return SDS_SIEVE_BYTES;
     return bytes < INT64_MAX ? static_cast<int64_t>(bytes) : INT64_MAX;
 }
 
@@ -52,7 +51,7 @@ bool look_at(const Object &file, hid_t fapl, int fd, const struct stat &found, O
     out.host = &host;
     if (fd < 0 || !S_ISREG(found.st_mode)) return false;
     // HDF5 reads all of a small file with one request.
-    if (found.st_size <= default_sieve_bytes && config().engine != Engine::always) return false;
+    if (found.st_size <= SDS_SIEVE_BYTES && config().engine != Engine::always) return false;
     if (has_page_buffer(host, fapl)) return false;
     out.sieve_bytes = sieve_bytes_of(host, fapl);
     out.end = allocated_end_of(file);
