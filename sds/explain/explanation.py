@@ -369,7 +369,7 @@ def _explain_layout(
         return replace(explanation, notes=(*explanation.notes, unpriced))
     model = models[int(isinstance(layout, ContiguousLayout))]
     predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
-    seconds, serves = _seconds(described, slab, supposed, disks, models)
+    seconds, serves = _seconds(described, slab, supposed, disks, models, parameters=parameters)
     if not math.isfinite(seconds):
         seconds = predicted.seconds
     return replace(
@@ -390,6 +390,8 @@ def _seconds(
     supposed: Supposed,
     disks: Disks,
     models: tuple[CostModel, CostModel],
+    *,
+    parameters: IoParameters | None,
 ) -> tuple[float, bool]:
     """Return the time of a read by the function that chooses, and whether the layout would serve.
 
@@ -406,11 +408,12 @@ def _seconds(
         raid=disks.raid,
     )
     if not supposed.is_replica:
-        return float(read_costs(array, models, [slab], [1]).original[0]), True
+        costs = read_costs(array, models, [slab], [1], parameters=parameters)
+        return float(costs.original[0]), True
     layout = ReplicaLayout.whole(
         described.extent, order=supposed.order, chunk_shape=supposed.chunks
     )
-    costs = read_costs(array, models, [slab], [1], [layout])
+    costs = read_costs(array, models, [slab], [1], [layout], parameters=parameters)
     return float(costs.replicas[0, 0]), math.isfinite(costs.serving[0, 0])
 
 

@@ -21,6 +21,7 @@ from sds.recommender.models.models_in_use import serving_margin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.engine import IoParameters
     from sds.geometry import ReplicaLayout
     from sds.recommender.models.cost_model import CostModel
     from sds.recommender.models.read_cost import StoredArray
@@ -77,6 +78,8 @@ def read_costs(
     slabs: Sequence[Hyperslab],
     n_concurrent: Sequence[int],
     layouts: Sequence[ReplicaLayout] = (),
+    *,
+    parameters: IoParameters | None = None,
 ) -> ReadCosts:
     """Return what reads of a dataset take as it is stored, and in each replica.
 
@@ -90,6 +93,8 @@ def read_costs(
         Reads, and how many processes make each at one time.
     layouts
         Replicas, which need not exist. Of segments every tile counts as held.
+    parameters
+        What requests and copies cost the engine; None: the built-in figures.
 
     Raises
     ------
@@ -107,7 +112,9 @@ def read_costs(
         )
     if not rank:  # a scalar is one element
         array, slabs, rank = replace(array, extent=(1,), chunks=None), [Hyperslab.all((1,))] * n, 1
-    native = _native.Layouts(_description(array, models, layouts))
+    native = _native.Layouts(
+        _description(array, models, layouts), None if parameters is None else parameters.native()
+    )
     start, stride, count, block = (
         np.array([getattr(slab, name) for slab in slabs], dtype=np.int64).reshape(n, rank)
         for name in ("start", "stride", "count", "block")

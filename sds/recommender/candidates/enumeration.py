@@ -145,6 +145,7 @@ def class_costs(
         [read.slab for read in classes],
         [read.n_concurrent for read in classes],
         [layouts[i] for i in priced],
+        parameters=dataset.parameters,
     )
     columns = [priced.index(first[key]) for key in alike]
     held = np.array(

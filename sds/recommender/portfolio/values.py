@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from sds.analyzer import AccessPattern, ReadTrail
+from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.segment_candidates import Recurring
@@ -40,6 +41,8 @@ class DatasetReads:
         Of all programs and users together.
     models
         Of the original through HDF5 and of a replica through the engine.
+    parameters
+        What requests and copies cost the engine; None: the built-in figures.
     existing
         Replicas that serve it, of the whole dataset, of parts and of segments; one several times
         where there are several alike.
@@ -53,6 +56,7 @@ class DatasetReads:
     array: StoredArray
     patterns: tuple[AccessPattern, ...]
     models: tuple[CostModel, CostModel] = field(default_factory=lambda: comparable_models(None))
+    parameters: IoParameters | None = None
     existing: tuple[ReplicaLayout, ...] = ()
     trail: ReadTrail | None = field(default=None, compare=False)
     supposed: tuple[Recurring, ...] = ()

@@ -169,6 +169,7 @@ class KnownReads:
             ),
             patterns=patterns,
             models=self._models_of(file),
+            parameters=self._models.io_parameters(file),
             existing=tuple(sorted(layouts, key=lambda x: x.describe(described.extent))),
             trail=None if patterns[0].stated else self.trail_of(file, described),
         )

@@ -64,9 +64,9 @@ sds_choose_given given_of(const ReadToChoose &read)
     sds_choose_given given = {};
     given.n_processes = config().n_ranks;
     given.engine_always = config().engine == Engine::always;
+    if (OriginalFile *file = read.dataset.file->original) given.parameters = costs_of(*file);
     if (OriginalFile *original = read.layouts.original) {
         given.engine_reads_original = 1;
-        given.parameters = costs_of(*original);
         // Without a buffer, HDF5 reads each run alone.
         given.sieve_bytes = original->sieve_bytes > 0 ? original->sieve_bytes : 1;
         given.n_judged = &original->n_judged;
