@@ -236,7 +236,10 @@ HDF5_CHUNK_S: float
 MAX_METADATA_BYTES: int
 MAX_CHUNK_BYTES: int
 REPLICA_SHIFT_BYTES: int
-REPLICA_DATA_OFFSET_BYTES: int
+REPLICA_LEAST_SHIFTED_BYTES: int
+
+# Where the elements of a contiguous replica begin that is not built yet.
+def replica_data_offset(size_bytes: int) -> int: ...
 
 class Layouts:
     def __init__(

@@ -309,5 +309,6 @@ void bind_layouts(nb::module_ &module)
     module.attr("MAX_METADATA_BYTES") = SDS_MAX_METADATA_BYTES;
     module.attr("MAX_CHUNK_BYTES") = SDS_MAX_CHUNK_BYTES;
     module.attr("REPLICA_SHIFT_BYTES") = SDS_REPLICA_SHIFT_BYTES;
-    module.attr("REPLICA_DATA_OFFSET_BYTES") = SDS_REPLICA_DATA_OFFSET_BYTES;
+    module.attr("REPLICA_LEAST_SHIFTED_BYTES") = SDS_REPLICA_LEAST_SHIFTED_BYTES;
+    module.def("replica_data_offset", &sds_replica_data_offset, nb::arg("size_bytes"));
 }

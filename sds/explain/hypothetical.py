@@ -135,7 +135,9 @@ def supposed_layout(described: DatasetDescription, supposed: Supposed) -> ArrayL
             raise LayoutError("what compression leaves is of supposed chunks; give chunks as well")
         return ContiguousLayout(
             element_size_bytes=described.element_size_bytes,
-            data_offset_bytes=_native.REPLICA_DATA_OFFSET_BYTES,
+            data_offset_bytes=_native.replica_data_offset(
+                math.prod(described.extent) * described.element_size_bytes
+            ),
             order=order,
         )
     check_chunks(supposed.chunks, [described.extent[a] for a in order or range(rank)])

@@ -319,7 +319,9 @@ def entry_of(array, models, layouts):
                 replica_id=number + 1,
                 path=Path(f"/replica/{number}"),
                 identity=IDENTITY,
-                data_offset_bytes=0 if chunks else _native.REPLICA_DATA_OFFSET_BYTES,
+                data_offset_bytes=0
+                if chunks
+                else _native.replica_data_offset(size_bytes(layout, array)),
                 metadata_crc32c=0,
                 order=layout.order,
                 model=table_model(model, serving_margin(original, model)),

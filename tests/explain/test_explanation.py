@@ -114,7 +114,7 @@ def test_a_supposed_order_makes_the_slow_axis_fast(store):
     supposed = explain(store, "grid/t", np.s_[:, :, 3], order=(2, 0, 1))
     assert (stored.runs, supposed.runs) == (12 * 20, 1)
     assert supposed.extent == (9, 12, 20)
-    assert supposed.data_offset_bytes % 4096 == 2056
+    assert supposed.data_offset_bytes == 4096  # of so few bytes
     assert supposed.predicted_s < stored.predicted_s
     assert explain(store, "packed", "[:, :, 3]", order=(2, 0, 1)).predicted_s is not None
 

@@ -47,15 +47,16 @@ static void make(subject *out, uint64_t *state)
     for (int32_t i = 0; i < dataset->n_candidates; i++) {
         shuffle(out->order[i], rank, state);
         out->cache[i] = random_u64(state) % 2 ? SDS_CACHE_WARM : SDS_CACHE_UNKNOWN;
-        out->candidates[i] = (sds_candidate){.storage = SDS_TABLE_CONTIGUOUS,
-                                             .data_offset_bytes = SDS_REPLICA_DATA_OFFSET_BYTES,
-                                             .rank = rank,
-                                             .order = out->order[i],
-                                             .region_start = out->zeros,
-                                             .region_extent = out->extent,
-                                             .layout = one_disk,
-                                             .model = dataset->model,
-                                             .shadow_permille = 1000};
+        out->candidates[i] =
+            (sds_candidate){.storage = SDS_TABLE_CONTIGUOUS,
+                            .data_offset_bytes = sds_replica_data_offset(INT64_MAX),
+                            .rank = rank,
+                            .order = out->order[i],
+                            .region_start = out->zeros,
+                            .region_extent = out->extent,
+                            .layout = one_disk,
+                            .model = dataset->model,
+                            .shadow_permille = 1000};
         for (int32_t k = 0; k < SDS_MODEL_TERMS; k++)
             out->candidates[i].model.coefficient[k] *= (double)random_between(state, 1, 8) / 8;
     }
@@ -178,7 +179,7 @@ static void check_equal_predictions(void)
     sds_cost_builtin(&layouts.dataset.model);
     for (int i = 0; i < 2; i++)
         candidates[i] = (sds_candidate){.storage = SDS_TABLE_CONTIGUOUS,
-                                        .data_offset_bytes = SDS_REPLICA_DATA_OFFSET_BYTES,
+                                        .data_offset_bytes = sds_replica_data_offset(INT64_MAX),
                                         .rank = 3,
                                         .order = orders[i],
                                         .region_start = zeros,

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds import _native
 from sds.errors import (
     BusyError,
     ConfigurationError,
@@ -93,6 +94,14 @@ def test_the_replica_and_its_directories_are_private(cube, home, kind):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert not leftovers(home.root)
     assert describe_replica(replica.path) == replica
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_elements_begin_where_predictions_have_them(tmp_path, home, n):
+    cube = tmp_path / "cube.h5"
+    make_cube(cube, (n, n, n))
+    replica = reorganize(plan_reorganization(cube, "/cube", order=(2, 0, 1), home=home), home=home)
+    assert replica.data_offset_bytes == _native.replica_data_offset(4 * n**3)
 
 
 def test_a_second_order_adds_a_replica(cube, home):

@@ -36,8 +36,15 @@ extern "C" {
 /* Where the elements of a contiguous replica begin: so far behind a page, as the kernel copies more
  * slowly to memory that lies a multiple of 32 bytes further in its page than what is copied. */
 #define SDS_REPLICA_SHIFT_BYTES 2056
-/* Where those of a replica begin that is not built yet: behind a page of metadata. */
-#define SDS_REPLICA_DATA_OFFSET_BYTES (4096 + SDS_REPLICA_SHIFT_BYTES)
+/* Those of a replica of fewer bytes begin on a page: to copy them is short in any case. */
+#define SDS_REPLICA_LEAST_SHIFTED_BYTES 65536
+
+/* Where the elements of a contiguous replica of so many bytes begin that is not built yet: behind a
+ * page of metadata. One that has more metadata begins later. */
+static inline int64_t sds_replica_data_offset(int64_t size_bytes)
+{
+    return 4096 + (size_bytes < SDS_REPLICA_LEAST_SHIFTED_BYTES ? 0 : SDS_REPLICA_SHIFT_BYTES);
+}
 
 /* What one more chunk costs HDF5 besides its bytes: it is looked up, read and copied by itself.
  * Measured with HDF5 1.14 on chunks of 2 to 16 KiB in the page cache: 5 to 12 us each. */

@@ -228,12 +228,12 @@ def _models_of(file: Path) -> "tuple[CostModel, CostModel] | None":
     from sds.home import default_home
     from sds.recommender.models.models_in_use import comparable_models
     from sds.server.client import known_calibrations
+    from sds.server.operations.file_system_models import calibration_holding
 
     if not file_exists(file):
         return None  # what is wrong with it, opening it tells
-    device = file.stat().st_dev
-    found = [record for record in known_calibrations(default_home()) if record.device == device]
-    return comparable_models(found[0].calibration) if found else None
+    found = calibration_holding(file, known_calibrations(default_home()))
+    return None if found is None else comparable_models(found.calibration)
 
 
 def _count(value: int | None) -> str:

@@ -46,8 +46,6 @@ PAGE_BYTES = 4096
 # lies a multiple of 32 bytes further the kernel copies a tenth more slowly; memory lies at
 # multiples of 16, so elements do not.
 BEHIND_PAGE_BYTES = _native.REPLICA_SHIFT_BYTES
-# Elements of a replica that is smaller begin on a page: to copy them is short in any case.
-LEAST_BEHIND_PAGE_BYTES = 1 << 16
 # Old enough for every HDF5 since 1.10, new enough for attributes above 64 KiB. No upper bound: a
 # type of a newer file keeps its newer version.
 _LIBVER = ("v108", "latest")
@@ -116,7 +114,7 @@ def _intervals_bytes(size_bytes: int) -> tuple[int, ...]:
     Of an interval that is itself as far off a page, the first multiple is right, if what HDF5 has
     written by then, as a type of many members, fits in front of it.
     """
-    if size_bytes < LEAST_BEHIND_PAGE_BYTES:
+    if size_bytes < _native.REPLICA_LEAST_SHIFTED_BYTES:
         return (PAGE_BYTES,)
     return (*(pages * PAGE_BYTES + BEHIND_PAGE_BYTES for pages in (1, 7, 63)), PAGE_BYTES)
 

@@ -170,7 +170,7 @@ def _description(
                 "chunk_shape": layout.chunk_shape,
                 "stored_bytes": 0 if layout.chunk_shape is None else size_bytes(layout, array),
                 "decode_s_per_byte": array.decode_s_per_byte if layout.filters else 0.0,
-                "data_offset_bytes": _native.REPLICA_DATA_OFFSET_BYTES,
+                "data_offset_bytes": _native.replica_data_offset(size_bytes(layout, array)),
                 "layout": disks,
                 # HDF5 reads chunks.
                 "model": _model(original, margin_of_chunks)

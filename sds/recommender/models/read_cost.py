@@ -111,10 +111,19 @@ def features_as_stored(array: StoredArray, slab: Hyperslab) -> BlockFeatures:
 
 
 def features_in_replica(
-    array: StoredArray, slab: Hyperslab, order: tuple[int, ...]
+    array: StoredArray,
+    slab: Hyperslab,
+    order: tuple[int, ...],
+    *,
+    data_offset_bytes: int | None = None,
 ) -> BlockFeatures:
-    """Return what reading a selection from a contiguous replica touches."""
-    return _features_in(array, slab, order, _native.REPLICA_DATA_OFFSET_BYTES)
+    """Return what reading a selection from a contiguous replica of a whole dataset touches.
+
+    `data_offset_bytes`: of its first element in its file; None: of one that is not built yet.
+    """
+    if data_offset_bytes is None:
+        data_offset_bytes = _native.replica_data_offset(array.size_bytes)
+    return _features_in(array, slab, order, data_offset_bytes)
 
 
 def _features_in(

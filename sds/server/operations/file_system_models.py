@@ -94,7 +94,7 @@ class Models:
 
     def calibration_record(self, path: str | os.PathLike[str]) -> CalibrationRecord | None:
         """Return the newest calibration of the file system that holds a path; None: never."""
-        return _holding(Path(path), self._known())
+        return calibration_holding(Path(path), self._known())
 
     def calibration(self, path: str | os.PathLike[str]) -> Calibration | None:
         """Return the same without its place in the catalog."""
@@ -191,7 +191,7 @@ def calibration_for(
         found = calibrations[0] if calibrations else None
     else:
         try:
-            found = _holding(path, calibrations)
+            found = calibration_holding(path, calibrations)
         except (OSError, ValueError) as error:
             message = f"path {str(path)!r} cannot be looked at ({error}); name one that exists"
             raise SdsValueError(message) from error
@@ -204,7 +204,9 @@ def calibration_for(
     return found
 
 
-def _holding(path: Path, calibrations: Sequence[CalibrationRecord]) -> CalibrationRecord | None:
+def calibration_holding(
+    path: Path, calibrations: Sequence[CalibrationRecord]
+) -> CalibrationRecord | None:
     """Return the calibration of the file system that holds a path; None: there is none."""
     if not calibrations:
         return None

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sds.catalog.store import Store
     from sds.geometry import BlockFeatures
     from sds.home import Home
+    from sds.organizer.replica_file.replica import Replica
     from sds.server.operations.file_system_models import Models
     from sds.server.operations.stages import Progress, Runner
     from sds.trace import TraceDataset
@@ -63,7 +64,7 @@ class TracedReads:
         self._home = home
         self._store = store
         self._models = models
-        self._orders: dict[int, tuple[int, ...] | None] = {}
+        self._replicas: dict[int, Replica | None] = {}
         self._mounts: dict[str, str] = {}
         self.left_out: Counter[LeftOut] = Counter()
         """Reads that `on` did not return, by the reason: as many as their records stand for."""
@@ -165,13 +166,17 @@ class TracedReads:
         if served_by in {_BY_HDF5, _BY_ENGINE}:
             here = self._mount_of(dataset.file) == record.mount_point
             return features_as_stored(array, slab) if here else None
-        order = self._order_of(served_by, record.mount_point)
-        return None if order is None else features_in_replica(array, slab, order)
+        found = self._replica_of(served_by, record.mount_point)
+        if found is None:
+            return None
+        return features_in_replica(
+            array, slab, found.order, data_offset_bytes=found.data_offset_bytes
+        )
 
-    def _order_of(self, replica_id: int, mount_point: str) -> tuple[int, ...] | None:
-        """Return the axis order of a contiguous replica of a whole dataset on a file system."""
-        if replica_id not in self._orders:
-            self._orders[replica_id] = None
+    def _replica_of(self, replica_id: int, mount_point: str) -> Replica | None:
+        """Return a replica if it is contiguous, of a whole dataset, and on a file system."""
+        if replica_id not in self._replicas:
+            self._replicas[replica_id] = None
             try:
                 found = self._store.replica(replica_id)
             except NotFoundError:
@@ -182,8 +187,8 @@ class TracedReads:
                 and holds_all(found)
                 and self._mount_of(str(found.replica.path)) == mount_point
             ):
-                self._orders[replica_id] = found.order
-        return self._orders[replica_id]
+                self._replicas[replica_id] = found.replica
+        return self._replicas[replica_id]
 
     def _mount_of(self, file: str) -> str:
         directory = str(Path(file).parent)
