@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict
 
-import numpy as np
-
-from sds.calibration.aggregate import RepeatError, aggregate
+from sds.calibration.aggregate import RepeatError
 from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import LOCAL_DISK_RAID, RaidLayout, StripeLayout
 from sds.recommender.models.cost_model import CacheState, CostModel, Via
-from sds.recommender.models.samples import ModelChoice, ResidualFit, Samples
+from sds.recommender.models.samples import ModelChoice, Samples
 
 if TYPE_CHECKING:
-    from sds.recommender.models.cost_model import ReadModel
-    from sds.recommender.models.residual_forest import ResidualForest
+    from sds.recommender.models.cost_model import CostModel
 
 
 class ReadRequest(TypedDict):
@@ -120,8 +116,6 @@ class Measurement:
         Reads that took over three times the median of their like, and count for nothing.
     n_traced
         Reads of programs among the samples; see `sds.calibration.trace_fit.refit`.
-    residual
-        How well the residual model predicts; None where it was not tried.
     repeats
         By how much reads of one shape differ among themselves; None where none was repeated, and in
         calibrations from before that was kept.
@@ -133,32 +127,7 @@ class Measurement:
     choice: ModelChoice
     n_disturbed: int = 0
     n_traced: int = 0
-    residual: ResidualFit | None = None
     repeats: RepeatError | None = None
-
-    @property
-    def best(self) -> ReadModel:
-        """The model with the least held-out error in this way: residual, or an equation."""
-        if self.residual is None or self.residual.refused or self.residual_model is None:
-            return self.choice.chosen
-        return self.residual_model
-
-    @cached_property
-    def residual_model(self) -> ResidualForest | None:
-        """The residual model, fitted again to these reads when it predicts; None: there is none."""
-        best, fit = self.choice.best_equation, self.residual
-        if fit is None or fit.heldout is None or best is None or best.model is None:
-            return None
-        from sds.recommender.models.residual_forest import ResidualForest  # noqa: PLC0415 - scikit-learn
-
-        fitted = aggregate(self.samples).samples
-        return ResidualForest(
-            baseline=best.model,
-            features=fitted.feature_matrix(),
-            measured_s=np.array(fitted.seconds),
-            heldout=fit.heldout,
-            heldout_layouts=fit.heldout_layouts,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +209,6 @@ class Calibration:
         """
         found = self._measurement(via, cache)
         return None if found is None else found.choice.chosen
-
-    def best_model(self, *, via: Via, cache: CacheState | None = None) -> ReadModel | None:
-        """Return the model with the least held-out error of all, as `chosen_model` otherwise."""
-        found = self._measurement(via, cache)
-        return None if found is None else found.best
 
     def _measurement(self, via: Via, cache: CacheState | None) -> Measurement | None:
         for state in (CacheState.COLD, CacheState.WARM) if cache is None else (cache,):

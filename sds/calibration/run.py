@@ -39,7 +39,7 @@ from sds.files import canonical_path
 from sds.geometry import LOCAL_DISK_STRIPES, BlockFeatures, Hyperslab, StripeLayout
 from sds.hdf5.striping import StripesSource, find_stripes
 from sds.recommender.models.cost_model import CacheState, Via, builtin_model
-from sds.recommender.models.model_selection import choose_model, fit_residuals
+from sds.recommender.models.model_selection import choose_model
 from sds.recommender.models.read_cost import (
     StoredArray,
     features_as_stored,
@@ -193,16 +193,12 @@ def fit_measurement(
     choice = choose_model(
         aggregated.samples, without_processes=without_processes, via=via, cache=cache
     )
-    residual = fit_residuals(
-        aggregated.samples, choice, without_processes=without_processes, via=via, cache=cache
-    )
     return Measurement(
         via=via,
         cache=cache,
         samples=samples,
         choice=_lean(choice),
         n_disturbed=aggregated.n_disturbed,
-        residual=residual,
         repeats=repeat_error(samples),
     )
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from sds.errors import NotFoundError, SdsValueError
-from sds.recommender.models.cost_model import LEARNED, CacheState, CostModel, ReadModel, Via
+from sds.recommender.models.cost_model import CacheState, CostModel, Via
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration, Measurement
@@ -129,7 +129,7 @@ class Evidence:
         SdsValueError
             If it could not be fitted.
         """
-        name, fitted = model_of(measurement, model)
+        name, fitted = equation_of(measurement, model)
         samples = _fitted_samples(measurement)
         patterns, layouts = _patterns_and_layouts(samples)
         return cls(
@@ -141,7 +141,6 @@ class Evidence:
                 name,
                 fitted,
                 samples,
-                measurement,
                 without_processes=calibration.settings.without_processes,
             ),
             log_error=fitted.log_error,
@@ -171,8 +170,8 @@ def measurement_of(
     )
 
 
-def model_of(measurement: Measurement, name: str | None) -> tuple[str, ReadModel]:
-    """Return the model of some name that was tried, and its name; None: the best.
+def equation_of(measurement: Measurement, name: str | None) -> tuple[str, CostModel]:
+    """Return the equation of some name that was tried, and its name; None: the chosen one.
 
     Raises
     ------
@@ -181,28 +180,8 @@ def model_of(measurement: Measurement, name: str | None) -> tuple[str, ReadModel
     SdsValueError
         If it could not be fitted.
     """
-    residual, model = measurement.residual, measurement.residual_model
-    if residual is not None and (name == LEARNED or (name is None and not residual.refused)):
-        if model is None:
-            raise SdsValueError(f"nothing could be learned: {residual.refused}")
-        return LEARNED, model
-    return equation_of(measurement, name)
-
-
-def equation_of(measurement: Measurement, name: str | None) -> tuple[str, CostModel]:
-    """Return the equation of some name that was tried, and its name; None: the chosen one.
-
-    Errors as of `model_of`.
-    """
-    trials, best = measurement.choice.trials, measurement.choice.best_equation
+    trials = measurement.choice.trials
     names = [trial.name for trial in trials]
-    if measurement.residual_model is not None and best is not None:
-        names.append(LEARNED)
-        if name == LEARNED:
-            raise SdsValueError(
-                f"{name} has no coefficients, and begins with the equation {best.name}: leave the "
-                "model out"
-            )
     if name not in {None, *names}:
         raise NotFoundError(f"no model {name!r} was tried; there are {'; '.join(names) or 'none'}")
     trial = trials[0 if name is None else names.index(name)]
@@ -214,7 +193,7 @@ def equation_of(measurement: Measurement, name: str | None) -> tuple[str, CostMo
 
 
 def provenance_of(
-    calibration: Calibration, measurement: Measurement, name: str, model: ReadModel
+    calibration: Calibration, measurement: Measurement, name: str, model: CostModel
 ) -> Provenance:
     """Return what figures of predictions by a calibration's model are about."""
     system = calibration.file_system
@@ -229,9 +208,9 @@ def provenance_of(
     )
 
 
-def _held_out(model: ReadModel, samples: Samples) -> str:
+def _held_out(model: CostModel, samples: Samples) -> str:
     """Return what a model had not seen of the reads that it predicts."""
-    if isinstance(model, CostModel) and model.diagnostics is None:
+    if model.diagnostics is None:
         return "the built-in model saw none of the reads"
     # Where names of patterns tell the layout, patterns are left out in one layout at a time.
     what = "pattern" if samples.layouts else "pattern in each layout"
@@ -254,21 +233,17 @@ def _fitted_samples(measurement: Measurement) -> Samples:
 
 def _heldout_predictions(
     name: str,
-    model: ReadModel,
+    model: CostModel,
     samples: Samples,
-    measurement: Measurement,
     *,
     without_processes: bool,
 ) -> tuple[float, ...]:
     """Return a prediction per read by a fit, made as the model's was, that had not seen it."""
     from sds.recommender.models.cross_validation import predict_heldout  # noqa: PLC0415 - likewise
-    from sds.recommender.models.model_selection import fitters_for, residual_fitter  # noqa: PLC0415 - statsmodels
+    from sds.recommender.models.model_selection import fitters_for  # noqa: PLC0415 - statsmodels
 
-    if isinstance(model, CostModel) and model.diagnostics is None:
+    if model.diagnostics is None:
         return tuple(model.predict_many(samples.feature_matrix()).tolist())
-    if name == LEARNED:
-        fitter = residual_fitter(measurement.choice, samples, without_processes=without_processes)
-        return tuple(predict_heldout(fitter, samples, n_folds=fitter.n_folds).tolist())
     for equation in fitters_for(samples, without_processes=without_processes):
         if equation.name == name:
             return tuple(predict_heldout(equation, samples).tolist())

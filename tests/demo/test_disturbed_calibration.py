@@ -23,7 +23,7 @@ def disturbed(device):
     error = HeldoutError(median=20.0, p95=40.0, rms=20.0, rank_correlation=0.1, n_patterns=9)
     chosen = replace(cold.choice.chosen, heldout=error)
     choice = replace(cold.choice, chosen=chosen)
-    ways = (replace(cold, via=via, choice=choice, residual=None) for via in (Via.HDF5, Via.ENGINE))
+    ways = (replace(cold, via=via, choice=choice) for via in (Via.HDF5, Via.ENGINE))
     return replace(made, measurements=tuple(ways))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from sds.calibration.results import Calibration, CalibrationSettings, FileSystem
@@ -11,7 +9,6 @@ from sds.calibration.run import fit_measurement
 from sds.mounts import filesystem_of
 from sds.plots.heldout_reads import Evidence, Origin, Provenance
 from sds.recommender.models.cost_model import CacheState, Via
-from sds.recommender.models.samples import ResidualFit
 from tests.recommender.measured import samples
 
 ABOUT = Provenance(
@@ -98,10 +95,3 @@ def keep(service, home, calibrated):
         device=home.root.stat().st_dev,
         calibration=calibrated,
     )
-
-
-def with_residuals(calibrated):
-    """Return a calibration with a residual model, whatever its error."""
-    (measurement,) = calibrated.measurements
-    fit = ResidualFit(heldout=replace(measurement.choice.chosen.heldout, rms=0.01))
-    return replace(calibrated, measurements=(replace(measurement, residual=fit),))

@@ -11,7 +11,6 @@ from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration, EngineMeasurement
-    from sds.recommender.models.cost_model import ReadModel
 
 
 def calibrate(
@@ -101,28 +100,22 @@ def _print_calibration(found: "Calibration") -> None:
     rows = []
     for measurement in found.measurements:
         repeats = measurement.repeats
-        chosen = measurement.choice.chosen
-        models: list[tuple[ReadModel, str]] = [(chosen, "advice, programs")]
-        if measurement.best is not chosen:
-            models.append((measurement.best, "comparison"))
-        for model, used in models:
-            error = model.worst_heldout
-            rows.append(
-                (
-                    f"{measurement.via}, {measurement.cache}" if model is chosen else "",
-                    used,
-                    model.name,
-                    "-" if error is None else f"x{math.exp(error.median):.2f}",
-                    "-" if error is None else f"x{math.exp(error.p95):.2f}",
-                    "-" if error is None else error.left_out,
-                    "" if repeats is None else f"x{math.exp(repeats.median):.2f}",
-                    "" if repeats is None else f"x{math.exp(repeats.p95):.2f}",
-                )
+        model = measurement.choice.chosen
+        error = model.worst_heldout
+        rows.append(
+            (
+                f"{measurement.via}, {measurement.cache}",
+                model.name,
+                "-" if error is None else f"x{math.exp(error.median):.2f}",
+                "-" if error is None else f"x{math.exp(error.p95):.2f}",
+                "-" if error is None else error.left_out,
+                "" if repeats is None else f"x{math.exp(repeats.median):.2f}",
+                "" if repeats is None else f"x{math.exp(repeats.p95):.2f}",
             )
+        )
     print_table(
         (
             "reads",
-            "used for",
             "model",
             "held-out error, median>",
             "95 %>",
@@ -132,10 +125,6 @@ def _print_calibration(found: "Calibration") -> None:
         ),
         rows,
     )
-    for measurement in found.measurements:
-        residual = measurement.residual
-        if residual is not None and residual.refused:
-            note(f"{measurement.via}, {measurement.cache}: no learned model: {residual.refused}")
     if found.engine is not None:
         _print_engine(found.engine)
     disturbed = sum(measurement.n_disturbed for measurement in found.measurements)

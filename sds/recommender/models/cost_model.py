@@ -6,7 +6,6 @@ The prediction itself exists once, in the native core (native/include/sds/cost.h
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 UNCALIBRATED_LOG_ERROR = math.log(3.0)
 # Standard deviations that 95 % of a normal distribution lie within.
 SIGMAS_95 = 1.96
-
-LEARNED = "learned"
-"""Name of the residual model where models are listed (`sds.recommender.models.residual_forest`)."""
 
 
 class ModelKind(StrEnum):
@@ -208,104 +204,8 @@ class Prediction:
     calibrated: bool
 
 
-class ReadModel(ABC):
-    """Predicts the time of reads on one file system: an equation, or one with its residuals."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:  # fields of some models, properties of others
-
-        @property
-        def name(self) -> str:
-            """What it is called where models are listed."""
-
-        @property
-        def kind(self) -> ModelKind:
-            """The equation; of a residual model, the corrected one."""
-
-        @property
-        def calibrated(self) -> bool:
-            """Whether it was chosen by measuring this file system."""
-
-        @property
-        def via(self) -> Via:
-            """How reads are made."""
-
-        @property
-        def cache(self) -> CacheState:
-            """From what cache state."""
-
-        @property
-        def heldout(self) -> HeldoutError | None:
-            """Error on patterns left out."""
-
-        @property
-        def heldout_layouts(self) -> HeldoutError | None:
-            """Error on layouts left out; None where all reads were from one."""
-
-    @abstractmethod
-    def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
-        """Return the predicted time of one read."""
-
-    @abstractmethod
-    def predict_many(self, features: FeatureMatrix) -> NDArray[np.float64]:
-        """Return the predicted times of operations, shape (n,)."""
-
-    @abstractmethod
-    def summary(self) -> str:
-        """Return the model and its held-out error as text for people."""
-
-    @property
-    @abstractmethod
-    def equation(self) -> CostModel:
-        """The equation that it is, or corrects."""
-
-    @property
-    def _errors(self) -> list[HeldoutError]:
-        both = self.heldout, self.heldout_layouts
-        return [error for error in both if error is not None]
-
-    @property
-    def worst_heldout(self) -> HeldoutError | None:
-        """The greater held-out error: what is advised on may be new in pattern and in layout."""
-        return max(self._errors, key=lambda error: error.rms, default=None)
-
-    @property
-    def log_error(self) -> float:
-        """Standard deviation of log(predicted / measured), from the held-out error."""
-        worst = self.worst_heldout
-        return UNCALIBRATED_LOG_ERROR if worst is None else worst.rms
-
-    @property
-    def interval_log(self) -> float:
-        """Logarithm of the factor, up or down, that 19 of 20 held-out reads are within."""
-        unknown = SIGMAS_95 * UNCALIBRATED_LOG_ERROR
-        return max((error.p95 for error in self._errors), default=unknown)
-
-    @property
-    def ratio_error(self) -> float:
-        """Standard deviation of the logarithm of the ratio of two predictions.
-
-        Of layouts of one pattern by this model; independent errors where that is not known.
-        """
-        if self.heldout is not None and self.heldout.ratio_rms is not None:
-            return self.heldout.ratio_rms
-        return math.sqrt(2.0) * self.log_error
-
-    def predict(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> Prediction:
-        """Return the predicted time of one read, its interval as wide up as down in the log."""
-        seconds = self.seconds(features, processes_per_ost=processes_per_ost)
-        factor = math.exp(self.interval_log)
-        return Prediction(
-            seconds=seconds,
-            low=seconds / factor,
-            high=seconds * factor,
-            calibrated=self.calibrated,
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostModel(ReadModel):
+class CostModel:
     """Coefficients of one model, and how far to trust them.
 
     Attributes
@@ -357,11 +257,6 @@ class CostModel(ReadModel):
         """``builtin``, or the fitted equation."""
         return str(self.kind) if self.calibrated else "builtin"
 
-    @property
-    def equation(self) -> CostModel:
-        """Itself."""
-        return self
-
     def seconds(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> float:
         """Return the predicted time of one read, never below the floor.
 
@@ -392,6 +287,49 @@ class CostModel(ReadModel):
         """
         return _native.predict_many(
             self.kind.code, self.gap.code, self.coefficients, self.floor_s, features.columns
+        )
+
+    @property
+    def _errors(self) -> list[HeldoutError]:
+        both = self.heldout, self.heldout_layouts
+        return [error for error in both if error is not None]
+
+    @property
+    def worst_heldout(self) -> HeldoutError | None:
+        """The greater held-out error: what is advised on may be new in pattern and in layout."""
+        return max(self._errors, key=lambda error: error.rms, default=None)
+
+    @property
+    def log_error(self) -> float:
+        """Standard deviation of log(predicted / measured), from the held-out error."""
+        worst = self.worst_heldout
+        return UNCALIBRATED_LOG_ERROR if worst is None else worst.rms
+
+    @property
+    def interval_log(self) -> float:
+        """Logarithm of the factor, up or down, that 19 of 20 held-out reads are within."""
+        unknown = SIGMAS_95 * UNCALIBRATED_LOG_ERROR
+        return max((error.p95 for error in self._errors), default=unknown)
+
+    @property
+    def ratio_error(self) -> float:
+        """Standard deviation of the logarithm of the ratio of two predictions.
+
+        Of layouts of one pattern by this model; independent errors where that is not known.
+        """
+        if self.heldout is not None and self.heldout.ratio_rms is not None:
+            return self.heldout.ratio_rms
+        return math.sqrt(2.0) * self.log_error
+
+    def predict(self, features: BlockFeatures, *, processes_per_ost: float = 1.0) -> Prediction:
+        """Return the predicted time of one read, its interval as wide up as down in the log."""
+        seconds = self.seconds(features, processes_per_ost=processes_per_ost)
+        factor = math.exp(self.interval_log)
+        return Prediction(
+            seconds=seconds,
+            low=seconds / factor,
+            high=seconds * factor,
+            calibrated=self.calibrated,
         )
 
     def summary(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
@@ -19,22 +19,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.recommender.models.feature_matrix import FeatureMatrix
-    from sds.recommender.models.residual_forest import ResidualForest
     from sds.recommender.models.samples import Samples
 
 
-ModelT = TypeVar("ModelT", "CostModel", "ResidualForest")
-
-
-class Fitter(ABC, Generic[ModelT]):
+class Fitter(ABC):
     """One way of getting from measured reads to a model.
 
     Subclasses say how a model is solved for, and fitted with all that is reported of it; what a
     fit errs by on reads that it has not seen is the same for all of them.
     """
-
-    n_folds: ClassVar[int | None] = None
-    """Into how many parts patterns are dealt, each held out whole; None: each pattern alone."""
 
     @property
     @abstractmethod
@@ -44,7 +37,7 @@ class Fitter(ABC, Generic[ModelT]):
     @abstractmethod
     def solve(
         self, features: FeatureMatrix, seconds: NDArray[np.float64]
-    ) -> tuple[ModelT, NDArray[np.float64]]:
+    ) -> tuple[CostModel, NDArray[np.float64]]:
         """Return the fitted model without diagnostics, and its predictions before the floor."""
 
     @abstractmethod
@@ -55,7 +48,7 @@ class Fitter(ABC, Generic[ModelT]):
         via: Via = Via.HDF5,
         cache: CacheState = CacheState.UNKNOWN,
         features: FeatureMatrix | None = None,
-    ) -> ModelT:
+    ) -> CostModel:
         """Return the fitted model with its diagnostics, without a held-out error."""
 
     def evaluate(
@@ -65,7 +58,7 @@ class Fitter(ABC, Generic[ModelT]):
         via: Via = Via.HDF5,
         cache: CacheState = CacheState.UNKNOWN,
         features: FeatureMatrix | None = None,
-    ) -> ModelT:
+    ) -> CostModel:
         """Return the fitted model with its errors on patterns, and on layouts, left out.
 
         Errors as of `fit` and `cross_validate`. Without several layouts none is left out.
@@ -75,12 +68,12 @@ class Fitter(ABC, Generic[ModelT]):
         layouts = None
         if len(set(samples.layouts)) > 1:
             layouts = cross_validate(self, samples, by="layouts", features=table)
-        patterns = cross_validate(self, samples, features=table, n_folds=self.n_folds)
+        patterns = cross_validate(self, samples, features=table)
         return replace(model, heldout=patterns, heldout_layouts=layouts)
 
 
 def cross_validate(
-    fitter: Fitter[ModelT],
+    fitter: Fitter,
     samples: Samples,
     *,
     by: str = "patterns",
@@ -119,7 +112,7 @@ def cross_validate(
 
 
 def predict_heldout(
-    fitter: Fitter[ModelT],
+    fitter: Fitter,
     samples: Samples,
     *,
     by: str = "patterns",

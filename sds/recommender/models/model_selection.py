@@ -18,8 +18,7 @@ from sds.recommender.models.cost_model import (
 )
 from sds.recommender.models.cross_validation import heldout_error, paired_names
 from sds.recommender.models.regression import EquationFitter, LinearFitter
-from sds.recommender.models.residual_forest import ResidualFitter
-from sds.recommender.models.samples import BUILTIN, CandidateFit, ModelChoice, ResidualFit, Samples
+from sds.recommender.models.samples import BUILTIN, CandidateFit, ModelChoice, Samples
 from sds.recommender.models.service_model import ServiceFitter
 from sds.recommender.models.sieve_model import SieveFitter
 
@@ -105,45 +104,6 @@ def _preference(trial: CandidateFit) -> tuple[bool, bool, float]:
     """Return what trials are sorted by: usable ones first, by their error; unfitted ones last."""
     model = trial.model
     return bool(trial.refused), model is None, 0.0 if model is None else model.log_error
-
-
-def fit_residuals(
-    samples: Samples, choice: ModelChoice, *, without_processes: bool, via: Via, cache: CacheState
-) -> ResidualFit:
-    """Return how well trees correct the best equation, and whether that is worth having.
-
-    They are used where their error, the greater of that on patterns and that on layouts left out,
-    is less than 0.95 of that of the chosen equation: what is not plainly better stays simple.
-    """
-    if choice.best_equation is None:
-        return ResidualFit(refused="no equation could be fitted that it could begin with")
-    fitter = residual_fitter(choice, samples, without_processes=without_processes)
-    try:
-        model = fitter.evaluate(samples, via=via, cache=cache)
-    except (RankDeficientError, SdsValueError) as error:
-        return ResidualFit(refused=str(error))
-    refused = ""
-    if model.log_error > BETTER * choice.chosen.log_error:
-        refused = (
-            f"{choice.chosen.name} predicts what it has not seen as well "
-            f"(error {choice.chosen.log_error:.3g}, learned {model.log_error:.3g})"
-        )
-    return ResidualFit(
-        heldout=model.heldout, heldout_layouts=model.heldout_layouts, refused=refused
-    )
-
-
-def residual_fitter(
-    choice: ModelChoice, samples: Samples, *, without_processes: bool
-) -> ResidualFitter:
-    """Return how residuals of the best equation are fitted to the samples of a choice."""
-    best = choice.best_equation
-    for fitter in fitters_for(samples, without_processes=without_processes):
-        if best is not None and fitter.name == best.name:
-            return ResidualFitter(baseline=fitter)
-    raise SdsValueError(
-        "this version of SDS does not fit the equation that residuals are of: calibrate again"
-    )
 
 
 def fitters_for(

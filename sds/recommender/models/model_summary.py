@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from sds.recommender.models.cost_model import CostModel, FitDiagnostics, ReadModel
-    from sds.recommender.models.residual_forest import ResidualForest
+    from sds.recommender.models.cost_model import CostModel, FitDiagnostics
 
 
 def summary_of(model: CostModel) -> str:
@@ -28,17 +27,6 @@ def summary_of(model: CostModel) -> str:
         lines.append(f"not determined by these reads: {', '.join(model.dropped_terms)}")
     lines += _heldout_lines(model)
     return "\n".join(lines)
-
-
-def summary_of_residuals(model: ResidualForest) -> str:
-    """Return what a residual model corrects, and its held-out error."""
-    begins = f"trees that correct the equation {model.baseline.name}"
-    lines = [
-        f"{model.name}: {begins}, {model.via}, {model.cache} cache",
-        f"{len(model.features)} reads fitted",
-    ]
-    lines += _heldout_lines(model)
-    return "\n".join([*lines, "its equation:", model.baseline.summary()])
 
 
 def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
@@ -77,7 +65,7 @@ def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
     return lines
 
 
-def _heldout_lines(model: ReadModel) -> list[str]:
+def _heldout_lines(model: CostModel) -> list[str]:
     lines = []
     for h in (model.heldout, model.heldout_layouts):
         if h is None:

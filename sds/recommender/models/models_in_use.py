@@ -10,7 +10,7 @@ from sds.recommender.models.cost_model import Via, builtin_model
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration
-    from sds.recommender.models.cost_model import CostModel, ReadModel
+    from sds.recommender.models.cost_model import CostModel
 
 # Uncalibrated, a replica must be predicted cheaper by this factor before it serves a read.
 UNCALIBRATED_MARGIN = 1.25
@@ -39,7 +39,7 @@ def comparable_models(calibration: Calibration | None) -> tuple[CostModel, CostM
     return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
 
 
-def serving_margin(original: ReadModel, replica: ReadModel) -> float:
+def serving_margin(original: CostModel, replica: CostModel) -> float:
     """Return by which factor a replica must be predicted cheaper before it serves a read.
 
     One standard deviation of the error of the two predictions' ratio on held-out patterns;

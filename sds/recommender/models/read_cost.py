@@ -24,7 +24,7 @@ from sds.geometry import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.models.cost_model import Prediction, ReadModel
+    from sds.recommender.models.cost_model import CostModel, Prediction
 
 # Time after which a feature is bounded instead of exact (docs/reference/semantics.md).
 _BUDGET_S = 0.005
@@ -171,7 +171,7 @@ def processes_per_ost(features: BlockFeatures, *, n_concurrent: int, stripe_coun
 
 
 def predict_read(
-    model: ReadModel,
+    model: CostModel,
     array: StoredArray,
     features: BlockFeatures,
     *,
@@ -184,7 +184,7 @@ def predict_read(
     return model.predict(features, processes_per_ost=p)
 
 
-def contiguous_throughput(model: ReadModel, *, read_bytes: int = 64 << 20) -> float:
+def contiguous_throughput(model: CostModel, *, read_bytes: int = 64 << 20) -> float:
     """Return bytes per second that the model predicts for one long contiguous read."""
     array = StoredArray(extent=(read_bytes,), element_size_bytes=1)
     features = features_as_stored(array, Hyperslab.all((read_bytes,)))

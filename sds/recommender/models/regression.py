@@ -63,7 +63,7 @@ def dependent_columns(matrix: NDArray[np.float64], names: Sequence[str]) -> list
 
 
 @dataclass(frozen=True, kw_only=True)
-class EquationFitter(Fitter[CostModel]):
+class EquationFitter(Fitter):
     """One way of fitting an equation.
 
     Attributes

@@ -152,23 +152,6 @@ class CandidateFit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualFit:
-    """How well the residual model predicts what it has not seen; the model is fitted when used.
-
-    Attributes
-    ----------
-    heldout, heldout_layouts
-        Error on patterns, and on layouts, left out; None where there was too little to fit.
-    refused
-        Why it is not used; empty where it predicts better than every equation.
-    """
-
-    heldout: HeldoutError | None = None
-    heldout_layouts: HeldoutError | None = None
-    refused: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
     """The models tried: those that may be used first, by their held-out error.
 

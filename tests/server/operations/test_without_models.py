@@ -1,4 +1,4 @@
-"""A server without the extra for models counts reads where a calibration has a residual model."""
+"""A server without the extra for models counts reads where a file system was calibrated."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from sds.calibration.scratch_file import file_system_of
 from sds.server.operations.service import Service
-from tests.plots.evidence import calibration, keep, with_residuals
+from tests.plots.evidence import calibration, keep
 from tests.waiting import PATIENCE_S
 
 BLOCKED = """
@@ -61,7 +61,7 @@ print(json.dumps({{"alive": alive, "counted": counted, "seconds": time.monotonic
 @pytest.fixture
 def run(home, write_spool):
     with Service.open(home) as service:
-        found = replace(with_residuals(calibration()), file_system=file_system_of(home.root))
+        found = replace(calibration(), file_system=file_system_of(home.root))
         keep(service, home, found)
     write_spool(16)
 

@@ -11,7 +11,7 @@ from sds.plots import Kind
 from sds.plots.figure_values import DATA_OF, figure_data
 from sds.recommender.models.cost_model import CacheState
 from sds.server.api.auth import Scope, Tokens
-from tests.plots.evidence import calibration, keep, with_residuals
+from tests.plots.evidence import calibration, keep
 from tests.server.asgi import Client
 
 MODEL = "eq4, block gap count, relative"
@@ -92,19 +92,10 @@ def test_a_figure_is_made_once_for_each_calibration(service, home, monkeypatch):
     assert len(made) == 4
 
 
-def test_what_was_learned_is_shown_under_its_name(client, home, service):
-    asked = {"path": str(home.root)}
-    learned = with_residuals(calibration())
-    keep(service, home, learned)
-    for kind in (Kind.PREDICTED, Kind.RESIDUALS):
-        answer = client.get(f"/api/v1/plots/{kind}", params=asked)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["about"]["model"].startswith("learned")
-        assert "each pattern" in answer.json()["about"]["held_out"]
-    equation = client.get(f"/api/v1/plots/{Kind.COEFFICIENTS}", params=asked).json()
-    assert equation["about"]["model"] == learned.measurements[0].choice.trials[0].name
+def test_calibrations_are_answered_whole(client, home, service):
+    keep(service, home, calibration())
     (sent,) = client.get("/api/v1/calibrations").json()["calibrations"]
-    assert TypeAdapter(Calibration).validate_python(sent["calibration"]) == learned
+    assert TypeAdapter(Calibration).validate_python(sent["calibration"]) == calibration()
 
 
 def test_without_a_calibration_the_remedy_is_named(client):
