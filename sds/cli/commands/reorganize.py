@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sds.cli.options import AsJson, DatasetName
-from sds.errors import SdsValueError
+from sds.errors import ConfigurationError, SdsValueError
 from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sds.catalog.replica_records import ReplicaRecord
     from sds.server.operations.advice_reports import RecurringTiles
 
 
@@ -180,8 +181,29 @@ def reorganize(
             ("file", replica.path),
             ("size", format_size(replica.size_bytes)),
             ("took", format_seconds(replica.build_s)),
+            *(() if sort else (("programs", _probe(replica)),)),
         )
     )
+
+
+def _probe(replica: "ReplicaRecord") -> str:
+    """Return what a program reads across the grain now, and why, if that is not a replica."""
+    from sds.home import default_home
+    from sds.redirect.doctor.diagnosis import probe
+
+    home = default_home()
+    if home.disabled.exists():
+        return f"read the original: {home.disabled} switches SDS off; remove it"
+    try:
+        found = probe(Path(replica.file), replica.dataset, home=home)
+    except ConfigurationError as error:
+        return f"read the original: {error}"
+    if found is None:
+        return f"read the original: {replica.reason}"
+    if found.served:
+        return "read across the grain from a replica"
+    remedy = found.remedy or f"sds doctor {replica.file}:{replica.dataset} may tell more"
+    return f"read the original: {found.reason}; {remedy}"
 
 
 def named_tiles(

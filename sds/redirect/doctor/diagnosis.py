@@ -117,9 +117,7 @@ def diagnose(
     plugin = ""
     try:
         plugin = str(connector.plugin_path())
-        # A doctor asks what the connector would do, whatever switches it off at present.
-        plain = {name: value for name, value in environ.items() if not name.startswith("HDF5_VOL")}
-        variables = environment(home, plain, trace=False) | {"SDS_DISABLE": ""}
+        variables = _switched_on(home, environ)
     except ConfigurationError as error:
         problems.append(Problem(what=str(error), remedy=_remedy_of(plugin)))
     else:
@@ -213,6 +211,29 @@ def _run_command(
 
 def _is_disabled(home: Home, environ: Mapping[str, str]) -> bool:
     return is_switched_off(environ) or home.disabled.exists()
+
+
+def probe(file: Path, dataset: str, *, home: Home) -> DatasetReport | None:
+    """Read a little of a dataset by this Python under the connector; return what came of it.
+
+    None where its table does not name it.
+
+    Raises
+    ------
+    ConfigurationError
+        If the connector is not installed.
+    """
+    found = check_file(
+        file, dataset, None,
+        home=home, interpreter=Path(sys.executable), variables=_switched_on(home, os.environ),
+    )  # fmt: skip
+    return next(iter(found.datasets), None)
+
+
+def _switched_on(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program under the connector, whatever switches it off now."""
+    plain = {name: value for name, value in environ.items() if not name.startswith("HDF5_VOL")}
+    return environment(home, plain, trace=False) | {"SDS_DISABLE": ""}
 
 
 def _environment_problems(environ: Mapping[str, str]) -> list[Problem]:
