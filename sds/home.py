@@ -233,7 +233,10 @@ class Home:
         itself = Path(os.path.realpath(output.parent)) / output.name
         for place in (itself, Path(os.path.realpath(output))):
             if place.is_relative_to(root) and not self.holds_replica(place):
-                message = f"{output} lies in {root}, where SDS keeps its own files: name another"
+                message = (
+                    f"{output} is, or leads to, a file in {root}, where SDS keeps its own files: "
+                    "name another place"
+                )
                 raise SdsValueError(message)
 
     def read_config(self) -> dict[str, Any]:

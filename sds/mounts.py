@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +16,8 @@ from sds.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -37,11 +41,18 @@ _FUSE_NETWORK = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
-    """One mounted file system."""
+    """One mounted file system.
+
+    Attributes
+    ----------
+    number
+        Of the mount, and of its device: another one in its place has another.
+    """
 
     mount_point: Path
     kind: str
     source: str
+    number: str = ""
 
     @property
     def is_network(self) -> bool:
@@ -52,18 +63,23 @@ class FileSystem:
     @property
     def may_hang(self) -> bool:
         """True where another process or host answers, which may have stopped."""
-        return self.is_network or self.kind.partition(".")[0] == "fuse"
+        return self.is_network or self.kind.partition(".")[0] in {"fuse", "autofs"}
 
 
 def parse_mounts(mountinfo: str) -> tuple[FileSystem, ...]:
     """Return the mounted file systems that a text in the form of /proc/self/mountinfo lists."""
     found = []
-    for line in mountinfo.splitlines():
+    for line in filter(None, mountinfo.split("\n")):  # other ends of lines are in names as they are
         fields = line.split(" ")
         separator = fields.index("-")
         kind, source = fields[separator + 1 : separator + 3]
         found.append(
-            FileSystem(mount_point=Path(_unescape(fields[4])), kind=kind, source=_unescape(source))
+            FileSystem(
+                mount_point=Path(_unescape(fields[4])),
+                kind=kind,
+                source=_unescape(source),
+                number=f"{fields[0]} {fields[2]}",
+            )
         )
     return tuple(found)
 
@@ -76,19 +92,25 @@ def _unescape(text: str) -> str:
 def filesystem_of(path: Path, mountinfo: Path = _MOUNTS) -> FileSystem:
     """Return the file system that holds a path, which need not exist yet.
 
+    Of kind ``unknown`` where the system does not tell: without /proc, or in another root.
+
     Raises
     ------
     UnreachableError
         If it does not answer.
     """
-    canonical = look_at(path, lambda: os.path.realpath(path), mountinfo=mountinfo)
-    return _mounted_at(canonical, mountinfo)
+    mounts = _mounts(mountinfo)
+    canonical = Path(resolved(path, mountinfo=mountinfo))
+    found = (mounts[place] for place in (canonical, *canonical.parents) if place in mounts)
+    return next(found, FileSystem(mount_point=Path("/"), kind="unknown", source=""))
 
 
-def _mounted_at(path: str, mountinfo: Path) -> FileSystem:
-    """Return the file system of a path without links; of the path itself nothing is looked at."""
-    mounts = _by_mount_point(mountinfo.read_text(encoding="utf-8", errors="surrogateescape"))
-    return next(mounts[place] for place in (Path(path), *Path(path).parents) if place in mounts)
+def _mounts(mountinfo: Path) -> dict[Path, FileSystem]:
+    """Return file systems by where they are mounted; none where the system does not tell."""
+    try:
+        return _by_mount_point(os.fsdecode(mountinfo.read_bytes()))
+    except OSError:
+        return {}
 
 
 @lru_cache(maxsize=4)
@@ -98,7 +120,18 @@ def _by_mount_point(mountinfo: str) -> dict[Path, FileSystem]:
 
 
 _lock = threading.Lock()
-_silent: set[Path] = set()  # mount points where a look has not come back
+_late: Counter[FileSystem | str] = Counter()  # looks that have not come back in time
+
+
+def resolved(
+    path: str | os.PathLike[str], *, within_s: float = ANSWER_S, mountinfo: Path = _MOUNTS
+) -> str:
+    """Return a path without links, wherever these lead; else as `look_at`."""
+    if not any(mount.may_hang for mount in _mounts(mountinfo).values()):
+        return os.path.realpath(path)
+    named = os.path.abspath(path)  # noqa: PTH100  (without links)
+    where = _first_that_may_hang(Path(named), mountinfo) or named
+    return _look_in_time(path, where, lambda: os.path.realpath(path), within_s)
 
 
 def look_at(
@@ -111,13 +144,13 @@ def look_at(
     """Return what a look at a file finds, if its file system answers in time.
 
     Where another process or host has to answer, the look runs in a thread of its own. One that is
-    late goes on there, and nobody waits for it, not even the end of this process; until it comes
-    back, nothing else is looked at there.
+    late goes on there, and nobody waits for it. Until it comes back, nothing else is looked at
+    there.
 
     Parameters
     ----------
     path
-        Of the file, without links: its mount point is found by name.
+        Of the file, without links (`resolved`): its mount point is found by name.
     look
         What to do; it must let other threads run meanwhile.
 
@@ -126,24 +159,29 @@ def look_at(
     UnreachableError
         If no answer comes in time.
     """
-    try:
-        mount = _mounted_at(os.path.abspath(path), mountinfo)  # noqa: PTH100  (without links)
-    except (OSError, StopIteration):  # no /proc, or another root than the host's
-        return look()
-    if not mount.may_hang:
-        return look()
-    return _look_in_time(path, mount.mount_point, look, within_s)
+    where = _first_that_may_hang(Path(os.path.abspath(path)), mountinfo)  # noqa: PTH100
+    return look() if where is None else _look_in_time(path, where, look, within_s)
+
+
+def _first_that_may_hang(path: Path, mountinfo: Path) -> FileSystem | None:
+    """Return the outermost file system on the way to a path that may not answer."""
+    mounts = _mounts(mountinfo)
+    on_the_way = (mounts.get(place) for place in (*reversed(path.parents), path))
+    return next((mount for mount in on_the_way if mount is not None and mount.may_hang), None)
 
 
 def _look_in_time(
-    path: str | os.PathLike[str], mount_point: Path, look: Callable[[], Answer], within_s: float
+    path: str | os.PathLike[str],
+    where: FileSystem | str,
+    look: Callable[[], Answer],
+    within_s: float,
 ) -> Answer:
-    message = (
-        f"{os.fspath(path)} is on {mount_point}, which does not answer; see whether its server runs"
-    )
+    place = where if isinstance(where, str) else where.mount_point
+    message = f"{os.fspath(path)} is on {place}, which does not answer; see whether its server runs"
     found: list[Answer] = []
     failed: list[BaseException] = []
     ended = threading.Event()
+    is_late = False
 
     def run() -> None:
         try:
@@ -151,17 +189,22 @@ def _look_in_time(
         except BaseException as error:  # noqa: BLE001  (raised by who waits)
             failed.append(error)
         with _lock:
-            _silent.discard(mount_point)
+            _late[where] -= is_late
             ended.set()
 
     with _lock:
-        if mount_point in _silent:
+        if _late[where] > 0:
             raise UnreachableError(message)
-    threading.Thread(target=run, name="sds-look", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="sds-look", daemon=True).start()
+    except RuntimeError:  # as many as the system allows
+        return look()
     if not ended.wait(within_s):
         with _lock:
             if not ended.is_set():
-                _silent.add(mount_point)
+                is_late = True
+                _late[where] += 1
+                log.warning("%s", message)
                 raise UnreachableError(message)
     if failed:
         raise failed[0]

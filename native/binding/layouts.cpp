@@ -245,8 +245,7 @@ class Layouts
             original[2 * i + 1] = seconds_of(found.by_hdf5, model_.margin);
             for (size_t j = 0; j < m; j++) {
                 const double cold_s = sds_cold_s(&costs[j]);
-                const bool serves =
-                    !is_plain && cold_s >= 0 && (cold_s < original_s || original_s < 0);
+                const bool serves = !is_plain && cold_s >= 0 && cold_s < original_s;
                 seconds[i * m + j] = seconds_of(costs[j], candidates_[j].model.margin);
                 compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
             }
@@ -310,5 +309,12 @@ void bind_layouts(nb::module_ &module)
     module.attr("MAX_CHUNK_BYTES") = SDS_MAX_CHUNK_BYTES;
     module.attr("REPLICA_SHIFT_BYTES") = SDS_REPLICA_SHIFT_BYTES;
     module.attr("REPLICA_LEAST_SHIFTED_BYTES") = SDS_REPLICA_LEAST_SHIFTED_BYTES;
-    module.def("replica_data_offset", &sds_replica_data_offset, nb::arg("size_bytes"));
+    module.def(
+        "replica_data_offset",
+        [](const nb::int_ &size_bytes) { // of a dataset of any size
+            const bool is_small =
+                nb::cast<bool>(size_bytes.attr("__lt__")(SDS_REPLICA_LEAST_SHIFTED_BYTES));
+            return sds_replica_data_offset(is_small ? 0 : INT64_MAX);
+        },
+        nb::arg("size_bytes"));
 }

@@ -143,6 +143,7 @@ def calibrate(
         seed=settings.seed,
         progress=lambda share, what: progress(share * _WRITTEN, what),
     ) as array:
+        file_system = file_system_of(array.directory)
         run = _Run(settings, array)
         with Readers(max(settings.processes), directory=array.directory) as readers:
             complete, cold_method = run.measure(readers, progress)
@@ -154,7 +155,6 @@ def calibrate(
             seed=settings.seed,
             progress=lambda share, what: progress(_READ + (_ENGINE - _READ) * share, what),
         )
-        file_system = file_system_of(array.directory)
     if not run.measured:
         raise SdsValueError(
             f"the budget of {settings.budget_s} s ended before anything was read: give more"

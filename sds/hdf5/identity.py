@@ -20,9 +20,11 @@ from sds import _native
 from sds.errors import (
     ConfigurationError,
     SourceChangedError,
+    UnreachableError,
     UnsupportedError,
 )
 from sds.files import path_error
+from sds.mounts import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -299,7 +301,7 @@ def _is_below(file: str | os.PathLike[str], directories: Sequence[Path]) -> bool
     if not directories:
         return False
     canonical = Path(os.path.realpath(file))
-    return any(canonical.is_relative_to(os.path.realpath(one)) for one in directories)
+    return any(canonical.is_relative_to(one) for one in directories)
 
 
 def _refusal(file: str | os.PathLike[str], kind: FileSystemKind) -> str:
@@ -311,8 +313,17 @@ def _refusal(file: str | os.PathLike[str], kind: FileSystemKind) -> str:
     )
 
 
+def _without_links(directory: str) -> Path:
+    try:
+        return Path(resolved(directory))
+    except UnreachableError:  # nothing that answers lies below it
+        return Path(os.path.abspath(directory))  # noqa: PTH100  (without links)
+
+
 def trusted_directories(home: Home) -> tuple[Path, ...]:
-    """Return the directories for which the user of a home vouches: the setting of that name.
+    """Return the directories, without links, for which the user of a home vouches.
+
+    The setting of that name.
 
     Raises
     ------
@@ -332,7 +343,7 @@ def trusted_directories(home: Home) -> tuple[Path, ...]:
         except ValueError:
             found = said
     if isinstance(found, list) and all(isinstance(one, str) and one[:1] == "/" for one in found):
-        return tuple(map(Path, found))
+        return tuple(map(_without_links, found))
     message = (
         f"trusted_directories = {found!r} in {origin} is no list of absolute paths; write for "
         'example ["/data"]'

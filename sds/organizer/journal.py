@@ -16,6 +16,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import time
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from sds.home import Home
     from sds.organizer.protocol import AnyPlan
+
+log = logging.getLogger(__name__)
 
 KEEP_S = 7 * 86400.0
 _VERSION = 1
@@ -183,6 +186,8 @@ class Journal:
             return False
         except (SdsError, TypeError):
             return True
+        except OSError:  # of its disk or server
+            return False
 
     def discard(self) -> tuple[Path, ...]:
         """Remove the staged file, then the journal; return what was removed."""
@@ -372,10 +377,15 @@ def recover(home: Home, *, keep_s: float = KEEP_S) -> tuple[Path, ...]:
     for path in sorted(directory.glob("*.json")):
         try:
             with open_journal(path) as journal:
+                staged = journal.staged
+                if staged is not None:
+                    look_at(staged, staged.exists)
                 if journal.is_obsolete(keep_s=keep_s):
                     removed.extend(journal.discard())
         except BusyError:
             continue
+        except UnreachableError as error:
+            log.warning("%s is left for later: %s", path, error)
     for undo in sorted(directory.glob("*.undo")):
         # Of a journal that is gone; a build under way has one.
         if not undo.with_name(f"{undo.name.partition('-')[0]}.json").exists():

@@ -165,12 +165,12 @@ def _find_server(home: Home) -> _Server | None:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped (SIGSTOP, a debugger), and will answer nothing."""
+    """Return whether a process is stopped (SIGSTOP), and will answer nothing until it goes on."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2]
     except OSError:
         return False
-    return after_name.split()[:1] in (["T"], ["t"])
+    return after_name.split()[:1] == ["T"]
 
 
 class RemoteService:

@@ -20,7 +20,8 @@ from tests.waiting import PATIENCE_S
 @pytest.fixture
 def hung(tmp_path, tool, monkeypatch):
     """A home with replicas 1 and 2 of two sources, the first of which cannot be looked at."""
-    monkeypatch.setenv("SDS_TRUSTED_DIRECTORIES", json.dumps([str(tmp_path)]))
+    trusted = [str(tmp_path / "mount"), str(tmp_path)]
+    monkeypatch.setenv("SDS_TRUSTED_DIRECTORIES", json.dumps(trusted))
     device = FailingDevice(
         "fuse", build_server(tmp_path / "failing_fs", tool), tmp_path / "mount", tmp_path
     )
@@ -76,9 +77,26 @@ def test_commands_about_other_files_are_done(hung):
         assert service.replica(1).state.value == "retired"
 
 
+def test_verification_that_is_due_ends(hung):
+    with Service.open(hung) as service:
+        service._store.forget_verified(since_ns=0)
+        rounds = 0
+        while service.verify_due():
+            rounds += 1
+            assert rounds < 10
+        assert {record.state.value for record in service.replicas()} == {"active"}
+
+
 def test_a_server_starts_and_works_beside_it(hung):
+    cube = str(hung.root.with_name("mount") / "cube.h5")
+    with Service.open(hung) as service:  # a job that was under way when the last server was killed
+        service.submit(ReorganizeRequest(file=cube, dataset="/cube", order=(1, 0, 2)))
+        service.queue.claim()
     server = Server(hung).wait_until_it_listens()
     try:
+        server.wait_for(1, ("running",))
+        server.client.post("/api/v1/jobs/1/cancel")
+        assert server.wait_for(1)["state"] == "cancelled"
         good = str(hung.root.with_name("good.h5"))
         job = {"kind": "reorganize", "file": good, "dataset": "/cube", "order": [1, 2, 0]}
         number = server.client.post("/api/v1/jobs", json=job).json()["id"]

@@ -48,6 +48,7 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     ForbiddenError: HTTPStatus.FORBIDDEN,
     errors.NotFoundError: HTTPStatus.NOT_FOUND,
     errors.PermissionDeniedError: HTTPStatus.FORBIDDEN,
+    errors.UnreachableError: HTTPStatus.GATEWAY_TIMEOUT,
     BodyTooSlowError: HTTPStatus.REQUEST_TIMEOUT,
     BodyTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.QueueFullError: HTTPStatus.TOO_MANY_REQUESTS,

@@ -153,11 +153,11 @@ class Models:
     def contiguous_bytes_per_s(self, path: str | os.PathLike[str]) -> float:
         """Return how fast long reads are: as calibrated, else as the built-in model has it.
 
-        The built-in model also where a file system does not answer.
+        The built-in model also where a file system cannot be looked at.
         """
         try:
             calibration = self.calibration(path)
-        except UnreachableError as error:
+        except OSError as error:
             _log.warning("%s", error)
             calibration = None
         original, _ = comparable_models(calibration)
@@ -192,6 +192,8 @@ def calibration_for(
     else:
         try:
             found = calibration_holding(path, calibrations)
+        except UnreachableError:
+            raise
         except (OSError, ValueError) as error:
             message = f"path {str(path)!r} cannot be looked at ({error}); name one that exists"
             raise SdsValueError(message) from error

@@ -34,6 +34,7 @@ _CANCEL_POLL_S = 1.0
 _CANCEL_LOOKS = 5  # in which a stage may come to its next step and clean up by itself
 _SOURCES_AT_ONCE = 16  # that are looked at after each look into the spool
 _RETRY_S = 1.0
+_TRIED_AGAIN_S = 60.0  # what could not be looked at
 
 
 class JobCancelledError(Exception):
@@ -193,11 +194,15 @@ class Background:
     def _watch_spool(self) -> None:
         service = self._service
         next_refit_s = time.monotonic() + service.settings.refit_interval_s
+        unreachable: set[str] = set()
+        next_try_s = 0.0
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
             with _tried_again("ingest failed, tried again in a moment"):
                 service.ingest(every_file=False)
                 service.collect_garbage(_SOURCES_AT_ONCE)
-                unreachable: set[str] = set()
+                if time.monotonic() >= next_try_s:
+                    next_try_s = time.monotonic() + _TRIED_AGAIN_S
+                    unreachable.clear()
                 while not self._stop.is_set() and service.catch_up(unreachable):
                     pass
             if time.monotonic() >= next_refit_s:

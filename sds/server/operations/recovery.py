@@ -6,6 +6,7 @@ Every step can be repeated, and cut off again, without harm.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 from pathlib import Path
@@ -16,8 +17,8 @@ from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.replicas import OPEN_STATES
 from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import PermissionDeniedError, SdsError, UnreachableError
-from sds.files import canonical_path
 from sds.hdf5.identity import trusted_directories
+from sds.mounts import resolved
 from sds.server.operations.publisher import current_identity, current_source, outdated
 from sds.server.operations.replica_reports import GarbageReport
 from sds.server.operations.reports import RecoveryReport
@@ -186,20 +187,23 @@ class Recovery:
         The replicas that were retired.
         """
         retired = []
+        is_news = verifies
         trusted = trusted_directories(self._home)
         for record in self._store.replicas(file, states=WATCHED_STATES):
             reason = outdated(record, current_source(record.file, trusted))
             if reason and record.state is not ReplicaState.DAMAGED:
+                is_news = True
                 retired.append(self._store.set_replica(record.id, ReplicaState.RETIRED, reason))
             elif reason or not wants_verification(self._home, record):
                 continue
             elif not verifies:
-                self._verifier.note_touched(record.id)
+                is_news |= self._verifier.note_touched(record.id)
             else:
                 (check,) = self._verifier.verify((record,), run, lambda *_: None)
                 if check.replica.state is ReplicaState.RETIRED:
                     retired.append(check.replica)
-        self._publisher.publish(file)
+        if is_news:
+            self._publisher.publish(file)
         return retired
 
     def _delete_spool(self, keep_days: float) -> tuple[str, ...]:
@@ -224,10 +228,18 @@ def _wanted(
 ) -> tuple[str, str, tuple[int, ...], str | SegmentList | None] | None:
     """Return source, dataset, order, and key or tiles of what a job builds; None: of nothing."""
     if isinstance(request, SortRequest):
-        return canonical_path(request.file), request.dataset, (0,), request.key
+        return _known_path(request.file), request.dataset, (0,), request.key
     if isinstance(request, ReorganizeRequest):
-        return canonical_path(request.file), request.dataset, request.order, request.segments
+        return _known_path(request.file), request.dataset, request.order, request.segments
     return None
+
+
+def _known_path(file: str) -> str:
+    """Return the path by which the catalog knows a file; as it was named where that is not told."""
+    try:
+        return resolved(file)
+    except UnreachableError:
+        return os.path.abspath(file)  # noqa: PTH100  (without links)
 
 
 def _differs(watched: WatchedSource, trusted: Sequence[Path]) -> bool:
@@ -239,7 +251,8 @@ def _differs(watched: WatchedSource, trusted: Sequence[Path]) -> bool:
             for path, before, built in watched.replicas
         )
     except OSError as error:  # of a disk or server
-        log.warning("%s or a replica of it cannot be looked at now: %s", watched.file, error)
+        level = logging.DEBUG if isinstance(error, UnreachableError) else logging.WARNING
+        log.log(level, "%s or a replica of it cannot be looked at now: %s", watched.file, error)
         return False
 
 

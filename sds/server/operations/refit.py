@@ -96,6 +96,9 @@ class TracedReads:
         if dataset.storage != _CONTIGUOUS or dataset.n_filters or dataset.data_offset_bytes < 0:
             self.left_out[LeftOut.LAYOUT] += int(records.n_calls.sum())
             return
+        if not self._mount_of(dataset.file):  # it does not answer
+            self.left_out[LeftOut.ELSEWHERE] += int(records.n_calls.sum())
+            return
         array = StoredArray(
             extent=dataset.extent,
             element_size_bytes=dataset.element_bytes,

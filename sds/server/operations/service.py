@@ -364,6 +364,8 @@ class Service(Parts):
         try:
             there = next(place for place in (Path(path), *Path(path).parents) if place.exists())
             return str(filesystem_of(there).mount_point)
+        except UnreachableError:
+            raise
         except (OSError, ValueError) as error:
             message = f"path {path!r} cannot be looked at ({error}); name one that exists"
             raise SdsValueError(message) from error

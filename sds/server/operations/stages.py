@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
+from sds.errors import FileMissingError
 from sds.home import Home
 
 if TYPE_CHECKING:
@@ -159,6 +160,9 @@ def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:
     """Measure the file system that holds a directory, and fit models to it."""
     from sds.calibration.run import calibrate  # noqa: PLC0415  (h5py, statsmodels)
 
+    if not Path(request.path).is_dir():
+        message = f"no such directory: {request.path}; name one on the file system to measure"
+        raise FileMissingError(message)
     with _cleaning_up():
         return calibrate(request.path, settings=request.settings, progress=progress)
 

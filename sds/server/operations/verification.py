@@ -67,9 +67,16 @@ class Verifier:
         self._next_due_ns = 0.0
         self._touched: dict[int, None] = {}  # ids, the first noted first
 
-    def note_touched(self, replica_id: int) -> None:
-        """Have a replica verified by `verify_due`: its file or its source was touched."""
+    def note_touched(self, replica_id: int) -> bool:
+        """Have a replica verified by `verify_due`: its file or its source was touched.
+
+        Returns
+        -------
+        Whether that is news.
+        """
+        is_news = replica_id not in self._touched
         self._touched[replica_id] = None
+        return is_news
 
     def verify(
         self,
@@ -87,11 +94,14 @@ class Verifier:
             damage_report(self._home, record.id).unlink(missing_ok=True)
         silent = {}
         present = []
+        trusted = trusted_directories(self._home)
         for record in records:
             try:
+                if record.state in WATCHED_STATES:  # it is read for nothing if its source is silent
+                    current_source(record.file, trusted)
                 if look_at(record.path, Path(record.path).is_file):
                     present.append(record)
-            except UnreachableError as error:
+            except OSError as error:
                 silent[record.id] = _not_verified(record, error)
         paths = tuple(Path(record.path) for record in present)
         check = stages.check_quietly if quietly else stages.check
@@ -120,19 +130,22 @@ class Verifier:
             records = [] if due is None else [due]
         for record in records:
             try:
-                self.verify((record,), run, lambda *_: None, quietly=True)
+                (check,) = self.verify((record,), run, lambda *_: None, quietly=True)
             except (SdsError, OSError) as error:
-                log.warning("replica %s could not be verified: %s", record.id, error)
+                problem = str(error)
+            else:  # one that was judged has another state, or its time was noted
+                problem = check.problem if check.replica is record else ""
+            if problem:
+                log.warning("replica %s could not be verified: %s", record.id, problem)
                 self._store.note_verified(record.id)  # its turn comes again
         return bool(records)
 
     def _next_touched(self) -> ReplicaRecord | None:
         """Return the first that was touched, and not verified since; None where there is none."""
-        while self._touched:
-            replica_id = next(iter(self._touched))
+        for replica_id in [*self._touched]:  # others are noted meanwhile
             del self._touched[replica_id]
             record = self._store.replica(replica_id)
-            with suppress(UnreachableError):  # noted again once it answers
+            with suppress(OSError):  # noted again once it can be looked at
                 if record.state in WATCHED_STATES and wants_verification(self._home, record):
                     return record
         return None
@@ -265,8 +278,8 @@ class Verifier:
         return ReplicaCheck(replica=record, ok=False, problem=problem)
 
 
-def _not_verified(record: ReplicaRecord, error: UnreachableError) -> ReplicaCheck:
-    """Return the check of a replica that stays as it is: it, or its source, does not answer."""
+def _not_verified(record: ReplicaRecord, error: OSError) -> ReplicaCheck:
+    """Return the check of a replica that stays as it is: it, or its source, cannot be looked at."""
     return ReplicaCheck(replica=record, ok=False, problem=f"not verified: {error}")
 
 
@@ -307,7 +320,7 @@ def _change_meanwhile(record: ReplicaRecord, found: Replica) -> str:
             now = identity_of(found.path)
         else:
             # Of the replica it counts how old its times are, not which file system holds it.
-            now = settled_identity(found.path, trusted=(found.path.parent,))
+            now = settled_identity(found.path, trusted=(found.path.parent.resolve(),))
     except SdsError as error:
         return str(error)
     changed = found.identity.difference(now)
