@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import socket
 import statistics
-import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,10 +140,21 @@ def work_directory(path: Path, space_bytes: int) -> Iterator[Path]:
             f"{parent} has {free_bytes} bytes free, a calibration of {space_bytes} bytes needs "
             f"{space_bytes + _SLACK_BYTES}: free some, or give a smaller size"
         )
+    name = f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
+    directory = parent / name
+    try:  # a signal may come at any moment
+        _make(directory)
+        yield directory
+    finally:
+        if directory.exists():
+            shutil.rmtree(directory)
+
+
+def _make(directory: Path) -> None:
+    """Make a directory of this account's alone; errors as of `work_directory`."""
+    parent = directory.parent
     try:
-        name = tempfile.mkdtemp(
-            prefix=f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-", dir=parent
-        )
+        directory.mkdir(mode=0o700)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise PermissionDeniedError(
@@ -156,10 +167,6 @@ def work_directory(path: Path, space_bytes: int) -> Iterator[Path]:
                 "write"
             ) from error
         raise
-    try:
-        yield Path(name)
-    finally:
-        shutil.rmtree(name)
 
 
 def _remove_abandoned(parent: Path) -> None:
