@@ -61,7 +61,7 @@ class DatasetLayouts(TypedDict):
     chunk_shape: Sequence[int] | None
     stored_bytes: int
     decode_s_per_byte: float
-    data_offset_bytes: int | None
+    data_offset_bytes: int
     layout: tuple[int, int, int, int, int]
     model: LayoutModel
     engine_model: LayoutModel | None

@@ -8,7 +8,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -159,13 +158,11 @@ struct Candidate {
     }
 };
 
-template <typename T>
-nb::object array_of(std::unique_ptr<T[]> values, size_t rows, std::optional<size_t> columns)
+nb::object array_of(std::unique_ptr<double[]> values, size_t rows, size_t columns)
 {
-    T *kept = values.release();
-    nb::capsule owner(kept, [](void *p) noexcept { delete[] static_cast<T *>(p); });
-    if (!columns) return nb::cast(nb::ndarray<nb::numpy, T>(kept, {rows}, owner));
-    return nb::cast(nb::ndarray<nb::numpy, T>(kept, {rows, *columns}, owner));
+    double *kept = values.release();
+    nb::capsule owner(kept, [](void *p) noexcept { delete[] static_cast<double *>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, double>(kept, {rows, columns}, owner));
 }
 
 class Layouts
@@ -182,10 +179,8 @@ class Layouts
         dataset.extent = extent_.data();
         dataset.element_bytes = get<int64_t>(from, "element_bytes");
         if (dataset.element_bytes < 1) refuse("layouts: elements of no bytes");
-        const nb::object offset = get<nb::object>(from, "data_offset_bytes");
         dataset.storage = chunks_.storage();
-        if (chunks_.shape.empty() && offset.is_none()) dataset.storage = SDS_TABLE_OTHER;
-        if (!offset.is_none()) dataset.data_offset_bytes = nb::cast<int64_t>(offset);
+        dataset.data_offset_bytes = get<int64_t>(from, "data_offset_bytes");
         dataset.chunks = chunks_.view();
         dataset.layout = layout_of(from);
         dataset.model = model_.equation;
@@ -250,7 +245,7 @@ class Layouts
                 compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
             }
         }
-        return nb::make_tuple(array_of(std::move(original), n, size_t{2}),
+        return nb::make_tuple(array_of(std::move(original), n, 2),
                               array_of(std::move(seconds), n, m),
                               array_of(std::move(compared), n, m));
     }

@@ -16,7 +16,7 @@ def layouts(**changed):
     return _native.Layouts(
         {
             "extent": (100, 100), "element_bytes": 8, "chunk_shape": (10, 10),
-            "stored_bytes": 80_000, "decode_s_per_byte": 0.0, "data_offset_bytes": None,
+            "stored_bytes": 80_000, "decode_s_per_byte": 0.0, "data_offset_bytes": 0,
             "layout": (1 << 20, 1, 4096, 1, 4096), "model": EQUATION, "engine_model": None,
             "candidates": [],
         }
