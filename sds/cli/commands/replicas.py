@@ -128,7 +128,7 @@ def verify(
     """Read replicas whole and compare them with their checksums.
 
     A damaged one serves no read from then on; programs read the original. Ends with status 4
-    where damage was found.
+    where damage was found, and with 1 where a replica or its source does not answer.
     """
     from sds.cli.output import print_json, print_lines, progress_bar
     from sds.home import default_home
@@ -145,19 +145,24 @@ def verify(
                 for replica in chosen
                 for check in service.verify(replica.id, progress=advance).checks
             )
-    damaged = [check for check in checks if not check.ok]
+    verified = [check for check in checks if check.verified]
+    damaged = [check for check in verified if not check.ok]
+    n_left = len(checks) - len(verified)
     if as_json:
-        print_json({"ok": not damaged, "checks": checks})
+        print_json({"ok": all(check.ok for check in checks), "checks": checks})
     else:
         print_lines(
             *(
                 f"replica {check.replica.id}: {'ok' if check.ok else check.problem}"
                 for check in checks
             ),
-            f"{counted(len(checks), 'replica')} verified, {len(damaged)} damaged",
+            f"{counted(len(verified), 'replica')} verified, {len(damaged)} damaged"
+            + (f", {n_left} not verified" if n_left else ""),
         )
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
+    if n_left:
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command(cls=Command)

@@ -15,11 +15,14 @@ class ReplicaCheck:
     ----------
     problem
         What is wrong with it; empty where nothing is.
+    verified
+        False where it, or its source, could not be looked at: it stays as it is.
     """
 
     replica: ReplicaRecord
     ok: bool
     problem: str
+    verified: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

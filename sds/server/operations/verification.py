@@ -280,7 +280,7 @@ class Verifier:
 
 def _not_verified(record: ReplicaRecord, error: OSError) -> ReplicaCheck:
     """Return the check of a replica that stays as it is: it, or its source, cannot be looked at."""
-    return ReplicaCheck(replica=record, ok=False, problem=f"not verified: {error}")
+    return ReplicaCheck(replica=record, ok=False, problem=f"not verified: {error}", verified=False)
 
 
 def _due_ns(verified_ns: int | None, interval_days: float) -> float:
