@@ -42,17 +42,18 @@ def test_replicas_and_the_engine_served_a_good_part_of_it(oracle):
     # Of programs that read boxes of what has a replica, one served 0.65 to 1 in 17 runs.
     pairs = replicas_served(oracle.home)
     files = {file for file, _ in pairs}
-    assert len(oracle.eligible & files) > 0.5 * len(oracle.eligible) > 5
+    assert len(oracle.eligible & files) > 0.5 * len(oracle.eligible) > 2
     assert len(oracle.of_segments & pairs) > 0.1 * len(oracle.of_segments) > 0
-    # Shares of reads vary with the programs drawn: each floor is less than half the least of 14
-    # runs.
+    # Numbers and shares vary with the programs drawn: each floor is less than half the least of
+    # five runs of 20 examples each.
     served = reads_by_replica(oracle.home)
     from_replicas = sum(n for replica, n in served.items() if replica > 0)
-    assert oracle.n_reads > 2000
+    assert oracle.n_reads > 1000
     # No replica serves what was written, nor under another name.
-    assert from_replicas > 0.06 * oracle.n_others > 60
+    assert from_replicas > 0.06 * oracle.n_others > 30
     assert served[-1] > 0.03 * oracle.n_reads
     assert 0 < oracle.n_errors < 0.5 * oracle.n_reads
     assert oracle.n_by_links > 0.1 * oracle.n_reads
     assert oracle.n_after_writes > 0.005 * oracle.n_reads
-    assert oracle.n_writes > 30
+    assert oracle.n_writes > 10
+    assert len(oracle.sabotage) > 4, "tables and replicas were left alone"

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from sds.errors import FileMissingError
+from sds.errors import FileMissingError, SdsError
+from sds.files import path_error
 from sds.home import Home
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def check_quietly(paths: tuple[Path, ...], *, progress: Progress) -> tuple[Verif
 def _check(
     paths: tuple[Path, ...], progress: Progress, *, past_cache: bool
 ) -> tuple[VerificationReport, ...]:
-    from sds.organizer.verify import verify_file  # noqa: PLC0415  (h5py)
+    from sds.organizer.verify import VerificationReport, verify_file  # noqa: PLC0415  (h5py)
 
     reports = []
     for i, path in enumerate(paths):
@@ -114,7 +115,15 @@ def _check(
             share = done_bytes / total_bytes if total_bytes else 1.0
             progress((i + share) / len(paths), f"verify {name}")
 
-        reports.append(verify_file(path, past_cache=past_cache, progress=report))
+        try:
+            reports.append(verify_file(path, past_cache=past_cache, progress=report))
+        except (SdsError, OSError) as error:  # of this one
+            explained = path_error(path, error) if isinstance(error, OSError) else error
+            reports.append(
+                VerificationReport(
+                    path=path, problems=(str(explained),), damaged_blocks=(), checked_bytes=0
+                )
+            )
     return tuple(reports)
 
 

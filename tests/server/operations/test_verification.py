@@ -14,6 +14,7 @@ from sds.catalog.rows import ReplicaRow
 from sds.hdf5.identity import identity_of, source_identity
 from sds.redirect.sorted_replicas import find_sorted
 from sds.redirect.tables import read_table, table_path
+from sds.server.operations import stages
 from tests.accounts import NOBODY, becomes_nobody
 from tests.server.conftest import make_source
 
@@ -247,3 +248,12 @@ def test_a_replica_of_another_account_is_to_be_built_anew(service, source):
     assert "belongs to neither" in check.problem
     assert f"sds replicas remove {record.id}" in check.problem
     assert "chmod" not in check.problem
+
+
+def test_one_that_cannot_be_read_keeps_no_other_from_being_verified(service, source, tmp_path):
+    record = build(service, source)
+    loop = tmp_path / "loop.h5"
+    loop.symlink_to(loop)
+    closed, sound = stages.check((loop, Path(record.path)), progress=lambda *_: None)
+    assert (closed.ok, sound.ok) == (False, True)
+    assert "no such file" in closed.problems[0]
