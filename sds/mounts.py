@@ -134,6 +134,14 @@ def resolved(
     return _look_in_time(path, where, lambda: os.path.realpath(path), within_s)
 
 
+def resolved_or_named(path: str | os.PathLike[str]) -> str:
+    """Return a path without links; as it is named, absolute, where its links do not answer."""
+    try:
+        return resolved(path)
+    except UnreachableError:
+        return os.path.abspath(path)  # noqa: PTH100  (without links)
+
+
 def look_at(
     path: str | os.PathLike[str],
     look: Callable[[], Answer],
@@ -189,7 +197,8 @@ def _look_in_time(
         except BaseException as error:  # noqa: BLE001  (raised by who waits)
             failed.append(error)
         with _lock:
-            _late[where] -= is_late
+            if is_late:
+                _late[where] -= 1
             ended.set()
 
     with _lock:

@@ -20,11 +20,10 @@ from sds import _native
 from sds.errors import (
     ConfigurationError,
     SourceChangedError,
-    UnreachableError,
     UnsupportedError,
 )
 from sds.files import path_error
-from sds.mounts import resolved
+from sds.mounts import resolved_or_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -313,13 +312,6 @@ def _refusal(file: str | os.PathLike[str], kind: FileSystemKind) -> str:
     )
 
 
-def _without_links(directory: str) -> Path:
-    try:
-        return Path(resolved(directory))
-    except UnreachableError:  # nothing that answers lies below it
-        return Path(os.path.abspath(directory))  # noqa: PTH100  (without links)
-
-
 def trusted_directories(home: Home) -> tuple[Path, ...]:
     """Return the directories, without links, for which the user of a home vouches.
 
@@ -343,7 +335,8 @@ def trusted_directories(home: Home) -> tuple[Path, ...]:
         except ValueError:
             found = said
     if isinstance(found, list) and all(isinstance(one, str) and one[:1] == "/" for one in found):
-        return tuple(map(_without_links, found))
+        # Nothing that answers lies below one that does not.
+        return tuple(Path(resolved_or_named(one)) for one in found)
     message = (
         f"trusted_directories = {found!r} in {origin} is no list of absolute paths; write for "
         'example ["/data"]'

@@ -122,12 +122,12 @@ class Publisher:
             try:
                 identity = current_source(file, trusted)
             except OSError as error:  # of its disk or server
-                log.log(_level(error), "%s cannot be looked at now: %s", file, error)
+                log.log(level_of(error), "%s cannot be looked at now: %s", file, error)
                 continue
             try:
                 yield file, *self._publish(file, identity)
             except UnreachableError as error:
-                log.log(_level(error), "%s is not published now: %s", file, error)
+                log.log(level_of(error), "%s is not published now: %s", file, error)
             except IsADirectoryError as error:
                 log.warning("%s is not published: %s; remove what is there", file, error)
 
@@ -523,7 +523,7 @@ def _table_model(model: CostModel) -> TableModel:
     )
 
 
-def _level(error: OSError) -> int:
+def level_of(error: OSError) -> int:
     """Return at which level to log: that a mount does not answer is logged once, by `look_at`."""
     return logging.DEBUG if isinstance(error, UnreachableError) else logging.WARNING
 

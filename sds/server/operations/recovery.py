@@ -6,7 +6,6 @@ Every step can be repeated, and cut off again, without harm.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
 from pathlib import Path
@@ -18,8 +17,8 @@ from sds.catalog.replicas import OPEN_STATES
 from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import PermissionDeniedError, SdsError, UnreachableError
 from sds.hdf5.identity import trusted_directories
-from sds.mounts import resolved
-from sds.server.operations.publisher import current_identity, current_source, outdated
+from sds.mounts import resolved_or_named
+from sds.server.operations.publisher import current_identity, current_source, level_of, outdated
 from sds.server.operations.replica_reports import GarbageReport
 from sds.server.operations.reports import RecoveryReport
 from sds.server.operations.verification import wants_verification
@@ -228,18 +227,10 @@ def _wanted(
 ) -> tuple[str, str, tuple[int, ...], str | SegmentList | None] | None:
     """Return source, dataset, order, and key or tiles of what a job builds; None: of nothing."""
     if isinstance(request, SortRequest):
-        return _known_path(request.file), request.dataset, (0,), request.key
+        return resolved_or_named(request.file), request.dataset, (0,), request.key
     if isinstance(request, ReorganizeRequest):
-        return _known_path(request.file), request.dataset, request.order, request.segments
+        return resolved_or_named(request.file), request.dataset, request.order, request.segments
     return None
-
-
-def _known_path(file: str) -> str:
-    """Return the path by which the catalog knows a file; as it was named where that is not told."""
-    try:
-        return resolved(file)
-    except UnreachableError:
-        return os.path.abspath(file)  # noqa: PTH100  (without links)
 
 
 def _differs(watched: WatchedSource, trusted: Sequence[Path]) -> bool:
@@ -251,8 +242,12 @@ def _differs(watched: WatchedSource, trusted: Sequence[Path]) -> bool:
             for path, before, built in watched.replicas
         )
     except OSError as error:  # of a disk or server
-        level = logging.DEBUG if isinstance(error, UnreachableError) else logging.WARNING
-        log.log(level, "%s or a replica of it cannot be looked at now: %s", watched.file, error)
+        log.log(
+            level_of(error),
+            "%s or a replica of it cannot be looked at now: %s",
+            watched.file,
+            error,
+        )
         return False
 
 
