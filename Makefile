@@ -34,7 +34,7 @@ test: $(VENV)/built $(VENV)/test-tools
 	$(PY) -m pytest $(WORKERS)
 
 test-all: $(VENV)/built $(VENV)/test-tools
-	SDS_TESTS=all $(PY) -m pytest $(WORKERS)
+	SDS_TESTS=all $(PY) -m pytest $(WORKERS) -o timeout=7200
 
 check: $(VENV)/built $(VENV)/test-tools $(VENV)/check-tools
 	$(VENV)/bin/ruff format --check $(PATHS)

@@ -1,9 +1,19 @@
 """Wait for what another process, thread or the kernel is about to do."""
 
 import time
+from pathlib import Path
 
 PATIENCE_S = 300  # for what hangs: a busy machine is not it
 INTERVAL_S = 0.01
+
+
+def is_stopped(pid):
+    """Return whether every thread of a process is stopped (SIGSTOP)."""
+    states = [
+        stat.read_text(errors="replace").rpartition(")")[2].split()[0]
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return bool(states) and set(states) == {"T"}
 
 
 def wait_until(condition, expected, *, limit_s=PATIENCE_S, interval_s=INTERVAL_S):

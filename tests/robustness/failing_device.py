@@ -3,15 +3,17 @@
 import contextlib
 import mmap
 import os
+import signal
 import struct
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.page_cache import drop_from_page_cache
 from tests.robustness.conftest import HERE, compile_c
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, is_stopped, wait_until
 
 KINDS = ("fuse", "disk")
 _IMAGE_BYTES = 48 << 20
@@ -73,6 +75,16 @@ class FailingDevice:
         """How many reads of the device have failed."""
         return struct.unpack_from("q", self._control, 16)[0]
 
+    def hang(self):
+        """Answer nothing any more, until `close` or for as long as anybody waits in these tests."""
+        self.process.send_signal(signal.SIGSTOP)
+        # A request that one of its threads still takes up could not even be killed.
+        wait_until(lambda: is_stopped(self.process.pid), "the server stops")
+        answer = threading.Timer(PATIENCE_S, self.process.send_signal, [signal.SIGCONT])
+        answer.start()
+        self._stack.callback(self.process.send_signal, signal.SIGCONT)
+        self._stack.callback(answer.cancel)
+
     def close(self):
         if self._kind == "disk" and not os.path.ismount(self._images):
             _run("umount", self.folder)
@@ -86,7 +98,7 @@ class FailingDevice:
 
     def _serve(self, folder):
         server = subprocess.Popen([self._server, self._control_path, folder, "-f", "-o", "ro"])
-        self.process = server  # stopped, the file system of user space answers nothing
+        self.process = server
         self._stack.callback(server.wait)
 
         def is_serving():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -34,9 +33,8 @@ def hung(tmp_path, tool, monkeypatch):
                 ReorganizeRequest(file=str(source), dataset="/cube", order=(2, 0, 1))
             )
     device.put_to_use()
-    device.process.send_signal(signal.SIGSTOP)
+    device.hang()
     yield home
-    device.process.send_signal(signal.SIGCONT)
     device.close()
 
 

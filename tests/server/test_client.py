@@ -15,13 +15,13 @@ from sds.catalog.records import DatasetRecord
 from sds.catalog.requests import IngestRequest, ReorganizeRequest
 from sds.errors import BusyError, DatasetNotFoundError, NotFoundError, ServerError
 from sds.server.api import routes
-from sds.server.client import RemoteService, _is_stopped, _Server, connect
+from sds.server.client import RemoteService, _Server, connect
 from sds.server.operations.advice_reports import RecurringTiles, WhatIfRequest
 from sds.server.operations.service import Service
 from sds.server.rest import OPERATIONS
 from tests.redirected import settle
 from tests.server.running import Server
-from tests.waiting import wait_until
+from tests.waiting import is_stopped, wait_until
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
@@ -135,7 +135,7 @@ def test_nobody_waits_for_a_server_that_is_stopped(home, monkeypatch):
     server = Server(home).wait_until_it_listens()
     server.process.send_signal(signal.SIGSTOP)
     try:
-        wait_until(lambda: _is_stopped(server.process.pid), "the server stops")
+        wait_until(lambda: is_stopped(server.process.pid), "the server stops")
         monkeypatch.setattr(_Server, "send", lambda *_, **__: pytest.fail("it is asked"))
         with connect(home) as service:
             assert isinstance(service, Service)

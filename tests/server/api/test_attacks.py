@@ -410,9 +410,8 @@ def stuck(tmp_path, tool):
     with h5py.File(device.folder / "cube.h5", "w") as file:
         file["d"] = [1.0, 2.0]
     device.put_to_use()
-    device.process.send_signal(signal.SIGSTOP)
+    device.hang()
     yield device.folder
-    device.process.send_signal(signal.SIGCONT)
     device.close()
 
 
