@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from sds.client.open_files import forget as forget
     from sds.client.reader import read as read
     from sds.queries.query import query as query
+    from sds.redirect.launch.running_process import enable as enable
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "forget", "query", "read", "read_list", "write_list"]
+__all__ = ["__version__", "enable", "forget", "query", "read", "read_list", "write_list"]
 
 # In the root of the repository this folder shadows an installed wheel, which alone holds the
 # compiled parts: look for submodules there too.
@@ -22,6 +23,7 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 
 # No public name is also the name of its module: importing the module would hide it.
 _LAZY = {
+    "enable": "sds.redirect.launch.running_process",
     "forget": "sds.client.open_files",
     "query": "sds.queries.query",
     "read": "sds.client.reader",

@@ -134,6 +134,10 @@ IDLE_IO_PRIORITY: int
 def io_priority() -> int: ...
 def set_io_priority(priority: int) -> None: ...
 
+# library_imports.cpp: of libraries that are loaded, if need be, and stay
+
+def replace_import(library: bytes, function: str, by: bytes) -> int: ...
+
 # read_file.cpp
 
 STRATEGIES: tuple[str, ...]

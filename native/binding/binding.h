@@ -11,6 +11,7 @@ void bind_cost(nanobind::module_ &module);
 void bind_checksum(nanobind::module_ &module);
 void bind_trailer(nanobind::module_ &module);
 void bind_io_priority(nanobind::module_ &module);
+void bind_library_imports(nanobind::module_ &module);
 void bind_read_file(nanobind::module_ &module);
 void bind_repeated_reads(nanobind::module_ &module);
 void bind_last_end(nanobind::module_ &module);

@@ -10,6 +10,7 @@ NB_MODULE(_native, module)
     bind_checksum(module);
     bind_trailer(module);
     bind_io_priority(module);
+    bind_library_imports(module);
     bind_read_file(module);
     bind_repeated_reads(module);
     bind_last_end(module);

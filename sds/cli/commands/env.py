@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 import os
 import shlex
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.cli.parser import CommandParser
@@ -47,18 +45,12 @@ def env(words: Sequence[str]) -> None:
     is there. A copy of it is kept with your data, for shells that outlive an installation.
     SDS_DISABLE=1 switches SDS off for one program, eval "$(sds env --unset)" for the shell.
 
-    --json prints what a process that already runs, such as a notebook, sets before its first
-    import of h5py, netCDF4 or tables: os.environ.update(...["environment"]).
+    --json prints the variables themselves, as for the kernel.json of a notebook; a process that
+    already runs calls sds.enable().
     """
     from sds.cli.output import print_json, write_lines
     from sds.home import default_home
-    from sds.redirect.launch.connector import (
-        HDF5_DEFAULT_PLUGIN_DIRECTORY,
-        running_process,
-        switched_off,
-        switched_on,
-    )
-    from sds.redirect.launch.probe import plugin_directories
+    from sds.redirect.launch.connector import switched_off, switched_on
 
     options = parser().parse_args(words)
     shell = Shell(options.shell)
@@ -72,9 +64,7 @@ def env(words: Sequence[str]) -> None:
     home = default_home()
     home.create()
     if options.as_json:
-        own = plugin_directories(Path(sys.executable), os.environ)
-        directories = (*own, HDF5_DEFAULT_PLUGIN_DIRECTORY)
-        print_json({"environment": running_process(os.environ, directories)})
+        print_json({"environment": switched_on(os.environ)})
         return
     write_lines(*_where_it_is(shell, switched_on(os.environ)))
 

@@ -15,7 +15,7 @@ from sds.errors import ConfigurationError
 from sds.home import make_private, user_data_directory, who_could_replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from sds.home import Home
 
@@ -23,7 +23,6 @@ PLUGIN_NAME = "libh5sds_vol.so"
 PRELOAD_NAME = "sds_preload.so"
 CONNECTOR_NAME = "sds"
 CONNECTOR = f"{CONNECTOR_NAME} under_vol=0;under_info={{}}"
-HDF5_DEFAULT_PLUGIN_DIRECTORY = Path("/usr/local/hdf5/lib/plugin")
 
 # AddressSanitizer wants to be the first library of a program, since others may take memory. The
 # preloaded one takes none.
@@ -208,34 +207,6 @@ def switched_off(environ: Mapping[str, str]) -> dict[str, str | None]:
     if is_named(environ):
         changes["HDF5_VOL_CONNECTOR"] = None
     return changes
-
-
-def running_process(
-    environ: Mapping[str, str], plugin_directories: Iterable[Path]
-) -> dict[str, str]:
-    """Return the variables that switch the connector on in a process that already runs.
-
-    Nothing can be preloaded there, so the variables of HDF5 name the connector. Naming a plugin
-    path replaces the one that HDF5 has compiled in.
-
-    Parameters
-    ----------
-    plugin_directories
-        Where the process finds plugins while HDF5_PLUGIN_PATH is not set.
-
-    Raises
-    ------
-    ConfigurationError
-        As :func:`environment`.
-    """
-    given = environ.get("HDF5_PLUGIN_PATH")
-    own = str(plugin_path().parent)
-    entries = map(str, plugin_directories) if given is None else given.split(os.pathsep)
-    path = [own, *(entry for entry in dict.fromkeys(entries) if entry and entry != own)]
-    return switched_on(environ) | {
-        "HDF5_PLUGIN_PATH": os.pathsep.join(path),
-        "HDF5_VOL_CONNECTOR": CONNECTOR,
-    }
 
 
 def _refuse_others(environ: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Find the HDF5 libraries that a Python or program brings, without running the program.
 
-For `sds doctor`. What a shell script or mpiexec will start cannot be known.
+What a shell script or mpiexec will start cannot be known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ PROBE_TIMEOUT_S = 20.0
 _MOST_EXTENSIONS = 60
 
 _VERSION_TEXT = re.compile(rb"HDF5 library version:? (\d+\.\d+\.\d+)")
-_PLUGIN_DIRECTORIES = re.compile(rb"\0(/[^\0\s:]+/plugins?(?::/[^\0\s:]+)*)\0")
 # How pip names a Python whose path has spaces, or is too long for a first line.
 _LONG_FIRST_LINE = b"'''exec' "
 # Of the files that a process has mapped to be executed.
@@ -48,14 +47,11 @@ class Hdf5Library:
         Python package, or the program.
     version
         Empty where the file does not tell it.
-    plugin_directories
-        Where it looks for plugins while HDF5_PLUGIN_PATH is not set.
     """
 
     used_by: str
     path: Path
     version: str
-    plugin_directories: tuple[Path, ...]
 
 
 def find_python(program: Path, environ: Mapping[str, str]) -> Path | None:
@@ -72,7 +68,7 @@ def find_python(program: Path, environ: Mapping[str, str]) -> Path | None:
 def libraries_of_program(program: Path, environ: Mapping[str, str]) -> tuple[Hdf5Library, ...]:
     """Return the HDF5 libraries that the loader would give a program."""
     linked = _linked_libraries(program, environ) if program.is_file() else ()
-    return tuple(_describe(path, program.name) for path in linked if _is_hdf5_name(path))
+    return tuple(_describe(path, program.name) for path in linked if is_hdf5_name(path))
 
 
 def libraries_of_python(interpreter: Path, environ: Mapping[str, str]) -> tuple[Hdf5Library, ...]:
@@ -82,15 +78,6 @@ def libraries_of_python(interpreter: Path, environ: Mapping[str, str]) -> tuple[
         for name, package in _find_packages(interpreter, environ).items()
         for path in _libraries_of(package, environ)
     )
-
-
-def plugin_directories(interpreter: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return where the packages of a Python find plugins while HDF5_PLUGIN_PATH is not set."""
-    netcdf = _find_packages(interpreter, environ).get("netCDF4")
-    filters = [] if netcdf is None else [netcdf / "plugins"]
-    libraries = libraries_of_python(interpreter, environ)
-    defaults = [path for library in libraries for path in library.plugin_directories]
-    return tuple(dict.fromkeys((*(path for path in filters if path.is_dir()), *defaults)))
 
 
 def _find_packages(interpreter: Path, environ: Mapping[str, str]) -> dict[str, Path]:
@@ -126,19 +113,19 @@ def _libraries_of(package: Path, environ: Mapping[str, str]) -> list[Path]:
             for folder in around.glob(f"{name}*.libs")
         ),
     ]
-    bundled = [path for folder in folders for path in folder.glob("*") if _is_hdf5_name(path)]
+    bundled = [path for folder in folders for path in folder.glob("*") if is_hdf5_name(path)]
     if bundled:
         return list(dict.fromkeys(bundled))
     linked: dict[Path, None] = {}
     # Debian keeps those of each kind of HDF5 in a folder below.
     for extension in sorted(package.rglob("*.so"))[:_MOST_EXTENSIONS]:
         for path in _linked_libraries(extension, environ):
-            if _is_hdf5_name(path):
+            if is_hdf5_name(path):
                 linked[path.resolve()] = None
     return list(linked)
 
 
-def _is_hdf5_name(path: Path) -> bool:
+def is_hdf5_name(path: Path) -> bool:
     """Return whether a file is HDF5's main library, not its high-level or C++ one."""
     return re.match(r"lib(vtk)?hdf5(_serial|_openmpi|_mpich)?[^_]*\.so", path.name) is not None
 
@@ -163,30 +150,20 @@ def _is_python(program: Path) -> bool:
 
 
 def _describe(path: Path, used_by: str) -> Hdf5Library:
-    version, directories = _texts_of(path)
-    return Hdf5Library(
-        used_by=used_by,
-        path=path,
-        version=version,
-        plugin_directories=tuple(map(Path, directories)),
-    )
+    return Hdf5Library(used_by=used_by, path=path, version=_version_of(path))
 
 
-def _texts_of(path: Path) -> tuple[str, list[str]]:
-    """Return what the text in a library says of its HDF5: version and plugin directories."""
+def _version_of(path: Path) -> str:
+    """Return what the text in a library says of its HDF5; empty where it says nothing."""
     try:
         with (
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
-            version = _VERSION_TEXT.search(content)
-            named = _PLUGIN_DIRECTORIES.search(content) if version else None
-            return (
-                version[1].decode() if version else "",
-                named[1].decode().split(":") if named else [],
-            )
+            found = _VERSION_TEXT.search(content)
+            return found[1].decode() if found else ""
     except (OSError, ValueError):  # it may not be read, or is empty
-        return "", []
+        return ""
 
 
 def _linked_libraries(path: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:

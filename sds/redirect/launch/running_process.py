@@ -1,0 +1,73 @@
+"""Switch SDS on in a process that already runs, where nothing can be preloaded any more."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from sds import _native
+from sds.errors import ConfigurationError
+from sds.home import default_home, is_switched_off
+from sds.redirect.launch.activation import log_native
+from sds.redirect.launch.connector import PRELOAD_NAME, environment, library_of
+from sds.redirect.launch.probe import is_hdf5_name, libraries_of_python
+
+_MAPPED_FILE = re.compile(r"^\S+ \S+ \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
+
+
+def enable() -> None:
+    """Serve what this process reads of HDF5 files from here on, and what the programs it starts do.
+
+    For notebooks, in the first cell: HDF5 looks for its connector once, before its first file. The
+    HDF5 libraries of the packages of this Python (h5py, netCDF4, tables, vtk) are loaded, and find
+    the connector as under `sds run`; no variable of HDF5 is set. Where SDS is on already, or
+    switched off by SDS_DISABLE=1, nothing happens.
+
+    Raises
+    ------
+    ConfigurationError
+        If an HDF5 has been loaded before, or none of these packages is installed; as `sds run`
+        where the connector is not installed or the environment names another one.
+
+    Examples
+    --------
+    >>> import sds
+    >>> sds.enable()
+    >>> import h5py
+    """
+    mapped = [Path(path) for path in _MAPPED_FILE.findall(_maps())]
+    if is_switched_off(os.environ) or any(path.name == PRELOAD_NAME for path in mapped):
+        return
+    loaded = sorted({str(path) for path in mapped if is_hdf5_name(path)})
+    if loaded:
+        message = (
+            f"{loaded[0]} is loaded already, and HDF5 looks for SDS once, as it starts: restart "
+            "the kernel, and call sds.enable() before anything imports h5py, netCDF4 or tables"
+        )
+        raise ConfigurationError(message)
+    home = default_home()
+    variables = environment(home, os.environ)
+    preload = library_of(variables["LD_PRELOAD"].partition(":")[0])
+    libraries = libraries_of_python(Path(sys.executable), os.environ)
+    if not libraries:
+        message = (
+            f"{sys.executable} has no package with an HDF5 of its own (h5py, netCDF4, tables, "
+            "vtk): install one, or start programs by sds run"
+        )
+        raise ConfigurationError(message)
+    home.create()
+    os.environ.update(variables)
+    for path in dict.fromkeys(library.path for library in libraries):
+        try:
+            n_slots = _native.replace_import(os.fsencode(path), "getenv", os.fsencode(preload))
+            problem = "" if n_slots else "it does not look for connectors"
+        except RuntimeError as error:  # the loader's: nor can the package be imported
+            problem = str(error)
+        if problem:
+            log_native(os.environ, str(path), problem)
+
+
+def _maps() -> str:
+    return Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
