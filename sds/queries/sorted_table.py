@@ -14,6 +14,7 @@ import numpy as np
 
 from sds.hdf5.columns import TableReader, describe_open_table
 from sds.hdf5.identity import identity_from
+from sds.hdf5.row_numbers import RowNumbers
 from sds.hdf5.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, FORMAT, block_ends
 from sds.queries.conditions import Comparison, compare
 from sds.redirect.trust import check_trusted
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     RowRanges = list[tuple[int, int]]
 
-_SORTED_FORMATS = (3, 5)
+_SORTED_FORMATS = (3, 5, 6)
 
 
 class NotUsableError(Exception):
@@ -85,11 +86,11 @@ class SortedTable:
             raise NotUsableError(message)
         attributes, columns = self._file.attrs, self._replica.columns
         self._table = describe_open_table(self._file, self._replica.table, like=self.key)
-        self._numbers = self._file["/sds_row_numbers"]
         key_type = self._table.column(self.key).dtype
         self._minima = block_ends(self._file, BLOCK_MINIMA, key_type)
         self._maxima = block_ends(self._file, BLOCK_MAXIMA, key_type)
         self.n_rows = self._table.n_rows
+        self._numbers = RowNumbers(self._file, self.n_rows)
         self.n_numbers = self.n_rows - int(attributes["sds_sort_nan_rows"])
         self._block_rows = int(attributes["sds_sort_block_rows"])
         kept = attributes.get("sds_sort_decode_s_per_byte", np.zeros(len(columns)))
@@ -102,7 +103,7 @@ class SortedTable:
         fits = (
             int(attributes[FORMAT]) in _SORTED_FORMATS
             and attributes["sds_sort_key"] == self.key
-            and self.n_rows == self._source.n_rows == self._numbers.shape[0]
+            and self.n_rows == self._source.n_rows
             and 0 <= self.n_numbers <= self.n_rows
             and self._block_rows > 0
             and len(self._minima) == len(self._maxima) == -(-self.n_numbers // self._block_rows)
@@ -144,7 +145,7 @@ class SortedTable:
         NotUsableError
             If a number is that of no row.
         """
-        numbers = self._numbers[first : first + n_rows].astype(np.int64)
+        numbers = self._numbers.read(first, n_rows).astype(np.int64)
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.n_rows:
             message = f"{self.path} numbers rows that do not exist"
             raise NotUsableError(message)

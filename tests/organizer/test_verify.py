@@ -194,6 +194,7 @@ def test_replicas_of_every_older_format_are_whole_until_a_byte_differs(tmp_path)
         ("replica-v2.h5", lambda found: found.chunk_shape == (2, 2, 2)),
         ("replica-v3.h5", lambda found: found.sort == SortOrder(key="key", columns=("key", "n"))),
         ("replica-v4.h5", lambda found: found.segments.lengths == (2, 1)),
+        ("replica-v5.h5", lambda found: found.sort == SortOrder(key="key", columns=("key", "n"))),
     ):
         path = tmp_path / name
         path.write_bytes((REPLICA_V1.parent / name).read_bytes())

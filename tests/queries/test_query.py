@@ -20,6 +20,7 @@ from sds.errors import (
 from sds.hdf5.columns import describe_open_table
 from sds.hdf5.dataset import open_hdf5
 from sds.hdf5.identity import identity_of
+from sds.hdf5.row_numbers import PLACE, RowNumbers
 from sds.home import Home
 from sds.organizer import plan_sorting, reorganize
 from sds.queries.conditions import compare, parse_condition
@@ -347,9 +348,16 @@ class TestAnythingUnexpectedIsScanned:
             lambda copy: copy.attrs.modify("sds_sort_block_rows", np.int64(0)),
             lambda copy: copy.attrs.modify("sds_sort_key", "x"),
             lambda copy: copy.attrs.modify("sds_format", np.uint32(2)),
-            lambda copy: copy.__delitem__("sds_row_numbers"),
+            lambda copy: copy.attrs.__delitem__(PLACE),
+            lambda copy: copy.attrs.modify(PLACE, np.array([-1, 4])),
+            lambda copy: copy.attrs.modify(PLACE, np.array([1 << 40, 4])),
+            lambda copy: copy.attrs.modify(PLACE, np.array([0, 5])),
             lambda copy: copy.__delitem__("table/id"),
-            lambda copy: copy["sds_row_numbers"].write_direct(np.full(1000, 10**6, np.uint32)),
+            lambda copy: os.pwrite(
+                copy.id.get_vfd_handle(),
+                np.full(1000, 10**6, np.uint32).tobytes(),
+                RowNumbers(copy, 1000).offset_bytes,
+            ),
         ],
     )
     def test_a_replica_that_does_not_fit(self, path, home, damage):

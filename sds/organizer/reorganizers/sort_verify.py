@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sds.hdf5.columns import TableReader, describe_open_table
+from sds.hdf5.row_numbers import RowNumbers
 from sds.hdf5.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, block_ends
 from sds.organizer.reorganizers.key_encoding import nan_key, ordered_keys
 from sds.organizer.reorganizers.sorted_container import column_path
@@ -99,13 +100,13 @@ def _look_through(
     """Sum the rows of a replica; return a sentence where they are not in order."""
     table = describe_open_table(copy, plan.dataset_path, like=plan.sort.key)
     reader = TableReader(copy, table, plan.sort.columns)
-    row_numbers = copy[names.ROW_NUMBERS_PATH]
+    row_numbers = RowNumbers(copy, plan.n_rows)
     key = plan.sort.key
     in_order = True
     n_nan = 0
     before: tuple[NDArray[Any], NDArray[Any]] | None = None
     for first, n_rows in _windows(plan.n_rows):
-        numbers = row_numbers[first : first + n_rows].astype(np.uint64)
+        numbers = row_numbers.read(first, n_rows)
         sums.add(found, numbers, reader.stored(first, n_rows, poison=POISON_OF_REPLICA))
         values = reader.values([key], first, n_rows)[key]
         keys = ordered_keys(values)

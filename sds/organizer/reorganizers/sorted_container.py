@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from sds.errors import UnsupportedError
+from sds.hdf5 import row_numbers
 from sds.hdf5.columns import TableReader, decode_rates, describe_open_table
-from sds.hdf5.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, widest
+from sds.hdf5.row_numbers import RowNumbers
+from sds.hdf5.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, FORMAT, widest
 from sds.organizer.replica_file import replica as names
 from sds.organizer.replica_file.attributes import carry_attributes
 from sds.organizer.replica_file.container import (
@@ -51,18 +52,8 @@ def column_path(table_path: str, name: str) -> str:
 
 
 def create_sorted(staged: Path, plan: SortPlan) -> None:
-    """Make `staged` an HDF5 file with room for every column, and the provenance.
-
-    Raises
-    ------
-    UnsupportedError
-        If a column has the name of what SDS stores in a replica.
-    """
+    """Make `staged` an HDF5 file with room for row numbers and every column, and the provenance."""
     paths = {column.name: column_path(plan.dataset_path, column.name) for column in plan.columns}
-    for path in (plan.dataset_path, *paths.values()):
-        if path == names.ROW_NUMBERS_PATH:
-            message = f"{path} is a name that SDS uses in replicas: rename the dataset"
-            raise UnsupportedError(message)
     with (
         open_source(plan.source_path) as source,
         h5py.File(
@@ -81,6 +72,10 @@ def create_sorted(staged: Path, plan: SortPlan) -> None:
             for column in table.columns
             if column.obstacle
         ]
+        # First, so that what it leaves lies before the columns: HDF5 cuts off what is free at the
+        # end of a file, and remembers no other.
+        number_type = h5py.h5t.py_create(np.dtype(f"<u{plan.row_number_bytes}"))
+        numbers = _create_column(target, None, number_type, plan.n_rows)
         for name, path in paths.items():
             created = _create_column(target, path, reader.file_type(name), plan.n_rows)
             original = reader.dataset(name)
@@ -88,9 +83,11 @@ def create_sorted(staged: Path, plan: SortPlan) -> None:
                 left_out += [
                     f"{name}: {what}" for what in carry_attributes(original, created, (0,))
                 ]
-        numbers = h5py.h5t.py_create(np.dtype(f"<u{plan.row_number_bytes}"))
-        _create_column(target, names.ROW_NUMBERS_PATH, numbers, plan.n_rows)
         write_provenance(target, plan, left_out)
+        target.attrs[FORMAT] = np.uint32(row_numbers.FIRST_FORMAT)
+        target.attrs[row_numbers.PLACE] = np.array(
+            [numbers.get_offset(), plan.row_number_bytes], np.int64
+        )
         target.attrs[names.SORT_KEY] = plan.sort.key
         target.attrs[names.SORT_COLUMNS] = list(plan.sort.columns)
         target.attrs[names.SORT_BLOCK_ROWS] = np.int64(plan.block_rows)
@@ -99,10 +96,12 @@ def create_sorted(staged: Path, plan: SortPlan) -> None:
         target.attrs[names.SORT_DECODE_S_PER_BYTE] = np.array(
             [rates.get(name, 0.0) for name in plan.sort.columns], np.float64
         )
+        target.flush()  # whatever HDF5 has to place is placed: nothing takes the numbers' room
+        del numbers
 
 
 def _create_column(
-    target: h5py.File, path: str, file_type: h5py.h5t.TypeID, n_rows: int
+    target: h5py.File, path: str | None, file_type: h5py.h5t.TypeID, n_rows: int
 ) -> h5py.h5d.DatasetID:
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     return create_early(target, path, file_type, (n_rows,), properties)
@@ -116,7 +115,7 @@ def find_places(staged: Path, plan: SortPlan) -> Places:
                 name: int(target[column_path(plan.dataset_path, name)].id.get_offset())
                 for name in plan.sort.columns
             },
-            row_numbers=int(target[names.ROW_NUMBERS_PATH].id.get_offset()),
+            row_numbers=RowNumbers(target, plan.n_rows).offset_bytes,
         )
 
 

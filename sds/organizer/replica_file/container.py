@@ -234,12 +234,15 @@ def write_file_checksums(
 
 def create_early(
     parent: h5py.File,
-    path: str,
+    path: str | None,
     file_type: h5py.h5t.TypeID,
     extent: Sequence[int],
     properties: h5py.h5p.PropDCID,
 ) -> h5py.h5d.DatasetID:
-    """Create a contiguous dataset whose bytes have their place in the file but are not written."""
+    """Create a contiguous dataset whose bytes have their place in the file but are not written.
+
+    One without a path goes when it is closed, and leaves its bytes to nobody if others follow.
+    """
     properties.set_layout(h5py.h5d.CONTIGUOUS)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -248,12 +251,15 @@ def create_early(
 
 def _create(
     parent: h5py.File,
-    path: str,
+    path: str | None,
     file_type: h5py.h5t.TypeID,
     extent: Sequence[int],
     properties: h5py.h5p.PropDCID,
 ) -> h5py.h5d.DatasetID:
     """Create a dataset of fixed extent, and the groups on the way to it."""
+    if path is None:
+        space = h5py.h5s.create_simple(tuple(extent))
+        return h5py.h5d.create(parent.id, None, file_type, space, dcpl=properties)
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     space = h5py.h5s.create_simple(tuple(extent))

@@ -16,6 +16,7 @@ from sds import _native
 from sds.errors import FormatError, FormatVersionError, SdsError, UnsupportedError
 from sds.geometry import MAX_TILES, Box, SegmentList, check_order
 from sds.geometry.replica_layout import Filter, ReplicaLayout, SortOrder, check_region
+from sds.hdf5 import row_numbers
 from sds.hdf5.identity import FileIdentity, identity_of
 from sds.hdf5.trailer import FIRST_FORMAT, FORMAT, SEGMENTS, TILES, stored_array
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from sds.hdf5.dataset import DatasetDescription
 
 FORMAT_VERSION = 5
-"""Of replicas that are built; the newest that is known."""
+"""Of replicas that are built, but for sorted ones."""
+_NEWEST_FORMAT = row_numbers.FIRST_FORMAT
+"""That is known: of sorted replicas that are built."""
 _SEGMENTS_FORMAT_VERSION = 4
 """Of older replicas of segments, and of no others."""
 
@@ -52,7 +55,6 @@ SORT_COLUMNS = "sds_sort_columns"
 SORT_BLOCK_ROWS = "sds_sort_block_rows"
 SORT_NAN_ROWS = "sds_sort_nan_rows"
 SORT_DECODE_S_PER_BYTE = "sds_sort_decode_s_per_byte"
-ROW_NUMBERS_PATH = "/sds_row_numbers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +202,10 @@ def _check_format(path: Path, handle: h5py.File) -> None:
         message = f"{path} is no SDS replica: it has no attribute {FORMAT}"
         raise FormatError(message)
     version = int(handle.attrs[FORMAT])
-    if version > FORMAT_VERSION:
+    if version > _NEWEST_FORMAT:
         message = (
             f"{path} was written in replica format {version}; this SDS knows formats up to "
-            f"{FORMAT_VERSION}: update SDS"
+            f"{_NEWEST_FORMAT}: update SDS"
         )
         raise FormatVersionError(message)
     holds_tiles = TILE_SHAPE in handle.attrs
@@ -315,11 +317,11 @@ def _describe_sorted(path: Path, handle: h5py.File) -> Replica:
     )
     extent = tuple(int(n) for n in attributes[SOURCE_EXTENT])
     columns = [handle[posixpath.join(table_path, name)] for name in sort.columns]
-    columns.append(handle[ROW_NUMBERS_PATH])
     if any(column.shape != extent for column in columns):
         message = f"the columns of {table_path} are not {extent} rows long"
         raise ValueError(message)
-    size_bytes = sum(column.id.get_storage_size() for column in columns)
+    numbers = row_numbers.RowNumbers(handle, extent[0])
+    size_bytes = numbers.size_bytes + sum(column.id.get_storage_size() for column in columns)
     return Replica(
         **_common_fields(path, attributes),
         dataset_path=table_path,

@@ -25,6 +25,7 @@ from sds.errors import (
     VerificationError,
 )
 from sds.geometry.replica_layout import SortOrder
+from sds.hdf5.row_numbers import RowNumbers
 from sds.hdf5.trailer import widest
 from sds.home import Home
 from sds.organizer import describe_replica, plan_sorting, reorganize, verify_replica
@@ -105,7 +106,10 @@ def stable_order(key):
 def check_sorted(replica, columns):
     order = stable_order(columns["key"])
     with h5py.File(replica.path) as copy:
-        assert (copy["sds_row_numbers"][...] == order).all()
+        assert (RowNumbers(copy, len(order)).read(0, len(order)) == order).all()
+        visited = []
+        copy.visit(visited.append)
+        assert set(visited) == {"table", *(f"table/{name}" for name in replica.sort.columns)}
         for name in replica.sort.columns:
             column = copy[f"table/{name}"]
             stored = np.empty(len(order), f"V{column.id.get_type().get_size()}")
@@ -264,14 +268,30 @@ def test_a_sort_order_without_its_key_does_not_exist():
         SortOrder(key="key", columns=("x",))
 
 
-def test_names_of_sds_are_refused(tmp_path, home):
+def test_no_name_is_taken(tmp_path, home):
     path = tmp_path / "p.h5"
     with h5py.File(path, "w") as handle:
-        handle["sds_row_numbers"] = np.arange(4)
+        handle["sds_row_numbers"] = np.array([2, 1, 0])
     settle(path)
-    plan = plan_sorting(path, "/", key="sds_row_numbers", home=home)
-    with pytest.raises(UnsupportedError, match="rename the dataset"):
-        reorganize(plan, home=home)
+    replica = reorganize(plan_sorting(path, "/", key="sds_row_numbers", home=home), home=home)
+    with h5py.File(replica.path) as copy:
+        assert copy["sds_row_numbers"][...].tolist() == [0, 1, 2]
+        assert RowNumbers(copy, 3).read(0, 3).tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 500, 1024, 5000])
+def test_nothing_that_is_written_later_takes_the_room_of_row_numbers(n_rows, tmp_path, home):
+    """It belongs to nothing of the file: HDF5 must neither use it nor cut it off."""
+    write_table(tmp_path / "p.h5", particles(n_rows), "group")
+    replica = reorganize(plan_sorting(tmp_path / "p.h5", "table", key="key", home=home), home=home)
+    with h5py.File(replica.path, "r+") as copy:
+        numbers = RowNumbers(copy, n_rows)
+        before = numbers.read(0, n_rows)
+        for index in range(20):
+            copy.attrs[f"more {index}"] = "x" * 100 * index
+            copy[f"more {index}"] = np.zeros(index * 100)
+    with h5py.File(replica.path) as copy:
+        assert (RowNumbers(copy, n_rows).read(0, n_rows) == before).all()
 
 
 def test_columns_at_the_root_are_a_table(tmp_path, home):
@@ -294,7 +314,7 @@ def test_a_source_that_changed_is_not_sorted(tmp_path, home):
     assert not plan.output.exists()
 
 
-@pytest.mark.parametrize("where", ["x", "key", "sds_row_numbers"])
+@pytest.mark.parametrize("where", ["x", "key", "row numbers"])
 @pytest.mark.parametrize("form", ["group", "compound"])
 def test_rows_that_differ_are_never_published(tmp_path, home, form, where):
     """What is wrong before the checksums are taken, only the comparison with the source finds."""
@@ -302,11 +322,17 @@ def test_rows_that_differ_are_never_published(tmp_path, home, form, where):
     plan = plan_sorting(tmp_path / "p.h5", "table", key="key", home=home)
     replica = reorganize(plan, home=home)
     with edited(replica.path) as (copy, _):
-        column = copy[where if where.startswith("sds") else f"table/{where}"]
-        rows = column[...]
-        # Two neighbours change places: all values are still there, and keys hardly out of order.
-        rows[[500, 501]] = rows[[501, 500]]
-        column[...] = rows
+        numbers = RowNumbers(copy, 1000)
+        at, dtype = numbers.offset_bytes, np.dtype("<u4")
+        if where != "row numbers":
+            column = copy[f"table/{where}"]
+            at, dtype = column.id.get_offset(), column.dtype
+    # Two neighbours change places: all values are still there, and keys hardly out of order.
+    with replica.path.open("r+b") as stream:
+        stream.seek(at + 500 * dtype.itemsize)
+        rows = np.frombuffer(stream.read(2 * dtype.itemsize), dtype)
+        stream.seek(at + 500 * dtype.itemsize)
+        stream.write(rows[::-1].tobytes())
     checks = rewrite_checksums(replica.path, plan)
     report = Sorter().verify(checks, plan)
     assert not report.ok
@@ -401,12 +427,12 @@ def test_another_process_is_told_what_a_newer_format_is(tmp_path, home):
     write_table(tmp_path / "p.h5", particles(10), "group")
     replica = reorganize(plan_sorting(tmp_path / "p.h5", "table", key="key", home=home), home=home)
     with edited(replica.path) as (copy, _):
-        assert copy.attrs["sds_format"] == 5
-        copy.attrs.modify("sds_format", np.uint32(6))
-    with pytest.raises(FormatVersionError, match="format 6"):
+        assert copy.attrs["sds_format"] == 6
+        copy.attrs.modify("sds_format", np.uint32(7))
+    with pytest.raises(FormatVersionError, match="format 7"):
         describe_replica(replica.path)
     with edited(replica.path) as (copy, _):
-        copy.attrs.modify("sds_format", np.uint32(5))
+        copy.attrs.modify("sds_format", np.uint32(6))
         del copy["table/x"]
     with pytest.raises(FormatError, match="damaged"):
         describe_replica(replica.path)

@@ -128,8 +128,7 @@ def test_tiles_and_sorted_rows_come_with_no_list_of_sds(tmp_path, grid):
     rows = reorganize(plan_sorting(tmp_path / "rows.h5", "/table", key="key", home=home), home=home)
     for replica, names in (
         (gathered, {"t2m"}),
-        # The row of the source that each row was: a column like the others.
-        (rows, {"table", "table/key", "sds_row_numbers"}),
+        (rows, {"table", "table/key"}),
     ):
         visited = []
         with h5py.File(replica.path) as copy:
