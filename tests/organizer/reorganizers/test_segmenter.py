@@ -556,6 +556,6 @@ def test_an_older_sds_refuses_the_format_and_this_one_newer_ones(replica):
         assert int(handle.attrs["sds_format"]) == 5
         noted = json.loads(handle.attrs["sds_plan"])
         assert noted["layout"]["segments"]["n_tiles"] == 4
-        handle.attrs["sds_format"] = np.uint32(6)
-    with pytest.raises(FormatVersionError, match="format 6; this SDS knows formats up to 5"):
+        handle.attrs["sds_format"] = np.uint32(7)
+    with pytest.raises(FormatVersionError, match="format 7; this SDS knows formats up to 6"):
         describe_replica(replica.path)
