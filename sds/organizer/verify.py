@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ import numpy as np
 from sds.errors import SdsError, TruncatedFileError, VerificationError
 from sds.hdf5.identity import identity_of
 from sds.hdf5.trailer import CHECKSUMS, stored_array
+from sds.organizer.plans.slab_shapes import run_bytes
 from sds.organizer.replica_file.block_checksums import open_past_cache
 from sds.organizer.replica_file.filters import require_filters
 from sds.organizer.replica_file.replica import Replica, describe_replica
@@ -179,7 +182,8 @@ def compare_with_original(
             progress("verify", done_bytes, total_bytes)
 
     drop_from_page_cache(replica.path)
-    # Reads the file from end to end, so that the comparison finds it in the page cache.
+    # Reads the file from end to end, so that the comparison finds it in the page cache: it reads
+    # runs here and there, for which a disk takes several times as long.
     report = check_stored(replica, progress=of_checksums)
     if not report.ok:
         return report
@@ -330,7 +334,10 @@ def _compared(
 def _first_difference(
     replica: Replica, plan: ReorganizationPlan, advance: Callable[[int], None]
 ) -> tuple[str, ...]:
-    """Return which element differs, by its index in the source; nothing where none does."""
+    """Return which element differs, by its index in the source; nothing where none does.
+
+    One box is compared while the next is read.
+    """
     from sds.hdf5.dataset import get_dataset  # noqa: PLC0415
     from sds.organizer.copy.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
     from sds.organizer.plans.reorganization_plan import Slab  # noqa: PLC0415
@@ -340,48 +347,86 @@ def _first_difference(
     shape = _compared_shape(plan)
     within = zip(shape, plan.region.extent, strict=True)
     most_bytes = math.prod(min(length, n) for length, n in within) * size
-    source_bytes = np.empty(most_bytes, np.uint8)
-    replica_bytes = np.empty(most_bytes, np.uint8)
-    with open_source(plan.source_path) as source, reading_back(replica) as copy:
+    n_rooms = 2 if 2 * most_bytes <= plan.n_buffers * plan.slab_elements * size else 1
+    rooms = [
+        (np.empty(most_bytes, np.uint8), np.empty(most_bytes, np.uint8)) for _ in range(n_rooms)
+    ]
+    # The replica's elements in the axes of the source; the words of an element stay last.
+    back = (*np.argsort(plan.order).tolist(), len(plan.order))
+
+    def compare(
+        room: tuple[NDArray[np.uint8], NDArray[np.uint8]], slab: Slab, target: Slab
+    ) -> tuple[int, ...] | None:
+        expected = as_words(room[0], slab.shape, size)
+        found = as_words(room[1], target.shape, size)
+        unequal = first_unequal(expected, found.transpose(back), plan.order)
+        if unequal is None:
+            return None
+        return tuple(a + b for a, b in zip(slab.start, unequal, strict=True))
+
+    comparing: deque[tuple[Slab, Future[tuple[int, ...] | None]]] = deque()
+
+    def finish(most: int) -> tuple[str, ...]:
+        """Wait until at most so many boxes are compared; return a sentence where one differs."""
+        while len(comparing) > most:
+            slab, compared = comparing.popleft()
+            where = compared.result()
+            if where is not None:
+                index = ", ".join(map(str, where))
+                return (f"element [{index}] differs from that of {plan.source_path}",)
+            advance(slab.n_elements * size)
+        return ()
+
+    with (
+        open_source(plan.source_path) as source,
+        reading_back(replica) as copy,
+        ThreadPoolExecutor(1, thread_name_prefix="sds-compare") as pool,
+    ):
         original = get_dataset(source, plan.dataset_path)
         copied = get_dataset(copy, plan.dataset_path)
-        for slab in _compared_slabs(plan, shape):
+        for number, slab in enumerate(_compared_slabs(plan, shape)):
             at = (a - b for a, b in zip(slab.start, plan.region.start, strict=True))
             target = Slab(start=tuple(at), shape=slab.shape).permuted(plan.order)
-            source_bytes.fill(POISON_OF_SOURCE)
-            replica_bytes.fill(POISON_OF_REPLICA)
-            read_slab_through_hdf5(original, slab, source_bytes)
+            if problems := finish(n_rooms - 1):
+                return problems
+            room = rooms[number % n_rooms]
+            room[0].fill(POISON_OF_SOURCE)
+            room[1].fill(POISON_OF_REPLICA)
+            read_slab_through_hdf5(original, slab, room[0])
             try:
-                read_slab_through_hdf5(copied, target, replica_bytes)
+                read_slab_through_hdf5(copied, target, room[1])
             except OSError as error:
                 raise unreadable(replica, error) from error
-            expected = as_words(source_bytes, slab.shape, size)
-            found = as_words(replica_bytes, target.shape, size)
-            # The replica's elements in the axes of the source; the words of an element stay last.
-            back = (*np.argsort(plan.order).tolist(), len(plan.order))
-            unequal = first_unequal(expected, found.transpose(back), plan.order)
-            if unequal is not None:
-                where = ", ".join(str(a + b) for a, b in zip(slab.start, unequal, strict=True))
-                return (f"element [{where}] differs from that of {plan.source_path}",)
-            advance(slab.n_elements * size)
-    return ()
+            comparing.append((slab, pool.submit(compare, room, slab, target)))
+        return finish(0)
 
 
 def _compared_shape(plan: ReorganizationPlan) -> tuple[int, ...]:
     """Return the shape of what is compared at once: half a slab of the copy, of whole chunks.
 
-    A slab that is one chunk, of the source or the replica, is compared whole.
+    It is cut where its shorter runs, those in the source or those in the replica, stay longest. A
+    slab that is one chunk, of the source or the replica, is compared whole.
     """
-    shape = list(plan.slab_shape)
-    for axis, size in enumerate(shape):
+    chunk = plan.layout.chunk_in_source_axes
+    halves = []
+    for axis, size in enumerate(plan.slab_shape):
         of_source = 1 if plan.source_chunk_shape is None else plan.source_chunk_shape[axis]
-        in_source_axes = plan.layout.chunk_in_source_axes
-        unit = math.lcm(of_source, 1 if in_source_axes is None else in_source_axes[axis])
+        unit = math.lcm(of_source, 1 if chunk is None else chunk[axis])
         n_units = min(size, plan.region.extent[axis]) // unit
         if n_units > 1:
-            shape[axis] = -(-n_units // 2) * unit
-            break
-    return tuple(shape)
+            half = list(plan.slab_shape)
+            half[axis] = -(-n_units // 2) * unit
+            halves.append(tuple(half))
+    if not halves:
+        return plan.slab_shape
+    if plan.source_chunk_shape is not None or chunk is not None:
+        return halves[0]
+    orders = (tuple(range(len(plan.order))), plan.order)
+    size = plan.element_size_bytes
+    return max(
+        halves,
+        key=lambda half: min(run_bytes(half, plan.region.extent, axes, size) for axes in orders),
+    )
 
 
 def _compared_slabs(plan: ReorganizationPlan, shape: tuple[int, ...]) -> Iterator[Slab]:

@@ -1,16 +1,24 @@
-"""Copy in steps: read one while the one before is written, and record progress in the journal."""
+"""Copy in steps: read some while others are written, and record progress in the journal."""
 
 from __future__ import annotations
 
+import queue
 import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from sds.organizer.copy.targets import Target
     from sds.organizer.protocol import Checkpoint, Progress
+
+    Buffers = queue.SimpleQueue[NDArray[np.uint8]]
 
 # Work that a kill may cost; each checkpoint waits for the disk.
 _CHECKPOINT_S = 5.0
@@ -23,23 +31,34 @@ class Steps(Protocol):
 
     @property
     def n_steps(self) -> int:
-        """How many there are."""
+        """Number of steps."""
 
     @property
     def total_bytes(self) -> int:
-        """Of the elements that all of them copy."""
+        """Bytes of the elements that all steps copy."""
+
+    @property
+    def n_buffers(self) -> int:
+        """Number of steps that are read, and that are written, at the same time.
+
+        With one, steps are read one after the other and written one after the other, in their
+        order.
+        """
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes that the largest step reads, and that it writes."""
 
     def step_bytes(self, index: int) -> int:
-        """Return the bytes of the elements that one copies."""
+        """Return the bytes of the elements that a step copies."""
 
-    def read(self, index: int) -> None:
-        """Read what one needs from the source."""
+    def read(self, index: int, out: NDArray[np.uint8]) -> None:
+        """Read what a step needs from the source."""
 
-    def arrange(self, index: int) -> Callable[[], None]:
-        """Put what was read last in the order of the replica; return what writes it.
-
-        What the step before has to write is written by then.
-        """
+    def arrange(
+        self, index: int, elements: NDArray[np.uint8], out: NDArray[np.uint8]
+    ) -> Callable[[], None]:
+        """Put what was read in the order of the replica; return the function that writes it."""
 
 
 def copy_in_steps(
@@ -50,22 +69,68 @@ def copy_in_steps(
     done_bytes = sum(steps.step_bytes(index) for index in range(first))
     noted_s = time.monotonic()
     pause_s = _CHECKPOINT_S
-    with ThreadPoolExecutor(1, thread_name_prefix="sds-write") as pool:
-        writing: Future[None] | None = None
-        for index in range(first, steps.n_steps):
-            steps.read(index)
-            if writing is not None:
-                writing.result()
-            if time.monotonic() - noted_s > pause_s:
-                begun_s = time.monotonic()
-                target.note(checkpoint, index, share_done=done_bytes / steps.total_bytes)
-                noted_s = time.monotonic()
-                pause_s = max(_CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
+    copier = _Copier(steps)
+    under_way: deque[tuple[int, Future[None]]] = deque()
+
+    def finish(most: int) -> None:
+        """Wait until at most so many steps are under way."""
+        nonlocal done_bytes
+        while len(under_way) > most:
+            index, copying = under_way.popleft()
+            copying.result()
+            done_bytes += steps.step_bytes(index)
             if progress is not None:
                 progress("copy", done_bytes, steps.total_bytes)
-            writing = pool.submit(steps.arrange(index))
-            done_bytes += steps.step_bytes(index)
-        if writing is not None:
-            writing.result()
+
     if progress is not None:
-        progress("copy", steps.total_bytes, steps.total_bytes)
+        progress("copy", done_bytes, steps.total_bytes)
+    n_threads = 2 * steps.n_buffers  # half of them read while half of them write
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="sds-copy") as pool:
+        try:
+            for index in range(first, steps.n_steps):
+                finish(n_threads - 1)
+                if time.monotonic() - noted_s > pause_s:
+                    finish(0)
+                    begun_s = time.monotonic()
+                    target.note(checkpoint, index, share_done=done_bytes / steps.total_bytes)
+                    noted_s = time.monotonic()
+                    pause_s = max(_CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
+                under_way.append((index, pool.submit(copier.copy, index)))
+            finish(0)
+        finally:
+            for _, copying in under_way:
+                copying.cancel()
+
+
+class _Copier:
+    """Copies steps in several threads, with as many buffers to read into as to write from."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._to_read = _buffers(steps)
+        self._to_write = _buffers(steps)
+
+    def copy(self, index: int) -> None:
+        """Read a step, arrange it, and write it."""
+        read = self._to_read.get()
+        try:
+            self._steps.read(index, read)
+            arranged = self._to_write.get()
+        except BaseException:
+            self._to_read.put(read)
+            raise
+        try:
+            try:
+                write = self._steps.arrange(index, read, arranged)
+            finally:
+                self._to_read.put(read)
+            write()
+        finally:
+            self._to_write.put(arranged)
+
+
+def _buffers(steps: Steps) -> Buffers:
+    buffers: Buffers = queue.SimpleQueue()
+    for _ in range(steps.n_buffers):
+        buffers.put(np.empty(steps.buffer_bytes, np.uint8))
+    return buffers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, Self
 
 import h5py
@@ -97,13 +98,15 @@ class ContiguousTarget:
 
     def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
         """Write the checksums and times, all of it on disk."""
-        os.fdatasync(self._descriptor)
-        checksums = block_checksums(
-            self._descriptor,
-            self._data_offset_bytes,
-            self._plan.size_bytes,
-            _native.block_bytes(self._plan.size_bytes),
-        )
+        with ThreadPoolExecutor(1, thread_name_prefix="sds-sync") as pool:
+            on_disk = pool.submit(os.fdatasync, self._descriptor)
+            checksums = block_checksums(
+                self._descriptor,
+                self._data_offset_bytes,
+                self._plan.size_bytes,
+                _native.block_bytes(self._plan.size_bytes),
+            )
+            on_disk.result()
         finish_container(
             self._staged,
             self._data_offset_bytes,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sds.errors import ConfigurationError, UnsupportedError
 from sds.geometry import Box, SegmentList, check_order
@@ -47,6 +47,9 @@ _DECODED_CHUNKS = 8
 _MIN_DECODE_BYTES, _MAX_DECODE_BYTES = 8 * MIB, 64 * MIB
 # Of a chunk's entry in its index, with its share of what pages of entries need.
 _INDEX_ENTRY_BYTES = 24
+# Slabs that are read at the same time, and as many that are written: a disk and two processors are
+# kept busy with two (`python -m benchmarks.transpose`).
+_MOST_BUFFERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,10 +230,13 @@ class ReorganizationPlan(CopyPlan):
     slab_start, slab_shape
         In the axes of the source. Slabs lie side by side from `slab_start` on; those at the ends
         are cut off where the region ends.
+    n_buffers
+        Slabs that are read at the same time, and as many that are written.
     """
 
     slab_start: tuple[int, ...]
     slab_shape: tuple[int, ...]
+    n_buffers: int
 
     @property
     def slab_counts(self) -> tuple[int, ...]:
@@ -259,7 +265,8 @@ class ReorganizationPlan(CopyPlan):
         chunks = chunk_buffer_bytes(
             self.source_chunk_shape, self.layout.chunk_in_source_axes, element
         )
-        return self.memory_bytes - 2 * self.slab_elements * element - chunks - FIXED_BYTES
+        slabs = 2 * self.n_buffers * self.slab_elements * element
+        return self.memory_bytes - slabs - chunks - FIXED_BYTES
 
     @property
     def n_slabs(self) -> int:
@@ -327,25 +334,35 @@ def plan_transposition(
     layout = ReplicaLayout(
         order=order, chunk_shape=chunk_shape, filters=request.filters, region=region
     )
-    start, shape, memory_bytes = _choose_slabs(described, layout, request.memory_bytes)
+    slabs = _choose_slabs(described, layout, request.memory_bytes)
     size_bytes = math.prod(region.extent) * element
     return ReorganizationPlan(
         **source.plan_fields(),
         organizer=organizer,
         layout=layout,
-        slab_start=start,
-        slab_shape=shape,
+        slab_start=slabs.start,
+        slab_shape=slabs.shape,
+        n_buffers=slabs.n_buffers,
         output=request.output,
-        memory_bytes=memory_bytes,
+        memory_bytes=slabs.memory_bytes,
         size_bytes=size_bytes,
         space_needed_bytes=_space_needed_bytes(layout, element, request.stored_share),
     )
 
 
+class _Slabs(NamedTuple):
+    """The slabs of a plan, and the memory that the work takes with them."""
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    n_buffers: int
+    memory_bytes: int
+
+
 def _choose_slabs(
     described: DatasetDescription, layout: ReplicaLayout, allowed_bytes: int
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Return where the slabs begin, their shape, and the memory that the work takes then."""
+) -> _Slabs:
+    """Return the slabs for a dataset and its replica."""
     element = described.element_size_bytes
     region = layout.region
     of_source = described.chunk_shape
@@ -389,6 +406,7 @@ def _choose_slabs(
             f"filters, and {holds} in both orders, {2 * unit_bytes} bytes"
         )
         raise too_little_memory(allowed_bytes, purpose, needed)
+    n_buffers = 1
     if of_source is not None and of_replica is not None:
         shape = shape_between_grids(
             region.start,
@@ -398,16 +416,21 @@ def _choose_slabs(
             budget_elements=budget // element,
         )
     else:
-        shape = smallest_good_shape(
-            span,
-            layout.order,
-            element,
-            unit=unit,
-            budget_bytes=budget,
-            writes_whole_chunks=of_replica is not None,
-        )
+        # HDF5, which reads and writes chunks, has one thread at a time.
+        past_hdf5 = of_source is None and of_replica is None
+        for n_buffers in (_MOST_BUFFERS, 1) if past_hdf5 else (1,):
+            shape, has_good_runs = smallest_good_shape(
+                span,
+                layout.order,
+                element,
+                unit=unit,
+                budget_bytes=max(unit_bytes, budget // n_buffers),
+                writes_whole_chunks=of_replica is not None,
+            )
+            if has_good_runs:
+                break
     held = math.prod(min(size, n) for size, n in zip(shape, region.extent, strict=True))
-    return start, shape, 2 * held * element + fixed_bytes
+    return _Slabs(start, shape, n_buffers, 2 * n_buffers * held * element + fixed_bytes)
 
 
 def memory_for_elements(process_bytes: int) -> int:

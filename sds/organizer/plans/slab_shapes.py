@@ -38,9 +38,13 @@ def smallest_good_shape(
     unit: tuple[int, ...],
     budget_bytes: int,
     writes_whole_chunks: bool = False,
-) -> tuple[int, ...]:
-    """Return slabs no larger than good runs need: small ones overlap better, and show progress."""
+) -> tuple[tuple[int, ...], bool]:
+    """Return slabs no larger than good runs need, and whether they have them.
+
+    Small slabs overlap better, and show progress.
+    """
     shape = unit
+    has_good_runs = False
     for cap_bytes in (*_SLAB_BYTES, budget_bytes):
         shape = slab_shape(
             extent,
@@ -50,12 +54,13 @@ def smallest_good_shape(
             budget_bytes=min(cap_bytes, budget_bytes),
             writes_whole_chunks=writes_whole_chunks,
         )
-        read_run = _run_bytes(shape, extent, range(len(extent)), element_size_bytes)
-        write_run = _run_bytes(shape, extent, order, element_size_bytes)
+        read_run = run_bytes(shape, extent, range(len(extent)), element_size_bytes)
+        write_run = run_bytes(shape, extent, order, element_size_bytes)
         good_writes = writes_whole_chunks or write_run >= _GOOD_WRITE_RUN_BYTES
-        if (read_run >= _GOOD_READ_RUN_BYTES and good_writes) or cap_bytes >= budget_bytes:
+        has_good_runs = read_run >= _GOOD_READ_RUN_BYTES and good_writes
+        if has_good_runs or cap_bytes >= budget_bytes:
             break
-    return shape
+    return shape, has_good_runs
 
 
 def slab_shape(
@@ -81,8 +86,8 @@ def slab_shape(
     shape = list(unit)
     source_axes = range(len(extent))
     while True:
-        read_run = _run_bytes(shape, extent, source_axes, element_size_bytes)
-        write_run = _run_bytes(shape, extent, order, element_size_bytes)
+        read_run = run_bytes(shape, extent, source_axes, element_size_bytes)
+        write_run = run_bytes(shape, extent, order, element_size_bytes)
         reads_suffice = read_run >= _READ_RUN_BYTES
         writes_suffice = writes_whole_chunks or write_run >= _WRITE_RUN_BYTES
         if reads_suffice and writes_suffice:
@@ -98,7 +103,7 @@ def slab_shape(
     return tuple(shape)
 
 
-def _run_bytes(
+def run_bytes(
     shape: Sequence[int], extent: Sequence[int], axes: Sequence[int], element_size_bytes: int
 ) -> int:
     """Return the bytes of one contiguous run of the box where elements lie in order of `axes`."""

@@ -85,9 +85,9 @@ class _TileSteps:
         self._target = target
         self._steps = plan.steps()
         self._known: tuple[int, list[GatheredBox]] = (-1, [])  # the newest step
-        self._read = np.empty(plan.step_bytes, np.uint8)
-        self._arranged = np.empty(plan.step_bytes, np.uint8)
         self.total_bytes = plan.copied_bytes
+        self.n_buffers = 1
+        self.buffer_bytes = plan.step_bytes
 
     @property
     def n_steps(self) -> int:
@@ -95,9 +95,11 @@ class _TileSteps:
         return len(self._steps)
 
     def _boxes(self, index: int) -> list[GatheredBox]:
-        if self._known[0] != index:
-            self._known = index, self._steps.step(index)
-        return self._known[1]
+        known, boxes = self._known  # other threads put another there
+        if known != index:
+            boxes = self._steps.step(index)
+            self._known = index, boxes
+        return boxes
 
     def step_bytes(self, index: int) -> int:
         """Return the bytes of what a step holds of tiles."""
@@ -105,25 +107,27 @@ class _TileSteps:
         n_elements = sum(piece.in_source.n_elements for piece in pieces)
         return n_elements * self._plan.element_size_bytes
 
-    def read(self, index: int) -> None:
+    def read(self, index: int, out: NDArray[np.uint8]) -> None:
         """Read the boxes of a step."""
-        self._reader.read_all([gathered.box for gathered in self._boxes(index)], self._read)
+        self._reader.read_all([gathered.box for gathered in self._boxes(index)], out)
 
-    def arrange(self, index: int) -> Callable[[], None]:
-        """Put what was read of each tile in the order of the replica."""
+    def arrange(
+        self, index: int, elements: NDArray[np.uint8], out: NDArray[np.uint8]
+    ) -> Callable[[], None]:
+        """Put what was read of each tile in the order of the replica; return what writes it."""
         plan = self._plan
         element = np.dtype(f"V{plan.element_size_bytes}")
         to_write: list[tuple[int, Slab, NDArray[np.uint8]]] = []
         read_at = arranged_at = 0
         for gathered in self._boxes(index):
             n_bytes = gathered.box.n_elements * element.itemsize
-            of_box = self._read[read_at : read_at + n_bytes].view(element)
+            of_box = elements[read_at : read_at + n_bytes].view(element)
             of_box = of_box.reshape(gathered.box.shape)
             read_at += n_bytes
             for piece in gathered.pieces:
                 in_tile = piece.in_tile.permuted(plan.order)
                 n_bytes = in_tile.n_elements * element.itemsize
-                arranged = self._arranged[arranged_at : arranged_at + n_bytes]
+                arranged = out[arranged_at : arranged_at + n_bytes]
                 arranged_at += n_bytes
                 _native.copy_strided(
                     of_box[_relative(piece.in_source, gathered.box)].transpose(plan.order),

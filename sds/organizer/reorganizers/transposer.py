@@ -6,8 +6,6 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sds.organizer.copy.slabs import permute_slab
 from sds.organizer.copy.source_reader import SourceReader
 from sds.organizer.copy.stepwise_copy import copy_in_steps
@@ -22,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sds.organizer.copy.targets import Target
     from sds.organizer.plans.reorganization_plan import (
         ReorganizationPlan,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Transposer:
-    """Copies slab by slab: reads one while the one before, permuted, is being written."""
+    """Copies slab by slab: reads some while others, permuted, are written."""
 
     name = "transposer"
 
@@ -77,32 +78,41 @@ class _Slabs:
         self._plan = plan
         self._reader = reader
         self._target = target
-        slab_bytes = plan.slab_elements * plan.element_size_bytes
-        self._read = np.empty(slab_bytes, np.uint8)
-        self._permuted = np.empty(slab_bytes, np.uint8)
 
     @property
     def n_steps(self) -> int:
-        """One each."""
+        """Number of slabs."""
         return self._plan.n_slabs
 
     @property
     def total_bytes(self) -> int:
-        """Of the replica."""
+        """Bytes of the replica's elements."""
         return self._plan.size_bytes
+
+    @property
+    def n_buffers(self) -> int:
+        """Number of slabs that are read, and that are written, at the same time."""
+        return self._plan.n_buffers
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the largest slab."""
+        return self._plan.slab_elements * self._plan.element_size_bytes
 
     def step_bytes(self, index: int) -> int:
         """Return the bytes of a slab."""
         return math.prod(self._plan.slab(index).shape) * self._plan.element_size_bytes
 
-    def read(self, index: int) -> None:
+    def read(self, index: int, out: NDArray[np.uint8]) -> None:
         """Read a slab."""
-        self._reader.read(self._plan.slab(index), self._read)
+        self._reader.read(self._plan.slab(index), out)
 
-    def arrange(self, index: int) -> Callable[[], None]:
-        """Permute it."""
+    def arrange(
+        self, index: int, elements: NDArray[np.uint8], out: NDArray[np.uint8]
+    ) -> Callable[[], None]:
+        """Permute a slab; return the function that writes it."""
         plan = self._plan
         slab = plan.slab(index)
-        permute_slab(slab, plan.order, plan.element_size_bytes, self._read, self._permuted)
-        elements = self._permuted[: self.step_bytes(index)]
-        return lambda: self._target.write(plan.in_replica(slab), elements)
+        permute_slab(slab, plan.order, plan.element_size_bytes, elements, out)
+        arranged = out[: self.step_bytes(index)]
+        return lambda: self._target.write(plan.in_replica(slab), arranged)

@@ -8,8 +8,12 @@ elements lie here and there, is cut into blocks as a whole.
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +30,11 @@ if TYPE_CHECKING:
 _WINDOW_BYTES = 1 << 20
 _ALIGNMENT_BYTES = 4096
 _WINDOW_PAGES = _WINDOW_BYTES // _ALIGNMENT_BYTES
+# Of a file on disk: enough for it to read without a pause.
+_AHEAD_BYTES = 16 << 20
+_N_THREADS = 2
+
+_of_thread = threading.local()
 
 
 def n_blocks(size_bytes: int, block_bytes: int) -> int:
@@ -53,14 +62,11 @@ def block_checksums(
     TruncatedFileError
         If the file ends before the range.
     """
-    checksums = np.empty(n_blocks(size_bytes, block_bytes), np.uint32)
-    for index in range(len(checksums)):
-        first = index * block_bytes
-        length = min(block_bytes, size_bytes - first)
-        checksums[index] = range_checksum(descriptor, offset_bytes + first, length)
-        if advance is not None:
-            advance(length)
-    return checksums
+
+    def checksum(first: int, end: int) -> int:
+        return range_checksum(descriptor, first, end - first)
+
+    return _of_blocks(checksum, _Blocks(descriptor, offset_bytes, size_bytes, block_bytes), advance)
 
 
 def file_checksums(
@@ -79,18 +85,73 @@ def file_checksums(
     advance
         Called with the number of bytes read since its last call.
     """
-    size_bytes = os.fstat(descriptor).st_size
-    checksums = np.empty(n_blocks(size_bytes, block_bytes), np.uint32)
-    for index in range(len(checksums)):
-        first = index * block_bytes
-        end = min(first + block_bytes, size_bytes)
+
+    def checksum(first: int, end: int) -> int:
         within = max(first, min(hole[0], end)), min(end, max(hole[1], first))
         crc = range_checksum(descriptor, first, within[0] - first)
         crc = _zeros_checksum(within[1] - within[0], crc)
-        checksums[index] = range_checksum(descriptor, within[1], end - within[1], crc)
-        if advance is not None:
-            advance(end - first)
+        return range_checksum(descriptor, within[1], end - within[1], crc)
+
+    size_bytes = os.fstat(descriptor).st_size
+    return _of_blocks(checksum, _Blocks(descriptor, 0, size_bytes, block_bytes), advance)
+
+
+def _of_blocks(
+    checksum: Callable[[int, int], int],
+    blocks: _Blocks,
+    advance: Callable[[int], None] | None,
+) -> NDArray[np.uint32]:
+    """Return the checksums of blocks, computed in several threads while the next are read ahead.
+
+    Parameters
+    ----------
+    checksum
+        Of a block, by its first byte and its end in the file.
+    """
+    checksums = np.empty(len(blocks.firsts), np.uint32)
+    under_way: deque[Future[int]] = deque()
+    n_done = 0
+    with ThreadPoolExecutor(_N_THREADS, thread_name_prefix="sds-checksum") as pool:
+        try:
+            for index, first in enumerate(blocks.firsts):
+                end = blocks.end_of(index)
+                blocks.read_ahead(end + _AHEAD_BYTES)
+                under_way.append(pool.submit(checksum, first, end))
+                is_last = index + 1 == len(blocks.firsts)
+                while len(under_way) > (0 if is_last else 2 * _N_THREADS):
+                    checksums[n_done] = under_way.popleft().result()
+                    if advance is not None:
+                        advance(blocks.end_of(n_done) - blocks.firsts[n_done])
+                    n_done += 1
+        finally:
+            for computing in under_way:
+                computing.cancel()
     return checksums
+
+
+class _Blocks:
+    """The blocks of a byte range of a file."""
+
+    def __init__(
+        self, descriptor: int, offset_bytes: int, size_bytes: int, block_bytes: int
+    ) -> None:
+        self._descriptor = descriptor
+        self._end = offset_bytes + size_bytes
+        self.firsts = range(offset_bytes, self._end, block_bytes)
+        is_past_cache = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT
+        self._announced = self._end if is_past_cache else offset_bytes
+
+    def end_of(self, index: int) -> int:
+        """Return the end of a block."""
+        return min(self.firsts[index] + self.firsts.step, self._end)
+
+    def read_ahead(self, end: int) -> None:
+        """Have the file read into the page cache up to a byte; nobody waits for it."""
+        while self._announced < min(end, self._end):
+            os.posix_fadvise(
+                self._descriptor, self._announced, _WINDOW_BYTES, os.POSIX_FADV_WILLNEED
+            )
+            self._announced += _WINDOW_BYTES
 
 
 def _zeros_checksum(size_bytes: int, crc: int) -> int:
@@ -109,8 +170,7 @@ def range_checksum(descriptor: int, offset_bytes: int, size_bytes: int, crc: int
     TruncatedFileError
         If the file ends before the range.
     """
-    window = mmap.mmap(-1, _WINDOW_BYTES)
-    with memoryview(window) as view:
+    with memoryview(_window()) as view:
         done = 0
         while done < size_bytes:
             at = offset_bytes + done
@@ -123,8 +183,15 @@ def range_checksum(descriptor: int, offset_bytes: int, size_bytes: int, crc: int
             n_bytes = min(got, size_bytes - done)
             crc = _native.crc32c(view[skipped : skipped + n_bytes], crc)
             done += n_bytes
-    window.close()
     return crc
+
+
+def _window() -> mmap.mmap:
+    """Return memory to read into, aligned, of this thread."""
+    found: mmap.mmap | None = getattr(_of_thread, "window", None)
+    if found is None:
+        found = _of_thread.window = mmap.mmap(-1, _WINDOW_BYTES)
+    return found
 
 
 def open_past_cache(path: Path) -> int | None:

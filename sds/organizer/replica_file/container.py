@@ -59,9 +59,15 @@ _OF_SCALES = _OF_AXES | {"_Netcdf4Dimid", "CLASS", "NAME"}
 def open_source(path: Path) -> h5py.File:
     """Open an original for reading, without a lock: the program that owns it may want to write.
 
-    Chunks are not kept in memory: slabs that are read one after the other share none.
+    Nothing is kept in memory, neither chunks nor what lies around a run: slabs that are read one
+    after the other share none.
     """
-    return h5py.File(path, "r", locking=False, rdcc_nbytes=0)
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_file_locking(False, True)
+    _, n_slots, _, preemption = access.get_cache()
+    access.set_cache(0, n_slots, 0, preemption)
+    access.set_sieve_buf_size(0)  # of 64 KiB, each read whole for a run of a few
+    return h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY, access))
 
 
 def create_container(staged: Path, plan: DatasetPlan) -> None:
