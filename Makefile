@@ -19,7 +19,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # Where make writes to a terminal, pip shows how far it is.
 PIP := $(PY) -m pip --disable-pip-version-check $(if $(MAKE_TERMOUT),,-q)
-NATIVE := $(shell find native sds/redirect/vol -type f 2>/dev/null)
+NATIVE := $(shell find native sds/redirect/vol -type f ! -name '*.md' 2>/dev/null)
 PATHS := sds alembic tests benchmarks
 # As many workers as tests/conftest.py says; tests of one file share what they set up.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder

@@ -6,8 +6,7 @@ system and the processes of this computer add to that is not, and is fitted:
 `sds.simulator.parameter_fit`.
 
 The array really waits; but its disks and the simulator's follow rules of the same kind, which real
-disks would follow less strictly. docs/explanation/models.md says what that means. Of a local disk
-next to nothing is known.
+disks would follow less strictly. Of a local disk next to nothing is known.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measuring beside other programs: served before them, and again what was stopped meanwhile.
 
-Nothing of that makes a busy machine an idle one; docs/explanation/models.md says how far readings
+Nothing of that makes a busy machine an idle one; docs/explanation/table1.md says how far readings
 of the mounted array differ.
 """
 

@@ -54,7 +54,7 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: a law that make test-all alone holds (CONTRIBUTING)")
+    config.addinivalue_line("markers", "long: held by make test-all alone (tests/README.md)")
 
 
 def pytest_collection_modifyitems(config, items):

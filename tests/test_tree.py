@@ -14,6 +14,9 @@ from tests.conftest import LONGEST_FIRST
 
 ROOT = Path(__file__).parents[1]
 SDS = ROOT / "sds"
+# Limits of size hold here. Files of tests and benchmarks may be long and their folders crowded, as
+# tests/vol and benchmarks are: each file is one suite or one table, found by the name of what it
+# tests or measures.
 SOURCES = (SDS, ROOT / "native", ROOT / "alembic")
 FOLDERS = ("alembic", "benchmarks", "deploy", "docs", "native", "scripts", "sds", "tests")
 SUFFIXES = {".py", ".pyi", ".c", ".cpp", ".h", ".inc"}
@@ -140,12 +143,15 @@ def test_the_longest_files_exist():
 
 
 def documents():
-    return [ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "README")] + sorted(
-        (ROOT / "docs").rglob("*.md")
-    )
+    above = ("ARCHITECTURE", "CONTRIBUTING", "README", "native/README", "tests/README")
+    return [ROOT / f"{name}.md" for name in above] + sorted((ROOT / "docs").rglob("*.md"))
 
 
-@pytest.mark.parametrize("document", documents(), ids=lambda path: path.name)
+def path_in_tree(document):
+    return str(document.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", documents(), ids=path_in_tree)
 def test_what_documents_name_exists(document):
     text = document.read_text(encoding="utf-8")
     named = re.findall(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*[\w*/]", text)
@@ -154,7 +160,27 @@ def test_what_documents_name_exists(document):
     assert gone == set()
 
 
-@pytest.mark.parametrize("document", documents(), ids=lambda path: path.name)
+def anchors(document):
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", documents(), ids=path_in_tree)
+def test_links_of_documents_lead_somewhere(document):
+    text = document.read_text(encoding="utf-8")
+    within = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text)
+    named = re.findall(r"(?<![\w./(-])(docs/[\w/-]+\.md)#([\w-]+)", text)
+    targets = [(document.parent / path if path else document, anchor) for path, anchor in within]
+    targets += [(ROOT / path, anchor) for path, anchor in named]
+    astray = [
+        f"{path}#{anchor}"
+        for path, anchor in targets
+        if not path.exists() or (anchor and anchor not in anchors(path))
+    ]
+    assert astray == []
+
+
+@pytest.mark.parametrize("document", documents(), ids=path_in_tree)
 def test_names_in_documents_are_those_of_modules(document):
     text = document.read_text(encoding="utf-8")
     unknown = set()

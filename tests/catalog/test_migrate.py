@@ -1,4 +1,7 @@
+import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -6,6 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import text
 
 from sds.catalog.database import open_engine, sqlite_url
 from sds.catalog.job_queue import JobQueue
@@ -15,6 +19,7 @@ from sds.catalog.store import Store
 from sds.errors import CatalogError
 from tests.plots.evidence import calibration
 
+ROOT = Path(__file__).parents[2]
 # As SDS wrote it: reads of a dataset that were counted, a replica that serves, advice, a job.
 LAST_BEFORE = Path(__file__).with_name("last_before_release.sql")
 
@@ -69,6 +74,51 @@ def test_declared_and_migrated_tables_have_the_same_columns_to_the_letter(engine
 
 def test_head_is_the_newest_migration():
     assert ScriptDirectory.from_config(alembic_config("sqlite://")).get_current_head() == HEAD
+
+
+def alembic(*arguments, url=None, directory=ROOT):
+    """Run the command that those who write a migration run: where alembic.ini lies."""
+    named = () if url is None else ("-x", f"url={url}")
+    return subprocess.run(
+        [Path(sys.executable).with_name("alembic"), *named, *arguments],
+        cwd=directory, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def test_alembic_from_the_checkout_makes_the_catalog_that_sds_makes(engine, url):
+    done = alembic("upgrade", "head", url=url)
+    assert done.returncode == 0, done.stderr
+    assert check_revision(engine) is True
+    done = alembic("check", url=url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = alembic("downgrade", "base", url=url)
+    assert done.returncode == 0, done.stderr
+    assert check_revision(engine) is False
+
+
+def test_alembic_writes_a_migration_of_what_was_declared(engine, url, tmp_path):
+    """In a copy of the checkout's folder, by its template and in a file of the revision's name."""
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE event"))
+    shutil.copy(ROOT / "alembic.ini", tmp_path)
+    shutil.copytree(ROOT / "alembic", tmp_path / "alembic")
+    done = alembic(
+        "revision", "--autogenerate", "--rev-id", "0002_event", url=url, directory=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "alembic" / "versions" / "0002_event.py").is_file()
+    done = alembic("upgrade", "head", url=url, directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_alembic_without_a_database_says_how_to_name_one():
+    done = alembic("upgrade", "head")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("name the database: alembic -x url=sqlite:")
 
 
 def test_downgrade_takes_everything_back(engine, url):

@@ -263,7 +263,7 @@ def replicas(draw, extent):
 @st.composite
 def sources(draw, path):
     extent = draw(extents())
-    replicated = extent and 0 not in extent  # others cannot be reorganised
+    replicated = extent and 0 not in extent  # others cannot be reorganized
     return Source(
         path=path,
         extent=extent,
