@@ -125,7 +125,7 @@ def calibrate(
     NotFoundError, PermissionDeniedError, InsufficientSpaceError
         If the directory does not exist, cannot be written, or has too little room.
     RankDeficientError
-        If one process count is asked for, and models with P.
+        If one process count is requested, and models with P.
     SdsValueError
         If the budget ends before enough was read to fit anything.
     """

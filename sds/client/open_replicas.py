@@ -42,7 +42,7 @@ _damaged: set[FileIdentity] = set()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ContiguousRead:
-    """How reads of one shape are done from a contiguous replica, wherever they start.
+    """Plan of reads of one shape from a contiguous replica, wherever they start.
 
     Attributes
     ----------

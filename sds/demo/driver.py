@@ -110,7 +110,7 @@ READS = (
 # variants in turns; most often for spectra, whose differences are a few percent.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """How a program is started, and how often for one run."""
+    """Program, its arguments, and the number of its starts in one run."""
 
     program: str
     arguments: tuple[str, ...]
@@ -154,7 +154,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many times faster the advice said a kind of read would become, and how much it did."""
+    """Speed-up of a kind of read: predicted by the advice, and measured."""
 
     kind: str
     selection: str
@@ -175,7 +175,7 @@ class Advised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the demonstration found; ``ok`` where every variant read the same bytes."""
+    """Result of the demonstration; ``ok`` where every variant read the same bytes."""
 
     ok: bool
     rows: tuple[Row, ...]
@@ -236,7 +236,7 @@ def run_demo(
         extents = _make_files(place, size_bytes, say=say, bar=bar)
         place.home.create()
         place.bare_home.create()
-        # On any file system: nobody else writes to the files.
+        # On any file system: no other program writes to the files.
         trusted = json.dumps([str(place.root)])
         place.home.config.write_text(f"trusted_directories = {trusted}\n", encoding="utf-8")
         server = stack.enter_context(

@@ -44,7 +44,7 @@ class DemoServer:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Process id of the server; 0 before it starts."""
         return 0 if self._process is None else self._process.pid
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What one read of a dataset touches, and what it is predicted to cost. Only metadata is read."""
+"""Footprint and predicted cost of one read of a dataset. Only metadata is read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
 
 MAX_LAYOUTS = 64
-"""That are compared at once."""
+"""Layouts compared at once, at most."""
 
 _CONFIDENCE = 0.95
 _LEAST_SECONDS = 1e-12
@@ -75,7 +75,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What one read touches, as docs/reference/semantics.md defines it.
+    """Footprint of one read, as docs/reference/semantics.md defines it, and its predicted time.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ def explain(
     selection
         An index expression such as ``np.s_[:, 3, ::2]``, or the text of one.
     stripe_size, stripe_count, raid_disks, raid_unit, raid_min_request
-        Storage below the file, sizes in bytes. Striping that is left out is asked of the file
+        Storage below the file, sizes in bytes. Striping that is left out is that of the file
         system; else it is as ``configured``, else one OST. RAID that is left out is that of a
         local disk, and ``raid_min_request`` the unit.
     order, chunks
@@ -278,10 +278,10 @@ def best_of(explanations: Sequence[Explanation]) -> int | None:
 
 
 def fastest_of(explanations: Sequence[Explanation]) -> int | None:
-    """Return which layout is predicted fastest; None where it cannot be told from the next.
+    """Return which layout is predicted fastest; None where its lead on the next is uncertain.
 
-    It can where it is faster than the next in 19 of 20 cases, by the error that the model makes of
-    ratios; of layouts without a prediction nothing can be told, and calibrated
+    The lead is certain where the layout is faster than the next in 19 of 20 cases, by the error
+    that the model makes of ratios; of layouts without a prediction nothing is known, and calibrated
     predictions are not compared with built-in ones.
     """
     times = [each.predicted_s for each in explanations]
@@ -310,7 +310,7 @@ def _explain_layout(
         layout = supposed_layout(described, supposed)
         touched = touched_as_replica(described, slab, layout, disks, budget_s)
     elif supposed.stored_ratio is not None:
-        raise LayoutError("what compression leaves is of supposed chunks; give chunks as well")
+        raise LayoutError("a stored ratio needs chunks: give chunks as well")
     else:
         touched = touched_as_stored(opened, described, slab, disks, budget_s)
     order = None if layout is None else layout.order

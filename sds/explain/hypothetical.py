@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sds.hdf5.dataset import DatasetDescription
 
 CHUNKS_OFFSET_BYTES = 4096
-"""Where supposed chunks begin: on a page."""
+"""File offset of hypothetical chunks, bytes: on a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,12 @@ class Supposed:
 
     @property
     def is_replica(self) -> bool:
-        """Whether the dataset is supposed to be stored anew."""
+        """True if the dataset would be stored anew."""
         return self.order is not None or self.chunks is not None
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether other disks are supposed than those on which the file lies."""
+        """True if it has other disks than those on which the file lies."""
         return any(
             value is not None
             for value in (
@@ -132,7 +132,7 @@ def supposed_layout(described: DatasetDescription, supposed: Supposed) -> ArrayL
     order = None if supposed.order is None else check_order(supposed.order, rank)
     if supposed.chunks is None:
         if supposed.stored_ratio is not None:
-            raise LayoutError("what compression leaves is of supposed chunks; give chunks as well")
+            raise LayoutError("a stored ratio needs chunks: give chunks as well")
         return ContiguousLayout(
             element_size_bytes=described.element_size_bytes,
             data_offset_bytes=_native.replica_data_offset(

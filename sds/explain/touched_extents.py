@@ -1,4 +1,4 @@
-"""What one read of a dataset touches: as it is stored, or as it could be."""
+"""Footprint of one read of a dataset, as it is stored or in a hypothetical layout."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NO_FEATURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OstLoad:
-    """What a read touches of one OST; ``disk_blocks`` are blocks on each of its data disks."""
+    """Load of a read on one OST; ``disk_blocks`` are blocks on each of its data disks."""
 
     ost: int
     bytes_touched: int

@@ -20,7 +20,7 @@ _SHAPE_AND_COPY = re.compile(r"(?P<shape>.+), order_(?P<order>\d+(?:_\d+)*)")
 
 
 class Origin(StrEnum):
-    """Where times come from."""
+    """Origin of times."""
 
     MEASURED = "measured"
     SIMULATED = "simulated"
@@ -28,7 +28,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a figure is about.
+    """Provenance of a figure: its reads, its model and what was held out.
 
     Attributes
     ----------

@@ -125,7 +125,7 @@ def query(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A question."""
+    """Parsed query: a condition, and the columns to return of a table."""
 
     condition: Condition
     table: Table
@@ -143,7 +143,7 @@ class _Wanted:
 
     @property
     def result_dtype(self) -> np.dtype[np.void]:
-        """Of a row of the result."""
+        """Type of a row of the result."""
         return self.table.dtype_of(self.columns)
 
 

@@ -48,12 +48,12 @@ class SortedReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedReplicas:
-    """Those of one source.
+    """Sorted replicas of one source file.
 
     Attributes
     ----------
     source_path, source_identity
-        Of which file; where that has another identity, none of them is of use.
+        The file; where that has another identity, none of them is of use.
     """
 
     source_path: Path

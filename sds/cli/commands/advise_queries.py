@@ -36,7 +36,7 @@ def queried_tables(
 
     if not queries:
         if columns:
-            message = "--columns needs --query: say what is asked"
+            message = "--columns needs --query: state the condition"
             raise SdsValueError(message)
         return {}
     by_name: dict[str, list[AskedQuery]] = {}
@@ -102,6 +102,6 @@ def _split(names: Sequence[str], text: str) -> tuple[str, str]:
     if len(names) == 1:
         return names[0], text
     message = (
-        f"--query {text!r} is of which table? write it as '{names[0]}: {text}', or name one table"
+        f"--query {text!r} names no table: write it as '{names[0]}: {text}', or name one table"
     )
     raise SdsValueError(message)

@@ -25,14 +25,14 @@ _FORMS = (".png", ".svg")
 
 
 class Way(enum.StrEnum):
-    """How reads are made: `Via` of the cost models, without importing what goes with it."""
+    """Way of reading: `Via` of the cost models, without importing their module."""
 
     HDF5 = "hdf5"
     ENGINE = "engine"
 
 
 class State(enum.StrEnum):
-    """What is cached when they begin, likewise."""
+    """State of the page cache when reads begin: `CacheState`, likewise."""
 
     COLD = "cold"
     WARM = "warm"

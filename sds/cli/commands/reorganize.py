@@ -215,7 +215,7 @@ def named_tiles(
 
     if tiles is None:
         if min_reads is not None:
-            message = f"--min-reads {min_reads} of which tiles? name their shape by --tiles"
+            message = f"--min-reads {min_reads} without tiles: name their shape by --tiles"
             raise SdsValueError(message)
         return None
     shape = parse_tiles(tiles)

@@ -23,17 +23,17 @@ class Steps(Protocol):
 
     @property
     def n_steps(self) -> int:
-        """How many there are."""
+        """Number of steps."""
 
     @property
     def total_bytes(self) -> int:
-        """Of the elements that all of them copy."""
+        """Bytes of the elements that all steps copy."""
 
     def step_bytes(self, index: int) -> int:
-        """Return the bytes of the elements that one copies."""
+        """Return the bytes of the elements that a step copies."""
 
     def read(self, index: int) -> None:
-        """Read what one needs from the source."""
+        """Read what a step needs from the source."""
 
     def arrange(self, index: int) -> Callable[[], None]:
         """Put what was read last in the order of the replica; return what writes it.

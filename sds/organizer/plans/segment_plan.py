@@ -130,7 +130,7 @@ class SegmentSteps:
         self._begins.append(len(self._first))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of steps."""
         return len(self._begins) - 1
 
     def step(self, index: int) -> list[GatheredBox]:
@@ -203,7 +203,7 @@ def _checked(described: DatasetDescription, request: ReorganizationRequest) -> S
     """Return the tiles of a request."""
     segments = request.segments
     if segments is None:
-        message = f"gather which tiles of {described.path}? name segments"
+        message = f"no tiles of {described.path} given to gather: name segments"
         raise LayoutError(message)
     if request.chunks not in {None, "contiguous"} or request.filters or request.region is not None:
         message = (

@@ -91,7 +91,7 @@ class _TileSteps:
 
     @property
     def n_steps(self) -> int:
-        """How many there are."""
+        """Number of steps."""
         return len(self._steps)
 
     def _boxes(self, index: int) -> list[GatheredBox]:

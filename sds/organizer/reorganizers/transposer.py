@@ -83,12 +83,12 @@ class _Slabs:
 
     @property
     def n_steps(self) -> int:
-        """One each."""
+        """Number of steps: one per slab."""
         return self._plan.n_slabs
 
     @property
     def total_bytes(self) -> int:
-        """Of the replica."""
+        """Bytes of the replica."""
         return self._plan.size_bytes
 
     def step_bytes(self, index: int) -> int:

@@ -18,7 +18,7 @@ _MIN_WEIGHT = 0.1
 _N_LEAVES = 48
 # A part of a part is taken in its stead where so much of the weight lies in it.
 _NEARLY_ALL = 0.95
-# Two parts, one within the other, are told apart where the outer one takes so much more space.
+# Two parts, one within the other, count as two where the outer one takes so much more space.
 _MUCH_LARGER = 1.5
 
 

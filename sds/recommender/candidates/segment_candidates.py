@@ -27,14 +27,14 @@ LEAST_TILE_BYTES = 1 << 10
 """Smaller tiles cost more to find than to read."""
 
 GOOD_TILE_BYTES = 64 << 10
-"""From which on a tile takes a disk longer to read than to look up: the pieces of Zhang 2009."""
+"""Least tile that takes a disk longer to read than to find, bytes: the pieces of Zhang 2009."""
 
 MOST_TILE_BYTES = 4 << 20
 """A read of a corner of larger tiles is no longer one of a few of them."""
 
 _MANY_TILES = 64  # each of which costs a request
 _N_HALVED = 3
-_MAX_LISTS = 60  # told apart by the bits of one number
+_MAX_LISTS = 60  # one bit of a number for each
 
 
 def tile_shapes(
@@ -107,7 +107,7 @@ def _grown(
 
 
 class Recurring(NamedTuple):
-    """What recurs on a trail, and how often its tiles were read at least."""
+    """Recurring tiles of a trail, and the least number of times that each was read."""
 
     segments: SegmentList
     min_reads: int
@@ -130,7 +130,7 @@ def recurring_in(
     most_elements: float,
     min_reads: int = MIN_READS,
 ) -> Recurring | None:
-    """Return what recurs on a trail in tiles of a shape, in no more space; None where nothing does.
+    """Return the recurring tiles of a trail, of one shape, within a space; None where none recur.
 
     Where tiles that were read so often take more, or are more than a replica can hold, those that
     were read twice as often, and so on. They are in one segment: which follow each other decides
@@ -168,7 +168,7 @@ def most_read(trail: ReadTrail, recurring: Recurring) -> Iterator[Recurring]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacedReads:
-    """Reads of one kind where they lay, m of them.
+    """Positions of the reads of one class: m of them.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class PlacedReads:
     held
         Which segments serve it: bit i for the i-th, shape (m,).
     walked
-        Share of the reads of the kind that walk through the dataset, and find nothing there.
+        Share of the reads of the class that walk through the dataset, and find nothing there.
     """
 
     low: NDArray[np.int64]
@@ -200,7 +200,7 @@ class PlacedReads:
 
 
 class HeldShare(NamedTuple):
-    """A share of a kind of reads that the same segments serve; `start` is that of a typical one."""
+    """Share of a read class that the same segments serve; `start` is that of a typical read."""
 
     segments: frozenset[SegmentList]
     share: float
@@ -208,7 +208,7 @@ class HeldShare(NamedTuple):
 
 
 class ReadsInSegments:
-    """Which reads of a dataset are served by which segments.
+    """Assignment of the reads of a dataset to the segments that serve them.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class ReadsInSegments:
         return bool(self._lists)
 
     def of_kind(self, alike: Sequence[AccessPattern]) -> PlacedReads:
-        """Return the reads by which patterns are judged that differ in where they begin alone.
+        """Return positions of reads that stand for patterns which differ only in where they begin.
 
         Of traced ones the last quarter of those on the trail that are no walks: they are served
         where segments that are gathered from all that came before that quarter serve them. A
@@ -283,7 +283,7 @@ class ReadsInSegments:
         )
 
     def share(self, reads: PlacedReads, segments: SegmentList) -> HeldShare:
-        """Return what share of some reads segments serve, whatever else serves them."""
+        """Return the share of some reads that segments serve, whatever else serves them."""
         held = (reads.held >> self._lists.index(segments) & 1).astype(np.bool_)
         total = float(reads.weight.sum())
         if not held.any():
@@ -296,7 +296,7 @@ class ReadsInSegments:
         )
 
     def shares(self, reads: PlacedReads) -> list[HeldShare]:
-        """Return what shares of some reads which segments serve; of no reads that none does."""
+        """Return the shares of reads by the segments that serve them; no reads: all by none."""
         shares = {0: reads.walked if len(reads.held) else 1.0}
         starts: dict[int, tuple[int, ...] | None] = {0: None}
         total = float(reads.weight.sum())

@@ -81,7 +81,7 @@ class EquationFitter(Fitter):
 
     @property
     def name(self) -> str:
-        """E.g. ``eq4, block gap distance, relative``."""
+        """Name, e.g. ``eq4, block gap distance, relative``."""
         parts = [str(self.kind)]
         if self.kind.has_gap:
             parts.append(f"block gap {self.gap}")
@@ -94,7 +94,7 @@ class EquationFitter(Fitter):
     @property
     @abstractmethod
     def weighting(self) -> str:
-        """As of `FitDiagnostics`."""
+        """Weighting of the reads, as in `FitDiagnostics`."""
 
     @property
     def kept(self) -> list[int]:

@@ -8,7 +8,7 @@ each read uses the best one that there is. So three things are known without try
 - No set saves more than the chosen one plus what the others would save beside it, one by one,
   filled up to the budget by the best saving per byte, the last in part.
 - A search that leaves out every branch whose bound is no better than the best set found ends with
-  the best set, if it ends. It is given a number of steps; where it does not end the bound is told.
+  the best set, if it ends. It is given a number of steps; where it does not end the bound is given.
 
 What each layout costs to build, spread over the days it has to pay for itself, is taken off its
 saving; it is a sum over the set and leaves the second and the third as they are.
@@ -183,7 +183,7 @@ class _Problem:
         def worth(key: Key, gain: float) -> float:
             return gain / max(1, self.blocks[key[0]].sizes[key[1]]) if per_byte else gain
 
-        # Gains only fall as the set grows: an old one is a bound, and most are never asked again.
+        # Gains only fall as the set grows: an old one is a bound, and few are computed again.
         heap = []
         for key in keys:
             gain = self.gain(state, key)

@@ -1,8 +1,8 @@
-"""Which columns of a table to sort replicas by, for queries that are stated. Values.
+"""Sort keys for replicas of a table, from stated queries. Pure: values in, values out.
 
 Traces cannot tell: a program that looks for energies above a threshold reads whole columns, and
-compares them out of sight. So the conditions, and how often they are asked, are stated; which share
-of the rows each key leaves over is estimated from a sample.
+compares them out of sight. So the conditions, and how often each is queried, are stated; which
+share of the rows each key leaves over is estimated from a sample.
 
 1. Keys are the columns that conditions compare. Of each key there is a candidate with the columns
    of each query, one with those of all, and those between as queries join that it saves most for.
@@ -51,7 +51,7 @@ _MEASURED_LOG_ERROR = math.log(2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyShare:
-    """Which share of the rows a key leaves over for a query, by a sample.
+    """Share of the rows that a key leaves over for a query, estimated from a sample.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class StatedQuery:
     compared, returned
         Columns of the condition and of the result.
     per_day
-        How often it is asked.
+        Times that it is made a day.
     shares
         One for each column that could be the key.
     """
@@ -99,7 +99,7 @@ class StatedQuery:
     def __post_init__(self) -> None:
         if not 0 < self.per_day <= _MOST_PER_DAY:  # not a number, too
             message = (
-                f"query {self.text!r} asked {self.per_day} times a day: give a positive number, at "
+                f"query {self.text!r} made {self.per_day} times a day: give a positive number, at "
                 f"most {_MOST_PER_DAY:g}"
             )
             raise SdsValueError(message)
@@ -116,7 +116,7 @@ class StatedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableQueries:
-    """A table, how it is asked, and which sorted replicas of it there are.
+    """A table, its queries, and which sorted replicas of it there are.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class TableQueries:
 
     @property
     def model_name(self) -> str:
-        """What predicts."""
+        """Name of the model that predicts."""
         return f"{'measured' if self.parameters.is_measured else 'builtin'} costs of queries"
 
 

@@ -64,7 +64,7 @@ class DatasetReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioSettings:
-    """How a portfolio is chosen.
+    """Settings of the choice of a portfolio.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """What a replica is to its dataset, each from 0 to 1.
+    """Shares of a dataset and its reads that a replica covers, each from 0 to 1.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ class Recommendation(DatasetTimes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """What to build, or nothing, for several datasets.
+    """Layouts to build for several datasets; may be none.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What reads would take if layouts existed that do not, or if some that do were taken away."""
+"""Predicted times of reads with hypothetical layouts added, or existing ones taken away."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class _Change:
             Unless something changes, by replicas that can be added or taken away.
         """
         if not add and not take_away:
-            raise LayoutError("what if what? name a layout to add, or a replica to take away")
+            raise LayoutError("no change given: name a layout to add, or a replica to take away")
         for layout in add:
             if layout in existing:
                 raise LayoutError(

@@ -76,4 +76,4 @@ def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoRetur
             stream.flush()
     found = inherited_environment(variables)
     restore_signals()
-    os.execve(program or command[0], list(command), found)  # noqa: S606  (as asked for)
+    os.execve(program or command[0], list(command), found)  # noqa: S606  (the user's command)

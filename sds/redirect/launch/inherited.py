@@ -1,4 +1,4 @@
-"""What a program would have been started with, had Python not changed it before SDS ran."""
+"""Restore the locale and the signal dispositions that Python changed at its start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def restore_signals() -> None:
-    """Have the signals that Python ignores do what they did.
+    """Restore the dispositions of the signals that Python ignores.
 
     Nothing tells what that was. A process that does not ignore a signal starts its children with
     the default, and one that does starts them with that, but for Python, whose `subprocess` gives

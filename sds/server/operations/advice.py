@@ -1,4 +1,4 @@
-"""Which layouts would save time: patterns, models and datasets brought together."""
+"""Advice on layouts: patterns, models and datasets brought together."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Adviser:
         nothing is named, or a selection is stated for several datasets.
         """
         if not request.datasets and not request.tables:
-            raise SdsValueError("advice on what? name at least one file or dataset")
+            raise SdsValueError("no dataset given: name at least one file or dataset")
         if request.selection is not None and len(request.datasets) > 1:
             raise SdsValueError("state a selection for one dataset at a time, or trace the reads")
         known, tables, notes = self._named(request, progress=progress)
@@ -190,7 +190,7 @@ class Adviser:
             given is not None for given in (request.chunks, request.region, request.tiles)
         ):
             raise LayoutError(
-                "chunks, filters, region, tiles of which layout? name its axis order too"
+                "chunks, filters, region or tiles without an axis order: name that too"
             )
         away = [self._layout_of_replica(n, known) for n in dict.fromkeys(request.without)]
         return what_if(known.reads, add=add, take_away=away, min_reads=request.min_reads)
@@ -218,7 +218,7 @@ class Adviser:
         """Return what queries would take with a sorted replica more, or with some taken away."""
         if request.sort is None and request.columns is not None:
             raise SdsValueError(
-                f"columns {', '.join(request.columns)} of a replica sorted by what? name that too"
+                f"columns {', '.join(request.columns)} without a key: name the column to sort by"
             )
         if not request.queries:
             raise SdsValueError(

@@ -116,7 +116,7 @@ class AdviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfRequest:
-    """Which layout to suppose, and which replicas not to.
+    """Hypothetical layout to add, and existing replicas to leave out.
 
     Attributes
     ----------
@@ -133,8 +133,7 @@ class WhatIfRequest:
     selection, n_reads
         As of `AdviceRequest`.
     queries
-        That are asked of the dataset, a table: then sorted replicas are supposed, and no reads are
-        looked at.
+        Of the dataset, a table: then sorted replicas are supposed, and no reads are looked at.
     sort, columns
         With queries, of a sorted replica that does not exist: its key (None: suppose none), and
         what it holds besides (None: what the queries need that compare the key).

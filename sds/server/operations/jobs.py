@@ -42,7 +42,7 @@ class JobCancelledError(Exception):
 
 
 _here = threading.local()
-"""What the worker's thread is to look at while a stage runs elsewhere: `check`, of its job."""
+"""Thread-local `check` of the worker's job, called while a stage runs in another process."""
 
 
 def child_runner(stop: threading.Event) -> Runner:

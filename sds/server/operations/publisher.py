@@ -246,9 +246,9 @@ class Publisher:
         return [file for file in found if file not in unreachable][:limit]
 
     def tidy(self) -> tuple[str, ...]:
-        """Where others changed the published directories: remove what the catalog does not know.
+        """Remove published files that the catalog does not know, and publish missing ones again.
 
-        What is missing is published again.
+        Nothing is compared unless others changed the published directories.
 
         Returns
         -------
@@ -292,7 +292,7 @@ class Publisher:
         return unknown, missing
 
     def _is_in_order(self) -> bool:
-        """Return whether nobody added, replaced or removed files but this class."""
+        """Return whether this class alone added, replaced or removed files."""
         return self._store.stamp(_DIRECTORIES) == self._stamp()
 
     def _stamp(self) -> str:
@@ -564,10 +564,10 @@ def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
 
 
 def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
-    """Return whether a source differs, but not in size and mtime: a chmod, a copy, or a trick.
+    """Return whether a source differs in its identity, but not in size and mtime.
 
-    A chmod, a rename, or a trick; a restart of the machine, or another image in the same place. The
-    replica does not serve until every byte is compared again.
+    A chmod, a rename, a copy, or a trick; a restart of the machine, or another image in the same
+    place. The replica does not serve until every byte is compared again.
     """
     before = record.source_identity
     return (

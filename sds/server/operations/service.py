@@ -74,7 +74,7 @@ _PUBLISHED_AT_ONCE = 64  # sources, in the background
 
 
 def _to_nobody(share: float, what: str) -> None:
-    """Report progress to nobody."""
+    """Discard a report of progress."""
 
 
 class Service(Parts):

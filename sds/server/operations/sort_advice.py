@@ -42,7 +42,7 @@ class AskedQuery:
     columns
         What it returns; None: all columns, where a replica can hold all.
     per_day
-        How often it is asked.
+        Times that it is made a day.
     """
 
     condition: str

@@ -88,7 +88,7 @@ class Spool:
             return list(self._damage_reports)
 
     def renew(self, names: Iterable[str]) -> None:
-        """Ask the catalog anew of files: they are counted further now."""
+        """Reload the records of files from the catalog: more of them is counted now."""
         with self._one_at_a_time:
             self._ask(list(names))
 
@@ -108,7 +108,7 @@ class Spool:
         return len(self._counted), n_bytes
 
     def _list(self) -> None:
-        """Know the names that there are now."""
+        """List the spool directory where it changed since the last time."""
         try:
             found = self._directory.stat()
         except FileNotFoundError:
@@ -144,7 +144,7 @@ class Spool:
         return [*self._open, *self._ended[first : self._next_ended]]
 
     def _tell_apart(self) -> None:
-        """Know which files are counted to the end."""
+        """Divide the files into those whose process may live and those counted to the end."""
         if self._is_told_apart:
             return
         self._open, self._ended = [], []

@@ -68,7 +68,7 @@ class Verifier:
         self._touched: dict[int, None] = {}  # ids, the first noted first
 
     def note_touched(self, replica_id: int) -> bool:
-        """Have a replica verified by `verify_due`: its file or its source was touched.
+        """Queue a replica for `verify_due`: its file or its source was touched.
 
         Returns
         -------

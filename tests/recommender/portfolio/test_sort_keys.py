@@ -336,7 +336,7 @@ def test_what_if_agrees_with_the_portfolio_in_both_directions():
     alone = what_if_sorted(built, take_away=shapes[:1])
     assert -alone.saving.seconds == pytest.approx(found.layouts[0].saving.seconds)
     for options, said in (
-        ({}, "what if what"),
+        ({}, "no change given"),
         ({"add": shapes}, "exists already"),
         ({"take_away": [sorted_by("y", ("y",))]}, "no replica of sorted by y"),
     ):

@@ -285,13 +285,13 @@ def test_a_table_that_is_read_as_well_is_in_the_portfolio_once_as_each(service, 
         ({"sort": "energy", "queries": ()}, "sorted by energy .* state some"),
         ({"sort": "energy", "order": (0,)}, "no axis order"),
         ({"sort": "energy", "selection": "[0]"}, "no axis order"),
-        ({"columns": ("x", "y")}, "columns x, y of a replica sorted by what"),
-        ({"columns": ("x",), "queries": ()}, "columns x of a replica sorted by what"),
+        ({"columns": ("x", "y")}, "columns x, y without a key"),
+        ({"columns": ("x",), "queries": ()}, "columns x without a key"),
         (
             {"columns": ("x",), "queries": (), "order": (0,)},
-            "columns x of a replica sorted by what",
+            "columns x without a key",
         ),
-        ({}, "what if what"),
+        ({}, "no change given"),
     ],
 )
 def test_a_question_about_no_sorted_replica_is_refused(service, source, options, said):
