@@ -33,7 +33,7 @@ from sds.redirect.tables import (
     read_table,
     table_path,
 )
-from sds.redirect.trust import check_trusted
+from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

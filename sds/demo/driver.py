@@ -225,7 +225,7 @@ def run_demo(
         If a program fails, or nothing is advised.
     """
     from sds.demo.comparison_figure import draw
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     began = time.monotonic()
     drawn = figure_path(figure)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from sds.errors import ServerUnreachableError
-from sds.server.client import server_address
+from sds.server.remote_service import server_address
 
 if TYPE_CHECKING:
     from pathlib import Path

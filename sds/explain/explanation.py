@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
 from sds.errors import LayoutError
-from sds.explain.hypothetical import Disks, Supposed, disks_of, supposed_layout
+from sds.explain.hypothetical_layout import Disks, Supposed, disks_of, supposed_layout
 from sds.explain.touched_extents import OstLoad, ost_loads, touched_as_replica, touched_as_stored
 from sds.geometry import (
     LOCAL_DISK_RAID,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import h5py
 
-    from sds.explain.hypothetical import Disks
+    from sds.explain.hypothetical_layout import Disks
     from sds.geometry import ArrayLayout
 
 _MAX_LANES_DRAWN = 1 << 16

@@ -16,7 +16,7 @@ from sds.atomic_file import replace_whole
 from sds.errors import FormatError, FormatVersionError, PermissionDeniedError
 from sds.hdf5.identity import FileIdentity, is_same_source
 from sds.home import make_private
-from sds.redirect.trust import check_trusted
+from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
     from sds.home import Home

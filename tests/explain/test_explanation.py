@@ -14,7 +14,7 @@ from sds.errors import (
     SelectionError,
 )
 from sds.explain.explanation import best_of, compare, explain, fastest_of
-from sds.explain.hypothetical import Supposed
+from sds.explain.hypothetical_layout import Supposed
 from sds.geometry import ReplicaLayout, parse_selection
 from sds.hdf5.dataset import describe_dataset
 from sds.recommender.candidates.cost_matrix import read_costs

@@ -87,8 +87,8 @@ def advise(
     from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
-    from sds.server.client import connect
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
+    from sds.server.remote_service import connect
 
     if query and select:
         message = "--select states reads of a dataset, --query those of a table: name one"
@@ -196,8 +196,8 @@ def what_if(
     from sds.cli.quantities import parse_chunks, parse_order
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
-    from sds.server.client import connect
     from sds.server.operations.advice_reports import WhatIfRequest
+    from sds.server.remote_service import connect
 
     file, dataset = parse_dataset_name(name)
     if compress not in {"none", "source"}:

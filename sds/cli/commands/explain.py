@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sds.engine import ReadPlan, StrategyPlan
     from sds.explain.explanation import Explanation
-    from sds.explain.hypothetical import Supposed
+    from sds.explain.hypothetical_layout import Supposed
     from sds.recommender.models.cost_model import CostModel
 
 
@@ -89,7 +89,7 @@ def explain(
     from sds.engine import measured_parameters
     from sds.explain.explanation import best_of, fastest_of
     from sds.explain.explanation import compare as compare_layouts
-    from sds.explain.hypothetical import Supposed
+    from sds.explain.hypothetical_layout import Supposed
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
     from sds.server.operations.file_system_models import configured_raid, configured_stripes
@@ -144,7 +144,7 @@ def _supposed_disks(
     preset: Preset | None, disks: int | None, unit: int | None, min_request: int | None
 ) -> "Supposed":
     """Return what is supposed of the disks below every layout."""
-    from sds.explain.hypothetical import Supposed
+    from sds.explain.hypothetical_layout import Supposed
     from sds.geometry import HOPPER, LOCAL_DISK
 
     if preset is None:
@@ -227,8 +227,8 @@ def _models_of(file: Path) -> "tuple[CostModel, CostModel] | None":
     from sds.hdf5.dataset import file_exists
     from sds.home import default_home
     from sds.recommender.models.models_in_use import comparable_models
-    from sds.server.client import known_calibrations
     from sds.server.operations.file_system_models import calibration_holding
+    from sds.server.remote_service import known_calibrations
 
     if not file_exists(file):
         return None  # what is wrong with it, opening it tells

@@ -113,7 +113,7 @@ def reorganize(
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
     from sds.queries.column_names import parse_columns
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     file, dataset = parse_dataset_name(name)
     memory_bytes = parse_size(memory, name="--memory")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from sds.redirect.launch import connector
-from sds.redirect.launch.inherited import inherited_environment, restore_signals
+from sds.redirect.launch.original_environment import inherited_environment, restore_signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -47,7 +47,7 @@ from sds.redirect.tables import (
     table_path,
     withdraw_table,
 )
-from sds.redirect.trust import OTHERS_MAY_WRITE, check_trusted
+from sds.redirect.write_permissions import OTHERS_MAY_WRITE, check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -22,8 +22,8 @@ from sds.files import canonical_path
 from sds.home import default_home
 from sds.mounts import filesystem_of
 from sds.server.operations import stages
-from sds.server.operations.parts import Parts
 from sds.server.operations.reports import PAGE_LENGTH, RefitReport
+from sds.server.operations.service_components import Parts
 from sds.server.operations.stages import run_here
 from sds.server.operations.status import status_of
 from sds.server.run_mark import begin_run, end_run

@@ -15,9 +15,9 @@ from sds.catalog.records import DatasetRecord
 from sds.catalog.requests import IngestRequest, ReorganizeRequest
 from sds.errors import BusyError, DatasetNotFoundError, NotFoundError, ServerError
 from sds.server.api import routes
-from sds.server.client import RemoteService, _Server, connect
 from sds.server.operations.advice_reports import RecurringTiles, WhatIfRequest
 from sds.server.operations.service import Service
+from sds.server.remote_service import RemoteService, _Server, connect
 from sds.server.rest import OPERATIONS
 from tests.redirected import settle
 from tests.server.running import Server
