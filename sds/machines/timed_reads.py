@@ -155,7 +155,7 @@ def _parsed(lines: Iterable[str], name: str) -> Iterator[TimedRead]:
         yield read
 
 
-def settled(reads: Iterable[TimedRead]) -> list[TimedRead]:
+def median_times(reads: Iterable[TimedRead]) -> list[TimedRead]:
     """Return each different read once, with the median of its times."""
     times: dict[TimedRead, list[float]] = {}
     for read in reads:

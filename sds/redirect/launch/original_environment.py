@@ -14,7 +14,7 @@ _TAKEN = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores
 _LOCALE = "LC_CTYPE"  # which it sets where the locale is C (PEP 538)
 
 
-def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
+def with_original_locale(variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables with the locale that this process was started with, where that is known."""
     restored = dict(variables)
     try:
