@@ -409,7 +409,7 @@ def _advised(service: Service, source: Path) -> tuple[Advised | None, str]:
     best = advice.portfolio.layouts[0]
     path, dataset = parse_dataset_name(best.target)
     file = str(path)
-    asked = WhatIfRequest(
+    question = WhatIfRequest(
         file=file,
         dataset=dataset,
         order=best.layout.order,
@@ -425,7 +425,7 @@ def _advised(service: Service, source: Path) -> tuple[Advised | None, str]:
         compress="source" if best.layout.filters else "none",
         region=str(best.layout.region),
     )
-    return Advised(layout=best, expected=service.what_if(asked), request=request), words
+    return Advised(layout=best, expected=service.what_if(question), request=request), words
 
 
 def _build(

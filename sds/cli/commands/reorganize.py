@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sds.catalog.replica_records import ReplicaRecord
-    from sds.server.operations.advice_reports import RecurringTiles
+    from sds.server.operations.advice_reports import RecurringTilesRequest
 
 
 def reorganize(
@@ -208,10 +208,10 @@ def _probe(replica: "ReplicaRecord") -> str:
 
 def named_tiles(
     file: str, dataset: str, tiles: str | None, min_reads: int | None
-) -> "RecurringTiles | None":
+) -> "RecurringTilesRequest | None":
     """Return what --tiles and --min-reads ask for; SdsValueError for the second alone."""
     from sds.cli.quantities import parse_tiles
-    from sds.server.operations.advice_reports import RecurringTiles
+    from sds.server.operations.advice_reports import RecurringTilesRequest
 
     if tiles is None:
         if min_reads is not None:
@@ -220,8 +220,8 @@ def named_tiles(
         return None
     shape = parse_tiles(tiles)
     if min_reads is None:
-        return RecurringTiles(file=file, dataset=dataset, tiles=shape)
-    return RecurringTiles(file=file, dataset=dataset, tiles=shape, min_reads=min_reads)
+        return RecurringTilesRequest(file=file, dataset=dataset, tiles=shape)
+    return RecurringTilesRequest(file=file, dataset=dataset, tiles=shape, min_reads=min_reads)
 
 
 def _refuse_with(option: str, why: str, others: "Mapping[str, object]") -> None:

@@ -43,7 +43,7 @@ _LONG_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedRead:
-    """One kind of read of a dataset.
+    """Read class of a dataset, with its weight.
 
     Attributes
     ----------

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sds.analyzer import AccessPattern
     from sds.geometry import ReplicaLayout
     from sds.recommender.candidates.segment_candidates import (
-        HeldShare,
-        PlacedReads,
+        ReadPositions,
         ReadsInSegments,
+        ServedShare,
     )
 
 _DAY_S = 86400.0
@@ -171,7 +171,7 @@ def classes_in_parts(
     }
     if not segments:
         return list(classes.values())
-    reads = segments.of_kind(alike)
+    reads = segments.of_class(alike)
     around = _boxes_around(reads, [place for p in alike for place in p.places], boxes)
     return [
         each
@@ -185,12 +185,12 @@ def classes_in_parts(
 
 
 def _boxes_around(
-    reads: PlacedReads, places: Sequence[Place], boxes: Sequence[Box]
+    reads: ReadPositions, places: Sequence[Place], boxes: Sequence[Box]
 ) -> list[frozenset[Box]]:
     """Return for each read the boxes that hold the place in which it counts, the smallest."""
     inside = [frozenset(box for box in boxes if box.covers(place.box)) for place in places]
     if not any(inside):
-        return [frozenset()] * len(reads.held)
+        return [frozenset()] * len(reads.served_by)
     low = np.array([place.box.start for place in places])
     size = np.array([place.box.extent for place in places])
     space = np.prod(size.astype(np.float64), axis=1)
@@ -203,7 +203,7 @@ def _boxes_around(
 
 
 def in_segments(
-    read: ReadClass, within: Sequence[Box], shares: Sequence[HeldShare]
+    read: ReadClass, within: Sequence[Box], shares: Sequence[ServedShare]
 ) -> list[ReadClass]:
     """Return reads of a class that lie within boxes, split by the segments that serve them."""
     found = []

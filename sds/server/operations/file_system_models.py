@@ -55,10 +55,12 @@ class Models:
         self._calibrations: tuple[CalibrationRecord, ...] | None = None  # of a snapshot
 
     def stripes_of(self, path: str | os.PathLike[str]) -> StripeLayout:
-        """Return how a file is dealt to OSTs; see `told_stripes`."""
-        return self.told_stripes(path)[0]
+        """Return how a file is dealt to OSTs; see `stripes_and_source`."""
+        return self.stripes_and_source(path)[0]
 
-    def told_stripes(self, path: str | os.PathLike[str]) -> tuple[StripeLayout, StripesSource]:
+    def stripes_and_source(
+        self, path: str | os.PathLike[str]
+    ) -> tuple[StripeLayout, StripesSource]:
         """Return how a file is dealt to OSTs, and who says so: its file system, or the settings.
 
         Of a file in several stripe components, as the one that holds most of it: tables and models

@@ -557,13 +557,13 @@ def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
     """Return why a replica can never serve its source again; empty where it can."""
     if now is None:
         return f"its source {record.file} is gone"
-    if touched(record, now):
+    if identity_changed_only(record, now):
         return ""
     changed = record.source_identity.difference(now)
     return f"its source {record.file} changed ({changed})" if changed else ""
 
 
-def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
+def identity_changed_only(record: ReplicaRecord, now: FileIdentity | None) -> bool:
     """Return whether a source differs in its identity, but not in size and mtime.
 
     A chmod, a rename, a copy, or a trick; a restart of the machine, or another image in the same

@@ -22,7 +22,7 @@ from sds.server.operations.advice_reports import (
     WhatIfRequest,
 )
 from sds.server.operations.service import Service
-from sds.server.operations.sort_advice import AskedQuery
+from sds.server.operations.sort_advice import QueryRequest
 from tests.organizer.sources import settle
 
 
@@ -227,7 +227,9 @@ def test_advice_on_reads_leaves_sorted_replicas_out(service, source):
 
 
 def queried(source, table="/p", *conditions, **options):
-    queries = tuple(AskedQuery(condition=text, **options) for text in conditions or ("energy > 5",))
+    queries = tuple(
+        QueryRequest(condition=text, **options) for text in conditions or ("energy > 5",)
+    )
     return QueriedTable(file=str(source), table=table, queries=queries)
 
 
