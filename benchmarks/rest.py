@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.home import Home
-from sds.server.client import Connection
 from sds.server.lock import read_address
+from sds.server.remote_service import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -142,4 +142,4 @@ class BusyError(SdsError):
 
 
 class QueueFullError(BusyError):
-    """As many jobs wait as the server takes."""
+    """The queue holds as many jobs as the server takes."""

@@ -71,7 +71,7 @@ def require_regular(file: str | bytes | os.PathLike[str]) -> None:
 
 
 def open_regular(file: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of a file, whose open waits for nobody.
+    """Return a descriptor of a file, opened without waiting for another process.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def open_regular(file: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
     try:
         descriptor = os.open(file, flags, 0o666)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+        if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
             _require_regular(file, os.stat(file).st_mode)  # noqa: PTH116  (of any kind of path)
         raise
     try:

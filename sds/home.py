@@ -47,7 +47,7 @@ def is_redirection_off(environ: Mapping[str, str]) -> bool:
 
 
 DAMAGE_SUFFIX = ".damaged"
-"""Of reports in the spool: the number of a replica that a program found damaged."""
+"""Suffix of a damage report in the spool, behind the number of the replica found damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Home:
 
     @property
     def chunked(self) -> Path:
-        """Its presence tells programs that start to be ready for replicas in chunks."""
+        """File whose presence has programs prepare at their start for replicas in chunks."""
         return self.root / "chunked"
 
     @property
@@ -124,12 +124,12 @@ class Home:
 
     @property
     def verify_reads(self) -> Path:
-        """Its presence has programs check every block of contiguous replicas that they read."""
+        """File whose presence has programs check every block read from contiguous replicas."""
         return self.root / "verify_reads"
 
     @property
     def disabled(self) -> Path:
-        """Its presence turns the connector off for every program."""
+        """File whose presence turns the connector off for every program."""
         return self.root / "disabled"
 
     def create(self) -> None:
@@ -167,7 +167,7 @@ class Home:
         """Refuse a home in which another account could have written what SDS obeys.
 
         The home, its directories, and each file that is obeyed belong to this account or to root,
-        and nobody else may write them. What is missing is in order.
+        and no one else may write them. What is missing is in order.
 
         Raises
         ------
@@ -291,7 +291,7 @@ def make_private(directory: Path) -> None:
 def who_could_replace(directory: Path) -> str:
     """Return who but this account and root could put another directory in the place of one.
 
-    Or other files into it. Empty where nobody could.
+    Or other files into it. Empty where no one could.
     """
     place = Path(os.path.realpath(directory))
     for each in (place, *place.parents):
@@ -305,7 +305,7 @@ def who_could_replace(directory: Path) -> str:
 
 
 def _writers(place: Path, found: os.stat_result) -> str:
-    """Return who may write a file or directory but its owner; empty where nobody may."""
+    """Return who may write a file or directory but its owner; empty where no one may."""
     if found.st_mode & stat.S_IWOTH:
         return "every account"
     if found.st_mode & stat.S_IWGRP and not _is_private_group(place, found):
@@ -314,7 +314,7 @@ def _writers(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Return whether a group has no member but the owner, and its mode bits name nobody else.
+    """Return whether a group has no member but the owner, and its mode bits name no one else.
 
     The group of the owner's own name that many systems make for each account. With an access
     control list the bits of the group are those of everybody whom the list names.

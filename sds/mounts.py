@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 ANSWER_S = 5.0
-"""How long a look at a file may take before its file system counts as one that does not answer."""
+"""Seconds after which the file system of a file that is looked at counts as unresponsive."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -152,7 +152,7 @@ def look_at(
     """Return what a look at a file finds, if its file system answers in time.
 
     Where another process or host has to answer, the look runs in a thread of its own. One that is
-    late goes on there, and nobody waits for it. Until it comes back, nothing else is looked at
+    late goes on there, and no caller waits for it. Until it comes back, nothing else is looked at
     there.
 
     Parameters

@@ -22,6 +22,11 @@ FOLDERS = ("alembic", "benchmarks", "deploy", "docs", "native", "scripts", "sds"
 SUFFIXES = {".py", ".pyi", ".c", ".cpp", ".h", ".inc"}
 MAX_LINES = 600
 MAX_MODULES = 25
+# "What is asked" is a riddle, "Queries of a table" a heading.
+FIRST_WORDS_OF_RIDDLES = {
+    "As", "By", "From", "How", "Its", "Of", "That", "Those", "What", "Where", "Whether", "Which",
+    "Who", "Why",
+}  # fmt: skip
 # Modules here are named after commands and resources, which other packages implement.
 NAMED_AFTER_OTHERS = ("sds.cli.commands", "sds.server.api.routers")
 # What cuts across the tree, or is of no package of it.
@@ -55,6 +60,26 @@ def test_no_source_file_is_long():
         for path in source_files()
     }
     assert {path for path, n in lines.items() if n > MAX_LINES} == set()
+
+
+def docstrings(path):
+    """Of a module, its classes and functions, and of what is assigned: line and first line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield statement.lineno, text.strip().split("\n")[0]
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun():
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: {line}"
+        for path in source_files()
+        if path.suffix in {".py", ".pyi"}
+        for number, line in docstrings(path)
+        if line.partition(" ")[0] in FIRST_WORDS_OF_RIDDLES
+    ] == []
 
 
 def test_no_folder_is_crowded():

@@ -182,7 +182,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take back."""
+    """Drop every table."""
     op.drop_table("trail")
     op.drop_table("replica")
     op.drop_table("recommendation")

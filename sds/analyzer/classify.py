@@ -180,17 +180,17 @@ def _patterns_of(
 
 def _equal_shapes(reads: LogicalReads, extent: tuple[int, ...]) -> list[Int64]:
     """Return the row numbers of each group of reads with one pattern key, in order of time."""
-    selected, asked = reads.selection.selected, reads.call.selected
+    selected, requested = reads.selection.selected, reads.call.selected
     whole = np.array(extent, dtype=np.int64)
     steps = np.where(reads.selection.adjacent, 1, reads.selection.stride)
     # Blocks that repeat with holes are chunks, whatever their step (see classify).
     chunked = ~reads.selection.adjacent & (reads.selection.block > 1)
     columns = (
         _bit_length(selected),
-        _bit_length(asked),
+        _bit_length(requested),
         selected > 1,
         selected == whole,
-        asked == whole,
+        requested == whole,
         chunked,
         steps,
         reads.irregular[:, np.newaxis],

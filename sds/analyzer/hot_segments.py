@@ -2,7 +2,7 @@
 
 1. The dataset is cut into tiles (`sds.geometry.segments`). A read visits the tiles that it touches.
 2. Of two visits of one process, one right behind the other, the second's tile follows the first's.
-   Tiles of one read are asked for at once: neighbours among them follow each other.
+   Tiles of one read are requested at once: neighbours among them follow each other.
 3. A tile has another for a successor where that followed at least `BEST` of the last `OF_LAST`
    times that the tile was read.
 4. Groups are the strongly connected components of that graph: tiles from each of which reads have
@@ -46,18 +46,17 @@ MIN_READS = 2
 """Times that a tile was read, from which on it is taken to be read again."""
 
 MAX_SEGMENT_BYTES = 16 << 20
-"""Of one segment: the size that Zhang 2009 uses, and what is announced to the kernel at once."""
+"""Largest segment, bytes: as in Zhang 2009, and what is announced to the kernel at once."""
 
 LOOSE_SEGMENT_BYTES = 1 << 20
-"""Of a segment of tiles that no group holds: reading so much costs a disk about as much as going
-there."""
+"""Largest segment of ungrouped tiles, bytes: reading it costs a disk about as much as a seek."""
 
 _MAX_VISITS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TileVisits:
-    """Which tiles the reads of a trail touch: v visits, in order of time.
+    """Visits of the reads of a trail to tiles: v of them, in order of time.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ class Slabs:
 
     @property
     def adjacent(self) -> NDArray[np.bool_]:
-        """Whether the indices of an axis are adjacent, shape (n, rank)."""
+        """True where the indices of an axis are adjacent, shape (n, rank)."""
         adjacent: NDArray[np.bool_] = (self.count <= 1) | (self.stride == self.block)
         return adjacent
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_PLACES = 32
-"""Of one pattern. More boxes cost space in the catalog and time in advice, for little detail."""
+"""Largest number of boxes per pattern: more cost space in the catalog and time in advice."""
 
 _NO_GAIN = 1e-9
 

@@ -33,7 +33,7 @@ class AggregatedSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatError:
-    """By how much reads of one shape differ among themselves: no model predicts one read better.
+    """Spread of the times of reads of one shape: no model predicts one read better.
 
     Of |log(seconds / median of the other reads of its shape)|.
 
@@ -42,7 +42,7 @@ class RepeatError:
     median, p95, rms
         Median, 95th percentile and root mean square over all reads that were repeated.
     n
-        So many.
+        Reads that were repeated.
     """
 
     median: float

@@ -93,7 +93,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """E.g. ``reads take 2.3 times as long as predicted (14 reads of 3 kinds)``."""
+        """Description, e.g. ``reads take 2.3 times as long as predicted (14 reads of 3 kinds)``."""
         kinds = f"({counted(self.n_reads, 'read')} of {counted(self.n_groups, 'kind')})"
         if self.factor >= 1:
             return f"reads take {self.factor:.2g} times as long as predicted {kinds}"

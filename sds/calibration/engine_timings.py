@@ -246,7 +246,7 @@ class _Run:
             return read_once()
 
     def _warm(self, engine: _native.ReadFile, first: int, span: int) -> None:
-        """Have the page cache hold a range, without a trace of how it is read later."""
+        """Fill the page cache with a range, without a trace of how it is read later."""
         done = 0
         while done < span:
             n = len(os.pread(engine.fileno(), min(8 * MIB, span - done), first + done))

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from sds.calibration.results import ReadRequest
 
-# Until all have been told when to begin.
+# Until all know when to begin.
 _LEAD_NS = 2_000_000
 _END_S = 5.0
 
 
 class Readers:
-    """As many reading processes as ever read at one time; they end with the block."""
+    """Pool of n reading processes, as many as ever read at one time; they end with the block."""
 
     def __init__(self, n: int, *, directory: Path) -> None:
         self._n = n

@@ -1,4 +1,4 @@
-"""One reading process of a calibration: told over stdin what to read, answers how long it took.
+"""Reading process of a calibration: takes reads over stdin, answers with the seconds of each.
 
 It says ``up`` first. Then, per read, two lines in and two out: the read (JSON) is answered by
 ``ready`` once all is open, ``go NANOSECONDS`` (CLOCK_MONOTONIC) by the nanoseconds that the read

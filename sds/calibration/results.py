@@ -1,4 +1,4 @@
-"""What was measured of a file system, and the models fitted to it."""
+"""Results of calibrations: measurements of a file system, and the models fitted to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReadRequest(TypedDict):
-    """One read, as a reading process is told it (stored axis order).
+    """Selection of one read, as sent to a reading process (stored axis order).
 
     strategy: of the engine; through HDF5 it has no meaning.
     """
@@ -36,7 +36,7 @@ class ReadRequest(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
-    """Which file system a calibration holds for.
+    """File system that a calibration holds for.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class FileSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationSettings:
-    """What a calibration may use, and what it measures.
+    """Limits of a calibration, and the reads that it measures.
 
     Attributes
     ----------
@@ -64,13 +64,13 @@ class CalibrationSettings:
         No read is begun after this; each shape is read again until then, at most `max_rounds`
         times.
     processes
-        How many read at one time; at least two counts, or P cannot be told from a constant.
+        How many read at one time; at least two counts, to separate P from a constant.
     vias
         Ways of reading to measure.
     without_processes
         Whether to fit without P, which allows one process count.
     stripes, raid
-        Of the file, for its features; striping is asked of the file system where it is None.
+        Of the file, for its features; striping None: as the file system says.
     max_rounds, seed
         Positions per shape at most; of what they are drawn from.
     """
@@ -132,7 +132,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMeasurement:
-    """What requests and bytes cost the read engine.
+    """Measured costs of requests and bytes in the read engine.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class EngineMeasurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What was measured of a file system, and the models fitted to it.
+    """Calibration of a file system: measurements, and the models fitted to them.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Calibration:
     created
         UTC, ISO 8601.
     settings
-        What it was asked to do.
+        Its limits, and the reads requested.
     elapsed_s
         Time that it took, fits included.
     n_reads

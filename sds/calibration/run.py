@@ -125,7 +125,7 @@ def calibrate(
     NotFoundError, PermissionDeniedError, InsufficientSpaceError
         If the directory does not exist, cannot be written, or has too little room.
     RankDeficientError
-        If one process count is asked for, and models with P.
+        If one process count is requested, and models with P.
     SdsValueError
         If the budget ends before enough was read to fit anything.
     """
@@ -197,21 +197,21 @@ def fit_measurement(
         via=via,
         cache=cache,
         samples=samples,
-        choice=_lean(choice),
+        choice=_without_residuals(choice),
         n_disturbed=aggregated.n_disturbed,
         repeats=repeat_error(samples),
     )
 
 
-def _lean(choice: ModelChoice) -> ModelChoice:
+def _without_residuals(choice: ModelChoice) -> ModelChoice:
     """Return the choice with residuals kept of the chosen model only: they are most of it."""
-    trials = [choice.trials[0]]
-    for trial in choice.trials[1:]:
-        model = trial.model
+    fits = [choice.trials[0]]
+    for fit in choice.trials[1:]:
+        model = fit.model
         if model is not None and model.diagnostics is not None:
             model = replace(model, diagnostics=replace(model.diagnostics, residuals_s=()))
-        trials.append(replace(trial, model=model))
-    return replace(choice, trials=tuple(trials))
+        fits.append(replace(fit, model=model))
+    return replace(choice, trials=tuple(fits))
 
 
 def _layout_name(copy: StoredCopy) -> str:

@@ -75,7 +75,7 @@ class WrittenArray:
     def request(
         self, copy: StoredCopy, slab: Hyperslab, *, via: Via, strategy: str = "auto"
     ) -> ReadRequest:
-        """Return what a process is told that reads a selection of a copy, in its stored order.
+        """Return the request to a process to read a selection of a copy, in its stored order.
 
         strategy: of the engine; through HDF5 it has no meaning.
         """
@@ -244,11 +244,11 @@ def keeps_pages(fd: int, size_bytes: int) -> bool:
 
 
 def eviction_works(fd: int, size_bytes: int) -> bool | None:
-    """Return whether evicting leaves the file out of memory; None where that cannot be told.
+    """Return whether evicting leaves the file out of memory; None where that is unknown.
 
-    Eight pages across the file are asked for without waiting: what is not in memory is refused.
+    Eight pages across the file are requested without waiting: what is not in memory is refused.
     """
-    # Else the first page asked for brings others along, which are then found in memory.
+    # Else the first page requested brings others along, which are then found in memory.
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     evict(fd)
     page = bytearray(1)

@@ -35,7 +35,7 @@ _TRACED = "traced"
 
 
 class LeftOut(StrEnum):
-    """Why a traced read is not among those that models are fitted to."""
+    """Reason why a traced read is left out of those that models are fitted to."""
 
     LAYOUT = "the dataset is in chunks, filtered or not stored as one piece"
     SELECTION = "its selection is irregular or empty"
@@ -49,7 +49,7 @@ class LeftOut(StrEnum):
 
     @property
     def remedy(self) -> str:
-        """What a user can do about it; empty where nothing need be done."""
+        """Remedy open to a user; empty where none is needed."""
         return _REMEDIES.get(self, "")
 
 

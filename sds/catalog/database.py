@@ -98,7 +98,7 @@ def open_engine_to_read(url: str) -> Engine | None:
         raise CatalogError(message) from error
     if all(os.access(place, os.W_OK, effective_ids=True) for place in (path, path.parent)):
         return open_engine(url)
-    # SQLite makes files of its own beside the one that it reads, unless it knows that nobody
+    # SQLite makes files of its own beside the one that it reads, unless it knows that no one
     # writes. Who does keeps them there.
     wal = path.with_name(f"{path.name}-wal")
     is_written = wal.exists() and wal.stat().st_size > 0

@@ -1,4 +1,4 @@
-"""What happened, why, and the numbers behind it; only ever appended."""
+"""Append-only log of events, each with its reason and the numbers behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sources have to be published, so that nobody has to go through all of them.
+"""Marks of sources that have to be published, so that no publisher goes through all of them.
 
 The transaction that changes what serves a source marks it; whoever published it then takes the mark
 away, unless the source was marked anew meanwhile. What a crash leaves between the two is marked.
@@ -26,7 +26,7 @@ MARK = "!"
 _AFTER_MARKS = chr(ord(MARK) + 1)
 _OUTDATED = "0"  # by what no table is made
 WATCHED_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED, ReplicaState.DAMAGED})
-"""Of replicas that serve, or would if they were sound."""
+"""States of replicas that serve, or would if they were sound."""
 
 
 class Publications(Database):
@@ -40,7 +40,7 @@ class Publications(Database):
     def set_published(
         self, found: Sequence[tuple[str, str | None, str | None]], stamps: Mapping[str, str]
     ) -> None:
-        """Note, each with its file, what was there before and what is now; and stamps by name.
+        """Store the publication of each file, given as (file, before, now), and stamps by name.
 
         A source that was marked since `before` was read keeps its mark.
         """
@@ -58,7 +58,7 @@ class Publications(Database):
                 session.merge(StampRow(name=name, value=value))
 
     def stamp(self, name: str) -> str | None:
-        """Return what a part of the home looked like when it was last found in order."""
+        """Return the fingerprint of a part of the home when it was last found in order."""
         with self.reading() as session:
             return session.scalar(select(StampRow.value).filter_by(name=name))
 
@@ -135,7 +135,7 @@ def mark_source(source: SourceFileRow) -> None:
 
 
 def outdate_sources(session: Session) -> None:
-    """Have every table made anew, by and by: what they are made by changes."""
+    """Mark every published source out of date: the calibrations behind its table changed."""
     session.execute(
         update(SourceFileRow)
         .where(SourceFileRow.published >= _AFTER_MARKS)

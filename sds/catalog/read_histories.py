@@ -1,4 +1,4 @@
-"""How the catalog stores trails: some tens of bytes a read before, a few after compression."""
+"""Encoding of trails in the catalog: some tens of bytes a read, a few after compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the catalog answers: plain values, safe to keep, that serialise to JSON as they are.
+"""Values that the catalog returns: plain, safe to keep, serialised to JSON as they are.
 
 A row never leaves :mod:`sds.catalog`; these do. The REST interface sends them and ``sds --json``
 prints them, so the names of their fields are part of both.
@@ -30,7 +30,7 @@ After: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class ReplicaState(StrEnum):
-    """Where a replica is in its life."""
+    """State of a replica in its life cycle."""
 
     PLANNED = "planned"
     BUILDING = "building"
@@ -42,7 +42,7 @@ class ReplicaState(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """State of a job in its life cycle."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -58,7 +58,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
-    """What the catalog keeps of a dataset, as a trace or the file itself tells it.
+    """Description of a dataset in the catalog, from a trace or from the file itself.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolRecord:
-    """How far one spool file has been ingested.
+    """Progress of ingesting one spool file.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ class ReplicaRecord:
 
     @property
     def layout(self) -> ReplicaLayout:
-        """What tells it apart from other replicas of the dataset."""
+        """Layout that distinguishes it from other replicas of the dataset."""
         return ReplicaLayout(
             order=self.order,
             chunk_shape=self.chunk_shape,

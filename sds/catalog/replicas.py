@@ -131,7 +131,7 @@ class Replicas(Database):
             _replica_row(session, replica_id).verified_ns = time.time_ns()
 
     def forget_verified(self, *, since_ns: int = 0) -> int:
-        """Have replicas that were verified since then verified anew; returns how many."""
+        """Mark replicas that were verified since then as due again; returns their number."""
         due = (ReplicaRow.state.in_(SERVING_STATES), ReplicaRow.verified_ns >= since_ns)
         with self.writing() as session:
             ids = session.scalars(select(ReplicaRow.id).where(*due)).all()

@@ -225,7 +225,7 @@ class PatternRow(Base):
 
 
 class TrailRow(Base):
-    """Where the newest reads of a dataset lay; what was counted before there were trails has none.
+    """Positions of the newest reads of a dataset; reads counted before trails existed have none.
 
     It changes in the transaction that counts the reads.
     """
@@ -308,7 +308,7 @@ class JobRow(Base):
 
 
 class SpoolFileRow(Base):
-    """How far a spool file has been counted. Kept when the file is gone: it never counts twice."""
+    """Progress of counting a spool file. Kept when the file is gone: it never counts twice."""
 
     __tablename__ = "spool_file"
     __table_args__ = (UniqueConstraint("name", "inode"),)
@@ -340,7 +340,7 @@ class CalibrationRow(Base):
 
 
 class EventRow(Base):
-    """What happened, why, and the numbers behind it. Only ever appended."""
+    """Event with its reason and the numbers behind it. Only ever appended."""
 
     __tablename__ = "event"
 
@@ -354,7 +354,7 @@ class EventRow(Base):
 
 
 class StampRow(Base):
-    """What a part of the home looked like when it was last found in order, by name."""
+    """Fingerprint, by name, of a part of the home when it was last found in order."""
 
     __tablename__ = "stamp"
 

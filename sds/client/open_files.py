@@ -8,7 +8,7 @@ were noted, and no handle of HDF5 through which this process writes. Otherwise t
 and opened anew.
 
 Closing any descriptor of a file drops the POSIX locks that the process has on it. Closing it within
-the call that opened it, as HDF5 does, surprises nobody; closing it at some later call might. So a
+the call that opened it, as HDF5 does, surprises no one; closing it at some later call might. So a
 file on which this process has a lock is not closed before the lock is gone.
 """
 
@@ -61,7 +61,7 @@ class OpenedFile:
     version
         Of the bytes that `datasets` was found in.
     engine
-        Reads; closes the descriptor when nobody reads any more.
+        Reads; closes the descriptor when no read is left.
     is_remote
         On a file system whose clients know attributes for seconds after another host has changed
         them: only opening a file asks for the present ones.
@@ -213,7 +213,7 @@ def _sweep_if_due(now_s: float) -> None:
 
 
 def _sweep(now_s: float) -> None:
-    """Drop files that nobody used for long, or that were deleted."""
+    """Drop files that were unused for long, or were deleted."""
     with _lock:
         old = [
             one
@@ -281,7 +281,7 @@ def is_written_through_h5py(version: Version) -> bool:
     """Return whether h5py's HDF5 has a file open for writing, and may hold bytes of it back.
 
     Another HDF5 library in this process, as those of netCDF4 and PyTables, is like another program:
-    what it holds back nobody else can see, whoever reads.
+    what it holds back no other reader can see.
     """
     if "h5py" not in sys.modules:
         return False

@@ -18,7 +18,7 @@ from sds.hdf5.dataset import describe_open_dataset
 from sds.hdf5.identity import FileIdentity, identity_of
 from sds.hdf5.type_digest import type_crc32c
 from sds.home import damage_report, verifies_reads
-from sds.redirect.trust import check_trusted
+from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ _damaged: set[FileIdentity] = set()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ContiguousRead:
-    """How reads of one shape are done from a contiguous replica, wherever they start.
+    """Plan of reads of one shape from a contiguous replica, wherever they start.
 
     Attributes
     ----------

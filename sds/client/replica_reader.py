@@ -1,7 +1,7 @@
 """Reads a selection from a replica where that is predicted faster, as the connector does.
 
 Whatever stands against a replica (none, stale, damaged, owned by someone else, slower) means the
-original, and is told in the log.
+original, and is noted in the log.
 
 What finding that out costs is kept for the next read of the same file: the table, what was decided
 for reads of a shape, and the replicas, open; of those in chunks, where these lie. Every read looks
@@ -33,7 +33,7 @@ from sds.redirect.tables import (
     read_table,
     table_path,
 )
-from sds.redirect.trust import check_trusted
+from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class Outcome(enum.Enum):
     ORIGINAL = enum.auto()
     """The original is to be read."""
     UNKNOWN = enum.auto()
-    """Nothing can be said before the source is opened anew, through HDF5."""
+    """No decision before the source is opened anew, through HDF5."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -401,7 +401,7 @@ class Redirection:
         decision: _Decision,
         source_stamp: open_replicas.Stamp,
     ) -> None:
-        """Have reads of a shape repeated in one step, which do not depend on where they start."""
+        """Store the plan of reads of a shape, to repeat them in one step wherever they start."""
         plan, candidate, entry = decision.plan, decision.candidate, known.datasets[described.path]
         if plan is None or candidate is None or entry is None:
             return

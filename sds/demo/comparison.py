@@ -27,7 +27,7 @@ _LONGEST_RUN_S = 300.0
 
 
 class Variant(enum.StrEnum):
-    """How a program is run."""
+    """Way in which a program is run."""
 
     ORIGINAL = "original"
     CONNECTOR = "connector"
@@ -35,7 +35,7 @@ class Variant(enum.StrEnum):
 
 
 class CacheState(enum.StrEnum):
-    """What of the files is in memory before a program starts."""
+    """State of the page cache before a program starts."""
 
     COLD = "cold"
     WARM = "warm"
@@ -52,7 +52,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What one run of a program says of one kind of read."""
+    """Times of one kind of read in one run of a program."""
 
     kind: str
     seconds: tuple[float, ...]

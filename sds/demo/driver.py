@@ -110,7 +110,7 @@ READS = (
 # variants in turns; most often for spectra, whose differences are a few percent.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """How a program is started, and how often for one run."""
+    """Program, its arguments, and the number of its starts in one run."""
 
     program: str
     arguments: tuple[str, ...]
@@ -154,7 +154,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many times faster the advice said a kind of read would become, and how much it did."""
+    """Speed-up of a kind of read: predicted by the advice, and measured."""
 
     kind: str
     selection: str
@@ -175,7 +175,7 @@ class Advised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the demonstration found; ``ok`` where every variant read the same bytes."""
+    """Result of the demonstration; ``ok`` where every variant read the same bytes."""
 
     ok: bool
     rows: tuple[Row, ...]
@@ -225,7 +225,7 @@ def run_demo(
         If a program fails, or nothing is advised.
     """
     from sds.demo.comparison_figure import draw
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     began = time.monotonic()
     drawn = figure_path(figure)
@@ -236,7 +236,7 @@ def run_demo(
         extents = _make_files(place, size_bytes, say=say, bar=bar)
         place.home.create()
         place.bare_home.create()
-        # On any file system: nobody else writes to the files.
+        # On any file system: no other program writes to the files.
         trusted = json.dumps([str(place.root)])
         place.home.config.write_text(f"trusted_directories = {trusted}\n", encoding="utf-8")
         server = stack.enter_context(
@@ -409,7 +409,7 @@ def _advised(service: Service, source: Path) -> tuple[Advised | None, str]:
     best = advice.portfolio.layouts[0]
     path, dataset = parse_dataset_name(best.target)
     file = str(path)
-    asked = WhatIfRequest(
+    question = WhatIfRequest(
         file=file,
         dataset=dataset,
         order=best.layout.order,
@@ -425,7 +425,7 @@ def _advised(service: Service, source: Path) -> tuple[Advised | None, str]:
         compress="source" if best.layout.filters else "none",
         region=str(best.layout.region),
     )
-    return Advised(layout=best, expected=service.what_if(asked), request=request), words
+    return Advised(layout=best, expected=service.what_if(question), request=request), words
 
 
 def _build(

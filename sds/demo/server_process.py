@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from sds.errors import ServerUnreachableError
-from sds.server.client import server_address
+from sds.server.remote_service import server_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ class DemoServer:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Process id of the server; 0 before it starts."""
         return 0 if self._process is None else self._process.pid
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Where the demonstration keeps its files, and how large they may be there."""
+"""Directory of the demonstration's files, and the size that they may have there."""
 
 from __future__ import annotations
 

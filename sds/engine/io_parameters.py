@@ -135,4 +135,4 @@ def builtin_parameters() -> IoParameters:
 
 
 CHEN_2014_READS, CHEN_2014_WRITES = (PmdCosts(**costs) for costs in _native.chen_2014())
-"""What Chen 2014 measured: a cluster with solid-state disks and Gigabit Ethernet."""
+"""Costs measured by Chen 2014: a cluster with solid-state disks and Gigabit Ethernet."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Strategy(enum.StrEnum):
-    """How a read of many runs is cut into requests."""
+    """Strategy for cutting a read of many runs into requests."""
 
     AUTO = "auto"
-    """What is predicted to be fastest."""
+    """The strategy predicted to be fastest."""
     MULTIPLE = "multiple"
     """One request per run."""
     SIEVE = "sieve"
@@ -35,7 +35,7 @@ class Strategy(enum.StrEnum):
 
 
 class Executor(enum.StrEnum):
-    """What carries the requests out."""
+    """Mechanism that carries the requests out."""
 
     PREAD = "pread"
     SIEVE = "sieve"
@@ -46,7 +46,7 @@ class Executor(enum.StrEnum):
 
 
 class Cache(enum.StrEnum):
-    """Whether the page cache holds the bytes to read."""
+    """State of the page cache for the bytes to read."""
 
     UNKNOWN = "unknown"
     WARM = "warm"
@@ -79,7 +79,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What a caller may bound; 0: the default."""
+    """Bounds that a caller may set; 0: the default."""
 
     queue_depth: int = 0
     regions_per_request: int = 0
@@ -89,7 +89,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """How a read is carried out, known before it begins.
+    """Plan of a read: its requests, bytes and memory, known before it begins.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyPlan:
-    """What one strategy would do with data that the page cache holds, and that it does not."""
+    """Plans of one strategy, for data that the page cache holds and for data that it does not."""
 
     strategy: Strategy
     warm: ReadPlan

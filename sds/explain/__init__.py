@@ -1,1 +1,1 @@
-"""What one read of a dataset touches and costs, in layouts that are or could be."""
+"""Explanation of one read: its footprint and cost, in existing and hypothetical layouts."""

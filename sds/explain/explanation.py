@@ -1,4 +1,4 @@
-"""What one read of a dataset touches, and what it is predicted to cost. Only metadata is read."""
+"""Footprint and predicted cost of one read of a dataset. Only metadata is read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
 from sds.errors import LayoutError
-from sds.explain.hypothetical import Disks, Supposed, disks_of, supposed_layout
-from sds.explain.touched_extents import OstLoad, ost_loads, touched_as_replica, touched_as_stored
+from sds.explain.hypothetical_layout import Disks, HypotheticalLayout, array_layout_of, disks_of
+from sds.explain.touched_extents import (
+    OstLoad,
+    footprint_as_replica,
+    footprint_as_stored,
+    ost_loads,
+)
 from sds.geometry import (
     LOCAL_DISK_RAID,
     ChunkedLayout,
@@ -52,7 +57,7 @@ LIST_REGIONS = 64
 """File regions in one list I/O request (Ching 2002)."""
 
 MAX_LAYOUTS = 64
-"""That are compared at once."""
+"""Layouts compared at once, at most."""
 
 _CONFIDENCE = 0.95
 _LEAST_SECONDS = 1e-12
@@ -75,14 +80,14 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What one read touches, as docs/reference/semantics.md defines it.
+    """Footprint of one read, as docs/reference/semantics.md defines it, and its predicted time.
 
     Attributes
     ----------
     selection
         The selection as slices, in the axis order of the dataset.
     extent, data_offset_bytes, order
-        As stored; ``order`` is None unless another axis order was supposed, and where it was,
+        As stored; ``order`` is None unless another axis order is hypothetical, and where it is,
         stored axis i is axis ``order[i]`` of the dataset.
     runs ... disks_touched
         None where the storage says nothing about them; ``notes`` then says why. Of a chunked
@@ -179,14 +184,14 @@ def explain(
     selection
         An index expression such as ``np.s_[:, 3, ::2]``, or the text of one.
     stripe_size, stripe_count, raid_disks, raid_unit, raid_min_request
-        Storage below the file, sizes in bytes. Striping that is left out is asked of the file
+        Storage below the file, sizes in bytes. Striping that is left out is that of the file
         system; else it is as ``configured``, else one OST. RAID that is left out is that of a
         local disk, and ``raid_min_request`` the unit.
     order, chunks
         Suppose a replica with this axis order, as in `numpy.transpose`, and chunks of this shape
         in its own axes; contiguous without.
     stored_ratio
-        What compression leaves of a supposed chunk, for example 0.4.
+        What compression leaves of a hypothetical chunk, for example 0.4.
     models
         Of the original through HDF5 and of a replica through the engine, which predict the time;
         the built-in ones where None.
@@ -205,7 +210,7 @@ def explain(
     LayoutError
         If the striping, the RAID, the order or the chunks cannot be.
     """
-    supposed = Supposed(
+    hypothetical = HypotheticalLayout(
         order=order,
         chunks=chunks,
         stored_ratio=stored_ratio,
@@ -216,7 +221,7 @@ def explain(
         raid_min_request=raid_min_request,
     )
     return compare(
-        file, dataset, selection, (supposed,),
+        file, dataset, selection, (hypothetical,),
         configured=configured, models=models, parameters=parameters, budget_s=budget_s,
     )[0]  # fmt: skip
 
@@ -225,7 +230,7 @@ def compare(
     file: str | os.PathLike[str],
     dataset: str,
     selection: object,
-    layouts: Sequence[Supposed],
+    layouts: Sequence[HypotheticalLayout],
     *,
     configured: StripeLayout | None = None,
     raid: RaidLayout = LOCAL_DISK_RAID,
@@ -238,7 +243,7 @@ def compare(
     Parameters
     ----------
     layouts
-        ``Supposed()`` is the dataset as it is.
+        ``HypotheticalLayout()`` is the dataset as it is.
     configured, raid
         Striping where the file system does not say, and RAID, as they are.
     models
@@ -259,15 +264,15 @@ def compare(
                 opened,
                 described,
                 slab,
-                supposed,
-                disks=disks_of(described, supposed, found, raid),
+                hypothetical,
+                disks=disks_of(described, hypothetical, found, raid),
                 models=comparable_models(None)
-                if models is None or supposed.is_elsewhere
+                if models is None or hypothetical.is_elsewhere
                 else models,
-                parameters=None if supposed.is_elsewhere else parameters,
+                parameters=None if hypothetical.is_elsewhere else parameters,
                 budget_s=budget_s,
             )
-            for supposed in layouts
+            for hypothetical in layouts
         )
 
 
@@ -278,10 +283,10 @@ def best_of(explanations: Sequence[Explanation]) -> int | None:
 
 
 def fastest_of(explanations: Sequence[Explanation]) -> int | None:
-    """Return which layout is predicted fastest; None where it cannot be told from the next.
+    """Return which layout is predicted fastest; None where its lead on the next is uncertain.
 
-    It can where it is faster than the next in 19 of 20 cases, by the error that the model makes of
-    ratios; of layouts without a prediction nothing can be told, and calibrated
+    The lead is certain where the layout is faster than the next in 19 of 20 cases, by the error
+    that the model makes of ratios; of layouts without a prediction nothing is known, and calibrated
     predictions are not compared with built-in ones.
     """
     times = [each.predicted_s for each in explanations]
@@ -298,7 +303,7 @@ def _explain_layout(
     opened: h5py.Dataset,
     described: DatasetDescription,
     slab: Hyperslab,
-    supposed: Supposed,
+    hypothetical: HypotheticalLayout,
     *,
     disks: Disks,
     models: tuple[CostModel, CostModel],
@@ -306,13 +311,13 @@ def _explain_layout(
     budget_s: float | None,
 ) -> Explanation:
     layout = None
-    if supposed.is_replica:
-        layout = supposed_layout(described, supposed)
-        touched = touched_as_replica(described, slab, layout, disks, budget_s)
-    elif supposed.stored_ratio is not None:
-        raise LayoutError("what compression leaves is of supposed chunks; give chunks as well")
+    if hypothetical.is_replica:
+        layout = array_layout_of(described, hypothetical)
+        footprint = footprint_as_replica(described, slab, layout, disks, budget_s)
+    elif hypothetical.stored_ratio is not None:
+        raise LayoutError("a stored ratio needs chunks: give chunks as well")
     else:
-        touched = touched_as_stored(opened, described, slab, disks, budget_s)
+        footprint = footprint_as_stored(opened, described, slab, disks, budget_s)
     order = None if layout is None else layout.order
     extent = described.extent if order is None else tuple(described.extent[a] for a in order)
     bytes_useful = slab.n_elements * described.element_size_bytes
@@ -323,12 +328,12 @@ def _explain_layout(
         extent=extent,
         element_size_bytes=described.element_size_bytes,
         storage=_storage_of(described, layout),
-        order=supposed.order,
+        order=hypothetical.order,
         data_offset_bytes=described.data_offset_bytes
         if layout is None
         else layout.data_offset_bytes,
         chunk_shape=_chunk_shape_of(described, layout),
-        chunks_touched=touched.chunks,
+        chunks_touched=footprint.chunks,
         stripes=disks.stripes.prevailing(0, Path(described.file).stat().st_size),
         stripe_components=disks.stripes.components,
         stripes_from=disks.source,
@@ -336,11 +341,11 @@ def _explain_layout(
         bytes_useful=bytes_useful,
         notes=(
             *disks.notes,
-            *(() if touched.note is None else (touched.note,)),
+            *(() if footprint.note is None else (footprint.note,)),
             *(() if described.is_fixed_size else (_ELSEWHERE,)),
         ),
     )
-    features = touched.features
+    features = footprint.features
     if features is None:
         return explanation
     explanation = replace(
@@ -356,20 +361,20 @@ def _explain_layout(
         disks_touched=features.disks_touched,
         exact=features.exact,
         bounds=features.bounds,
-        osts=ost_loads(touched.loads, disks),
+        osts=ost_loads(footprint.loads, disks),
         requests=Requests(multiple=features.runs, list=math.ceil(features.runs / LIST_REGIONS)),
         plans=()
         if isinstance(layout, ChunkedLayout)
         else _plans(described, slab, layout, parameters),
     )
-    unpriced = _unpriced_filters(described, supposed)
+    unpriced = _unpriced_filters(described, hypothetical)
     if not bytes_useful:
         unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
     if unpriced is not None:
         return replace(explanation, notes=(*explanation.notes, unpriced))
     model = models[int(isinstance(layout, ContiguousLayout))]
     predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
-    seconds, serves = _seconds(described, slab, supposed, disks, models, parameters=parameters)
+    seconds, serves = _seconds(described, slab, hypothetical, disks, models, parameters=parameters)
     if not math.isfinite(seconds):
         seconds = predicted.seconds
     return replace(
@@ -387,7 +392,7 @@ def _explain_layout(
 def _seconds(
     described: DatasetDescription,
     slab: Hyperslab,
-    supposed: Supposed,
+    hypothetical: HypotheticalLayout,
     disks: Disks,
     models: tuple[CostModel, CostModel],
     *,
@@ -398,7 +403,7 @@ def _seconds(
     The time is infinite where that function has none.
     """
     if described.storage not in {Storage.CONTIGUOUS, Storage.CHUNKED} or not described.extent:
-        return math.inf, not supposed.is_replica
+        return math.inf, not hypothetical.is_replica
     array = StoredArray(
         extent=described.extent,
         element_size_bytes=described.element_size_bytes,
@@ -407,11 +412,11 @@ def _seconds(
         stripes=disks.stripes.prevailing(0, Path(described.file).stat().st_size),
         raid=disks.raid,
     )
-    if not supposed.is_replica:
+    if not hypothetical.is_replica:
         costs = read_costs(array, models, [slab], [1], parameters=parameters)
         return float(costs.original[0]), True
     layout = ReplicaLayout.whole(
-        described.extent, order=supposed.order, chunk_shape=supposed.chunks
+        described.extent, order=hypothetical.order, chunk_shape=hypothetical.chunks
     )
     costs = read_costs(array, models, [slab], [1], [layout], parameters=parameters)
     return float(costs.replicas[0, 0]), math.isfinite(costs.serving[0, 0])
@@ -431,10 +436,12 @@ def _chunk_shape_of(
     return layout.chunk_shape if isinstance(layout, ChunkedLayout) else None
 
 
-def _unpriced_filters(described: DatasetDescription, supposed: Supposed) -> str | None:
+def _unpriced_filters(
+    described: DatasetDescription, hypothetical: HypotheticalLayout
+) -> str | None:
     """Return why no time is predicted; None where nothing stands against it."""
-    if supposed.is_replica:
-        if supposed.stored_ratio is None:
+    if hypothetical.is_replica:
+        if hypothetical.stored_ratio is None:
             return None
         return "no prediction: the models do not know what undoing the supposed filters costs"
     if not described.filters:
@@ -446,13 +453,13 @@ def _unpriced_filters(described: DatasetDescription, supposed: Supposed) -> str 
 def _plans(
     described: DatasetDescription,
     slab: Hyperslab,
-    supposed: ContiguousLayout | None,
+    replica: ContiguousLayout | None,
     parameters: IoParameters | None,
 ) -> tuple[StrategyPlan, ...]:
     """Return what the strategies of the read engine would do; nothing for chunks."""
-    if supposed is None and described.storage is not Storage.CONTIGUOUS:
+    if replica is None and described.storage is not Storage.CONTIGUOUS:
         return ()
-    layout = supposed or ContiguousLayout(
+    layout = replica or ContiguousLayout(
         element_size_bytes=described.element_size_bytes,
         data_offset_bytes=described.data_offset_bytes or 0,
     )

@@ -1,4 +1,4 @@
-"""Which OSTs and disks a read touches, drawn in characters."""
+"""Map of the OSTs and disks that a read touches, drawn in characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one read of a dataset touches: as it is stored, or as it could be."""
+"""Footprint of one read of a dataset, as it is stored or in a hypothetical layout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import h5py
 
-    from sds.explain.hypothetical import Disks
+    from sds.explain.hypothetical_layout import Disks
     from sds.geometry import ArrayLayout
 
 _MAX_LANES_DRAWN = 1 << 16
@@ -45,7 +45,7 @@ _NO_FEATURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OstLoad:
-    """What a read touches of one OST; ``disk_blocks`` are blocks on each of its data disks."""
+    """Load of a read on one OST; ``disk_blocks`` are blocks on each of its data disks."""
 
     ost: int
     bytes_touched: int
@@ -53,7 +53,7 @@ class OstLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
+class ReadFootprint:
     """Features of one read, or None with a note that says why."""
 
     features: BlockFeatures | None
@@ -62,18 +62,18 @@ class Touched:
     note: str | None = None
 
 
-def touched_as_stored(
+def footprint_as_stored(
     dataset: h5py.Dataset,
     described: DatasetDescription,
     slab: Hyperslab,
     disks: Disks,
     budget_s: float | None,
-) -> Touched:
+) -> ReadFootprint:
     """Return what reading a selection touches as the dataset lies in its file."""
     if described.storage is Storage.CHUNKED:
         offsets, lengths = chunk_extents(dataset, slab)
         first = np.array([0, len(offsets)])
-        return Touched(
+        return ReadFootprint(
             features=extent_features(
                 offsets, lengths, disks.stripes, disks.raid, budget_s=budget_s
             ),
@@ -87,46 +87,46 @@ def touched_as_stored(
             note="stored in chunks, which are read whole: the features are those of the chunks",
         )
     if described.storage is not Storage.CONTIGUOUS:
-        return Touched(features=None, note=_NO_FEATURES[described.storage])
+        return ReadFootprint(features=None, note=_NO_FEATURES[described.storage])
     if described.data_offset_bytes is None:
-        return Touched(features=None, note="nothing has been written yet: nothing is read")
+        return ReadFootprint(features=None, note="nothing has been written yet: nothing is read")
     layout = ContiguousLayout(
         element_size_bytes=described.element_size_bytes,
         data_offset_bytes=described.data_offset_bytes,
     )
-    return _touched_in(described, slab, layout, disks, budget_s)
+    return _footprint_in(described, slab, layout, disks, budget_s)
 
 
-def touched_as_replica(
+def footprint_as_replica(
     described: DatasetDescription,
     slab: Hyperslab,
     layout: ArrayLayout,
     disks: Disks,
     budget_s: float | None,
-) -> Touched:
-    """Return what reading a selection would touch in a supposed replica."""
-    touched = _touched_in(described, slab, layout, disks, budget_s)
+) -> ReadFootprint:
+    """Return what reading a selection would touch in a hypothetical replica."""
+    footprint = _footprint_in(described, slab, layout, disks, budget_s)
     if isinstance(layout, ChunkedLayout):
         stored = slab if layout.order is None else slab.permuted(layout.order)
         return replace(
-            touched,
+            footprint,
             chunks=count_chunks(stored, layout.chunk_shape),
             note="supposes a replica in these chunks, one after the other in C order, read whole",
         )
     return replace(
-        touched, note="supposes a replica of this axis order, its data half a page behind a page"
+        footprint, note="supposes a replica of this axis order, its data half a page behind a page"
     )
 
 
-def _touched_in(
+def _footprint_in(
     described: DatasetDescription,
     slab: Hyperslab,
     layout: ArrayLayout,
     disks: Disks,
     budget_s: float | None,
-) -> Touched:
+) -> ReadFootprint:
     reads = ProcessReads.of([slab])
-    return Touched(
+    return ReadFootprint(
         features=block_features(
             described.extent, slab, layout, disks.stripes, disks.raid, budget_s=budget_s
         ),

@@ -240,11 +240,11 @@ class Box:
 
     @property
     def n_elements(self) -> int:
-        """How many elements it holds."""
+        """Number of elements."""
         return math.prod(self.extent)
 
     def __str__(self) -> str:
-        """As a selection, e.g. ``[0:100, 3:4]``."""
+        """Return the box as a selection, e.g. ``[0:100, 3:4]``."""
         pairs = zip(self.start, self.extent, strict=True)
         return f"[{', '.join(f'{first}:{first + length}' for first, length in pairs)}]"
 

@@ -16,13 +16,13 @@ PROCESS_BYTES = 144 * MIB
 Measured are 110 to 125 MiB."""
 
 FIXED_BYTES = 4 * MIB
-"""What the work takes besides elements: a buffer of checksums, HDF5's own, the tile compared."""
+"""Memory besides elements, bytes: a buffer of checksums, HDF5's own, the tile compared."""
 
 # HDF5 holds a chunk twice while it runs the filters: before and after.
 _COPIES_OF_A_CHUNK = 2
 
 COPIES_OF_A_CELL = 3
-"""What gathering tiles holds of what it reads at a time: as read, as gathered, as compared."""
+"""Copies of a cell in memory while tiles are gathered: as read, as gathered, as compared."""
 
 
 def chunk_buffer_bytes(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class IoMode(enum.StrEnum):
-    """How the processes of an operation read: each by itself, or together through aggregators."""
+    """I/O mode of an operation: each process by itself, or all together through aggregators."""
 
     INDEPENDENT = "independent"
     COLLECTIVE = "collective"

@@ -1,4 +1,4 @@
-"""What a replica holds of its source, and in which shape it is stored.
+"""Layout of a replica: the part of its source that it holds, and its storage.
 
 Everything here is a value or arithmetic on values: no file is touched.
 """
@@ -26,11 +26,11 @@ MAX_CHUNK_BYTES = _native.MAX_CHUNK_BYTES
 the connector leaves replicas in larger ones alone."""
 
 MAX_CHUNKS = 1 << 24
-"""Of one replica."""
+"""Largest number of chunks of a replica."""
 
 _N_COLUMNS_NAMED = 4
 CHECKSUM_BYTES = 4
-"""What the Fletcher-32 filter adds to each chunk."""
+"""Bytes that the Fletcher-32 filter adds to each chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortOrder:
-    """How a replica orders the rows of a table.
+    """Order of the rows in a sorted replica of a table.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class SortOrder:
 
     @property
     def name(self) -> str:
-        """In words: ``sorted by energy, with x, id``."""
+        """Description, e.g. ``sorted by energy, with x, id``."""
         others = [name for name in self.columns if name != self.key]
         text = f"sorted by {self.key}"
         if len(others) > _N_COLUMNS_NAMED:
@@ -85,7 +85,7 @@ class SortOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLayout:
-    """What tells two replicas of a dataset apart; the organizer builds every one of these.
+    """Layout that distinguishes replicas of a dataset; the organizer builds every one of these.
 
     Attributes
     ----------
@@ -117,7 +117,9 @@ class ReplicaLayout:
         check_order(self.order, rank)
         if self.segments is not None:
             if self.chunk_shape is not None or self.sort is not None:
-                raise LayoutError("segments are stored contiguously and unsorted: leave that out")
+                raise LayoutError(
+                    "segments are stored contiguously and unsorted: leave out chunks and sort"
+                )
             if len(self.segments.tile_shape) != rank:
                 raise LayoutError(
                     f"tiles of {len(self.segments.tile_shape)} axes in an order of {rank}: give "
@@ -191,7 +193,7 @@ class ReplicaLayout:
 
     @property
     def storage(self) -> Literal["contiguous", "chunked"]:
-        """How HDF5 keeps the elements."""
+        """HDF5 storage layout of the elements."""
         return "contiguous" if self.chunk_shape is None else "chunked"
 
     @property
@@ -346,14 +348,14 @@ def choose_chunk_shape(
     Raises
     ------
     LayoutError
-        If the shape does not fit, or filters are asked for without chunks.
+        If the shape does not fit, or filters are given without chunks.
     UnsupportedError
         If one element is larger than a chunk may be.
     """
     if chunks == "contiguous" and filters:
         names = ",".join(step.name for step in filters)
         message = (
-            f"filters ({names}) work on chunks, and the replica was asked to be contiguous: "
+            f"filters ({names}) work on chunks, and the replica is to be contiguous: "
             "leave one of the two out"
         )
         raise LayoutError(message)

@@ -28,14 +28,16 @@ if TYPE_CHECKING:
     from sds.geometry.dataspace import Hyperslab
 
 MAX_TILES = 1 << 14
-"""Of one replica. Every program that opens the source reads the list."""
+"""Largest number of tiles of a replica. Every program that opens the source reads the list."""
 
 MAX_TILES_OF_FILE = 1 << 16
-"""Of all replicas of a file's datasets: some 1 MiB, which programs keep while the file is open. A
-table that finds no room in a process serves nothing of its file."""
+"""Largest number of tiles in all replicas of a file: some 1 MiB, kept while it is open.
+
+A table that finds no room in a process serves nothing of its file.
+"""
 
 MAX_TILES_OF_READ = 1 << 10
-"""A read of more is not served from tiles: looking each up would cost more than it saves."""
+"""Largest number of tiles that serve a read: looking more up would cost more than it saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ class ChunkIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory."""
+        """Memory of the index, bytes."""
         return self.offset_bytes.nbytes + self.size_bytes.nbytes + self.skipped.nbytes
 
     def cells(self, touched: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -39,7 +39,7 @@ _N_NAMES_COMPARED = 4096
 
 
 class Storage(enum.StrEnum):
-    """How HDF5 keeps the elements of a dataset."""
+    """HDF5 storage layout of the elements of a dataset."""
 
     CONTIGUOUS = "contiguous"
     CHUNKED = "chunked"

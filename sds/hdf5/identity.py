@@ -51,7 +51,7 @@ _MAX_WAIT_S = 2 * CLOCKS_AGREE_S
 
 
 class FileSystemKind(IntEnum):
-    """What a file system's time stamps are worth; native/include/sds/file_system.h."""
+    """Class of file system by the worth of its time stamps; native/include/sds/file_system.h."""
 
     UNKNOWN = 0
     MEMORY = 1

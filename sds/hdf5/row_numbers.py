@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FIRST_FORMAT = 6
-"""Of replicas that keep them so; in those before, they are the dataset `OLDER_PATH`."""
+"""First replica format with row numbers stored so; before, they are the dataset `OLDER_PATH`."""
 OLDER_PATH = "/sds_row_numbers"
 PLACE = "sds_sort_row_numbers"
 """Root attribute, int64[2]: first byte in the file, and bytes of each number."""

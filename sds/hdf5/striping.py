@@ -28,7 +28,7 @@ _NOT_THERE = frozenset({errno.ENODATA, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 class StripesSource(StrEnum):
-    """Who says how a file is striped."""
+    """Source of what is known about the striping of a file."""
 
     ATTRIBUTE = "from lustre.lov"
     LFS = "from lfs getstripe"

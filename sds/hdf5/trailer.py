@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = "sds_format"
 """Root attribute of a replica: the version of its format."""
 FIRST_FORMAT = 5
-"""Of replicas with a trailer; in those before, each array was a dataset ``/sds_<name>``."""
+"""First replica format with a trailer; before, each array was a dataset ``/sds_<name>``."""
 
 CHECKSUMS = "checksums"
 TILES = "tiles"

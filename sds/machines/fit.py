@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sds.machines.timed_reads import TimedRead, settled
+from sds.machines.timed_reads import TimedRead, median_times
 from sds.simulator.parameter_fit import FittedMachine, fit_machine, left_out
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def fit_to_reads(
     LayoutError
         If an array does not fit the machine.
     """
-    each = settled(reads)
+    each = median_times(reads)
     operations = [read.operation() for read in each]
     groups = [read.pattern for read in each]
     machine = fit_machine(

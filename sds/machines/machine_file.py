@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sds.geometry import RaidLayout, StripeLayout
 
 VERSION = 1
-"""Of the format: another number is another meaning, and is not read."""
+"""Version of the format: a file of another version has another meaning, and is refused."""
 
 _PARTS = ("stripes", "raid")
 _NUMBERS = tuple(f.name for f in fields(SimulatorParameters) if f.name not in _PARTS)

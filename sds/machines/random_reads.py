@@ -40,7 +40,7 @@ class Pattern:
 
     @property
     def name(self) -> str:
-        """E.g. ``2-D 1x64x4096 at 5,0,17 by 1x16x32``."""
+        """Name, e.g. ``2-D 1x64x4096 at 5,0,17 by 1x16x32``."""
         shape = "x".join(map(str, self.slab.count))
         start = ",".join(map(str, self.slab.start))
         steps = (

@@ -20,7 +20,7 @@ _MAX_PROCESSES = 1 << 20  # of the core
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRead:
-    """One time that was measured: of an array stored contiguously, nothing of it cached.
+    """Measured time of one read of an array stored contiguously, nothing of it cached.
 
     Attributes
     ----------
@@ -51,13 +51,13 @@ class TimedRead:
 
     @property
     def pattern(self) -> str:
-        """What was read by whom, in whatever layout: reads of one name are left out together."""
+        """Name of the read without its layout: reads of one name are held out together."""
         by = "x".join(map(str, self.parts)) if self.parts else str(self.processes)
         return f"{self.selection} of {'x'.join(map(str, self.extent))} by {by}"
 
     @property
     def n_processes(self) -> int:
-        """That share the read."""
+        """Number of processes that share the read."""
         return math.prod(self.parts) if self.parts else self.processes
 
     @property
@@ -155,7 +155,7 @@ def _parsed(lines: Iterable[str], name: str) -> Iterator[TimedRead]:
         yield read
 
 
-def settled(reads: Iterable[TimedRead]) -> list[TimedRead]:
+def median_times(reads: Iterable[TimedRead]) -> list[TimedRead]:
     """Return each different read once, with the median of its times."""
     times: dict[TimedRead, list[float]] = {}
     for read in reads:

@@ -414,7 +414,7 @@ def _reorganize(
     rebuild: bool,
     progress: Progress | None,
 ) -> Replica:
-    """Have a plan carried out by what can."""
+    """Carry out a plan with the builder of its kind, and publish the replica."""
     _check_source(plan)
     replaces = check_output(plan)
     if replaces and not rebuild:
@@ -485,8 +485,8 @@ def _stage(plan: AnyPlan, staged: Path, journal: Journal) -> None:
 def _check_space(plan: AnyPlan) -> None:
     """Raise InsufficientSpaceError where the disk cannot hold the replica.
 
-    Of chunks that are compressed for the first time nobody knows how large they will be: the copy
-    looks at the space as it goes.
+    The size of chunks that are compressed for the first time is unknown: the copy looks at the
+    space as it goes.
     """
     if compresses(plan.layout.filters) and not compresses(plan.source_filters):
         return

@@ -80,7 +80,7 @@ class Journal:
 
     @property
     def output(self) -> Path | None:
-        """Where the replica was to be."""
+        """Path intended for the replica; None before a plan is noted."""
         plan = self._lines[0].get("plan") if self._lines else None
         return Path(str(plan["output"])) if isinstance(plan, dict) else None
 

@@ -48,7 +48,7 @@ class Progress(Protocol):
 
 
 class Checkpoint(Protocol):
-    """How far an earlier, killed execution of the same plan came."""
+    """Progress of an earlier, killed execution of the same plan."""
 
     @property
     def steps_done(self) -> int:

@@ -73,7 +73,7 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the replica may be served."""
+        """True if the replica may serve."""
         return not self.problems
 
 
@@ -191,7 +191,7 @@ def compare_with_original(
 
 
 def drop_from_page_cache(path: Path) -> None:
-    """Have the file read from the disk again; a request that only works for clean pages."""
+    """Drop the clean pages of a file from the page cache, so that the disk is read again."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""How well models predict reads that they have not seen, as values and as pictures.
+"""Accuracy of models on held-out reads, as values and as pictures.
 
 `heldout_reads` makes the predictions, `figure_values` what each figure shows of them, which the
 command line prints and REST sends, and `draw`, the only module that imports matplotlib, the
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a figure shows."""
+    """Kind of figure."""
 
     PREDICTED = "predicted"
     RESIDUALS = "residuals"

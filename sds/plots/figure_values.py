@@ -1,4 +1,4 @@
-"""What each figure shows, as values: the command line prints them, REST sends them, `draw` draws.
+"""Values of each figure: the command line prints them, REST sends them, `draw` draws them.
 
 Their fields are part of the REST interface and of ``--json``. Pure: held-out reads in, figures out.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedPoint:
-    """One read.
+    """Observed and predicted time of one read.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class PredictedData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualPoint:
-    """One read.
+    """Residual of one read.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class PatternResiduals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualData:
-    """What predictions leave unexplained.
+    """Residuals of predictions: log ratios of observed to predicted time.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class ResidualData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
-    """How many times as fast a pattern is read from a layout as from the original one.
+    """Speed-up of a pattern in a layout over the original one, observed and predicted.
 
     Attributes
     ----------

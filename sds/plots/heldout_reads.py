@@ -20,7 +20,7 @@ _SHAPE_AND_COPY = re.compile(r"(?P<shape>.+), order_(?P<order>\d+(?:_\d+)*)")
 
 
 class Origin(StrEnum):
-    """Where times come from."""
+    """Origin of times."""
 
     MEASURED = "measured"
     SIMULATED = "simulated"
@@ -28,7 +28,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a figure is about.
+    """Provenance of a figure: its reads, its model and what was held out.
 
     Attributes
     ----------
@@ -180,16 +180,14 @@ def equation_of(measurement: Measurement, name: str | None) -> tuple[str, CostMo
     SdsValueError
         If it could not be fitted.
     """
-    trials = measurement.choice.trials
-    names = [trial.name for trial in trials]
+    fits = measurement.choice.trials
+    names = [fit.name for fit in fits]
     if name not in {None, *names}:
         raise NotFoundError(f"no model {name!r} was tried; there are {'; '.join(names) or 'none'}")
-    trial = trials[0 if name is None else names.index(name)]
-    if trial.model is None:
-        raise SdsValueError(
-            f"{trial.name} could not be fitted ({trial.refused}); choose another model"
-        )
-    return trial.name, trial.model
+    fit = fits[0 if name is None else names.index(name)]
+    if fit.model is None:
+        raise SdsValueError(f"{fit.name} could not be fitted ({fit.refused}); choose another model")
+    return fit.name, fit.model
 
 
 def provenance_of(

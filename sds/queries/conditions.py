@@ -84,7 +84,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class CompoundCondition:
     """Several conditions: all of them (``and``), or at least one (``or``)."""
 
     word: Literal["and", "or"]
@@ -105,11 +105,11 @@ class Joined:
 
     def __str__(self) -> str:
         return f" {self.word} ".join(
-            f"({part})" if isinstance(part, Joined) else str(part) for part in self.parts
+            f"({part})" if isinstance(part, CompoundCondition) else str(part) for part in self.parts
         )
 
 
-Condition: TypeAlias = Comparison | Joined
+Condition: TypeAlias = Comparison | CompoundCondition
 
 
 def _in_backticks(column: str) -> str:
@@ -209,7 +209,7 @@ class _Parsed:
     def condition(self, node: ast.expr) -> Condition:
         if isinstance(node, ast.BoolOp):
             word: Literal["and", "or"] = "and" if isinstance(node.op, ast.And) else "or"
-            return Joined(word, tuple(self.condition(part) for part in node.values))
+            return CompoundCondition(word, tuple(self.condition(part) for part in node.values))
         if not isinstance(node, ast.Compare) or len(node.ops) > 2:
             raise self.error(node, "a comparison of one column")
         operands = [self.operand(operand) for operand in (node.left, *node.comparators)]
@@ -224,7 +224,7 @@ class _Parsed:
             if isinstance(number, str):
                 raise self.error(node, "a comparison of one column with numbers")
             parts.append(Comparison(column, signs[1], number))
-        return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
+        return parts[0] if len(parts) == 1 else CompoundCondition("and", tuple(parts))
 
     def sign(self, node: ast.expr, op: ast.cmpop) -> Sign:
         if type(op) not in _SIGNS:

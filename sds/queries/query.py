@@ -92,40 +92,40 @@ def query(
     OSError
         If it cannot be read.
     """
-    parsed = parse_condition(condition)
+    where = parse_condition(condition)
     if order not in {"row", "key"}:
-        message = f"order {order!r} is unknown: 'row' as in the file, 'key' by {parsed.columns[0]}"
+        message = f"order {order!r} is unknown: 'row' as in the file, 'key' by {where.columns[0]}"
         raise SdsValueError(message)
     if strategy not in _STRATEGIES:
         message = f"no strategy is called {strategy!r}; there are {', '.join(_STRATEGIES)}"
         raise SdsValueError(message)
-    with open_table(file, table, like=parsed.columns[0]) as (handle, described):
-        wanted = _Wanted(
-            condition=parsed,
+    with open_table(file, table, like=where.columns[0]) as (handle, described):
+        parsed = _ParsedQuery(
+            condition=where,
             table=described,
             columns=_columns(described, columns),
         )
-        for name in parsed.columns:
+        for name in where.columns:
             check_comparable(name, described.column(name).dtype)
-        found = None
+        matches = None
         if strategy != "scan":
             opened = version_in_hdf5(handle.id)
-            found = _from_replica(wanted, opened, default_home(), always=strategy == "sorted")
-        if found is None and strategy == "sorted":
+            matches = _from_replica(parsed, opened, default_home(), always=strategy == "sorted")
+        if matches is None and strategy == "sorted":
             message = (
                 f"no sorted replica of {described.path} in {described.file} can answer "
-                f"{condition!r} with columns {', '.join(wanted.columns)}: build one by sds "
+                f"{condition!r} with columns {', '.join(parsed.columns)}: build one by sds "
                 "reorganize --sort, or leave the strategy at 'auto'"
             )
             raise UnsupportedError(message)
-        if found is None:
-            found = _scan(handle, wanted)
-    return found.ordered(wanted, order)
+        if matches is None:
+            matches = _scan(handle, parsed)
+    return matches.ordered(parsed, order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """A question."""
+class _ParsedQuery:
+    """Parsed query: a condition, and the columns to return of a table."""
 
     condition: Condition
     table: Table
@@ -143,7 +143,7 @@ class _Wanted:
 
     @property
     def result_dtype(self) -> np.dtype[np.void]:
-        """Of a row of the result."""
+        """Type of a row of the result."""
         return self.table.dtype_of(self.columns)
 
 
@@ -157,7 +157,7 @@ def _columns(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Matches:
     """Matching rows: their numbers, and parts of the result; in any order."""
 
     numbers: list[NDArray[np.integer[Any]]]
@@ -166,24 +166,27 @@ class _Found:
     is_in_row_order: bool
 
     def add(
-        self, wanted: _Wanted, numbers: NDArray[np.integer[Any]], values: dict[str, NDArray[Any]]
+        self,
+        parsed: _ParsedQuery,
+        numbers: NDArray[np.integer[Any]],
+        values: dict[str, NDArray[Any]],
     ) -> None:
         """Add rows."""
-        part = np.empty(len(numbers), wanted.result_dtype)
-        for name in wanted.columns:
+        part = np.empty(len(numbers), parsed.result_dtype)
+        for name in parsed.columns:
             part[name] = values[name]
         self.numbers.append(numbers)
         self.parts.append(part)
-        self.keys.append(values[wanted.key])
+        self.keys.append(values[parsed.key])
 
-    def ordered(self, wanted: _Wanted, order: Literal["row", "key"]) -> NDArray[np.void]:
+    def ordered(self, parsed: _ParsedQuery, order: Literal["row", "key"]) -> NDArray[np.void]:
         """Return the result."""
-        rows = _joined(self.parts, wanted.result_dtype)
+        rows = _joined(self.parts, parsed.result_dtype)
         place = None
         if not self.is_in_row_order:
             place = np.argsort(_joined(self.numbers, np.dtype(np.int64)), kind="stable")
         if order == "key":
-            keys = _joined(self.keys, wanted.table.column(wanted.key).dtype)
+            keys = _joined(self.keys, parsed.table.column(parsed.key).dtype)
             keys = keys if place is None else keys[place]
             by_key = np.argsort(keys, kind="stable")
             place = by_key if place is None else place[by_key]
@@ -201,15 +204,15 @@ def _joined(parts: list[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
     return joined
 
 
-def _scan(handle: h5py.File, wanted: _Wanted) -> _Found:
+def _scan(handle: h5py.File, parsed: _ParsedQuery) -> _Matches:
     """Return the matching rows of the original, read part by part."""
-    reader = TableReader(handle, wanted.table, wanted.read)
-    compared = wanted.condition.columns
-    others = tuple(name for name in wanted.columns if name not in compared)
-    found = _Found([], [], [], is_in_row_order=True)
-    for first, n_rows in _windows(0, wanted.table.n_rows, wanted):
+    reader = TableReader(handle, parsed.table, parsed.read)
+    compared = parsed.condition.columns
+    others = tuple(name for name in parsed.columns if name not in compared)
+    matches = _Matches([], [], [], is_in_row_order=True)
+    for first, n_rows in _windows(0, parsed.table.n_rows, parsed):
         values = reader.values(compared, first, n_rows)
-        at = np.flatnonzero(wanted.condition.holds(values))
+        at = np.flatnonzero(parsed.condition.holds(values))
         if not len(at):
             continue
         matching = {name: values[name][at] for name in compared}
@@ -217,81 +220,81 @@ def _scan(handle: h5py.File, wanted: _Wanted) -> _Found:
         low, n_read = int(at[0]), int(at[-1] - at[0]) + 1
         rest = reader.values(others, first + low, n_read)
         matching |= {name: rest[name][at - low] for name in others}
-        found.add(wanted, at + first, matching)
-    return found
+        matches.add(parsed, at + first, matching)
+    return matches
 
 
-def _windows(first: int, end: int, wanted: _Wanted) -> Iterator[tuple[int, int]]:
+def _windows(first: int, end: int, parsed: _ParsedQuery) -> Iterator[tuple[int, int]]:
     """Yield first row and number of rows of parts that fit into the memory."""
-    row_bytes = sum(wanted.table.column(name).dtype.itemsize for name in wanted.read)
+    row_bytes = sum(parsed.table.column(name).dtype.itemsize for name in parsed.read)
     at_once = max(1, WINDOW_BYTES // row_bytes)
     for start in range(first, end, at_once):
         yield start, min(at_once, end - start)
 
 
 def _from_replica(
-    wanted: _Wanted, opened: Version | None, home: Home, *, always: bool
-) -> _Found | None:
+    parsed: _ParsedQuery, opened: Version | None, home: Home, *, always: bool
+) -> _Matches | None:
     """Return the matching rows from a sorted replica; None where the original is to be scanned.
 
     `opened`: the version of the file that HDF5 reads, to which the path has to lead still.
     """
     if is_redirection_off(os.environ) or home.disabled.exists():
         return None
-    source = Path(os.path.realpath(wanted.table.file))
+    source = Path(os.path.realpath(parsed.table.file))
     try:
         before = source.stat()
         if version_of(before) != opened or is_written_through_h5py(opened):
             return None  # the path leads to another file now, or HDF5 may hold bytes back
         for replica in find_sorted(home, source, before):
-            if replica.table != wanted.table.path or not _holds(replica, wanted):
+            if replica.table != parsed.table.path or not _holds(replica, parsed):
                 continue
-            with SortedTable(replica, wanted.table, before.st_uid) as sorted_table:
-                found = _if_faster(sorted_table, wanted, home, always=always)
-            if found is None:
+            with SortedTable(replica, parsed.table, before.st_uid) as sorted_table:
+                matches = _if_faster(sorted_table, parsed, home, always=always)
+            if matches is None:
                 continue
             if identity_of(source) != identity_from(before):
                 message = f"{source} changed while its replica was read"
                 raise SourceChangedError(message)
-            return found
+            return matches
     except _UNUSABLE as error:
-        log.debug("%s:%s is scanned: %s", source, wanted.table.path, error)
+        log.debug("%s:%s is scanned: %s", source, parsed.table.path, error)
     return None
 
 
-def _holds(replica: SortedReplica, wanted: _Wanted) -> bool:
+def _holds(replica: SortedReplica, parsed: _ParsedQuery) -> bool:
     """Return whether a replica has the columns, and its key says something about the condition."""
-    return replica.key in wanted.condition.columns and set(wanted.read) <= set(replica.columns)
+    return replica.key in parsed.condition.columns and set(parsed.read) <= set(replica.columns)
 
 
 def _if_faster(
-    sorted_table: SortedTable, wanted: _Wanted, home: Home, *, always: bool
-) -> _Found | None:
+    sorted_table: SortedTable, parsed: _ParsedQuery, home: Home, *, always: bool
+) -> _Matches | None:
     """Return the matching rows of a replica; None where the scan is predicted to be faster."""
-    ranges, is_exact = row_ranges(wanted.condition, sorted_table)
+    ranges, is_exact = row_ranges(parsed.condition, sorted_table)
     n_matching = sum(end - first for first, end in ranges)
     costs = predict_query(
-        wanted.table,
-        wanted.condition.columns,
-        wanted.columns,
+        parsed.table,
+        parsed.condition.columns,
+        parsed.columns,
         n_matching=n_matching,
         n_ranges=len(ranges),
-        parameters=_parameters(home, wanted.table.file),
+        parameters=_parameters(home, parsed.table.file),
         decode_s_per_byte=sorted_table.decode_s_per_byte,
     )
     log.debug("%s: %s", sorted_table.path, costs)
     if not (always or costs.is_sorted_faster):
         return None
-    found = _Found([], [], [], is_in_row_order=False)
+    matches = _Matches([], [], [], is_in_row_order=False)
     for first, end in ranges:
-        for start, n_rows in _windows(first, end, wanted):
-            numbers, values = sorted_table.rows(wanted.read, start, n_rows)
+        for start, n_rows in _windows(first, end, parsed):
+            numbers, values = sorted_table.rows(parsed.read, start, n_rows)
             if not is_exact:
-                at = np.flatnonzero(wanted.condition.holds(values))
+                at = np.flatnonzero(parsed.condition.holds(values))
                 numbers = numbers[at]
                 values = {name: of_name[at] for name, of_name in values.items()}
-            found.add(wanted, numbers, values)
-    return found
+            matches.add(parsed, numbers, values)
+    return matches
 
 
 def _parameters(home: Home, file: Path) -> IoParameters:

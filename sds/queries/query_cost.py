@@ -27,7 +27,7 @@ _FEW = 1e-3
 _DEFLATE = 1  # H5Z_FILTER_DEFLATE
 _DEFLATE_S_PER_BYTE = 0.3e-9
 WINDOW_BYTES = 8 << 20
-"""Of rows that are in memory at once: a scan looks at the columns of a result window by window."""
+"""Bytes of rows in memory at once: a scan reads the columns of a result window by window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class QueryCosts:
 
     @property
     def is_sorted_faster(self) -> bool:
-        """Whether the replica is predicted faster in both cases: files cached, and not."""
+        """True if the replica is predicted faster in both cases: files cached, and not."""
         pairs = zip(self.sorted_s, self.scan_s, strict=True)
         return all(of_replica < of_scan for of_replica, of_scan in pairs)
 

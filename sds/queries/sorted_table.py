@@ -17,7 +17,7 @@ from sds.hdf5.identity import identity_from
 from sds.hdf5.row_numbers import RowNumbers
 from sds.hdf5.trailer import BLOCK_MAXIMA, BLOCK_MINIMA, FORMAT, block_ends
 from sds.queries.conditions import Comparison, compare
-from sds.redirect.trust import check_trusted
+from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

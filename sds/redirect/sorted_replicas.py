@@ -16,7 +16,7 @@ from sds.atomic_file import replace_whole
 from sds.errors import FormatError, FormatVersionError, PermissionDeniedError
 from sds.hdf5.identity import FileIdentity, is_same_source
 from sds.home import make_private
-from sds.redirect.trust import check_trusted
+from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
     from sds.home import Home
@@ -48,12 +48,12 @@ class SortedReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedReplicas:
-    """Those of one source.
+    """Sorted replicas of one source file.
 
     Attributes
     ----------
     source_path, source_identity
-        Of which file; where that has another identity, none of them is of use.
+        The file; where that has another identity, none of them is of use.
     """
 
     source_path: Path

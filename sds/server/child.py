@@ -76,7 +76,7 @@ class Child:
             self._process.join(_END_S)
         if self._process.is_alive():
             self._process.kill()
-        # Stuck in the kernel it stays, on a mount that hangs: nobody waits for it.
+        # Stuck in the kernel it stays, on a mount that hangs: no caller waits for it.
         self._process.join(_END_S)
         if not self._process.is_alive():
             self._process.close()

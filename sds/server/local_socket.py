@@ -56,7 +56,7 @@ def remove_socket(path: Path) -> None:
 
 
 def connect_to(path: Path, timeout_s: float) -> socket.socket:
-    """Return a connection to the socket at a path; OSError where nobody listens there."""
+    """Return a connection to the socket at a path; OSError where no process listens there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(timeout_s)
     try:

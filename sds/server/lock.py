@@ -33,7 +33,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """Where a server listens, as its home says.
+    """Address at which a server listens, as its home says.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def read_address(home: Home) -> ServerAddress | None:
         message = f"may not read {home.server_address}; set SDS_HOME to a directory of yours"
         raise PermissionDeniedError(message) from error
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # half written, or not by our hand; who needs the server finds nobody there
+        return None  # half written, or not by our hand; who needs the server finds none there
 
 
 class HomeLock:

@@ -111,4 +111,4 @@ OPERATIONS: dict[str, Operation] = {
         _job("refit", _REPORTS + "RefitReport", "path"),
     )
 }
-"""By name, in the order in which the description of the interface has them."""
+"""Operations by name, in the order of the description of the interface."""

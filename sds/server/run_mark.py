@@ -1,4 +1,4 @@
-"""A mark in the home while a server runs: one that is found at a start tells of an unclean end."""
+"""Mark in the home while a server runs: found at a start, it shows an unclean end."""
 
 from __future__ import annotations
 

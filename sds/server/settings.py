@@ -17,7 +17,7 @@ from sds.home import Home
 
 
 class Settings(BaseModel):
-    """What a site or a user may change; docs/reference/settings.md tells when to."""
+    """Settings of a site or a user; docs/reference/settings.md says when to change which."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

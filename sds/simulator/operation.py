@@ -27,14 +27,14 @@ _MAX_OFFSET = 1 << 61
 
 
 class Mode(StrEnum):
-    """Whether processes read each on its own or together."""
+    """Mode of an operation: processes read each on its own, or together."""
 
     INDEPENDENT = "independent"
     COLLECTIVE = "collective"
 
 
 class ReadStrategy(StrEnum):
-    """How a process of an independent read asks for its runs."""
+    """Strategy by which a process of an independent read requests its runs."""
 
     MULTIPLE = "multiple"
     SIEVE = "sieve"

@@ -59,7 +59,7 @@ def cube(tmp_path):
             "once for each",
         ),
         (["what-if", "CUBE:/d"], 2, "sds run"),
-        (["what-if", "CUBE:/d", "--select", "[0]"], 2, "what if what"),
+        (["what-if", "CUBE:/d", "--select", "[0]"], 2, "no change given"),
         (["what-if", "CUBE:/d", "--reads", "5"], 2, "--select"),
         (["what-if", "CUBE:/d", "--select", "[0]", "--order", "1,0"], 2, "1,0"),
         (["what-if", "CUBE:/d", "--select", "[0]", "--chunks", "8,8,8"], 2, "axis order"),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sds.home import Home
-from sds.server.client import server_address
+from sds.server.remote_service import server_address
 from tests.native_runs import once
 from tests.waiting import PATIENCE_S, wait_until
 

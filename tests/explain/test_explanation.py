@@ -14,7 +14,7 @@ from sds.errors import (
     SelectionError,
 )
 from sds.explain.explanation import best_of, compare, explain, fastest_of
-from sds.explain.hypothetical import Supposed
+from sds.explain.hypothetical_layout import HypotheticalLayout
 from sds.geometry import ReplicaLayout, parse_selection
 from sds.hdf5.dataset import describe_dataset
 from sds.recommender.candidates.cost_matrix import read_costs
@@ -204,7 +204,7 @@ def test_predictions_of_different_origin_are_not_compared(tmp_path):
     path = tmp_path / "run.h5"
     with h5py.File(path, "w") as file:
         file["d"] = np.zeros((512, 64, 64), "f4")
-    layouts = [Supposed(), Supposed(order=(1, 2, 0))]
+    layouts = [HypotheticalLayout(), HypotheticalLayout(order=(1, 2, 0))]
     found = compare(str(path), "/d", np.s_[:, 40, 60], layouts)
     assert best_of(found) == 1
     unserved = [found[0], replace(found[1], serves=False)]

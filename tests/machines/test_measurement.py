@@ -10,7 +10,7 @@ from sds.calibration.design import STORED_ORDERS, array_extent
 from sds.errors import SdsValueError, UnsupportedError
 from sds.machines.measurement import MAX_RUNS, MeasureSettings, draw_patterns, time_reads
 from sds.machines.random_reads import runs_in
-from sds.machines.timed_reads import settled
+from sds.machines.timed_reads import median_times
 from sds.mounts import filesystem_of
 
 SMALL = MeasureSettings(space_bytes=1 << 24, processes=(1, 2), n_each=2, rounds=2, budget_s=3000)
@@ -35,7 +35,7 @@ def test_every_pattern_is_timed_in_both_orders_so_often(tmp_path):
     shares = []
     timed = list(time_reads(tmp_path, SMALL, lambda share, _what: shares.append(share)))
     assert len(timed) == 2 * SMALL.n_reads
-    each = settled(timed)
+    each = median_times(timed)
     assert len(each) == SMALL.n_reads
     assert {read.order for read in each} == set(STORED_ORDERS)
     assert len({read.pattern for read in each}) == SMALL.n_reads / 2

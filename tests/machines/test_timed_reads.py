@@ -8,7 +8,7 @@ import pytest
 
 from sds.errors import FormatError
 from sds.geometry import ProcessReads, parse_selection
-from sds.machines.timed_reads import TimedRead, parse_timed_reads, settled
+from sds.machines.timed_reads import TimedRead, median_times, parse_timed_reads
 from sds.simulator import Operation, even_parts
 
 READ = TimedRead(
@@ -55,7 +55,7 @@ def test_processes_divide_a_selection_as_in_simulate():
 def test_the_median_of_a_read_counts_once():
     twice = [replace(READ, seconds=s) for s in (3.0, 1.0, 2.0)]
     other = replace(READ, order=None, seconds=7.0)
-    assert settled([*twice, other]) == [replace(READ, seconds=2.0), other]
+    assert median_times([*twice, other]) == [replace(READ, seconds=2.0), other]
     # One pattern in two layouts: what is left out of a fit together.
     assert READ.pattern == other.pattern
     assert READ.layout != other.layout == "0,1,2"

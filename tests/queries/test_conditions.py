@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sds.errors import SdsValueError, UnsupportedError
 from sds.queries.conditions import (
     Comparison,
-    Joined,
+    CompoundCondition,
     check_comparable,
     compare,
     deciding_columns,
@@ -37,7 +37,7 @@ comparisons = st.builds(
 
 
 def _flat(word, parts):
-    return Joined(word, tuple(parts))
+    return CompoundCondition(word, tuple(parts))
 
 
 conditions = st.recursive(

@@ -87,8 +87,8 @@ def advise(
     from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
-    from sds.server.client import connect
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
+    from sds.server.remote_service import connect
 
     if query and select:
         message = "--select states reads of a dataset, --query those of a table: name one"
@@ -113,8 +113,8 @@ def advise(
     if as_json:
         print_json(_as_json(names[0], advice))
         return
-    asked = [what for what, named in (("reads", split), ("queries", tables)) if named]
-    _print_advice(advice, " and ".join(asked))
+    units = [what for what, named in (("reads", split), ("queries", tables)) if named]
+    _print_advice(advice, " and ".join(units))
     for remark in advice.notes:
         note(remark)
 
@@ -196,8 +196,8 @@ def what_if(
     from sds.cli.quantities import parse_chunks, parse_order
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
-    from sds.server.client import connect
     from sds.server.operations.advice_reports import WhatIfRequest
+    from sds.server.remote_service import connect
 
     file, dataset = parse_dataset_name(name)
     if compress not in {"none", "source"}:
@@ -293,7 +293,7 @@ def _model(name: str, interval: float | None, predicted: str = "reads") -> str:
     return name if interval is None else f"{name} (19 of 20 {predicted} within x{interval:.2g})"
 
 
-def _print_advice(advice: "Advice", asked: str) -> None:
+def _print_advice(advice: "Advice", units: str) -> None:
     """Print what to build: the set, what each saves, the commands, and what was left out."""
     from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
@@ -307,7 +307,7 @@ def _print_advice(advice: "Advice", asked: str) -> None:
         mark = "" if portfolio.calibrated else ", uncalibrated"
         print_prose(
             f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
-            f"{asked} of a day from {format_seconds(portfolio.seconds_now)} to "
+            f"{units} of a day from {format_seconds(portfolio.seconds_now)} to "
             f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
             f"(predicted{mark})"
         )
@@ -360,7 +360,7 @@ def _print_advice(advice: "Advice", asked: str) -> None:
         print_prose(f"  {advice.stripes.reason}")
 
 
-def _print_what_if(answer: "WhatIf", asked: str) -> None:
+def _print_what_if(answer: "WhatIf", units: str) -> None:
     """Print what would change."""
     from sds.cli.output import print_fields, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
@@ -371,8 +371,8 @@ def _print_what_if(answer: "WhatIf", asked: str) -> None:
             ("dataset", answer.target),
             *(("with", name) for name in answer.added),
             *(("without", name) for name in answer.taken_away),
-            (f"{asked} of a day now", format_seconds(answer.seconds_now) + mark),
-            (f"{asked} of a day then", format_seconds(answer.seconds_then) + mark),
+            (f"{units} of a day now", format_seconds(answer.seconds_now) + mark),
+            (f"{units} of a day then", format_seconds(answer.seconds_then) + mark),
             ("saves a day", _interval(answer.saving)),
             ("predicted by", _models(answer.models)),
             ("space", format_size(answer.size_bytes)),
@@ -385,7 +385,7 @@ def _print_what_if(answer: "WhatIf", asked: str) -> None:
         )
     )
     print_table(
-        ("pattern", f"{asked} a day>", "now>", "from", "then>", "from"),
+        ("pattern", f"{units} a day>", "now>", "from", "then>", "from"),
         [
             (
                 row.pattern,

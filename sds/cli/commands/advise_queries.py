@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.server.operations.advice_reports import QueriedTable
-    from sds.server.operations.sort_advice import AskedQuery
+    from sds.server.operations.sort_advice import QueryRequest
 
 _Given = TypeVar("_Given")
 
@@ -36,16 +36,16 @@ def queried_tables(
 
     if not queries:
         if columns:
-            message = "--columns needs --query: say what is asked"
+            message = "--columns needs --query: state the condition"
             raise SdsValueError(message)
         return {}
-    by_name: dict[str, list[AskedQuery]] = {}
+    by_name: dict[str, list[QueryRequest]] = {}
     for name, query in _of_names(names, queries, columns, reads):
         by_name.setdefault(name, []).append(query)
     tables = {}
-    for name, asked in by_name.items():
+    for name, of_table in by_name.items():
         file, table = parse_dataset_name(name)
-        tables[name] = QueriedTable(file=canonical_path(file), table=table, queries=tuple(asked))
+        tables[name] = QueriedTable(file=canonical_path(file), table=table, queries=tuple(of_table))
     return tables
 
 
@@ -54,10 +54,10 @@ def _of_names(
     queries: Sequence[str],
     columns: Sequence[str] | None,
     reads: Sequence[int] | None,
-) -> list[tuple[str, AskedQuery]]:
+) -> list[tuple[str, QueryRequest]]:
     """Return each query with the name of its table."""
     from sds.queries.column_names import parse_columns
-    from sds.server.operations.sort_advice import AskedQuery
+    from sds.server.operations.sort_advice import QueryRequest
 
     returned = _for_each(queries, columns, "--columns")
     counts = _for_each(queries, reads, "--reads")
@@ -67,7 +67,7 @@ def _of_names(
         found.append(
             (
                 name,
-                AskedQuery(
+                QueryRequest(
                     condition=condition,
                     columns=None if of_row is None else parse_columns(of_row),
                     per_day=1 if count is None else count,
@@ -102,6 +102,6 @@ def _split(names: Sequence[str], text: str) -> tuple[str, str]:
     if len(names) == 1:
         return names[0], text
     message = (
-        f"--query {text!r} is of which table? write it as '{names[0]}: {text}', or name one table"
+        f"--query {text!r} names no table: write it as '{names[0]}: {text}', or name one table"
     )
     raise SdsValueError(message)

@@ -38,7 +38,7 @@ def calibrate(
     from sds.cli.output import print_json, progress_bar
     from sds.cli.quantities import parse_size
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     if refit:
         _refit(canonical_path(path), as_json=as_json)
@@ -57,7 +57,7 @@ def _refit(path: str, *, as_json: bool) -> None:
     """Compare traced reads with a calibration, and tell what came of it."""
     from sds.cli.output import note, print_json, print_prose, print_table, progress_bar
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
     from sds.text import counted
 
     with connect(default_home()) as service, progress_bar("Fitting") as advance:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sds.engine import ReadPlan, StrategyPlan
     from sds.explain.explanation import Explanation
-    from sds.explain.hypothetical import Supposed
+    from sds.explain.hypothetical_layout import HypotheticalLayout
     from sds.recommender.models.cost_model import CostModel
 
 
@@ -89,7 +89,7 @@ def explain(
     from sds.engine import measured_parameters
     from sds.explain.explanation import best_of, fastest_of
     from sds.explain.explanation import compare as compare_layouts
-    from sds.explain.hypothetical import Supposed
+    from sds.explain.hypothetical_layout import HypotheticalLayout
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
     from sds.server.operations.file_system_models import configured_raid, configured_stripes
@@ -105,15 +105,15 @@ def explain(
         stored_ratio=stored_ratio,
         stripe_sizes=[parse_size(text, name="--stripe-size") for text in stripe_size or []],
         stripe_counts=stripe_count or [],
-        disks=_supposed_disks(
+        disks=_hypothetical_disks(
             preset,
             raid_disks,
             size(raid_unit, "--raid-unit"),
             size(raid_min_request, "--raid-min-request"),
         ),
     )
-    if compare and layouts[0] != Supposed():
-        layouts.insert(0, Supposed())
+    if compare and layouts[0] != HypotheticalLayout():
+        layouts.insert(0, HypotheticalLayout())
     home = default_home()
     settings = load_settings(home)
     found = compare_layouts(
@@ -140,19 +140,19 @@ def explain(
         _print_comparison(found, labels, fastest_of(found))
 
 
-def _supposed_disks(
+def _hypothetical_disks(
     preset: Preset | None, disks: int | None, unit: int | None, min_request: int | None
-) -> "Supposed":
-    """Return what is supposed of the disks below every layout."""
-    from sds.explain.hypothetical import Supposed
+) -> "HypotheticalLayout":
+    """Return the hypothetical layout that holds the disks below every other."""
+    from sds.explain.hypothetical_layout import HypotheticalLayout
     from sds.geometry import HOPPER, LOCAL_DISK
 
     if preset is None:
-        return Supposed(raid_disks=disks, raid_unit=unit, raid_min_request=min_request)
+        return HypotheticalLayout(raid_disks=disks, raid_unit=unit, raid_min_request=min_request)
     known = HOPPER if preset is Preset.HOPPER else LOCAL_DISK
     if unit is None:
         min_request = min_request or known.raid.min_request_bytes
-    return Supposed(
+    return HypotheticalLayout(
         stripe_size=known.stripes.stripe_size_bytes,
         stripe_count=known.stripes.stripe_count,
         raid_disks=known.raid.data_disks if disks is None else disks,
@@ -168,9 +168,9 @@ def _layouts(
     stored_ratio: float | None,
     stripe_sizes: list[int],
     stripe_counts: list[int],
-    disks: "Supposed",
-) -> "list[Supposed]":
-    """Return every combination of what is supposed, in the order of the options."""
+    disks: "HypotheticalLayout",
+) -> "list[HypotheticalLayout]":
+    """Return every combination of hypothetical layouts, in the order of the options."""
     from dataclasses import replace
 
     from sds.cli.quantities import parse_chunks, parse_order
@@ -204,8 +204,8 @@ def _layouts(
     ]
 
 
-def _label(layout: "Supposed") -> str:
-    """Return what is supposed, in few words."""
+def _label(layout: "HypotheticalLayout") -> str:
+    """Return a hypothetical layout in few words."""
     from sds.cli.quantities import format_order, format_size
 
     parts = []
@@ -227,8 +227,8 @@ def _models_of(file: Path) -> "tuple[CostModel, CostModel] | None":
     from sds.hdf5.dataset import file_exists
     from sds.home import default_home
     from sds.recommender.models.models_in_use import comparable_models
-    from sds.server.client import known_calibrations
     from sds.server.operations.file_system_models import calibration_holding
+    from sds.server.remote_service import known_calibrations
 
     if not file_exists(file):
         return None  # what is wrong with it, opening it tells

@@ -11,7 +11,7 @@ def ingest(*, as_json: AsJson = False) -> None:
     from sds.cli.output import note, print_json, print_lines
     from sds.cli.quantities import format_count, format_size
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
     from sds.text import counted
 
     with connect(default_home()) as service:

@@ -58,7 +58,7 @@ def measure(
     from sds.errors import SdsValueError
     from sds.files import open_regular
     from sds.machines.measurement import MeasureSettings, time_reads
-    from sds.machines.timed_reads import settled
+    from sds.machines.timed_reads import median_times
     from sds.text import counted
 
     numbers = [part.strip() for part in processes.split(",")]
@@ -80,7 +80,7 @@ def measure(
         for read in time_reads(directory, settings, advance):
             out.write(read.line() + "\n")
             timed.append(read)
-    n, wanted = len(settled(timed)), settings.n_reads
+    n, wanted = len(median_times(timed)), settings.n_reads
     print_lines(f"{counted(len(timed), 'timed read')}, {n:,} of them different, in {times}")
     if n < wanted:
         note(f"the time ended before all {wanted} were read; a larger --budget reads them all")

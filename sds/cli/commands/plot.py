@@ -25,14 +25,14 @@ _FORMS = (".png", ".svg")
 
 
 class Way(enum.StrEnum):
-    """How reads are made: `Via` of the cost models, without importing what goes with it."""
+    """Way of reading: `Via` of the cost models, without importing their module."""
 
     HDF5 = "hdf5"
     ENGINE = "engine"
 
 
 class State(enum.StrEnum):
-    """What is cached when they begin, likewise."""
+    """State of the page cache when reads begin: `CacheState`, likewise."""
 
     COLD = "cold"
     WARM = "warm"
@@ -153,8 +153,8 @@ def _calibration_of(target: Path) -> "Calibration":
     """Return the newest calibration of the file system that holds a path."""
     from sds.errors import FileMissingError
     from sds.home import default_home
-    from sds.server.client import connect
     from sds.server.operations.file_system_models import calibration_for
+    from sds.server.remote_service import connect
 
     if not target.exists():
         message = f"no such file or directory: {target}; name a path on a calibrated file system"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sds.catalog.replica_records import ReplicaRecord
-    from sds.server.operations.advice_reports import RecurringTiles
+    from sds.server.operations.advice_reports import RecurringTilesRequest
 
 
 def reorganize(
@@ -113,7 +113,7 @@ def reorganize(
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
     from sds.queries.column_names import parse_columns
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     file, dataset = parse_dataset_name(name)
     memory_bytes = parse_size(memory, name="--memory")
@@ -208,20 +208,20 @@ def _probe(replica: "ReplicaRecord") -> str:
 
 def named_tiles(
     file: str, dataset: str, tiles: str | None, min_reads: int | None
-) -> "RecurringTiles | None":
+) -> "RecurringTilesRequest | None":
     """Return what --tiles and --min-reads ask for; SdsValueError for the second alone."""
     from sds.cli.quantities import parse_tiles
-    from sds.server.operations.advice_reports import RecurringTiles
+    from sds.server.operations.advice_reports import RecurringTilesRequest
 
     if tiles is None:
         if min_reads is not None:
-            message = f"--min-reads {min_reads} of which tiles? name their shape by --tiles"
+            message = f"--min-reads {min_reads} without tiles: name their shape by --tiles"
             raise SdsValueError(message)
         return None
     shape = parse_tiles(tiles)
     if min_reads is None:
-        return RecurringTiles(file=file, dataset=dataset, tiles=shape)
-    return RecurringTiles(file=file, dataset=dataset, tiles=shape, min_reads=min_reads)
+        return RecurringTilesRequest(file=file, dataset=dataset, tiles=shape)
+    return RecurringTilesRequest(file=file, dataset=dataset, tiles=shape, min_reads=min_reads)
 
 
 def _refuse_with(option: str, why: str, others: "Mapping[str, object]") -> None:

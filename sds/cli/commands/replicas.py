@@ -52,7 +52,7 @@ def list_replicas(
     """List replicas, their state and what they take."""
     from sds.cli.output import print_json, print_lines
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     file, dataset = (None, None) if name is None else split_name(name)
     with connect(default_home()) as service:
@@ -84,7 +84,7 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
     from sds.cli.output import print_fields, print_json, print_lines
     from sds.cli.quantities import describe_order, format_layout, format_seconds, format_size
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     with connect(default_home()) as service:
         found = _find(service, which)
@@ -132,7 +132,7 @@ def verify(
     """
     from sds.cli.output import print_json, print_lines, progress_bar
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
     from sds.text import counted
 
     with connect(default_home()) as service, progress_bar("Verifying") as advance:
@@ -197,7 +197,7 @@ def _remove(
     home: "Home", which: str
 ) -> "tuple[tuple[ReplicaRecord, ...], tuple[ReplicaRecord, ...]]":
     """Remove replicas; return them as they were and as they are."""
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
 
     with connect(home) as service:
         chosen = _find(service, which)

@@ -155,7 +155,7 @@ def _divided(
 
 
 def _machine(file: Path | None, stripe_size: str | None, stripe_count: int | None) -> "Machine":
-    """Return Hopper or the machine of a file, with striping otherwise where that is asked for."""
+    """Return Hopper or the machine of a file, with other striping where that is given."""
     from dataclasses import replace
 
     from sds.cli.quantities import parse_size

@@ -13,7 +13,7 @@ def status(*, as_json: AsJson = False) -> None:
     from sds.cli.output import note, print_fields, print_json
     from sds.cli.quantities import format_seconds, format_size
     from sds.home import default_home
-    from sds.server.client import connect
+    from sds.server.remote_service import connect
     from sds.text import counted
 
     with connect(default_home()) as service:

@@ -2,7 +2,7 @@
 
 The source is read in boxes of whole chunks, so that each chunk is decoded once, or of whole tiles
 where it is not chunked, and in the order in which it lies in its file
-(:mod:`sds.organizer.plans.gathering`). A step reads as many boxes as its memory holds; what they
+(:mod:`sds.organizer.plans.tile_boxes`). A step reads as many boxes as its memory holds; what they
 hold of tiles goes to its places in the replica.
 """
 
@@ -23,7 +23,6 @@ from sds.geometry.least_memory import (
     chunk_buffer_bytes,
 )
 from sds.geometry.replica_layout import ReplicaLayout
-from sds.organizer.plans.gathering import GatheredBox, TilePlaces, boxes_of_tiles, slab_of_cells
 from sds.organizer.plans.reorganization_plan import (
     MAX_RANK,
     METADATA_ROOM_BYTES,
@@ -33,6 +32,7 @@ from sds.organizer.plans.reorganization_plan import (
     shown,
     too_little_memory,
 )
+from sds.organizer.plans.tile_boxes import GatheredBox, TilePlaces, boxes_of_tiles, slab_of_cells
 
 if TYPE_CHECKING:
     from sds.geometry import SegmentList
@@ -130,7 +130,7 @@ class SegmentSteps:
         self._begins.append(len(self._first))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of steps."""
         return len(self._begins) - 1
 
     def step(self, index: int) -> list[GatheredBox]:
@@ -203,7 +203,7 @@ def _checked(described: DatasetDescription, request: ReorganizationRequest) -> S
     """Return the tiles of a request."""
     segments = request.segments
     if segments is None:
-        message = f"gather which tiles of {described.path}? name segments"
+        message = f"no tiles of {described.path} given to gather: name segments"
         raise LayoutError(message)
     if request.chunks not in {None, "contiguous"} or request.filters or request.region is not None:
         message = (

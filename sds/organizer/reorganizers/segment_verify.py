@@ -12,8 +12,8 @@ import numpy as np
 
 from sds.hdf5.dataset import get_dataset
 from sds.organizer.copy.slabs import as_words, read_slab_through_hdf5
-from sds.organizer.plans.gathering import GatheredBox
 from sds.organizer.plans.reorganization_plan import Slab
+from sds.organizer.plans.tile_boxes import GatheredBox
 from sds.organizer.replica_file.container import open_source
 from sds.organizer.verify import (
     POISON_OF_REPLICA,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
-    from sds.organizer.plans.gathering import Piece
     from sds.organizer.plans.segment_plan import SegmentPlan
+    from sds.organizer.plans.tile_boxes import Piece
     from sds.organizer.protocol import Progress
     from sds.organizer.replica_file.replica import Replica
 

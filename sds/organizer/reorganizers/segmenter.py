@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sds.organizer.plans.gathering import GatheredBox
     from sds.organizer.plans.reorganization_plan import ReorganizationRequest, Source
     from sds.organizer.plans.segment_plan import SegmentPlan
+    from sds.organizer.plans.tile_boxes import GatheredBox
     from sds.organizer.protocol import Checkpoint, Progress
     from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
@@ -91,7 +91,7 @@ class _TileSteps:
 
     @property
     def n_steps(self) -> int:
-        """How many there are."""
+        """Number of steps."""
         return len(self._steps)
 
     def _boxes(self, index: int) -> list[GatheredBox]:

@@ -247,7 +247,7 @@ def create_early(
 ) -> h5py.h5d.DatasetID:
     """Create a contiguous dataset whose bytes have their place in the file but are not written.
 
-    One without a path goes when it is closed, and leaves its bytes to nobody if others follow.
+    One without a path goes when it is closed, and its bytes stay unused if others follow.
     """
     properties.set_layout(h5py.h5d.CONTIGUOUS)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)

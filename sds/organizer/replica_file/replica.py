@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from sds.hdf5.dataset import DatasetDescription
 
 FORMAT_VERSION = 5
-"""Of replicas that are built, but for sorted ones."""
+"""Format of new replicas, but for sorted ones."""
 _NEWEST_FORMAT = row_numbers.FIRST_FORMAT
-"""That is known: of sorted replicas that are built."""
+"""Newest known format: that of new sorted replicas."""
 _SEGMENTS_FORMAT_VERSION = 4
-"""Of older replicas of segments, and of no others."""
+"""Format of older replicas of segments, and of no others."""
 
 SOURCE = "sds_source"
 SOURCE_IDENTITY = "sds_source_identity"

@@ -43,7 +43,7 @@ _LONG_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedRead:
-    """One kind of read of a dataset.
+    """Read class of a dataset, with its weight.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class WeightedRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkCosts:
-    """What chunks cost: per chunk, per stretch of the file, per decoded byte."""
+    """Costs of reading chunks, seconds: per chunk, per stretch of the file, per decoded byte."""
 
     chunk_s: float
     request_s: float

@@ -52,7 +52,7 @@ class ReadCosts:
 
     @property
     def serving(self) -> NDArray[np.float64]:
-        """From each replica that would serve, were it the only one, shape (n, m); else infinite."""
+        """Seconds from each replica taken alone, shape (n, m); inf where it would not serve."""
         return np.where(np.isfinite(self.compared), self.replicas, np.inf)
 
     def chosen(self) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ from sds.recommender.candidates.read_classes import (
 from sds.recommender.candidates.replica_cost import size_bytes
 from sds.recommender.candidates.segment_candidates import (
     ReadsInSegments,
-    Recurring,
+    RecurringTiles,
     most_read,
     recurring_in,
     tile_shapes,
@@ -164,11 +164,11 @@ def seconds_now(dataset: DatasetReads, classes: Sequence[ReadClass]) -> NDArray[
 
 
 def reads_in_segments(
-    dataset: DatasetReads, candidates: Sequence[Recurring] = ()
+    dataset: DatasetReads, candidates: Sequence[RecurringTiles] = ()
 ) -> ReadsInSegments:
     """Return which reads of a dataset segments serve: those it has, and candidates."""
     existing = [layout.segments for layout in dataset.existing]
-    return ReadsInSegments(dataset.trail, existing, (*dataset.supposed, *candidates))
+    return ReadsInSegments(dataset.trail, existing, (*dataset.hypothetical_tiles, *candidates))
 
 
 class _Enumeration:
@@ -221,7 +221,7 @@ class _Enumeration:
             per_day,
             [size_bytes(x, array) for x in layouts],
             whole_reads=lambda j: self._whole_reads(layouts[j], classes, costs.serving[:, j]),
-            n_most=(settings.n_candidates, _N_PARTIAL, _N_OF_SEGMENTS),
+            limits=(settings.n_candidates, _N_PARTIAL, _N_OF_SEGMENTS),
             sort=[
                 2 if x.segments is not None else int(not x.holds_all(array.extent)) for x in layouts
             ],
@@ -331,7 +331,7 @@ class _Enumeration:
                 for place in pattern.places:
                     boxes.append(place.box)
                     weights.append(seconds * free * place.n_calls / days_of(pattern, self.days))
-        return costly_parts(boxes, weights, self.array.extent, n_most=_N_PARTS)
+        return costly_parts(boxes, weights, self.array.extent, limit=_N_PARTS)
 
     def _layouts_of_parts(
         self,
@@ -353,7 +353,7 @@ class _Enumeration:
                 layouts.append(replace(layout, chunk_shape=chunks, region=part))
         return layouts
 
-    def _tiled(self) -> list[Recurring]:
+    def _tiled(self) -> list[RecurringTiles]:
         """Return what recurs in the dataset in tiles that suit its costliest reads."""
         trail, array = self.dataset.trail, self.array
         if trail is None or not self.groups or trail.extent != array.extent:
@@ -368,13 +368,13 @@ class _Enumeration:
 
         now = np.array([seconds for *_, seconds in costly])
 
-        def worth(shapes: Sequence[tuple[int, ...]]) -> list[tuple[float, Recurring]]:
+        def worth(shapes: Sequence[tuple[int, ...]]) -> list[tuple[float, RecurringTiles]]:
             """Return what recurs in tiles of some shapes, and the seconds a day that each saves."""
             most = MAX_SPACE * math.prod(array.extent)
             in_shapes = [recurring_in(trail, shape, most_elements=most) for shape in shapes]
             recurring = [each for each in in_shapes if each is not None]
             segments = ReadsInSegments(trail, (), recurring)
-            reads = [segments.of_kind(alike) for alike, *_ in costly]
+            reads = [segments.of_class(alike) for alike, *_ in costly]
             found = []
             for each in recurring:
                 shares = [segments.share(some, each.segments) for some in reads]
@@ -428,7 +428,7 @@ class _Enumeration:
 
     def _layouts_of_segments(
         self,
-        tiled: Sequence[Recurring],
+        tiled: Sequence[RecurringTiles],
         whole: Sequence[ReplicaLayout],
         classes: Sequence[ReadClass],
         now: NDArray[np.float64],
@@ -471,7 +471,7 @@ def _worth_comparing(
     sizes: Sequence[int],
     *,
     whole_reads: Callable[[int], float],
-    n_most: tuple[int, ...],
+    limits: tuple[int, ...],
     sort: Sequence[int],
     chunked: Sequence[bool],
 ) -> list[int]:
@@ -498,7 +498,7 @@ def _worth_comparing(
         return bool((best[:, j] <= best[:, k] * (1.0 + _TIE)).all())
 
     kept: list[int] = []
-    room = list(n_most)
+    room = list(limits)
     while left:
         first = left[0]
         if room[sort[first]] == 0:

@@ -18,12 +18,12 @@ _MIN_WEIGHT = 0.1
 _N_LEAVES = 48
 # A part of a part is taken in its stead where so much of the weight lies in it.
 _NEARLY_ALL = 0.95
-# Two parts, one within the other, are told apart where the outer one takes so much more space.
+# Two parts, one within the other, count as two where the outer one takes so much more space.
 _MUCH_LARGER = 1.5
 
 
 def costly_parts(
-    boxes: Sequence[Box], seconds: Sequence[float], extent: tuple[int, ...], *, n_most: int
+    boxes: Sequence[Box], seconds: Sequence[float], extent: tuple[int, ...], *, limit: int
 ) -> list[Box]:
     """Return boxes that hold much of the time in little of the space, the best first.
 
@@ -33,7 +33,7 @@ def costly_parts(
         Where reads lie, and what those reads take.
     extent
         Of the dataset.
-    n_most
+    limit
         Boxes returned at most.
 
     Notes
@@ -49,7 +49,7 @@ def costly_parts(
     found.sort(key=lambda group: (-group.weight * (1.0 - group.space), group.box.start))
     chosen: list[BoxGroup] = []
     for group in found:
-        if len(chosen) < n_most and not any(_are_alike(group, other) for other in chosen):
+        if len(chosen) < limit and not any(_are_alike(group, other) for other in chosen):
             chosen.append(group)
     return [group.box for group in chosen]
 

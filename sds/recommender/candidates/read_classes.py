@@ -1,6 +1,6 @@
 """Classes of reads of a dataset: those that differ only in where they begin.
 
-Classes are told apart by which parts of the dataset and which segments hold their reads, so that
+Classes differ in which parts of the dataset and which segments hold their reads, so that
 each is served by a replica or is not.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sds.analyzer import AccessPattern
     from sds.geometry import ReplicaLayout
     from sds.recommender.candidates.segment_candidates import (
-        HeldShare,
-        PlacedReads,
+        ReadPositions,
         ReadsInSegments,
+        ServedShare,
     )
 
 _DAY_S = 86400.0
@@ -30,7 +30,7 @@ _NO_READ = 1e-9
 
 
 class ReadShape(NamedTuple):
-    """What decides the cost of a read, but for where it begins."""
+    """Shape of a read: all that decides its cost, but for where it begins."""
 
     steps: tuple[int, ...]
     counts: tuple[int, ...]
@@ -39,14 +39,14 @@ class ReadShape(NamedTuple):
 
     @classmethod
     def of(cls, pattern: AccessPattern) -> ReadShape:
-        """Return that of a pattern's HDF5 reads."""
+        """Return the shape of a pattern's HDF5 reads."""
         call = pattern.call
         return cls(call.stride, call.count, call.block, pattern.n_concurrent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadClass:
-    """Reads of a dataset that differ in where they begin alone.
+    """Reads of a dataset that differ only in where they begin.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class ReadClass:
     per_day, observed
         HDF5 reads that a replica may serve, a day and in all that was observed.
     inside
-        Of the boxes and segments that were asked about, those that hold these reads.
+        Of the boxes and segments in question, those that hold these reads.
     """
 
     slab: Hyperslab
@@ -76,7 +76,7 @@ class ReadClass:
 
     @classmethod
     def of(cls, alike: Sequence[AccessPattern], *, days: float) -> ReadClass:
-        """Return what patterns are together that differ in where they begin alone.
+        """Merge patterns that differ only in where they begin into one read class.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ def classes_in_parts(
     *,
     days: float,
 ) -> list[ReadClass]:
-    """Return patterns that differ in where they begin alone, told apart by what holds their reads.
+    """Return patterns that differ only in where they begin, split by what holds their reads.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def classes_in_parts(
     }
     if not segments:
         return list(classes.values())
-    reads = segments.of_kind(alike)
+    reads = segments.of_class(alike)
     around = _boxes_around(reads, [place for p in alike for place in p.places], boxes)
     return [
         each
@@ -185,12 +185,12 @@ def classes_in_parts(
 
 
 def _boxes_around(
-    reads: PlacedReads, places: Sequence[Place], boxes: Sequence[Box]
+    reads: ReadPositions, places: Sequence[Place], boxes: Sequence[Box]
 ) -> list[frozenset[Box]]:
     """Return for each read the boxes that hold the place in which it counts, the smallest."""
     inside = [frozenset(box for box in boxes if box.covers(place.box)) for place in places]
     if not any(inside):
-        return [frozenset()] * len(reads.held)
+        return [frozenset()] * len(reads.served_by)
     low = np.array([place.box.start for place in places])
     size = np.array([place.box.extent for place in places])
     space = np.prod(size.astype(np.float64), axis=1)
@@ -203,9 +203,9 @@ def _boxes_around(
 
 
 def in_segments(
-    read: ReadClass, within: Sequence[Box], shares: Sequence[HeldShare]
+    read: ReadClass, within: Sequence[Box], shares: Sequence[ServedShare]
 ) -> list[ReadClass]:
-    """Return reads of a class that lie within boxes, told apart by the segments that serve them."""
+    """Return reads of a class that lie within boxes, split by the segments that serve them."""
     found = []
     for held, share, start in shares:
         found.append(

@@ -1,4 +1,4 @@
-"""What a replica costs to keep and to build."""
+"""Costs of a replica: space to keep it, and time to build it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from sds.recommender.models.read_cost import StoredArray
 
 BUILD_START_S = 0.2
-"""What building the smallest replica takes: to plan, verify, rename and publish it.
+"""Seconds to build the smallest replica: to plan, verify, rename and publish it.
 
 Measured with the organizer on ext4: 0.2 to 0.3 s for one of 256 KiB.
 """
 
 GATHERED_BYTES = 32 << 20
-"""What the organizer gathers of tiles at a time; for each it goes through the source but once."""
+"""Bytes of tiles that the organizer gathers in one pass through the source."""
 
 GATHERED_RUN_S = 1.2e-6
-"""What a contiguous piece of a tile takes besides, to be gathered and to be compared.
+"""Seconds per contiguous piece of a tile besides its bytes, to gather and to compare it.
 
 Measured with the organizer on ext4, 0.1, 2 and 16 million pieces of 4 B out of 640 MB: 0.8, 3.6 and
 20 s in all.
@@ -102,7 +102,7 @@ def size_bytes(layout: ReplicaLayout, array: StoredArray) -> int:
 
 
 def build_seconds(size_bytes: int, bytes_per_s: float) -> float:
-    """Return the time to build a replica of so many bytes of elements."""
+    """Return the time to build a replica of elements of `size_bytes`."""
     return BUILD_START_S + size_bytes / bytes_per_s
 
 

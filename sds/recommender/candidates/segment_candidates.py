@@ -1,7 +1,7 @@
 """Replicas of segments: which tiles may be worth gathering, and which reads would be served.
 
 What recurs is read off a trail (`sds.analyzer.recurring_segments`), once for each of a few shapes
-of tiles that suit the reads. Which share of a kind of reads finds its tiles there is a forecast: of
+of tiles that suit the reads. Which share of a read class finds its tiles there is a forecast: of
 the last quarter of its reads on the trail those whose tiles had been read often enough before that.
 """
 
@@ -27,14 +27,14 @@ LEAST_TILE_BYTES = 1 << 10
 """Smaller tiles cost more to find than to read."""
 
 GOOD_TILE_BYTES = 64 << 10
-"""From which on a tile takes a disk longer to read than to look up: the pieces of Zhang 2009."""
+"""Least tile that takes a disk longer to read than to find, bytes: the pieces of Zhang 2009."""
 
 MOST_TILE_BYTES = 4 << 20
 """A read of a corner of larger tiles is no longer one of a few of them."""
 
 _MANY_TILES = 64  # each of which costs a request
 _N_HALVED = 3
-_MAX_LISTS = 60  # told apart by the bits of one number
+_MAX_LISTS = 60  # one bit of a number for each
 
 
 def tile_shapes(
@@ -106,13 +106,13 @@ def _grown(
     return tuple(grown)
 
 
-class Recurring(NamedTuple):
-    """What recurs on a trail, and how often its tiles were read at least."""
+class RecurringTiles(NamedTuple):
+    """Recurring tiles of a trail, and the least number of times that each was read."""
 
     segments: SegmentList
     min_reads: int
 
-    def grouped(self, trail: ReadTrail, element_size_bytes: int) -> Recurring:
+    def grouped(self, trail: ReadTrail, element_size_bytes: int) -> RecurringTiles:
         """Return the same tiles in the segments in which they are gathered."""
         segments = recurring_segments(
             trail,
@@ -129,8 +129,8 @@ def recurring_in(
     *,
     most_elements: float,
     min_reads: int = MIN_READS,
-) -> Recurring | None:
-    """Return what recurs on a trail in tiles of a shape, in no more space; None where nothing does.
+) -> RecurringTiles | None:
+    """Return the recurring tiles of a trail, of one shape, within a space; None where none recur.
 
     Where tiles that were read so often take more, or are more than a replica can hold, those that
     were read twice as often, and so on. They are in one segment: which follow each other decides
@@ -148,10 +148,10 @@ def recurring_in(
     segments = SegmentList(
         tile_shape=tile_shape, tiles=tuple(tiles.tolist()), lengths=(len(tiles),)
     )
-    return Recurring(segments, min_reads)
+    return RecurringTiles(segments, min_reads)
 
 
-def most_read(trail: ReadTrail, recurring: Recurring) -> Iterator[Recurring]:
+def most_read(trail: ReadTrail, recurring: RecurringTiles) -> Iterator[RecurringTiles]:
     """Yield those of recurring tiles that are read most, in half of the space each time."""
     for _ in range(_N_HALVED):
         fewer = recurring_in(
@@ -167,8 +167,8 @@ def most_read(trail: ReadTrail, recurring: Recurring) -> Iterator[Recurring]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlacedReads:
-    """Reads of one kind where they lay, m of them.
+class ReadPositions:
+    """Positions of the reads of one class: m of them.
 
     Attributes
     ----------
@@ -176,31 +176,31 @@ class PlacedReads:
         First index of each and the one after its last, shape (m, rank).
     weight
         How many reads each stands for, shape (m,).
-    held
+    served_by
         Which segments serve it: bit i for the i-th, shape (m,).
     walked
-        Share of the reads of the kind that walk through the dataset, and find nothing there.
+        Share of the reads of the class that walk through the dataset, and find nothing there.
     """
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
     weight: NDArray[np.float64]
-    held: NDArray[np.int64]
+    served_by: NDArray[np.int64]
     walked: float = 0.0
 
-    def rows(self, index: NDArray[np.intp]) -> PlacedReads:
+    def rows(self, index: NDArray[np.intp]) -> ReadPositions:
         """Return some of them."""
         return replace(
             self,
             low=self.low[index],
             high=self.high[index],
             weight=self.weight[index],
-            held=self.held[index],
+            served_by=self.served_by[index],
         )
 
 
-class HeldShare(NamedTuple):
-    """A share of a kind of reads that the same segments serve; `start` is that of a typical one."""
+class ServedShare(NamedTuple):
+    """Share of a read class that the same segments serve; `start` is that of a typical read."""
 
     segments: frozenset[SegmentList]
     share: float
@@ -208,7 +208,7 @@ class HeldShare(NamedTuple):
 
 
 class ReadsInSegments:
-    """Which reads of a dataset are served by which segments.
+    """Assignment of the reads of a dataset to the segments that serve them.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class ReadsInSegments:
         self,
         trail: ReadTrail | None,
         existing: Iterable[SegmentList | None],
-        candidates: Iterable[Recurring] = (),
+        candidates: Iterable[RecurringTiles] = (),
     ) -> None:
         min_reads: dict[SegmentList, int] = {}
         for segments, n in (*candidates, *((each, 0) for each in existing if each is not None)):
@@ -240,8 +240,8 @@ class ReadsInSegments:
     def __bool__(self) -> bool:
         return bool(self._lists)
 
-    def of_kind(self, alike: Sequence[AccessPattern]) -> PlacedReads:
-        """Return the reads by which patterns are judged that differ in where they begin alone.
+    def of_class(self, alike: Sequence[AccessPattern]) -> ReadPositions:
+        """Return positions of reads that stand for patterns which differ only in where they begin.
 
         Of traced ones the last quarter of those on the trail that are no walks: they are served
         where segments that are gathered from all that came before that quarter serve them. A
@@ -251,7 +251,7 @@ class ReadsInSegments:
         if alike[0].stated:
             return self._stated(alike)
         if self._trail is None:
-            return _placed([], np.zeros(0), np.zeros(0, dtype=np.int64), rank=alike[0].rank)
+            return _positions_of([], np.zeros(0), np.zeros(0, dtype=np.int64), rank=alike[0].rank)
         bits = [n.bit_length() for n in alike[0].call.shape]
         rows = np.flatnonzero((self._bits == bits).all(axis=1))
         n_reads = self._trail.n_reads[rows]
@@ -259,55 +259,55 @@ class ReadsInSegments:
         rows = rows[n_reads == 1]
         rows = rows[len(rows) * 3 // 4 :]
         slabs = self._trail.selection.rows(rows)
-        held = np.zeros(len(rows), dtype=np.int64)
+        served_by = np.zeros(len(rows), dtype=np.int64)
         for i, known in enumerate(self._from if len(rows) else ()):
-            held |= (known[rows] < rows[0]).astype(np.int64) << i
-        return PlacedReads(
+            served_by |= (known[rows] < rows[0]).astype(np.int64) << i
+        return ReadPositions(
             low=slabs.start,
             high=slabs.start + (slabs.count - 1) * slabs.stride + slabs.block,
             weight=np.ones(len(rows)),
-            held=held,
+            served_by=served_by,
             walked=walked,
         )
 
-    def _stated(self, alike: Sequence[AccessPattern]) -> PlacedReads:
-        held = [
+    def _stated(self, alike: Sequence[AccessPattern]) -> ReadPositions:
+        served_by = [
             sum(1 << i for i, each in enumerate(self._lists) if each.holds(p.call, p.extent))
             for p in alike
         ]
-        return _placed(
+        return _positions_of(
             [Box.around(p.call) for p in alike],
             np.array([p.n_calls for p in alike], dtype=np.float64),
-            np.array(held, dtype=np.int64),
+            np.array(served_by, dtype=np.int64),
             rank=alike[0].rank,
         )
 
-    def share(self, reads: PlacedReads, segments: SegmentList) -> HeldShare:
-        """Return what share of some reads segments serve, whatever else serves them."""
-        held = (reads.held >> self._lists.index(segments) & 1).astype(np.bool_)
+    def share(self, reads: ReadPositions, segments: SegmentList) -> ServedShare:
+        """Return the share of some reads that segments serve, whatever else serves them."""
+        served = (reads.served_by >> self._lists.index(segments) & 1).astype(np.bool_)
         total = float(reads.weight.sum())
-        if not held.any():
-            return HeldShare(frozenset(), 0.0, None)
-        some = reads.rows(np.flatnonzero(held))
-        return HeldShare(
+        if not served.any():
+            return ServedShare(frozenset(), 0.0, None)
+        some = reads.rows(np.flatnonzero(served))
+        return ServedShare(
             frozenset({segments}),
             (1.0 - reads.walked) * float(some.weight.sum()) / total,
             _typical_start(some, segments.tile_shape),
         )
 
-    def shares(self, reads: PlacedReads) -> list[HeldShare]:
-        """Return what shares of some reads which segments serve; of no reads that none does."""
-        shares = {0: reads.walked if len(reads.held) else 1.0}
+    def shares(self, reads: ReadPositions) -> list[ServedShare]:
+        """Return the shares of reads by the segments that serve them; no reads: all by none."""
+        shares = {0: reads.walked if len(reads.served_by) else 1.0}
         starts: dict[int, tuple[int, ...] | None] = {0: None}
         total = float(reads.weight.sum())
-        for mask in np.unique(reads.held).tolist():
-            some = reads.rows(np.flatnonzero(reads.held == mask))
+        for mask in np.unique(reads.served_by).tolist():
+            some = reads.rows(np.flatnonzero(reads.served_by == mask))
             share = (1.0 - reads.walked) * float(some.weight.sum()) / total
             shares[mask] = shares.get(mask, 0.0) + share
             if mask:
                 starts[mask] = _typical_start(some, self._of(mask)[0].tile_shape)
         return [
-            HeldShare(frozenset(self._of(mask)), share, starts[mask])
+            ServedShare(frozenset(self._of(mask)), share, starts[mask])
             for mask, share in shares.items()
             if share > 0
         ]
@@ -317,15 +317,15 @@ class ReadsInSegments:
         return [each for i, each in enumerate(self._lists) if mask >> i & 1]
 
 
-def _placed(
-    boxes: Sequence[Box], weight: NDArray[np.float64], held: NDArray[np.int64], *, rank: int
-) -> PlacedReads:
+def _positions_of(
+    boxes: Sequence[Box], weight: NDArray[np.float64], served_by: NDArray[np.int64], *, rank: int
+) -> ReadPositions:
     low = np.array([box.start for box in boxes], dtype=np.int64).reshape(len(boxes), rank)
     size = np.array([box.extent for box in boxes], dtype=np.int64).reshape(len(boxes), rank)
-    return PlacedReads(low=low, high=low + size, weight=weight, held=held)
+    return ReadPositions(low=low, high=low + size, weight=weight, served_by=served_by)
 
 
-def _typical_start(reads: PlacedReads, tile_shape: tuple[int, ...]) -> tuple[int, ...]:
+def _typical_start(reads: ReadPositions, tile_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return where a read begins that touches as many tiles as half of the reads or more."""
     sizes = np.array(tile_shape, dtype=np.int64)
     touched = np.prod((reads.high - 1) // sizes - reads.low // sizes + 1.0, axis=1)

@@ -28,7 +28,7 @@ SIGMAS_95 = 1.96
 
 
 class ModelKind(StrEnum):
-    """Which equation (sds_model_kind).
+    """Equation of a cost model (sds_model_kind).
 
     ``eq3`` is the paper's best case (concurrent processes act as one), ``eq4`` its worst, ``eq5``
     collective I/O, ``eq6`` all interactions; ``service`` the time that clients wait, servers
@@ -55,12 +55,12 @@ class ModelKind(StrEnum):
 
     @property
     def needs_processes(self) -> bool:
-        """Whether P, processes per OST, is among the terms."""
+        """True if P, processes per OST, is among the terms."""
         return any("P" in term.split("*") for term in self.terms)
 
     @property
     def has_gap(self) -> bool:
-        """Whether one of the three block gaps is among the terms."""
+        """True if one of the three block gaps is among the terms."""
         return "BG" in self.terms
 
 
@@ -102,7 +102,7 @@ _TERMS: dict[ModelKind, tuple[str, ...]] = {
 
 
 class GapKind(StrEnum):
-    """Which of the three block gaps of SEMANTICS.md (sds_gap_kind)."""
+    """Block gap, one of the three of docs/reference/semantics.md (sds_gap_kind)."""
 
     COUNT = "count"
     DISTANCE = "distance"
@@ -115,14 +115,14 @@ class GapKind(StrEnum):
 
 
 class Via(StrEnum):
-    """How the bytes are read: a model holds for one way only."""
+    """Way of reading the bytes: a model holds for one way only."""
 
     HDF5 = "hdf5"
     ENGINE = "engine"
 
 
 class CacheState(StrEnum):
-    """What of the file is in memory when a read begins."""
+    """State of the page cache for the file when a read begins."""
 
     COLD = "cold"
     WARM = "warm"
@@ -131,7 +131,7 @@ class CacheState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitDiagnostics:
-    """How well a regression fits the reads that it was fitted to.
+    """Goodness of fit of a regression on the reads that it was fitted to.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ class CostModel:
     diagnostics, heldout
         None where the model is built in. Held out were patterns.
     heldout_layouts
-        Error on layouts left out; None where all reads were from one, or nobody held them out.
+        Error on layouts left out; None where all reads were from one, or none were held out.
     """
 
     kind: ModelKind

@@ -61,9 +61,9 @@ class LogFitter(EquationFitter):
     ) -> tuple[CostModel, NDArray[np.float64]]:
         """Return the fitted model without diagnostics, and its predictions before the floor."""
         self.check_number(len(seconds))
-        names = [self.kind.terms[i] for i in self.kept]
+        names = [self.kind.terms[i] for i in self.fitted_terms]
         terms = design_matrix(features, self.kind, self.gap)
-        dependent = dependent_columns(terms[:, self.kept], names)
+        dependent = dependent_columns(terms[:, self.fitted_terms], names)
         fitted = np.array([t in names and t not in dependent for t in self.kind.terms])
 
         def slopes_of(coefficients: NDArray[np.float64]) -> NDArray[np.float64]:

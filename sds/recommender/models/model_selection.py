@@ -87,12 +87,12 @@ def choose_model(
             f"all {len(samples)} reads touch the same, so that nothing tells what their time "
             "depends on: measure reads of several shapes and sizes"
         )
-    trials = [_builtin_candidate(samples, features, via=via, cache=cache)]
-    trials += [
+    fits = [_builtin_candidate(samples, features, via=via, cache=cache)]
+    fits += [
         _candidate(fitter, samples, features, via=via, cache=cache)
         for fitter in fitters_for(samples, gaps=gaps, without_processes=without_processes)
     ]
-    ranked = sorted(trials, key=_preference)
+    ranked = sorted(fits, key=_preference)
     best = ranked[0].model
     if best is None or ranked[0].refused:
         raise SdsValueError(f"no model can be used: {ranked[0].refused}")
@@ -100,10 +100,10 @@ def choose_model(
     return ModelChoice(chosen=replace(best, calibrated=True), trials=tuple(ranked))
 
 
-def _preference(trial: CandidateFit) -> tuple[bool, bool, float]:
-    """Return what trials are sorted by: usable ones first, by their error; unfitted ones last."""
-    model = trial.model
-    return bool(trial.refused), model is None, 0.0 if model is None else model.log_error
+def _preference(fit: CandidateFit) -> tuple[bool, bool, float]:
+    """Return what fits are sorted by: usable ones first, by their error; unfitted ones last."""
+    model = fit.model
+    return bool(fit.refused), model is None, 0.0 if model is None else model.log_error
 
 
 def fitters_for(

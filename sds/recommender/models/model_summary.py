@@ -43,7 +43,7 @@ def _fit_lines(model: CostModel, d: FitDiagnostics) -> list[str]:
     }
     for term, c in zip(model.kind.terms, model.coefficients, strict=True):
         if term not in fitted:
-            # A zero that nobody estimated: no interval to give, and no number to wonder about.
+            # A zero that was not estimated: no interval to give, and no number to wonder about.
             lines.append(
                 f"{term:>20} {'not fitted' if term in model.dropped_terms else 'held at 0'}"
             )

@@ -1,4 +1,4 @@
-"""Which models compare a dataset with its replicas: to advise, and in a redirect table."""
+"""Models that compare a dataset with its replicas: in advice, and in a redirect table."""
 
 from __future__ import annotations
 

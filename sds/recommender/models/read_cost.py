@@ -1,4 +1,4 @@
-"""What one read of a dataset costs in a layout: selection -> features -> seconds."""
+"""Cost of one read of a dataset in a layout: selection -> features -> seconds."""
 
 from __future__ import annotations
 

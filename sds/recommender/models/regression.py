@@ -81,7 +81,7 @@ class EquationFitter(Fitter):
 
     @property
     def name(self) -> str:
-        """E.g. ``eq4, block gap distance, relative``."""
+        """Name, e.g. ``eq4, block gap distance, relative``."""
         parts = [str(self.kind)]
         if self.kind.has_gap:
             parts.append(f"block gap {self.gap}")
@@ -94,10 +94,10 @@ class EquationFitter(Fitter):
     @property
     @abstractmethod
     def weighting(self) -> str:
-        """As of `FitDiagnostics`."""
+        """Weighting of the reads, as in `FitDiagnostics`."""
 
     @property
-    def kept(self) -> list[int]:
+    def fitted_terms(self) -> list[int]:
         """Indices of the terms that are fitted."""
         terms = self.kind.terms
         drop = self.without_processes
@@ -105,10 +105,10 @@ class EquationFitter(Fitter):
 
     def check_number(self, n: int) -> None:
         """Raise SdsValueError unless there are two reads more than terms."""
-        if n < len(self.kept) + 2:
+        if n < len(self.fitted_terms) + 2:
             raise SdsValueError(
-                f"{n} reads are too few to fit the {len(self.kept)} terms of {self.name}: "
-                f"measure at least {len(self.kept) + 2}"
+                f"{n} reads are too few to fit the {len(self.fitted_terms)} terms of {self.name}: "
+                f"measure at least {len(self.fitted_terms) + 2}"
             )
 
     @abstractmethod
@@ -169,14 +169,16 @@ class LinearFitter(EquationFitter):
         terms = design_matrix(features, self.kind, self.gap)
         results, scale = self._regress(terms, seconds)
         raw = np.zeros(len(self.kind.terms))
-        raw[self.kept] = np.asarray(results.params) / scale
+        raw[self.fitted_terms] = np.asarray(results.params) / scale
         model = CostModel(
             kind=self.kind,
             gap=self.gap,
             coefficients=tuple(raw.tolist()),
             floor_s=float(seconds.min()),
             calibrated=True,
-            dropped_terms=tuple(t for i, t in enumerate(self.kind.terms) if i not in self.kept),
+            dropped_terms=tuple(
+                t for i, t in enumerate(self.kind.terms) if i not in self.fitted_terms
+            ),
         )
         return model, terms @ raw
 
@@ -189,7 +191,7 @@ class LinearFitter(EquationFitter):
         return diagnostics_of(
             results,
             scale,
-            terms=[self.kind.terms[i] for i in self.kept],
+            terms=[self.kind.terms[i] for i in self.fitted_terms],
             weighting=self.weighting,
             residuals_s=seconds - terms @ np.array(model.coefficients),
         )
@@ -199,8 +201,8 @@ class LinearFitter(EquationFitter):
     ) -> tuple[RegressionResults, NDArray[np.float64]]:
         """Return statsmodels' results for columns divided by the scale, and the scale."""
         self.check_number(len(seconds))
-        matrix = terms[:, self.kept]
-        dependent = dependent_columns(matrix, [self.kind.terms[i] for i in self.kept])
+        matrix = terms[:, self.fitted_terms]
+        dependent = dependent_columns(matrix, [self.kind.terms[i] for i in self.fitted_terms])
         if dependent:
             hint = (
                 "measure with several process counts, or fit without P"

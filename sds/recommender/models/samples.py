@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 BUILTIN = "builtin"
-"""Name of the model that nobody fitted, among the candidates."""
+"""Name, among the candidates, of the built-in model, which is fitted to nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class CandidateFit:
 
     @property
     def heldout(self) -> HeldoutError | None:
-        """Its held-out error; None where it could not be fitted."""
+        """Held-out error of the model; None where it could not be fitted."""
         return None if self.model is None else self.model.heldout
 
 

@@ -8,7 +8,7 @@ each read uses the best one that there is. So three things are known without try
 - No set saves more than the chosen one plus what the others would save beside it, one by one,
   filled up to the budget by the best saving per byte, the last in part.
 - A search that leaves out every branch whose bound is no better than the best set found ends with
-  the best set, if it ends. It is given a number of steps; where it does not end the bound is told.
+  the best set, if it ends. It is given a number of steps; where it does not end the bound is given.
 
 What each layout costs to build, spread over the days it has to pay for itself, is taken off its
 saving; it is a sum over the set and leaves the second and the third as they are.
@@ -36,8 +36,8 @@ MAX_STEPS = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Reads of one dataset, and the layouts that would serve them.
+class DatasetCosts:
+    """Costs of the reads of one dataset in the layouts that would serve them.
 
     Attributes
     ----------
@@ -65,17 +65,17 @@ class Block:
         return float(gained @ self.weights)
 
 
-Key = tuple[int, int]  # block, candidate
+Key = tuple[int, int]  # dataset, candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
-    """A set of layouts.
+class LayoutSet:
+    """Set of layouts, with its saving and the bound.
 
     Attributes
     ----------
     chosen
-        (block, candidate), ascending.
+        (dataset, candidate), ascending.
     saving
         Seconds a day, less the costs.
     bound
@@ -91,12 +91,12 @@ class Selected:
 
 
 def select(
-    blocks: Sequence[Block],
+    datasets: Sequence[DatasetCosts],
     *,
     budget_bytes: int | None,
     excluded: frozenset[Key] = frozenset(),
     max_steps: int = MAX_STEPS,
-) -> Selected:
+) -> LayoutSet:
     """Return the set of candidates that saves most a day within a budget; None: no limit.
 
     Raises
@@ -106,12 +106,12 @@ def select(
     """
     if budget_bytes is not None and budget_bytes < 0:
         raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
-    problem = _Problem(blocks, budget_bytes)
+    problem = _Problem(datasets, budget_bytes)
     keys = [
-        (b, c)
-        for b, block in enumerate(blocks)
-        for c in range(len(block.sizes))
-        if (b, c) not in excluded and problem.fits(block.sizes[c], 0)
+        (d, c)
+        for d, dataset in enumerate(datasets)
+        for c in range(len(dataset.sizes))
+        if (d, c) not in excluded and problem.fits(dataset.sizes[c], 0)
     ]
     best = max(
         (problem.greedy(keys, per_byte=per_byte) for per_byte in (False, True)),
@@ -125,7 +125,7 @@ def select(
         if ended:
             bound = best.saving
     bound = max(bound, best.saving)
-    return Selected(
+    return LayoutSet(
         chosen=tuple(sorted(best.chosen)),
         saving=best.saving,
         bound=bound,
@@ -147,43 +147,43 @@ class _State:
         self.cost = 0.0  # taken off already
         self.used_bytes = 0
 
-    def plus(self, key: Key, block: Block, gain: float) -> _State:
+    def plus(self, key: Key, dataset: DatasetCosts, gain: float) -> _State:
         """Return the set with one more."""
-        b, c = key
-        reads = np.minimum(self.best[b], block.seconds[:, c])
-        more = _State((*self.best[:b], reads, *self.best[b + 1 :]))
+        d, c = key
+        reads = np.minimum(self.best[d], dataset.seconds[:, c])
+        more = _State((*self.best[:d], reads, *self.best[d + 1 :]))
         more.chosen = self.chosen | {key}
         more.saving = self.saving + gain
-        more.cost = self.cost + block.costs[c]
-        more.used_bytes = self.used_bytes + block.sizes[c]
+        more.cost = self.cost + dataset.costs[c]
+        more.used_bytes = self.used_bytes + dataset.sizes[c]
         return more
 
 
 class _Problem:
-    def __init__(self, blocks: Sequence[Block], budget_bytes: int | None) -> None:
-        self.blocks = blocks
+    def __init__(self, datasets: Sequence[DatasetCosts], budget_bytes: int | None) -> None:
+        self.datasets = datasets
         self.budget_bytes = budget_bytes
 
     def start(self) -> tuple[NDArray[np.float64], ...]:
-        return tuple(block.now for block in self.blocks)
+        return tuple(dataset.now for dataset in self.datasets)
 
     def fits(self, size: int, used: int) -> bool:
         return self.budget_bytes is None or used + size <= self.budget_bytes
 
     def gain(self, state: _State, key: Key) -> float:
         """Return what one more saves a day, less its cost."""
-        b, c = key
-        block = self.blocks[b]
-        return block.saving(state.best[b], c) - block.costs[c]
+        d, c = key
+        dataset = self.datasets[d]
+        return dataset.saving(state.best[d], c) - dataset.costs[c]
 
     def greedy(self, keys: Sequence[Key], *, per_byte: bool) -> _State:
         """Return the set that grows by the greatest gain, each time, until none fits or gains."""
         state = _State(self.start())
 
         def worth(key: Key, gain: float) -> float:
-            return gain / max(1, self.blocks[key[0]].sizes[key[1]]) if per_byte else gain
+            return gain / max(1, self.datasets[key[0]].sizes[key[1]]) if per_byte else gain
 
-        # Gains only fall as the set grows: an old one is a bound, and most are never asked again.
+        # Gains only fall as the set grows: an old one is a bound, and few are computed again.
         heap = []
         for key in keys:
             gain = self.gain(state, key)
@@ -191,7 +191,7 @@ class _Problem:
         heapq.heapify(heap)
         while heap:
             _, key, gain, age = heapq.heappop(heap)
-            if not self.fits(self.blocks[key[0]].sizes[key[1]], state.used_bytes):
+            if not self.fits(self.datasets[key[0]].sizes[key[1]], state.used_bytes):
                 continue
             if age != len(state.chosen):
                 gain = self.gain(state, key)
@@ -199,7 +199,7 @@ class _Problem:
             elif gain <= 0:
                 break
             else:
-                state = state.plus(key, self.blocks[key[0]], gain)
+                state = state.plus(key, self.datasets[key[0]], gain)
         return state
 
     def bound(self, state: _State, keys: Sequence[Key]) -> float:
@@ -211,7 +211,7 @@ class _Problem:
         for key in keys:
             gain = self.gain(state, key)
             if gain > 0:
-                gains.append((gain, self.blocks[key[0]].sizes[key[1]]))
+                gains.append((gain, self.datasets[key[0]].sizes[key[1]]))
         left = math.inf if self.budget_bytes is None else float(self.budget_bytes)
         return self._filled(state, gains, keys, left)
 
@@ -232,13 +232,13 @@ class _Problem:
                 break
         # Nor more than all of them built for nothing.
         allowed: dict[int, list[int]] = {}
-        for b, c in keys:
-            allowed.setdefault(b, []).append(c)
+        for d, c in keys:
+            allowed.setdefault(d, []).append(c)
         ideal = 0.0
-        for b, candidates in allowed.items():
-            block = self.blocks[b]
-            least = np.minimum(state.best[b], block.seconds[:, candidates].min(axis=1))
-            ideal += float((state.best[b] - least) @ block.weights)
+        for d, candidates in allowed.items():
+            dataset = self.datasets[d]
+            least = np.minimum(state.best[d], dataset.seconds[:, candidates].min(axis=1))
+            ideal += float((state.best[d] - least) @ dataset.weights)
         return state.saving + min(filled, ideal)
 
     def search(self, keys: Sequence[Key], found: _State, max_steps: int) -> tuple[_State, bool]:
@@ -255,12 +255,12 @@ class _Problem:
             gains = [
                 (gain, key)
                 for key in left
-                if self.fits(self.blocks[key[0]].sizes[key[1]], state.used_bytes)
+                if self.fits(self.datasets[key[0]].sizes[key[1]], state.used_bytes)
                 and (gain := self.gain(state, key)) > 0
             ]
             if not gains:
                 continue
-            pairs = [(gain, self.blocks[key[0]].sizes[key[1]]) for gain, key in gains]
+            pairs = [(gain, self.datasets[key[0]].sizes[key[1]]) for gain, key in gains]
             left_bytes = (
                 math.inf if self.budget_bytes is None else self.budget_bytes - state.used_bytes
             )
@@ -268,9 +268,9 @@ class _Problem:
             if bound <= found.saving or _close(found.saving, bound):
                 continue
             gain, key = max(
-                gains, key=lambda g: (g[0] / max(1, self.blocks[g[1][0]].sizes[g[1][1]]), g[1])
+                gains, key=lambda g: (g[0] / max(1, self.datasets[g[1][0]].sizes[g[1][1]]), g[1])
             )
             rest = tuple(k for _, k in gains if k != key)
             stack.append((state, rest))
-            stack.append((state.plus(key, self.blocks[key[0]], gain), rest))
+            stack.append((state.plus(key, self.datasets[key[0]], gain), rest))
         return found, True

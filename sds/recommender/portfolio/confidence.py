@@ -14,8 +14,8 @@ def probability_faster(ratio: float, ratio_error: float) -> float:
     """
     if not (ratio > 0 and math.isfinite(ratio) and ratio_error >= 0):
         raise SdsValueError(
-            f"a ratio of {ratio} with an error of {ratio_error} compares nothing: predicted "
-            "times must be positive numbers, and errors not negative"
+            f"cannot compare: a ratio of {ratio} with an error of {ratio_error}; predicted times "
+            "must be positive numbers, and errors not negative"
         )
     if ratio_error == 0:
         return 0.5 if ratio == 1 else float(ratio > 1)

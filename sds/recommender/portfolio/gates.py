@@ -20,7 +20,7 @@ _PLURAL = {"read": "reads", "query": "queries"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseGates:
-    """What must be exceeded before a layout is advised.
+    """Thresholds that a layout must exceed to be advised.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class NoiseGates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What one layout does beside others.
+    """Effect of one layout beside others.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Effect:
 
     @property
     def speedup(self) -> float:
-        """How many times as fast what it serves becomes."""
+        """Speed-up of what it serves: time without it over time with it."""
         return self.without_s / self.with_s if self.with_s > 0 else 1.0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import SdsValueError
-from sds.recommender.portfolio.budget_search import Block, Key, Selected, select
+from sds.recommender.portfolio.budget_search import DatasetCosts, Key, LayoutSet, select
 from sds.recommender.portfolio.compression import group_by_cost
 from sds.recommender.portfolio.confidence import probability_faster
 from sds.recommender.portfolio.gates import Effect, NoiseGates, objection
@@ -21,8 +21,8 @@ from sds.recommender.portfolio.values import (
     Portfolio,
     PortfolioLayout,
     PortfolioSettings,
+    ReplicaCoverage,
     Saving,
-    Shares,
     sum_of_savings,
 )
 from sds.recommender.portfolio.workload import AS_NOW, Candidate, Workload, read_workload
@@ -87,15 +87,13 @@ def choose_portfolio(
     settings = settings or PortfolioSettings()
     if budget_bytes is not None and not budget_bytes >= 0:  # not a number, too
         raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
-    for what, asked, named in (("dataset", "reads", datasets), ("table", "queries", tables)):
+    for what, unit, named in (("dataset", "reads", datasets), ("table", "queries", tables)):
         names = [each.target for each in named]
         if len(set(names)) != len(names):
-            raise SdsValueError(
-                f"the same {what} twice among {names}: give all its {asked} at once"
-            )
+            raise SdsValueError(f"the same {what} twice among {names}: give all its {unit} at once")
     fitted: ChunkShapes = {}
     workloads = [read_workload(dataset, settings, fitted) for dataset in datasets]
-    workloads += [query_workload(asked, settings) for asked in tables]
+    workloads += [query_workload(queries, settings) for queries in tables]
     return _Choice(workloads, budget_bytes, gates, settings).portfolio()
 
 
@@ -113,18 +111,18 @@ class _Choice:
         self.settings = settings
         self.sizes = [[c.size_bytes for c in workload.candidates] for workload in workloads]
         self.n_groups = 0
-        self.blocks = [self._block(i) for i in range(len(workloads))]
+        self.costs = [self._dataset_costs(i) for i in range(len(workloads))]
         self.refused: dict[Key, str] = {}
         self.refused_alone: frozenset[Key] = frozenset()
 
-    def _block(self, i: int) -> Block:
+    def _dataset_costs(self, i: int) -> DatasetCosts:
         """Return the workload of a dataset, grouped by cost."""
         workload = self.workloads[i]
         days = self.settings.pay_within_days
         costs = tuple(c.build_s / days for c in workload.candidates)
         if not workload.now.any():  # nothing is read, or of an empty table
             nothing = np.zeros((0, len(workload.candidates)))
-            return Block(
+            return DatasetCosts(
                 now=np.zeros(0),
                 seconds=nothing,
                 weights=np.zeros(0),
@@ -134,7 +132,7 @@ class _Choice:
         table = np.column_stack([workload.now, workload.seconds])
         groups = group_by_cost(table, workload.per_day, tolerance=self.settings.tolerance)
         self.n_groups += len(groups)
-        return Block(
+        return DatasetCosts(
             now=groups.seconds[:, 0],
             seconds=groups.seconds[:, 1:],
             weights=groups.weights,
@@ -153,7 +151,7 @@ class _Choice:
         self.refused_alone = frozenset(self.refused)
         while True:
             selected = select(
-                self.blocks, budget_bytes=self.budget_bytes, excluded=frozenset(self.refused)
+                self.costs, budget_bytes=self.budget_bytes, excluded=frozenset(self.refused)
             )
             chosen = self._with_wholes(frozenset(selected.chosen))
             failing = [
@@ -254,7 +252,7 @@ class _Choice:
         names = [self.workloads[b].candidates[c].name for b, c in sorted(others) if b == key[0]]
         return f"beside {' and '.join(names)}: " if names else ""
 
-    def _result(self, selected: Selected) -> Portfolio:
+    def _result(self, selected: LayoutSet) -> Portfolio:
         chosen = frozenset(selected.chosen)
         layouts = sorted(
             (self._layout(key, chosen) for key in selected.chosen),
@@ -328,13 +326,13 @@ class _Choice:
             reason=f"{reason}; it {holds}" if holds else reason,
         )
 
-    def _shares(self, key: Key, effect: Effect) -> Shares:
+    def _shares(self, key: Key, effect: Effect) -> ReplicaCoverage:
         """Return what of its dataset a layout holds and serves."""
         i, c = key
         workload = self.workloads[i]
         served = workload.may_serve(c)
         now = workload.now * workload.per_day
-        return Shares(
+        return ReplicaCoverage(
             space=workload.candidates[c].space,
             reads=effect.per_day / float(workload.per_day.sum()),
             seconds=float(now[served].sum()) / float(now.sum()),
@@ -414,8 +412,8 @@ class _Choice:
                 )
         for workload in self.workloads:
             notes += workload.notes
-        asked = any(workload.unit == "query" for workload in self.workloads)
-        return [*dict.fromkeys(notes), *([] if asked else [NO_QUERY_STATED])]
+        has_queries = any(workload.unit == "query" for workload in self.workloads)
+        return [*dict.fromkeys(notes), *([] if has_queries else [NO_QUERY_STATED])]
 
     def _smaller(self, chosen: frozenset[Key]) -> list[str]:
         """Return, for whole replicas that are chosen, which part would save nearly as much."""
@@ -442,7 +440,7 @@ class _Choice:
         return words
 
 
-def _holding_text(candidate: Candidate, shares: Shares) -> str:
+def _holding_text(candidate: Candidate, shares: ReplicaCoverage) -> str:
     """Return what a replica of a part is to its dataset, in words; empty for a whole one."""
     held, reads, seconds = map(share_text, (shares.space, shares.reads, shares.seconds))
     if not candidate.is_partial:

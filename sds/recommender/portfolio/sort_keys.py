@@ -1,8 +1,8 @@
-"""Which columns of a table to sort replicas by, for queries that are stated. Values.
+"""Sort keys for replicas of a table, from stated queries. Pure: values in, values out.
 
 Traces cannot tell: a program that looks for energies above a threshold reads whole columns, and
-compares them out of sight. So the conditions, and how often they are asked, are stated; which share
-of the rows each key leaves over is estimated from a sample.
+compares them out of sight. So the conditions, and how often each is queried, are stated; which
+share of the rows each key leaves over is estimated from a sample.
 
 1. Keys are the columns that conditions compare. Of each key there is a candidate with the columns
    of each query, one with those of all, and those between as queries join that it saves most for.
@@ -51,7 +51,7 @@ _MEASURED_LOG_ERROR = math.log(2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyShare:
-    """Which share of the rows a key leaves over for a query, by a sample.
+    """Share of the rows that a key leaves over for a query, estimated from a sample.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class StatedQuery:
     compared, returned
         Columns of the condition and of the result.
     per_day
-        How often it is asked.
+        Times that it is made a day.
     shares
         One for each column that could be the key.
     """
@@ -99,7 +99,7 @@ class StatedQuery:
     def __post_init__(self) -> None:
         if not 0 < self.per_day <= _MOST_PER_DAY:  # not a number, too
             message = (
-                f"query {self.text!r} asked {self.per_day} times a day: give a positive number, at "
+                f"query {self.text!r} made {self.per_day} times a day: give a positive number, at "
                 f"most {_MOST_PER_DAY:g}"
             )
             raise SdsValueError(message)
@@ -116,14 +116,14 @@ class StatedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableQueries:
-    """A table, how it is asked, and which sorted replicas of it there are.
+    """A table, its queries, and which sorted replicas of it there are.
 
     Attributes
     ----------
     target
         ``FILE:/table``.
-    queries
-        Of all programs and users together.
+    stated
+        Queries of all programs and users together.
     parameters
         What reads from the file system cost.
     existing
@@ -134,13 +134,13 @@ class TableQueries:
 
     target: str
     table: Table
-    queries: tuple[StatedQuery, ...]
+    stated: tuple[StatedQuery, ...]
     parameters: IoParameters
     existing: tuple[ReplicaLayout, ...] = ()
     decode_s_per_byte: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.queries:
+        if not self.stated:
             message = (
                 f"no query of {self.target} is stated: conditions leave no trace, write them, as "
                 "--query 'e > 1.3'"
@@ -171,80 +171,80 @@ class TableQueries:
 
     @property
     def model_name(self) -> str:
-        """What predicts."""
+        """Name of the model that predicts."""
         return f"{'measured' if self.parameters.is_measured else 'builtin'} costs of queries"
 
 
 def query_workload(
-    asked: TableQueries,
+    queries: TableQueries,
     settings: PortfolioSettings,
     *,
     layouts: tuple[ReplicaLayout, ...] | None = None,
 ) -> Workload:
     """Return a table's queries in sorted replicas; None: in all that may be worth building."""
-    scans = np.array([_scan_s(asked, query) for query in asked.queries]).T
+    scans = np.array([_scan_s(queries, query) for query in queries.stated]).T
     now = scans.copy()
-    for layout in asked.existing:
-        now = np.fmin(now, _times_in(asked, layout))
-    chosen = _candidates(asked) if layouts is None else layouts
+    for layout in queries.existing:
+        now = np.fmin(now, _times_in(queries, layout))
+    chosen = _candidates(queries) if layouts is None else layouts
     there = np.stack(
-        [np.zeros((*now.shape,)), *(_times_in(asked, layout) for layout in chosen)], axis=2
+        [np.zeros((*now.shape,)), *(_times_in(queries, layout) for layout in chosen)], axis=2
     )[:, :, 1:]
-    per_day = np.array([query.per_day for query in asked.queries])
+    per_day = np.array([query.per_day for query in queries.stated])
     if layouts is None:
         gains = np.fmax(now[0][:, None] - there[0], 0.0)
         alone = per_day @ np.where(np.isfinite(gains), gains, 0.0)
         best = [int(c) for c in np.argsort(-alone, kind="stable") if alone[c] > 0]
         kept = sorted(best[: int(settings.n_candidates)])
         chosen, there = tuple(chosen[c] for c in kept), there[:, :, kept]
-    factor = math.exp(SIGMAS_95 * asked.log_error)
+    factor = math.exp(SIGMAS_95 * queries.log_error)
     notes = []
     if not chosen:
-        notes.append(_why_nothing(asked))
-    elif not asked.parameters.is_measured:
+        notes.append(_why_nothing(queries))
+    elif not queries.parameters.is_measured:
         notes.append(UNCALIBRATED)
     return Workload(
-        target=asked.target,
+        target=queries.target,
         unit="query",
-        candidates=tuple(_candidate(asked, layout, settings) for layout in chosen),
+        candidates=tuple(_candidate(queries, layout, settings) for layout in chosen),
         now=now[0],
         seconds=there[0],
         bounds=(now[1:], there[1:]),
         per_day=per_day,
         observed=per_day,
-        descriptions=tuple(query.text for query in asked.queries),
+        descriptions=tuple(query.text for query in queries.stated),
         stated=True,
-        n_patterns=len(asked.queries),
-        calibrated=asked.parameters.is_measured,
+        n_patterns=len(queries.stated),
+        calibrated=queries.parameters.is_measured,
         models=ModelNames(
-            original=asked.model_name,
-            replica=asked.model_name,
+            original=queries.model_name,
+            replica=queries.model_name,
             interval_original=factor,
             interval_replica=factor,
             predicted="queries",
         ),
         # Two sorted replicas err in the same way; a scan and a sorted replica do not.
-        log_errors=(asked.log_error, asked.log_error),
-        ratio_errors=(asked.log_error, asked.log_error),
-        notes=tuple(f"{asked.target}: {words}" for words in notes),
+        log_errors=(queries.log_error, queries.log_error),
+        ratio_errors=(queries.log_error, queries.log_error),
+        notes=tuple(f"{queries.target}: {words}" for words in notes),
     )
 
 
 def _candidate(
-    asked: TableQueries, layout: ReplicaLayout, settings: PortfolioSettings
+    queries: TableQueries, layout: ReplicaLayout, settings: PortfolioSettings
 ) -> Candidate:
     """Return a sorted replica as a candidate."""
-    size_bytes = asked.size_bytes(layout)
-    held = sum(asked.table.column(name).size_bytes for name in _columns(layout))
+    size_bytes = queries.size_bytes(layout)
+    held = sum(queries.table.column(name).size_bytes for name in _columns(layout))
     return Candidate(
         layout=layout,
         name=layout.describe(layout.region.extent),
-        command=build_command(layout, layout.region.extent, asked.target),
+        command=build_command(layout, layout.region.extent, queries.target),
         size_bytes=size_bytes,
         build_s=build_seconds(size_bytes, settings.build_bytes_per_s),
         min_reads=0,
         is_partial=False,
-        space=held / asked.table.row_size_bytes,
+        space=held / queries.table.row_size_bytes,
         model=1,
     )
 
@@ -254,30 +254,30 @@ def _columns(layout: ReplicaLayout) -> tuple[str, ...]:
     return () if layout.sort is None else layout.sort.columns
 
 
-def _why_nothing(asked: TableQueries) -> str:
-    if not asked.table.n_rows:
+def _why_nothing(queries: TableQueries) -> str:
+    if not queries.table.n_rows:
         return "the table has no rows: nothing to sort"
     why: dict[str, list[str]] = {}
-    for query in asked.queries:
-        why.setdefault(_why_scanned(asked, query), []).append(query.text)
+    for query in queries.stated:
+        why.setdefault(_why_scanned(queries, query), []).append(query.text)
     if len(why) == 1:
         return next(iter(why))
     return "; ".join(f"{words} ({_some(texts)})" for words, texts in why.items())
 
 
-def _why_scanned(asked: TableQueries, query: StatedQuery) -> str:
+def _why_scanned(queries: TableQueries, query: StatedQuery) -> str:
     """Return why no candidate answers a query faster than it is answered now."""
-    alone = replace(asked, queries=(query,))
+    alone = replace(queries, stated=(query,))
     for name in query.read:
-        obstacle = asked.table.column(name).obstacle
+        obstacle = queries.table.column(name).obstacle
         if obstacle:
             return f"column {name!r} {obstacle}: no sorted replica can hold it"
-    answered = any(np.isfinite(_times_in(alone, layout)).any() for layout in asked.existing)
+    answered = any(np.isfinite(_times_in(alone, layout)).any() for layout in queries.existing)
     checks = (
         (not query.shares, "no column that the conditions compare can order rows"),
         (answered, "its sorted replicas answer these queries already"),
         (
-            not _costs(asked, query, 0.0).is_sorted_faster,
+            not _costs(queries, query, 0.0).is_sorted_faster,
             "a scan takes no longer than opening a sorted replica",
         ),
         (
@@ -292,75 +292,75 @@ def _why_scanned(asked: TableQueries, query: StatedQuery) -> str:
     return next((words for holds, words in checks if holds), many)
 
 
-def _candidates(asked: TableQueries) -> tuple[ReplicaLayout, ...]:
+def _candidates(queries: TableQueries) -> tuple[ReplicaLayout, ...]:
     """Return the replicas to consider: each key with the columns of one, several, all queries."""
     found: dict[ReplicaLayout, None] = {}
-    if not asked.table.n_rows:
+    if not queries.table.n_rows:
         return ()
-    for key in dict.fromkeys(share.key for query in asked.queries for share in query.shares):
+    for key in dict.fromkeys(share.key for query in queries.stated for share in query.shares):
         mine = [
             query
-            for query in asked.queries
-            if query.share_of(key) and not any(asked.table.column(n).obstacle for n in query.read)
+            for query in queries.stated
+            if query.share_of(key) and not any(queries.table.column(n).obstacle for n in query.read)
         ]
         for query in mine:
-            found[asked.layout(key, query.read)] = None
+            found[queries.layout(key, query.read)] = None
         together: set[str] = set()
-        for query in sorted(mine, key=lambda query: -_gain(asked, key, query)):
+        for query in sorted(mine, key=lambda query: -_gain(queries, key, query)):
             together |= set(query.read)
-            found[asked.layout(key, together)] = None
-    return tuple(layout for layout in found if layout not in asked.existing)
+            found[queries.layout(key, together)] = None
+    return tuple(layout for layout in found if layout not in queries.existing)
 
 
-def _gain(asked: TableQueries, key: str, query: StatedQuery) -> float:
+def _gain(queries: TableQueries, key: str, query: StatedQuery) -> float:
     """Return what a query would save a day with a replica of its own."""
-    with_it = _sorted_s(asked, query, key)[0]
-    return query.per_day * max(0.0, _scan_s(asked, query)[0] - with_it)
+    with_it = _sorted_s(queries, query, key)[0]
+    return query.per_day * max(0.0, _scan_s(queries, query)[0] - with_it)
 
 
-def _scan_s(asked: TableQueries, query: StatedQuery) -> tuple[float, float, float]:
+def _scan_s(queries: TableQueries, query: StatedQuery) -> tuple[float, float, float]:
     """Return what a scan of a cached file takes, by what matches: as sampled, and at both ends.
 
     What matches is at most what the best key leaves over.
     """
     shares = [share.interval() for share in query.shares] or [(1.0, 0.0, 1.0)]
     least = min(shares)
-    found = [_costs(asked, query, part).scattered_scan_s for part in least]
+    found = [_costs(queries, query, part).scattered_scan_s for part in least]
     return found[0], found[1], found[2]
 
 
-def _times_in(asked: TableQueries, layout: ReplicaLayout) -> NDArray[np.float64]:
+def _times_in(queries: TableQueries, layout: ReplicaLayout) -> NDArray[np.float64]:
     """Return what each query takes from a replica, shape (3, n); infinite where it scans."""
-    times = np.full((3, len(asked.queries)), np.inf)
-    for i, query in enumerate(asked.queries):
+    times = np.full((3, len(queries.stated)), np.inf)
+    for i, query in enumerate(queries.stated):
         if layout.sort is not None and set(query.read) <= set(layout.sort.columns):
-            times[:, i] = _sorted_s(asked, query, layout.sort.key)
+            times[:, i] = _sorted_s(queries, query, layout.sort.key)
     return times
 
 
-def _sorted_s(asked: TableQueries, query: StatedQuery, key: str) -> tuple[float, float, float]:
+def _sorted_s(queries: TableQueries, query: StatedQuery, key: str) -> tuple[float, float, float]:
     """Return what a query takes from a replica of a key; infinite where `sds.query` would scan."""
     share = query.share_of(key)
     if share is None:
         return math.inf, math.inf, math.inf
     found = []
     for part in share.interval():
-        costs = _costs(asked, query, part)
+        costs = _costs(queries, query, part)
         found.append(costs.sorted_s[0] if costs.is_sorted_faster else costs.scattered_scan_s)
     # Where the share as sampled leads to a scan, nothing is served.
-    scans = not _costs(asked, query, share.interval()[0]).is_sorted_faster
+    scans = not _costs(queries, query, share.interval()[0]).is_sorted_faster
     return (math.inf, math.inf, math.inf) if scans else (found[0], found[1], found[2])
 
 
-def _costs(asked: TableQueries, query: StatedQuery, share: float) -> QueryCosts:
+def _costs(queries: TableQueries, query: StatedQuery, share: float) -> QueryCosts:
     return predict_query(
-        asked.table,
+        queries.table,
         query.compared,
         query.returned,
-        n_matching=math.ceil(share * asked.table.n_rows),
+        n_matching=math.ceil(share * queries.table.n_rows),
         n_ranges=1,
-        parameters=asked.parameters,
-        decode_s_per_byte=asked.decode_s_per_byte,
+        parameters=queries.parameters,
+        decode_s_per_byte=queries.decode_s_per_byte,
     )
 
 

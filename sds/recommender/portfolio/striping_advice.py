@@ -27,7 +27,7 @@ _SIZES_BYTES = (_MIB, 4 * _MIB, 16 * _MIB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeAdvice:
-    """How to stripe the directory in which replicas are made.
+    """Advice on the striping of the directory in which replicas are made.
 
     Attributes
     ----------

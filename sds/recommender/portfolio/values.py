@@ -13,7 +13,7 @@ from sds.analyzer import AccessPattern, ReadTrail
 from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import ReplicaLayout
-from sds.recommender.candidates.segment_candidates import Recurring
+from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.models.cost_model import CostModel
 from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
@@ -48,7 +48,7 @@ class DatasetReads:
         where there are several alike.
     trail
         Where its newest reads lay; None where that is not known, or reads are stated.
-    supposed
+    hypothetical_tiles
         Segments of `existing` that are not built yet, and how often their tiles had to be read.
     """
 
@@ -59,12 +59,12 @@ class DatasetReads:
     parameters: IoParameters | None = None
     existing: tuple[ReplicaLayout, ...] = ()
     trail: ReadTrail | None = field(default=None, compare=False)
-    supposed: tuple[Recurring, ...] = ()
+    hypothetical_tiles: tuple[RecurringTiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioSettings:
-    """How a portfolio is chosen.
+    """Settings of the choice of a portfolio.
 
     Attributes
     ----------
@@ -104,8 +104,8 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """What a replica is to its dataset, each from 0 to 1.
+class ReplicaCoverage:
+    """Shares of a dataset and its reads that a replica covers, each from 0 to 1.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class PortfolioLayout:
     confidence: float
     reads_per_day: float
     serves: tuple[str, ...]
-    shares: Shares
+    shares: ReplicaCoverage
     holds: str
     size_bytes: int
     build_s: float
@@ -246,7 +246,7 @@ class Recommendation(DatasetTimes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """What to build, or nothing, for several datasets.
+    """Layouts to build for several datasets; may be none.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What reads would take if layouts existed that do not, or if some that do were taken away."""
+"""Predicted times of reads with hypothetical layouts added, or existing ones taken away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sds.recommender.candidates.read_classes import (
     regions_of,
 )
 from sds.recommender.candidates.replica_cost import check_layout
-from sds.recommender.candidates.segment_candidates import Recurring
+from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.portfolio.sort_keys import TableQueries, query_workload
 from sds.recommender.portfolio.values import (
     BUILD_BYTES_PER_S,
@@ -131,7 +131,7 @@ class _Change:
             Unless something changes, by replicas that can be added or taken away.
         """
         if not add and not take_away:
-            raise LayoutError("what if what? name a layout to add, or a replica to take away")
+            raise LayoutError("no change given: name a layout to add, or a replica to take away")
         for layout in add:
             if layout in existing:
                 raise LayoutError(
@@ -184,9 +184,11 @@ def what_if(
     change = _Change.of(dataset.existing, add, take_away, dataset.array.extent)
     for layout in change.added:
         check_layout(layout, dataset.array)
-    supposed = [Recurring(x.segments, min_reads) for x in change.added if x.segments is not None]
+    tiles = [RecurringTiles(x.segments, min_reads) for x in change.added if x.segments is not None]
     then = replace(
-        dataset, existing=(*change.left, *change.added), supposed=(*dataset.supposed, *supposed)
+        dataset,
+        existing=(*change.left, *change.added),
+        hypothetical_tiles=(*dataset.hypothetical_tiles, *tiles),
     )
     usable = usable_patterns(dataset)
     days = days_observed(usable)
@@ -213,7 +215,7 @@ def what_if(
 
 
 def what_if_sorted(
-    asked: TableQueries,
+    queries: TableQueries,
     *,
     add: Sequence[ReplicaLayout] = (),
     take_away: Sequence[ReplicaLayout] = (),
@@ -223,11 +225,11 @@ def what_if_sorted(
 
     Parameters and errors as of `what_if`.
     """
-    change = _Change.of(asked.existing, add, take_away, (asked.table.n_rows,))
+    change = _Change.of(queries.existing, add, take_away, (queries.table.n_rows,))
     layouts = (*change.taken, *change.left, *change.added)
-    n_taken, n_there = len(change.taken), len(asked.existing)
+    n_taken, n_there = len(change.taken), len(queries.existing)
     workload = query_workload(
-        replace(asked, existing=()), settings or PortfolioSettings(), layouts=layouts
+        replace(queries, existing=()), settings or PortfolioSettings(), layouts=layouts
     )
     now_s, by_now = workload.served_by(tuple(range(n_there)))
     then_s, by_then = workload.served_by(tuple(range(n_taken, len(layouts))))
@@ -248,7 +250,7 @@ def what_if_sorted(
         for i, per_day in enumerate(workload.per_day)
     ]
     return _answer(
-        asked.target,
+        queries.target,
         workload.candidates[n_there:],
         workload.candidates[:n_taken],
         rows,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sds.recommender.portfolio.values import DatasetReads, PortfolioSettings, Saving
 
 AS_NOW = -1
-"""In the place of a candidate: the layouts that exist."""
+"""Index in place of a candidate's: the layouts that exist."""
 
 UNCALIBRATED = (
     "predictions are uncalibrated, taken to be wrong by more than a factor of 3 in one case of "

@@ -34,7 +34,7 @@ with h5py.File(sys.argv[1], "r") as file:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetReport:
-    """Whether reads of a dataset are redirected.
+    """Report on a dataset: whether its reads are redirected.
 
     Attributes
     ----------

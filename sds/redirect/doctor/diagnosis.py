@@ -73,7 +73,7 @@ class Diagnosis:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing keeps SDS from working."""
+        """True if nothing keeps SDS from working."""
         return not self.problems
 
 

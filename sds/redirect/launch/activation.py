@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from sds.redirect.launch import connector
-from sds.redirect.launch.inherited import inherited_environment, restore_signals
+from sds.redirect.launch.original_environment import restore_signals, with_original_locale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +74,6 @@ def run_program(command: Sequence[str], variables: Mapping[str, str]) -> NoRetur
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # closed when this process was started
             stream.flush()
-    found = inherited_environment(variables)
+    found = with_original_locale(variables)
     restore_signals()
-    os.execve(program or command[0], list(command), found)  # noqa: S606  (as asked for)
+    os.execve(program or command[0], list(command), found)  # noqa: S606  (the user's command)

@@ -1,7 +1,7 @@
-"""Who may ask, and how much of a request is read: decided before the application sees any of it.
+"""Admission of requests: authorization and size limits, before the application sees any of them.
 
-A request is refused by its head alone where that is enough, so that nobody without a token sends a
-body to be kept. The body is then read whole, within a size and a time.
+A request is refused by its head alone where that is enough, so that no client without a token
+sends a body to be kept. The body is then read whole, within a size and a time.
 """
 
 from __future__ import annotations

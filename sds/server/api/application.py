@@ -93,7 +93,7 @@ def create_app(
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
-        """Show what can be asked."""
+        """Show the operations."""
         return HTMLResponse(reference_page(app.openapi()))
 
     @app.get("/healthz", tags=["health"])

@@ -1,7 +1,7 @@
-"""Who may ask: bearer tokens from a file that only their owner can read.
+"""Authentication by bearer tokens from a file that only their owner can read.
 
 The file has one token per line, after its scope: ``operate`` may do everything, ``read`` may look.
-Whoever can read the file could do the same with the account's files; there is nobody else to ask.
+Whoever can read the file could do the same with the account's files; there is no other authority.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOKEN_BYTES = 32
 
 
 class Scope(StrEnum):
-    """What a token allows."""
+    """Scope of a token."""
 
     READ = "read"
     OPERATE = "operate"
@@ -65,7 +65,7 @@ class Tokens:
         Parameters
         ----------
         ports
-            Of the server and of the client, so that nobody between them can pass an answer on that
+            Of the server and of the client, so that no one between them can pass an answer on that
             was given on another connection.
         """
         said = f"sds-server {challenge} {ports[0]} {ports[1]}".encode()

@@ -1,4 +1,4 @@
-"""What a client may hold of the server before it has shown who it is: little, and not for long.
+"""Limits of unauthenticated connections: their number, and the time of a request's head.
 
 uvicorn bounds the size of a request's head (64 KiB) and the idle time between requests. Here come
 the time that a head may take, the number of TCP connections, and the account at the other end of

@@ -1,4 +1,4 @@
-"""Which layouts would save time: patterns, models and datasets brought together."""
+"""Advice on layouts: patterns, models and datasets brought together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sds.hdf5.columns import check_key, check_names
 from sds.hdf5.dataset import describe_dataset
 from sds.hdf5.identity import identity_of
 from sds.organizer.replica_file.filters import parse_filters
-from sds.recommender.candidates.segment_candidates import Recurring
+from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
 from sds.recommender.portfolio.what_if import what_if, what_if_sorted
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sds.recommender.portfolio.what_if import WhatIf
     from sds.server.operations.advice_reports import (
         AdviceRequest,
-        RecurringTiles,
+        RecurringTilesRequest,
         WhatIfRequest,
     )
     from sds.server.operations.dataset_workloads import KnownDataset
@@ -55,7 +55,7 @@ class Adviser:
         """Return what finds the reads of one request: its models share one budget."""
         return KnownReads(self._store, self._models)
 
-    def _asked(self, request: QueriedTable, *, progress: Progress) -> TableQueries:
+    def _sampled(self, request: QueriedTable, *, progress: Progress) -> TableQueries:
         """Return queries with what a sample of their table says of them."""
         progress(0.0, f"sample {request.table}")
         return sample_queries(
@@ -74,7 +74,7 @@ class Adviser:
         nothing is named, or a selection is stated for several datasets.
         """
         if not request.datasets and not request.tables:
-            raise SdsValueError("advice on what? name at least one file or dataset")
+            raise SdsValueError("no dataset given: name at least one file or dataset")
         if request.selection is not None and len(request.datasets) > 1:
             raise SdsValueError("state a selection for one dataset at a time, or trace the reads")
         known, tables, notes = self._named(request, progress=progress)
@@ -102,7 +102,7 @@ class Adviser:
         facts = {
             each.reads.target: facts_of_description(each.file, each.described) for each in known
         }
-        facts |= {asked.target: facts_of_table(asked.table) for asked in tables}
+        facts |= {queries.target: facts_of_table(queries.table) for queries in tables}
         for recommendation in portfolio.of_each():
             self._store.add_recommendation(facts[recommendation.target], recommendation)
         return Advice(
@@ -135,7 +135,7 @@ class Adviser:
             found.update((each.reads.target, each) for each in known)
             notes += more
         for i, queried in enumerate(request.tables, start=len(request.datasets)):
-            tables.append(self._asked(queried, progress=part(i)))
+            tables.append(self._sampled(queried, progress=part(i)))
             for each in self._traced_reads(tables[-1].table, reads):
                 found.setdefault(each.reads.target, each)
         return list(found.values()), tables, notes
@@ -190,12 +190,12 @@ class Adviser:
             given is not None for given in (request.chunks, request.region, request.tiles)
         ):
             raise LayoutError(
-                "chunks, filters, region, tiles of which layout? name its axis order too"
+                "chunks, filters, region or tiles without an axis order: name that too"
             )
         away = [self._layout_of_replica(n, known) for n in dict.fromkeys(request.without)]
         return what_if(known.reads, add=add, take_away=away, min_reads=request.min_reads)
 
-    def recurring(self, request: RecurringTiles) -> SegmentList:
+    def recurring(self, request: RecurringTilesRequest) -> SegmentList:
         """Return the tiles of a dataset that are read again and again, in segments.
 
         Errors as of `sds.hdf5.dataset.describe_dataset` and `KnownReads.recurring`.
@@ -218,7 +218,7 @@ class Adviser:
         """Return what queries would take with a sorted replica more, or with some taken away."""
         if request.sort is None and request.columns is not None:
             raise SdsValueError(
-                f"columns {', '.join(request.columns)} of a replica sorted by what? name that too"
+                f"columns {', '.join(request.columns)} without a key: name the column to sort by"
             )
         if not request.queries:
             raise SdsValueError(
@@ -238,21 +238,21 @@ class Adviser:
                 "replicas to take away, and no axis order, chunks, region, tiles or selection"
             )
         queried = QueriedTable(file=request.file, table=request.dataset, queries=request.queries)
-        asked = self._asked(queried, progress=progress)
+        queries = self._sampled(queried, progress=progress)
         add = []
         if request.sort is not None:
-            check_key(asked.table.column(request.sort), asked.target)
-            add.append(_supposed(asked, request.sort, request.columns))
-        away = [self._sorted_replica(number, asked) for number in dict.fromkeys(request.without)]
-        return what_if_sorted(asked, add=add, take_away=away)
+            check_key(queries.table.column(request.sort), queries.target)
+            add.append(_hypothetical_replica(queries, request.sort, request.columns))
+        away = [self._sorted_replica(number, queries) for number in dict.fromkeys(request.without)]
+        return what_if_sorted(queries, add=add, take_away=away)
 
-    def _sorted_replica(self, number: int, asked: TableQueries) -> ReplicaLayout:
+    def _sorted_replica(self, number: int, queries: TableQueries) -> ReplicaLayout:
         """Return how a sorted replica that answers queries of a table is stored."""
         record = self._store.replica(number)
-        file = canonical_path(asked.table.file)
-        if (record.file, record.dataset) != (file, asked.table.path):
+        file = canonical_path(queries.table.file)
+        if (record.file, record.dataset) != (file, queries.table.path):
             raise SdsValueError(
-                f"replica {number} is of {record.file}:{record.dataset}, not of {asked.target}"
+                f"replica {number} is of {record.file}:{record.dataset}, not of {queries.target}"
             )
         if record.sort is None:
             raise SdsValueError(
@@ -260,7 +260,7 @@ class Adviser:
             )
         if record.state is not ReplicaState.ACTIVE:
             raise SdsValueError(f"replica {number} is {record.state} and answers no query now")
-        return asked.layout(record.sort.key, record.sort.columns)
+        return queries.layout(record.sort.key, record.sort.columns)
 
     def _layout_of_replica(self, number: int, known: KnownDataset) -> ReplicaLayout:
         """Return how a replica that serves a dataset is stored."""
@@ -286,8 +286,8 @@ def _with_built(dataset: DatasetReads, portfolio: Portfolio) -> DatasetReads:
     return replace(
         dataset,
         existing=(*dataset.existing, *(x.layout for x in built)),
-        supposed=tuple(
-            Recurring(x.layout.segments, x.min_reads)
+        hypothetical_tiles=tuple(
+            RecurringTiles(x.layout.segments, x.min_reads)
             for x in built
             if x.layout.segments is not None
         ),
@@ -302,14 +302,16 @@ def _filters_of(known: KnownDataset) -> tuple[Filter, ...]:
     return filters
 
 
-def _supposed(asked: TableQueries, key: str, columns: tuple[str, ...] | None) -> ReplicaLayout:
+def _hypothetical_replica(
+    queries: TableQueries, key: str, columns: tuple[str, ...] | None
+) -> ReplicaLayout:
     """Return a sorted replica that does not exist; its columns are those that queries need."""
     if columns is None:
-        names = [name for query in asked.queries if key in query.compared for name in query.read]
-        return asked.layout(key, names)
+        names = [name for query in queries.stated if key in query.compared for name in query.read]
+        return queries.layout(key, names)
     for name in check_names(columns, "columns"):
-        asked.table.column(name)
-    return asked.layout(key, columns)
+        queries.table.column(name)
+    return queries.layout(key, columns)
 
 
 def facts_of_table(table: Table) -> DatasetFacts:

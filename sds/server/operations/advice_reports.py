@@ -12,7 +12,7 @@ from sds.catalog.model_records import CalibrationRecord
 from sds.catalog.records import AbsolutePath, Flag, Id, Whole
 from sds.recommender.portfolio.striping_advice import StripeAdvice
 from sds.recommender.portfolio.values import Portfolio
-from sds.server.operations.sort_advice import AskedQuery
+from sds.server.operations.sort_advice import QueryRequest
 
 Bytes: TypeAlias = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
 Count: TypeAlias = Annotated[Whole, Field(ge=1, le=2**63 - 1)]
@@ -69,11 +69,11 @@ class QueriedTable:
 
     file: AbsolutePath
     table: str
-    queries: tuple[AskedQuery, ...]
+    queries: tuple[QueryRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecurringTiles:
+class RecurringTilesRequest:
     """Tiles of a dataset that are read again and again.
 
     Attributes
@@ -116,7 +116,7 @@ class AdviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfRequest:
-    """Which layout to suppose, and which replicas not to.
+    """Hypothetical layout to add, and existing replicas to leave out.
 
     Attributes
     ----------
@@ -127,14 +127,13 @@ class WhatIfRequest:
         The box of the source that it holds, as a selection such as ``[0:100, :, :]``; None: all.
     tiles, min_reads
         Instead of that, the tiles of this shape that were read at least so often; see
-        `RecurringTiles`.
+        `RecurringTilesRequest`.
     without
         Replicas that exist, by their numbers.
     selection, n_reads
         As of `AdviceRequest`.
     queries
-        That are asked of the dataset, a table: then sorted replicas are supposed, and no reads are
-        looked at.
+        Of the dataset, a table: then sorted replicas are supposed, and no reads are looked at.
     sort, columns
         With queries, of a sorted replica that does not exist: its key (None: suppose none), and
         what it holds besides (None: what the queries need that compare the key).
@@ -151,6 +150,6 @@ class WhatIfRequest:
     without: tuple[Annotated[Id, Field(strict=True)], ...] = ()
     selection: Selections = None
     n_reads: Counts = None
-    queries: tuple[AskedQuery, ...] = ()
+    queries: tuple[QueryRequest, ...] = ()
     sort: str | None = None
     columns: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""What is known of how datasets are read and stored: catalog, files and models brought together."""
+"""Workloads of datasets: catalog, files and models brought together."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class KnownReads:
         given = stated(selection, n_reads)
         canonical = canonical_path(file)
         with open_hdf5(canonical):
-            pass  # a file that cannot be read is told here, before anything is said about it
+            pass  # a file that cannot be read is refused here, before anything is said about it
         # A dataset that was reached by reference alone may have been traced without its path.
         known = [
             record.path
@@ -274,7 +274,7 @@ def stated(selection: Selections, n_reads: Counts) -> list[tuple[str, int]]:
     if n_reads is None:
         n_reads = 1
     elif not texts:
-        message = f"{n_reads} reads of what? state a selection, for example '[:, 3]'"
+        message = f"{n_reads} reads without a selection: state one, for example '[:, 3]'"
         raise SdsValueError(message)
     numbers = [n_reads] * len(texts) if isinstance(n_reads, int) else list(n_reads)
     if len(numbers) != len(texts):

@@ -1,4 +1,4 @@
-"""Which cost models hold for a file: those of its file system, where it was calibrated."""
+"""Cost models of a file: those of its file system, where it was calibrated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def configured_stripes(settings: Settings) -> StripeLayout | None:
-    """Return how files are dealt to OSTs where Lustre does not say; None: nobody set it."""
+    """Return the striping of files where Lustre does not say; None: it is not set."""
     if not {"stripe_size_bytes", "stripe_count"} & settings.model_fields_set:
         return None
     return StripeLayout(
@@ -55,10 +55,12 @@ class Models:
         self._calibrations: tuple[CalibrationRecord, ...] | None = None  # of a snapshot
 
     def stripes_of(self, path: str | os.PathLike[str]) -> StripeLayout:
-        """Return how a file is dealt to OSTs; see `told_stripes`."""
-        return self.told_stripes(path)[0]
+        """Return how a file is dealt to OSTs; see `stripes_and_source`."""
+        return self.stripes_and_source(path)[0]
 
-    def told_stripes(self, path: str | os.PathLike[str]) -> tuple[StripeLayout, StripesSource]:
+    def stripes_and_source(
+        self, path: str | os.PathLike[str]
+    ) -> tuple[StripeLayout, StripesSource]:
         """Return how a file is dealt to OSTs, and who says so: its file system, or the settings.
 
         Of a file in several stripe components, as the one that holds most of it: tables and models
@@ -84,12 +86,12 @@ class Models:
 
     @property
     def raid(self) -> RaidLayout:
-        """How an OST deals bytes to its disks, as configured."""
+        """RAID layout of the disks of an OST, as configured."""
         return configured_raid(self._settings)
 
     @property
     def table_settings(self) -> str:
-        """What tables are made by besides the catalog: where it changes, they are made anew."""
+        """Settings that enter redirect tables; a change of them makes the tables out of date."""
         return f"{configured_stripes(self._settings)} {self.raid}"
 
     def calibration_record(self, path: str | os.PathLike[str]) -> CalibrationRecord | None:

@@ -1,4 +1,4 @@
-"""From the spool into the catalog: each traced read is counted exactly once.
+"""Ingestion of the spool into the catalog: each traced read is counted exactly once.
 
 What a step counts and how far it has come are one transaction, so that a crash before it leaves
 nothing and one after it leaves both. A spool file is known by name and inode; it may grow between
@@ -38,7 +38,7 @@ _STORAGE = {0: "compact", 1: "contiguous", 2: "chunked", 3: "virtual", 4: "exter
 
 @dataclass(slots=True)
 class _Step:
-    """What one transaction will count."""
+    """Reads, files and facts that one transaction will count."""
 
     report: IngestReport = field(default_factory=IngestReport.nothing)
     advances: list[SpoolAdvance] = field(default_factory=list)

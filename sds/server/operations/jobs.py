@@ -42,7 +42,7 @@ class JobCancelledError(Exception):
 
 
 _here = threading.local()
-"""What the worker's thread is to look at while a stage runs elsewhere: `check`, of its job."""
+"""Thread-local `check` of the worker's job, called while a stage runs in another process."""
 
 
 def child_runner(stop: threading.Event) -> Runner:
@@ -139,7 +139,7 @@ class Background:
     def _run(self, job: JobRecord) -> None:
         queue = self._service.queue
         log.info("job %s %s begins, attempt %s", job.id, job.request.kind, job.attempts)
-        _here.check = self._overdue(job.id)
+        _here.check = self._cancel_check(job.id)
         try:
             done = self._service.perform(job.request, self._reporter(job.id))
         except CutOffError:
@@ -160,8 +160,8 @@ class Background:
         finally:
             _here.check = None
 
-    def _overdue(self, job_id: int) -> Callable[[], None]:
-        """Return what raises JobCancelledError some time after a job was cancelled."""
+    def _cancel_check(self, job_id: int) -> Callable[[], None]:
+        """Return a check that raises JobCancelledError some time after a job was cancelled."""
         next_look_s = time.monotonic() + _CANCEL_POLL_S
         looks_left = _CANCEL_LOOKS
 
@@ -197,7 +197,7 @@ class Background:
         unreachable: set[str] = set()
         next_try_s = 0.0
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
-            with _tried_again("ingest failed, tried again in a moment"):
+            with _log_failure("ingest failed, tried again in a moment"):
                 service.ingest(every_file=False)
                 service.collect_garbage(_SOURCES_AT_ONCE)
                 if time.monotonic() >= next_try_s:
@@ -207,19 +207,19 @@ class Background:
                     pass
             if time.monotonic() >= next_refit_s:
                 next_refit_s = time.monotonic() + service.settings.refit_interval_s
-                with _tried_again("refit failed, tried again after refit_interval_s"):
+                with _log_failure("refit failed, tried again after refit_interval_s"):
                     service.refit()
 
     def _verify_replicas(self) -> None:
         service = self._service
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
-            with _tried_again("replicas are not verified now, but in a moment"):
+            with _log_failure("replicas are not verified now, but in a moment"):
                 while not self._stop.is_set() and service.verify_due():
                     pass
 
 
 @contextmanager
-def _tried_again(failed: str) -> Iterator[None]:
+def _log_failure(failed: str) -> Iterator[None]:
     """Log the failure of a round: a full disk or a missing extra may be mended by the next."""
     try:
         yield

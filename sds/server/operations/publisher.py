@@ -47,7 +47,7 @@ from sds.redirect.tables import (
     table_path,
     withdraw_table,
 )
-from sds.redirect.trust import OTHERS_MAY_WRITE, check_trusted
+from sds.redirect.write_permissions import OTHERS_MAY_WRITE, check_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -246,9 +246,9 @@ class Publisher:
         return [file for file in found if file not in unreachable][:limit]
 
     def tidy(self) -> tuple[str, ...]:
-        """Where others changed the published directories: remove what the catalog does not know.
+        """Remove published files that the catalog does not know, and publish missing ones again.
 
-        What is missing is published again.
+        Nothing is compared unless others changed the published directories.
 
         Returns
         -------
@@ -292,7 +292,7 @@ class Publisher:
         return unknown, missing
 
     def _is_in_order(self) -> bool:
-        """Return whether nobody added, replaced or removed files but this class."""
+        """Return whether this class alone added, replaced or removed files."""
         return self._store.stamp(_DIRECTORIES) == self._stamp()
 
     def _stamp(self) -> str:
@@ -557,17 +557,17 @@ def outdated(record: ReplicaRecord, now: FileIdentity | None) -> str:
     """Return why a replica can never serve its source again; empty where it can."""
     if now is None:
         return f"its source {record.file} is gone"
-    if touched(record, now):
+    if identity_changed_only(record, now):
         return ""
     changed = record.source_identity.difference(now)
     return f"its source {record.file} changed ({changed})" if changed else ""
 
 
-def touched(record: ReplicaRecord, now: FileIdentity | None) -> bool:
-    """Return whether a source differs, but not in size and mtime: a chmod, a copy, or a trick.
+def identity_changed_only(record: ReplicaRecord, now: FileIdentity | None) -> bool:
+    """Return whether a source differs in its identity, but not in size and mtime.
 
-    A chmod, a rename, or a trick; a restart of the machine, or another image in the same place. The
-    replica does not serve until every byte is compared again.
+    A chmod, a rename, a copy, or a trick; a restart of the machine, or another image in the same
+    place. The replica does not serve until every byte is compared again.
     """
     before = record.source_identity
     return (

@@ -1,6 +1,7 @@
-"""What a crash or the course of time left behind: finished, undone, or removed.
+"""Crash recovery and garbage collection.
 
-Every step can be repeated, and cut off again, without harm.
+Builds that a crash cut off are finished or rolled back, stale replicas retired, and spool files
+deleted that are counted. Every step can be repeated, and cut off again, without harm.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Recovery:
         self._next_spool_s = 0.0
 
     def recover(self, *, max_attempts: int) -> RecoveryReport:
-        """Finish or undo what was begun, under the home's lock: nobody else is at work.
+        """Finish or undo what was begun, under the home's lock: no other process is at work.
 
         That takes as long as there is to do. Of the rest of the home some is looked at, never all.
         """

@@ -1,4 +1,4 @@
-"""What traces say of calibrations: whether they still hold, and models fitted to traces as well.
+"""Check of calibrations by traces: whether they still hold, and models fitted to traces as well.
 
 Traces are read from the spool, as long as they are kept there (`spool_keep_days`). Nothing is
 remembered of which reads were used: the same spool gives the same models.

@@ -9,7 +9,7 @@ from sds.catalog.replica_records import ReplicaRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaCheck:
-    """Whether one replica holds what was written into it.
+    """Check of one replica: whether it holds what was written into it.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GarbageReport:
-    """What is of no use any more, and was removed."""
+    """Replicas and spool files that were of no further use, and were retired or removed."""
 
     replicas_retired: tuple[ReplicaRecord, ...]
     spool_files_removed: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What operations answer that the catalog does not keep: plain values that serialise to JSON."""
+"""Results of operations that the catalog does not keep: plain values that serialise to JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import Field
 from sds.server.rest import LONGEST_PAGE
 
 PAGE_LENGTH = 100
-"""Entries of a page where nobody asks for more or fewer."""
+"""Entries of a page unless a request says otherwise."""
 PageLength: TypeAlias = Annotated[int, Field(ge=1, le=LONGEST_PAGE)]
 EventLimit: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
-    """What one look into the spool brought.
+    """Result of one look into the spool.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class IngestReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What a start found unfinished, and what became of it."""
+    """Unfinished work that a start found, and its outcome."""
 
     jobs_requeued: tuple[int, ...]
     jobs_failed: tuple[int, ...]
@@ -76,7 +76,7 @@ class Status:
     Attributes
     ----------
     server
-        URL of the server that says this, else its socket; None where no server was asked.
+        URL of the server that says this, else its socket; None without a server.
     enabled
         False where the file ``disabled`` turns the connector off.
     spool_pending_bytes
@@ -126,7 +126,7 @@ class LeftOutReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refit:
-    """What traces said of one calibration.
+    """Comparison of one calibration with traces.
 
     Attributes
     ----------
@@ -155,6 +155,6 @@ class Refit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefitReport:
-    """What traces said of calibrations."""
+    """Comparisons of calibrations with traces."""
 
     file_systems: tuple[Refit, ...]

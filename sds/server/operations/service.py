@@ -22,8 +22,8 @@ from sds.files import canonical_path
 from sds.home import default_home
 from sds.mounts import filesystem_of
 from sds.server.operations import stages
-from sds.server.operations.parts import Parts
 from sds.server.operations.reports import PAGE_LENGTH, RefitReport
+from sds.server.operations.service_components import ServiceComponents
 from sds.server.operations.stages import run_here
 from sds.server.operations.status import status_of
 from sds.server.run_mark import begin_run, end_run
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         Advice,
         AdviceRequest,
         Calibrations,
-        RecurringTiles,
+        RecurringTilesRequest,
         WhatIfRequest,
     )
     from sds.server.operations.replica_reports import GarbageReport, Replicas, VerifyReport
@@ -73,12 +73,12 @@ log = logging.getLogger(__name__)
 _PUBLISHED_AT_ONCE = 64  # sources, in the background
 
 
-def _to_nobody(share: float, what: str) -> None:
-    """Report progress to nobody."""
+def _ignore_progress(share: float, what: str) -> None:
+    """Discard a report of progress."""
 
 
-class Service(Parts):
-    """The operations on one home; parameters as of `Parts`."""
+class Service(ServiceComponents):
+    """The operations on one home; parameters as of `ServiceComponents`."""
 
     @classmethod
     def open(
@@ -159,7 +159,7 @@ class Service(Parts):
         SdsError
             As :meth:`sds.server.operations.advice.Adviser.advise`.
         """
-        return self._adviser.advise(request, progress=progress or _to_nobody)
+        return self._adviser.advise(request, progress=progress or _ignore_progress)
 
     def what_if(self, request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
         """Return what reads would take with a replica that is not there, or without one that is.
@@ -169,9 +169,9 @@ class Service(Parts):
         SdsError
             As :meth:`sds.server.operations.advice.Adviser.what_if`.
         """
-        return self._adviser.what_if(request, progress=progress or _to_nobody)
+        return self._adviser.what_if(request, progress=progress or _ignore_progress)
 
-    def recurring(self, request: RecurringTiles) -> SegmentList:
+    def recurring(self, request: RecurringTilesRequest) -> SegmentList:
         """Return the tiles of a dataset that are read again and again, in segments.
 
         They are what a job ``reorganize`` takes as ``segments``.
@@ -194,7 +194,7 @@ class Service(Parts):
     ) -> ReplicaRecord:
         """Build a replica, compare every byte with its source, and let it serve."""
         with self._in_order():
-            return self._builder.reorganize(request, self._run, progress or _to_nobody)
+            return self._builder.reorganize(request, self._run, progress or _ignore_progress)
 
     def replicas(
         self,
@@ -262,7 +262,7 @@ class Service(Parts):
                 if replica_id is None
                 else (self._store.replica(replica_id),)
             )
-            checks = self._verifier.verify(chosen, self._run, progress or _to_nobody)
+            checks = self._verifier.verify(chosen, self._run, progress or _ignore_progress)
             # A table that was damaged is written anew, too.
             self._publisher.publish_each(sorted({record.file for record in chosen}))
             return VerifyReport(ok=all(check.ok for check in checks), checks=checks)
@@ -304,7 +304,7 @@ class Service(Parts):
         """Measure a file system; predictions for files on it use the result from then on."""
         with self.lock.held():
             calibration = self._run(
-                stages.measure, request, callbacks={"progress": progress or _to_nobody}
+                stages.measure, request, callbacks={"progress": progress or _ignore_progress}
             )
             record = self._store.add_calibration(
                 mount_point=calibration.file_system.mount_point,
@@ -340,7 +340,7 @@ class Service(Parts):
             found = []
             for record in calibrations_at(path, self._store.calibrations()):
                 try:
-                    found.append(refitter.refit(record, progress or _to_nobody))
+                    found.append(refitter.refit(record, progress or _ignore_progress))
                 except UnreachableError as error:
                     if path is not None:
                         raise

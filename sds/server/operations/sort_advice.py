@@ -32,7 +32,7 @@ _PIECE_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedQuery:
+class QueryRequest:
     """A query as a user states it.
 
     Attributes
@@ -42,7 +42,7 @@ class AskedQuery:
     columns
         What it returns; None: all columns, where a replica can hold all.
     per_day
-        How often it is asked.
+        Times that it is made a day.
     """
 
     condition: str
@@ -53,7 +53,7 @@ class AskedQuery:
 def sample_queries(
     file: str | os.PathLike[str],
     table: str,
-    queries: Sequence[AskedQuery],
+    queries: Sequence[QueryRequest],
     *,
     home: Home,
     parameters: IoParameters | None = None,
@@ -101,14 +101,14 @@ def sample_queries(
     )
     if parameters is None:
         parameters = measured_parameters(home, described.file) or builtin_parameters()
-    asked = TableQueries(
+    table_queries = TableQueries(
         target=f"{described.file}:{described.path}",
         table=described,
-        queries=stated,
+        stated=stated,
         parameters=parameters,
         decode_s_per_byte=decode_s_per_byte,
     )
-    return replace(asked, existing=_existing(home, asked))
+    return replace(table_queries, existing=_existing(home, table_queries))
 
 
 def _returned(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -161,16 +161,16 @@ def _shares(
     return tuple(shares)
 
 
-def _existing(home: Home, asked: TableQueries) -> tuple[ReplicaLayout, ...]:
+def _existing(home: Home, queries: TableQueries) -> tuple[ReplicaLayout, ...]:
     """Return the sorted replicas that answer queries of a table now."""
-    source = Path(os.path.realpath(asked.table.file))
+    source = Path(os.path.realpath(queries.table.file))
     try:
         found = find_sorted(home, source, source.stat())
     except (SdsError, OSError):
         return ()  # what cannot be read answers no query
-    there = {column.name for column in asked.table.columns}
+    there = {column.name for column in queries.table.columns}
     return tuple(
-        asked.layout(entry.key, entry.columns)
+        queries.layout(entry.key, entry.columns)
         for entry in found
-        if entry.table == asked.table.path and set(entry.columns) <= there
+        if entry.table == queries.table.path and set(entry.columns) <= there
     )

@@ -56,7 +56,7 @@ class Spool:
         self._counted: dict[str, dict[int, SpoolRecord]] = {}  # by name, then inode
         self._open: list[str] = []  # files whose process may live
         self._ended: list[str] = []  # and those that are counted to the end
-        self._is_told_apart = False
+        self._is_partitioned = False
         self._next_ended = 0
         self._damage_reports: list[Path] = []
 
@@ -88,9 +88,9 @@ class Spool:
             return list(self._damage_reports)
 
     def renew(self, names: Iterable[str]) -> None:
-        """Ask the catalog anew of files: they are counted further now."""
+        """Reload the records of files from the catalog: more of them is counted now."""
         with self._one_at_a_time:
-            self._ask(list(names))
+            self._load_records(list(names))
 
     def counted(self) -> list[SpoolRecord]:
         """Return how far the files are counted that are there."""
@@ -108,11 +108,11 @@ class Spool:
         return len(self._counted), n_bytes
 
     def _list(self) -> None:
-        """Know the names that there are now."""
+        """List the spool directory where it changed since the last time."""
         try:
             found = self._directory.stat()
         except FileNotFoundError:
-            self._listed, self._counted, self._is_told_apart = None, {}, False
+            self._listed, self._counted, self._is_partitioned = None, {}, False
             self._damage_reports = []
             return
         now = found.st_ino, found.st_mtime_ns
@@ -128,30 +128,30 @@ class Spool:
         self._listed = now if is_settled else None
         known = self._counted
         self._counted = {name: known[name] for name in names if name in known}
-        self._ask([name for name in names if name not in known])
+        self._load_records([name for name in names if name not in known])
 
-    def _ask(self, names: Sequence[str]) -> None:
+    def _load_records(self, names: Sequence[str]) -> None:
         self._counted |= {name: {} for name in names}
         for record in self._store.spool_records(names):
             self._counted[record.name][record.inode] = record
-        self._is_told_apart = False
+        self._is_partitioned = False
 
     def _some(self) -> list[str]:
         """Return the files whose process may live, and the next of those counted to the end."""
-        self._tell_apart()
+        self._partition()
         first = self._next_ended if self._next_ended < len(self._ended) else 0
         self._next_ended = first + _ENDED_PER_LOOK
         return [*self._open, *self._ended[first : self._next_ended]]
 
-    def _tell_apart(self) -> None:
-        """Know which files are counted to the end."""
-        if self._is_told_apart:
+    def _partition(self) -> None:
+        """Divide the files into those whose process may live and those counted to the end."""
+        if self._is_partitioned:
             return
         self._open, self._ended = [], []
         for name, counted in self._counted.items():
             is_ended = any(record.complete for record in counted.values())
             (self._ended if is_ended else self._open).append(name)
-        self._is_told_apart = True
+        self._is_partitioned = True
 
 
 def _may_have_grown(identity: FileIdentity, record: SpoolRecord | None) -> bool:

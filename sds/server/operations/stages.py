@@ -90,7 +90,7 @@ def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationR
 
 
 def check_quietly(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationReport, ...]:
-    """As :func:`check`, when no one waits: in the idle class of I/O, and past the page cache."""
+    """Compare replicas as :func:`check`, in the idle class of I/O and past the page cache."""
     from sds import _native  # noqa: PLC0415
 
     before = _native.io_priority()
@@ -178,7 +178,7 @@ def measure(request: CalibrateRequest, *, progress: Progress) -> Calibration:
 
 @contextmanager
 def _cleaning_up() -> Iterator[None]:
-    """Have SIGTERM end a stage by an exception: what it wrote is of no use to the next attempt.
+    """End a stage by an exception at SIGTERM: what it wrote is of no use to the next attempt.
 
     Other stages end at once, and go on later from what is on disk.
     """

@@ -29,8 +29,8 @@ from sds.server.operations.publisher import (
     contradiction,
     current_identity,
     current_source,
+    identity_changed_only,
     outdated,
-    touched,
     written_by_others,
 )
 from sds.server.operations.replica_reports import ReplicaCheck
@@ -68,7 +68,7 @@ class Verifier:
         self._touched: dict[int, None] = {}  # ids, the first noted first
 
     def note_touched(self, replica_id: int) -> bool:
-        """Have a replica verified by `verify_due`: its file or its source was touched.
+        """Queue a replica for `verify_due`: its file or its source was touched.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class Verifier:
         found = run(check, paths, callbacks={"progress": progress}) if paths else ()
         by_id = {record.id: report for record, report in zip(present, found, strict=True)}
         return tuple(
-            silent.get(record.id) or self._judge(record, by_id.get(record.id), run)
+            silent.get(record.id) or self._apply_report(record, by_id.get(record.id), run)
             for record in records
         )
 
@@ -189,16 +189,16 @@ class Verifier:
             log.warning("a program found replica %s damaged", path.stem)
         return records
 
-    def _judge(
+    def _apply_report(
         self, record: ReplicaRecord, report: VerificationReport | None, run: Runner
     ) -> ReplicaCheck:
         """Give a replica the state that a report on its file asks for, if its source answers."""
         try:
-            return self._judge_by(record, report, run)
+            return self._transition(record, report, run)
         except UnreachableError as error:
             return _not_verified(record, error)
 
-    def _judge_by(
+    def _transition(
         self, record: ReplicaRecord, report: VerificationReport | None, run: Runner
     ) -> ReplicaCheck:
         if report is None:
@@ -297,7 +297,9 @@ def wants_verification(home: Home, record: ReplicaRecord) -> bool:
     if record.replica.identity != current_identity(record.path):
         return True
     serves = record.state is not ReplicaState.DAMAGED
-    return serves and touched(record, current_source(record.file, trusted_directories(home)))
+    return serves and identity_changed_only(
+        record, current_source(record.file, trusted_directories(home))
+    )
 
 
 def _compared_with(record: ReplicaRecord, found: Replica) -> FileIdentity:

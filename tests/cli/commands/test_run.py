@@ -170,7 +170,7 @@ def test_ctrl_c_ends_as_shells_expect(tmp_path):
     program = (
         "import signal, os, time\n"
         "from sds.cli import command_line\n"
-        "import sds.server.client\n"
+        "import sds.server.remote_service\n"
         "import sds.home\n"
         "def work():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"

@@ -123,7 +123,7 @@ def test_more_reads_are_asked_of_tiles_and_other_tiles_are_another_replica(sds, 
         (("--tiles", "1000,0,1"), "tiles of 1000,0,1 elements in a dataset of 1000x40x40"),
         (("--tiles", "1000,1,1x"), "have no shape: write a length for each axis"),
         (("--tiles", "1000,1,1", "--min-reads", "99"), "no tile of 1000,1,1 elements was read 99"),
-        (("--min-reads", "3"), "--min-reads 3 of which tiles? name their shape by --tiles"),
+        (("--min-reads", "3"), "--min-reads 3 without tiles: name their shape by --tiles"),
         (("--tiles", "1000,1,1", "--chunks", "9,9,9"), "--chunks and --tiles exclude each other"),
         (
             ("--tiles", "9,9,9", "--region", "[:5]", "--compress", "gzip:1"),
@@ -149,7 +149,7 @@ def test_where_nothing_is_known_or_recurs_the_words_are_clear(sds, stations, tra
     assert "was read 2 times or more in the last 1 read of" in refused
     assert "name larger tiles (--tiles), or fewer reads (--min-reads)" in refused
     supposed = sds("what-if", f"{stations}:/t", "--tiles", "1000,1,1")
-    assert "tiles of which layout? name its axis order too" in " ".join(supposed.err.split())
+    assert "tiles without an axis order: name that too" in " ".join(supposed.err.split())
     both = sds("reorganize", f"{stations}:/t", "--sort", "x", "--tiles", "1", "--min-reads", "2")
     assert "--tiles, --min-reads and --sort exclude" in " ".join(both.err.split())
 

@@ -587,7 +587,7 @@ def test_of_two_replicas_alike_one_serves_on_without_the_other():
 @pytest.mark.parametrize(
     ("add", "away", "words"),
     [
-        ((), (), "what if what"),
+        ((), (), "no change given"),
         ([replica((0, 1), extent=(5, 5))], (), "no permutation"),
         ([replica((2, 0, 1), chunk_shape=(2000, 1, 1), extent=CUBE)], (), "2000"),
         ([replica((0, 1, 2), chunk_shape=(512, 512, 512), extent=CUBE)], (), "at most"),

@@ -34,10 +34,10 @@ from sds.recommender.portfolio.values import (
     Portfolio,
     PortfolioSettings,
     Recommendation,
-    Shares,
+    ReplicaCoverage,
 )
 from sds.recommender.portfolio.what_if import what_if_sorted
-from sds.server.operations.sort_advice import AskedQuery, sample_queries
+from sds.server.operations.sort_advice import QueryRequest, sample_queries
 from tests.sizes import repeated
 
 NAMES = ("energy", "x", "y", "id")
@@ -68,17 +68,17 @@ def query(key="energy", share=1e-4, *, per_day=100.0, returned=("id",)):
     )
 
 
-def asked(*queries, table=TABLE, target="/data/run.h5:/p", measured=True, **options):
+def queries_of(*queries, table=TABLE, target="/data/run.h5:/p", measured=True, **options):
     parameters = dataclasses.replace(builtin_parameters(), is_measured=measured)
     return TableQueries(
-        target=target, table=table, queries=queries, parameters=parameters, **options
+        target=target, table=table, stated=queries, parameters=parameters, **options
     )
 
 
 def choose(*queries, budget_bytes=None, gates=None, settings=None, **options):
     return choose_portfolio(
         [],
-        tables=[asked(*queries, **options)],
+        tables=[queries_of(*queries, **options)],
         budget_bytes=budget_bytes,
         gates=gates,
         settings=settings,
@@ -95,7 +95,7 @@ def reads(n_reads, target="/data/cube.h5:/d"):
 
 def sorted_by(key, columns):
     """Return a replica of the table."""
-    return asked(query()).layout(key, columns)
+    return queries_of(query()).layout(key, columns)
 
 
 def keys(portfolio):
@@ -112,7 +112,7 @@ def test_few_matches_are_worth_a_sorted_replica_with_its_command():
     assert found.seconds_now - found.seconds_then == pytest.approx(chosen.saving.seconds)
     assert chosen.break_even_days == pytest.approx(chosen.build_s / chosen.saving.seconds)
     assert chosen.serves == ("energy > 1",)
-    assert chosen.shares == Shares(space=0.5, reads=1.0, seconds=1.0)
+    assert chosen.shares == ReplicaCoverage(space=0.5, reads=1.0, seconds=1.0)
     assert (found.n_patterns, found.exact, found.calibrated) == (1, True, True)
 
 
@@ -184,7 +184,7 @@ def test_a_replica_that_is_there_already_is_not_advised_again():
 
 
 def test_columns_in_another_order_are_the_same_replica():
-    table = asked(query())
+    table = queries_of(query())
     assert table.layout("x", ("id", "energy")) == table.layout("x", ("energy", "id", "x"))
     first, second = query(returned=("x", "id")), query(returned=("id", "x"), share=1e-5)
     found = choose(first, second)
@@ -241,7 +241,7 @@ def test_the_budget_leaves_out_what_saves_less():
 
 def test_sorted_tables_and_layouts_of_arrays_compete_for_one_budget():
     seldom, often = reads(5), reads(500_000)
-    table = asked(query(per_day=100))
+    table = queries_of(query(per_day=100))
 
     def chosen(dataset, budget_bytes):
         found = choose_portfolio([dataset], tables=[table], budget_bytes=budget_bytes)
@@ -260,8 +260,8 @@ def test_sorted_tables_and_layouts_of_arrays_compete_for_one_budget():
 
 def test_tables_of_several_files_share_the_budget():
     small = dataclasses.replace(TABLE, n_rows=10**7)
-    much = asked(query(per_day=1000), table=small, target="/b.h5:/p")
-    little = asked(query(per_day=10), table=small, target="/a.h5:/p")
+    much = queries_of(query(per_day=1000), table=small, target="/b.h5:/p")
+    little = queries_of(query(per_day=10), table=small, target="/a.h5:/p")
     (one,) = choose_portfolio([], tables=[little, much], budget_bytes=3 * 10**8).layouts
     assert one.target == much.target
     assert len(choose_portfolio([], tables=[little, much]).layouts) == 2
@@ -297,7 +297,7 @@ def test_no_set_within_the_budget_saves_more(queries, budget_bytes):
     found = choose(*queries, budget_bytes=budget_bytes, gates=open_gates, settings=tolerance)
     assert found.used_bytes == sum(c.size_bytes for c in found.layouts) <= budget_bytes
     assert found.seconds_then <= found.seconds_now
-    every = query_workload(asked(*queries), tolerance)
+    every = query_workload(queries_of(*queries), tolerance)
     costs = {c.layout: (c.size_bytes, c.build_s) for c in every.candidates}
 
     def net(shapes):
@@ -315,18 +315,18 @@ def test_what_if_agrees_with_the_portfolio_in_both_directions():
     queries = query("energy"), query("x", per_day=10)
     found = choose(*queries)
     shapes = [layout.layout for layout in found.layouts]
-    added = what_if_sorted(asked(*queries), add=shapes)
+    added = what_if_sorted(queries_of(*queries), add=shapes)
     assert added.seconds_then == pytest.approx(found.seconds_then)
     assert added.saving.seconds == pytest.approx(found.saving.seconds)
     assert added.size_bytes == found.used_bytes
     assert {row.from_then for row in added.patterns} == {layout.name for layout in found.layouts}
-    built = asked(*queries, existing=tuple(shapes))
+    built = queries_of(*queries, existing=tuple(shapes))
     away = what_if_sorted(built, take_away=shapes)
     assert away.saving.seconds == pytest.approx(-added.saving.seconds)
     assert (away.size_bytes, away.break_even_days) == (-found.used_bytes, None)
     assert what_if_sorted(built, take_away=[*shapes, *shapes]) == away
-    assert what_if_sorted(asked(*queries), add=[*shapes, *shapes]) == added
-    alike = asked(*queries, existing=(*shapes, *shapes))
+    assert what_if_sorted(queries_of(*queries), add=[*shapes, *shapes]) == added
+    alike = queries_of(*queries, existing=(*shapes, *shapes))
     half = what_if_sorted(alike, take_away=shapes)
     assert (half.saving.seconds, half.size_bytes) == (0, away.size_bytes)
     whole = what_if_sorted(alike, take_away=[*shapes, *shapes])
@@ -336,7 +336,7 @@ def test_what_if_agrees_with_the_portfolio_in_both_directions():
     alone = what_if_sorted(built, take_away=shapes[:1])
     assert -alone.saving.seconds == pytest.approx(found.layouts[0].saving.seconds)
     for options, said in (
-        ({}, "what if what"),
+        ({}, "no change given"),
         ({"add": shapes}, "exists already"),
         ({"take_away": [sorted_by("y", ("y",))]}, "no replica of sorted by y"),
     ):
@@ -371,7 +371,7 @@ def test_bounds_of_a_share_hold_it_and_shrink_with_the_sample(n_left, more):
 
 def test_nothing_asked_is_refused():
     with pytest.raises(SdsValueError, match=r"no query of /data/run\.h5:/p is stated"):
-        asked()
+        queries_of()
     for per_day in (0, -1, float("nan"), float("inf")):
         with pytest.raises(SdsValueError, match="times a day"):
             query(per_day=per_day)
@@ -457,7 +457,7 @@ def test_a_table_is_sampled_all_over(tmp_path):
 
     def advised(condition, **options):
         found = sample_queries(
-            path, "/p", [AskedQuery(condition=condition, per_day=1000, **options)], home=home
+            path, "/p", [QueryRequest(condition=condition, per_day=1000, **options)], home=home
         )
         return choose_portfolio([], tables=[found]).layouts
 
@@ -475,9 +475,9 @@ def test_each_query_returns_its_own_columns(tmp_path):
     with h5py.File(path, "w") as file:
         for name in ("e", "x", "y"):
             file[f"p/{name}"] = np.arange(100.0)
-    queries = [AskedQuery(condition="e > 98", columns=(name,)) for name in ("x", "y")]
+    queries = [QueryRequest(condition="e > 98", columns=(name,)) for name in ("x", "y")]
     found = sample_queries(path, "p", queries, home=Home(tmp_path / "home"))
-    assert [query.returned for query in found.queries] == [("x",), ("y",)]
+    assert [query.returned for query in found.stated] == [("x",), ("y",)]
     assert found.target == f"{path}:/p"
 
 
@@ -487,7 +487,7 @@ def test_what_decoding_takes_is_measured_by_column(tmp_path):
     with h5py.File(path, "w") as file:
         file["p/e"] = noise
         file["p"].create_dataset("x", data=noise, compression="gzip")
-    query = AskedQuery(condition="e > 0.99")
+    query = QueryRequest(condition="e > 0.99")
     found = sample_queries(path, "p", [query], home=Home(tmp_path / "home"))
     assert found.decode_s_per_byte.keys() == {"x"}
     assert found.decode_s_per_byte["x"] > 0
@@ -501,10 +501,10 @@ def test_columns_that_no_replica_can_hold_are_refused(tmp_path):
         file["p/note"] = np.array(["a", "b", "c"], dtype=h5py.string_dtype())
     home = Home(tmp_path)
     with pytest.raises(UnsupportedError, match="no sorted replica can hold it"):
-        sample_queries(path, "p", [AskedQuery(condition="e > 1", columns=("note",))], home=home)
+        sample_queries(path, "p", [QueryRequest(condition="e > 1", columns=("note",))], home=home)
     # All columns are what the queries would return, and so read from the original for ever.
     with pytest.raises(UnsupportedError, match=r"read note, .* name the columns"):
-        sample_queries(path, "p", [AskedQuery(condition="e > 1")], home=home)
+        sample_queries(path, "p", [QueryRequest(condition="e > 1")], home=home)
 
 
 def test_a_table_behind_an_external_link_is_sampled_where_it_is(tmp_path):
@@ -515,7 +515,7 @@ def test_a_table_behind_an_external_link_is_sampled_where_it_is(tmp_path):
     with h5py.File(linking, "w") as file:
         file["l"] = h5py.ExternalLink("b.h5", "/d")
         file["d/energy"] = np.full(n_rows, n_rows, "f8")  # of which everything matches
-    asked_of_link = AskedQuery(condition=f"energy >= {n_rows - 10}", per_day=1000)
+    asked_of_link = QueryRequest(condition=f"energy >= {n_rows - 10}", per_day=1000)
     found = sample_queries(linking, "/l", [asked_of_link], home=Home(tmp_path / "home"))
     assert found.target == f"{linked}:/d"
     (chosen,) = choose_portfolio([], tables=[found]).layouts
@@ -526,7 +526,7 @@ def test_an_empty_table_is_not_sorted(tmp_path):
     path = tmp_path / "run.h5"
     with h5py.File(path, "w") as file:
         file["p/e"] = np.zeros(0)
-    found = sample_queries(path, "p", [AskedQuery(condition="e > 1")], home=Home(tmp_path))
+    found = sample_queries(path, "p", [QueryRequest(condition="e > 1")], home=Home(tmp_path))
     portfolio = choose_portfolio([], tables=[found])
     assert portfolio.layouts == ()
     assert any("has no rows" in note for note in portfolio.notes)

@@ -22,9 +22,9 @@ from sds.errors import PermissionDeniedError
 from sds.home import Home
 from sds.server.api.admission import MAX_BODY_BYTES
 from sds.server.api.connection_limits import MAX_TCP_CONNECTIONS
-from sds.server.client import Connection, connect, server_address
 from sds.server.local_socket import listen_at
 from sds.server.main import _listen
+from sds.server.remote_service import Connection, connect, server_address
 from sds.server.settings import Settings
 from tests.robustness.conftest import needs_root
 from tests.server.running import PATIENCE_S, Server

@@ -22,7 +22,7 @@ from sds.server.operations.advice_reports import (
     WhatIfRequest,
 )
 from sds.server.operations.service import Service
-from sds.server.operations.sort_advice import AskedQuery
+from sds.server.operations.sort_advice import QueryRequest
 from tests.organizer.sources import settle
 
 
@@ -227,7 +227,9 @@ def test_advice_on_reads_leaves_sorted_replicas_out(service, source):
 
 
 def queried(source, table="/p", *conditions, **options):
-    queries = tuple(AskedQuery(condition=text, **options) for text in conditions or ("energy > 5",))
+    queries = tuple(
+        QueryRequest(condition=text, **options) for text in conditions or ("energy > 5",)
+    )
     return QueriedTable(file=str(source), table=table, queries=queries)
 
 
@@ -285,13 +287,13 @@ def test_a_table_that_is_read_as_well_is_in_the_portfolio_once_as_each(service, 
         ({"sort": "energy", "queries": ()}, "sorted by energy .* state some"),
         ({"sort": "energy", "order": (0,)}, "no axis order"),
         ({"sort": "energy", "selection": "[0]"}, "no axis order"),
-        ({"columns": ("x", "y")}, "columns x, y of a replica sorted by what"),
-        ({"columns": ("x",), "queries": ()}, "columns x of a replica sorted by what"),
+        ({"columns": ("x", "y")}, "columns x, y without a key"),
+        ({"columns": ("x",), "queries": ()}, "columns x without a key"),
         (
             {"columns": ("x",), "queries": (), "order": (0,)},
-            "columns x of a replica sorted by what",
+            "columns x without a key",
         ),
-        ({}, "what if what"),
+        ({}, "no change given"),
     ],
 )
 def test_a_question_about_no_sorted_replica_is_refused(service, source, options, said):

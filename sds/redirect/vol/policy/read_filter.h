@@ -1,4 +1,4 @@
-// Who may carry out a read, told before it is looked into: HDF5 alone, or something else as well.
+// Read filter: decide whether native HDF5 must serve a read, mostly without a call into HDF5.
 //
 // Most reads are of few bytes and HDF5's to carry out; a question to HDF5 costs a tenth of the
 // smallest. The first of these states that holds decides:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from sds.hdf5.dataset import DatasetDescription
 
 CHUNKS_OFFSET_BYTES = 4096
-"""Where supposed chunks begin: on a page."""
+"""File offset of hypothetical chunks, bytes: on a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supposed:
+class HypotheticalLayout:
     """A layout that no file need have; what is None is as it is.
 
     Attributes
@@ -59,12 +59,12 @@ class Supposed:
 
     @property
     def is_replica(self) -> bool:
-        """Whether the dataset is supposed to be stored anew."""
+        """True if the dataset would be stored anew."""
         return self.order is not None or self.chunks is not None
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether other disks are supposed than those on which the file lies."""
+        """True if it has other disks than those on which the file lies."""
         return any(
             value is not None
             for value in (
@@ -88,22 +88,25 @@ class Disks:
 
 
 def disks_of(
-    described: DatasetDescription, supposed: Supposed, found: FoundStripes, own_raid: RaidLayout
+    described: DatasetDescription,
+    hypothetical: HypotheticalLayout,
+    found: FoundStripes,
+    own_raid: RaidLayout,
 ) -> Disks:
-    """Return the disks below a layout: what is supposed of them, else the file's own."""
-    min_request = supposed.raid_min_request
-    if supposed.raid_unit is None and min_request is None:
+    """Return the disks below a layout: those of the hypothetical layout, else the file's own."""
+    min_request = hypothetical.raid_min_request
+    if hypothetical.raid_unit is None and min_request is None:
         min_request = own_raid.min_request_bytes
     raid = RaidLayout.of(
-        unit_bytes=_given(supposed.raid_unit, own_raid.unit_bytes),
-        data_disks=_given(supposed.raid_disks, own_raid.data_disks),
+        unit_bytes=_given(hypothetical.raid_unit, own_raid.unit_bytes),
+        data_disks=_given(hypothetical.raid_disks, own_raid.data_disks),
         min_request_bytes=min_request,
     )
-    if supposed.stripe_size is None and supposed.stripe_count is None:
+    if hypothetical.stripe_size is None and hypothetical.stripe_count is None:
         remarks = []
         if found.problem is not None:
             remarks.append(f"striping is {found.source}: {found.problem}")
-        if supposed.is_replica and len(found.stripes.components) > 1:
+        if hypothetical.is_replica and len(found.stripes.components) > 1:
             remarks.append("the replica is supposed to be striped as the file is")
         return Disks(
             stripes=found.stripes, source=str(found.source), raid=raid, notes=tuple(remarks)
@@ -112,8 +115,8 @@ def disks_of(
     if found.source is not StripesSource.ASSUMED:
         own = found.stripes.prevailing(0, Path(described.file).stat().st_size)
     stripes = StripeLayout(
-        stripe_size_bytes=_given(supposed.stripe_size, own.stripe_size_bytes),
-        stripe_count=_given(supposed.stripe_count, own.stripe_count),
+        stripe_size_bytes=_given(hypothetical.stripe_size, own.stripe_size_bytes),
+        stripe_count=_given(hypothetical.stripe_count, own.stripe_count),
     )
     remarks = []
     if stripes.stripe_size_bytes % STRIPE_SIZE_UNIT_BYTES:
@@ -126,13 +129,13 @@ def disks_of(
     )
 
 
-def supposed_layout(described: DatasetDescription, supposed: Supposed) -> ArrayLayout:
-    """Return how the elements of a supposed replica lie in its file."""
+def array_layout_of(described: DatasetDescription, hypothetical: HypotheticalLayout) -> ArrayLayout:
+    """Return how the elements of a hypothetical replica lie in its file."""
     rank = len(described.extent)
-    order = None if supposed.order is None else check_order(supposed.order, rank)
-    if supposed.chunks is None:
-        if supposed.stored_ratio is not None:
-            raise LayoutError("what compression leaves is of supposed chunks; give chunks as well")
+    order = None if hypothetical.order is None else check_order(hypothetical.order, rank)
+    if hypothetical.chunks is None:
+        if hypothetical.stored_ratio is not None:
+            raise LayoutError("a stored ratio needs chunks: give chunks as well")
         return ContiguousLayout(
             element_size_bytes=described.element_size_bytes,
             data_offset_bytes=_native.replica_data_offset(
@@ -140,17 +143,17 @@ def supposed_layout(described: DatasetDescription, supposed: Supposed) -> ArrayL
             ),
             order=order,
         )
-    check_chunks(supposed.chunks, [described.extent[a] for a in order or range(rank)])
+    check_chunks(hypothetical.chunks, [described.extent[a] for a in order or range(rank)])
     stored_bytes = None
-    if supposed.stored_ratio is not None:
-        if not 0 < supposed.stored_ratio <= 100:
-            message = f"compression leaves {supposed.stored_ratio}; give a ratio such as 0.4"
+    if hypothetical.stored_ratio is not None:
+        if not 0 < hypothetical.stored_ratio <= 100:
+            message = f"compression leaves {hypothetical.stored_ratio}; give a ratio such as 0.4"
             raise LayoutError(message)
-        whole = math.prod(supposed.chunks) * described.element_size_bytes
-        stored_bytes = max(1, math.ceil(whole * supposed.stored_ratio))
+        whole = math.prod(hypothetical.chunks) * described.element_size_bytes
+        stored_bytes = max(1, math.ceil(whole * hypothetical.stored_ratio))
     return ChunkedLayout(
         element_size_bytes=described.element_size_bytes,
-        chunk_shape=supposed.chunks,
+        chunk_shape=hypothetical.chunks,
         data_offset_bytes=CHUNKS_OFFSET_BYTES,
         order=order,
         stored_chunk_bytes=stored_bytes,

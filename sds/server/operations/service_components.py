@@ -1,4 +1,4 @@
-"""The parts that do the work of a service."""
+"""Components of a service, which do its work."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _MOST_FIGURES = 64  # of a few models and cache states of each kind
 
 
-class Parts:
-    """The parts of a service on one home, each made when it is first needed: they import much.
+class ServiceComponents:
+    """Components of a service on one home, each made when it is first needed: they import much.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sds.errors import UnsupportedError
 from sds.geometry import SegmentList, tile_grid
-from sds.organizer.plans.gathering import TilePlaces, boxes_of_tiles, slab_of_cells
+from sds.organizer.plans.tile_boxes import TilePlaces, boxes_of_tiles, slab_of_cells
 
 
 @st.composite

@@ -15,9 +15,9 @@ from sds.catalog.records import DatasetRecord
 from sds.catalog.requests import IngestRequest, ReorganizeRequest
 from sds.errors import BusyError, DatasetNotFoundError, NotFoundError, ServerError
 from sds.server.api import routes
-from sds.server.client import RemoteService, _Server, connect
-from sds.server.operations.advice_reports import RecurringTiles, WhatIfRequest
+from sds.server.operations.advice_reports import RecurringTilesRequest, WhatIfRequest
 from sds.server.operations.service import Service
+from sds.server.remote_service import RemoteService, _Server, connect
 from sds.server.rest import OPERATIONS
 from tests.redirected import settle
 from tests.server.running import Server
@@ -76,7 +76,7 @@ def answers(service, source):
         ("job", lambda: service.job(99), NotFoundError),
         (
             "dataset",
-            lambda: service.recurring(RecurringTiles(file=file, dataset="/no", tiles=tiles)),
+            lambda: service.recurring(RecurringTilesRequest(file=file, dataset="/no", tiles=tiles)),
             DatasetNotFoundError,
         ),
     ):

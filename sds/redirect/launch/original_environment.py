@@ -1,4 +1,4 @@
-"""What a program would have been started with, had Python not changed it before SDS ran."""
+"""Restore the locale and the signal dispositions that Python changed at its start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAKEN = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores
 _LOCALE = "LC_CTYPE"  # which it sets where the locale is C (PEP 538)
 
 
-def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
+def with_original_locale(variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables with the locale that this process was started with, where that is known."""
     restored = dict(variables)
     try:
@@ -31,7 +31,7 @@ def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def restore_signals() -> None:
-    """Have the signals that Python ignores do what they did.
+    """Restore the dispositions of the signals that Python ignores.
 
     Nothing tells what that was. A process that does not ignore a signal starts its children with
     the default, and one that does starts them with that, but for Python, whose `subprocess` gives

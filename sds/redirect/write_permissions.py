@@ -1,4 +1,4 @@
-"""Check that nobody but the owner of a source may write what serves reads of it."""
+"""Check that only the owner of a source may write what serves reads of it."""
 
 from __future__ import annotations
 
