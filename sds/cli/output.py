@@ -6,10 +6,11 @@ import json
 import os
 import sys
 import textwrap
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sds.text import printable
+from sds.text import printable, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ _PIPE_WIDTH = 200
 _PIPED_TABLE_WIDTH = 1 << 16
 # Text that has less room is left to the terminal.
 _LEAST_WIDTH = 40
+LINE_EVERY_S = 30.0
+"""Seconds between lines of progress where there is no terminal."""
 
 
 def print_json(value: object) -> None:
@@ -206,19 +209,28 @@ def _width_of(terminal: TextIO) -> int:
 def progress_bar(title: str) -> Iterator[Callable[[float, str], None]]:
     """Yield a function that shows the share done (0 to 1) and what is being done.
 
-    A bar on stderr where that is a terminal, nothing elsewhere.
+    A bar on stderr if that is a terminal; else, as in the log of a batch job, a line now and then.
     """
     if not sys.stderr.isatty():
-        yield lambda _share, _what: None
+        yield _Lines(title).advance
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         transient=True,
     ) as progress:
@@ -228,3 +240,27 @@ def progress_bar(title: str) -> Iterator[Callable[[float, str], None]]:
             progress.update(task, completed=share, description=what or title)
 
         yield advance
+
+
+class _Lines:
+    """Progress as lines on stderr: none for what takes less than the time between two."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._begun_s = self._written_s = time.monotonic()
+        self._begun_share: float | None = None  # of work that goes on where an earlier one ended
+
+    def advance(self, share: float, what: str) -> None:
+        """Write a line if the last one is old enough."""
+        now_s = time.monotonic()
+        if self._begun_share is None:
+            self._begun_share = share
+        if now_s - self._written_s < LINE_EVERY_S:
+            return
+        self._written_s = now_s
+        text = f"{self._title}: {what}, " if what else f"{self._title}: "
+        text += f"{share:.0%} done"
+        done = share - self._begun_share
+        if done > 0:
+            text += f", {time_text((now_s - self._begun_s) * (1 - share) / done)} left"
+        note(text)

@@ -12,6 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.cli import output
+
 PROGRAM = """
 from sds.cli.output import print_table
 print_table(
@@ -149,3 +151,48 @@ def test_advice_fits_the_terminal_but_for_names_and_commands(tmp_path):
     assert "(19 of 20 reads within x" in " ".join(shown.split())
     long = [line for line in shown.splitlines() if len(line) > 80]
     assert all(len(line.split()) == 1 or line.startswith("    sds reorganize ") for line in long)
+
+
+class Clock:
+    """Stands for the module time: every look at it is some seconds after the one before."""
+
+    def __init__(self, step_s):
+        self.now_s = 0.0
+        self.step_s = step_s
+
+    def monotonic(self):
+        self.now_s += self.step_s
+        return self.now_s
+
+
+def shown(title, shares, capsys):
+    with output.progress_bar(title) as advance:
+        for share, what in shares:
+            advance(share, what)
+    written = capsys.readouterr()
+    assert written.out == ""
+    return written.err.splitlines()
+
+
+def test_where_there_is_no_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr(output, "time", Clock(10.0))
+    shares = [(i / 10, "copy") for i in range(10)]
+    assert shown("Reorganizing", shares, capsys) == [
+        "sds: Reorganizing: copy, 20% done, 2 min left",
+        "sds: Reorganizing: copy, 50% done, 60 s left",
+        "sds: Reorganizing: copy, 80% done, 22.5 s left",
+    ]
+
+
+def test_work_that_goes_on_where_an_earlier_one_ended_has_the_time_of_what_is_left(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(output, "time", Clock(30.0))
+    assert shown("Verifying", [(0.5, ""), (0.75, "")], capsys) == [
+        "sds: Verifying: 50% done",
+        "sds: Verifying: 75% done, 60 s left",
+    ]
+
+
+def test_what_takes_no_time_writes_no_line(capsys):
+    assert shown("Verifying", [(i / 1000, "") for i in range(1000)], capsys) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from sds.errors import FileMissingError, SdsError
 from sds.files import path_error
 from sds.home import Home
+from sds.text import size_text
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Progress: TypeAlias = Callable[[float, str], None]
 """Called with the share done, 0 to 1, and what is being done."""
+_RATE_AFTER_S = 0.5  # a rate of less says little
 
 
 def build(
@@ -47,9 +50,16 @@ def build(
     plan = _plan(request, home)
     announce(plan)
 
+    begun: dict[str, tuple[float, int]] = {}  # of each phase: when, and how far it was
+
     def report(phase: str, done_bytes: int, total_bytes: int) -> None:
+        now_s = time.monotonic()
+        begun_s, begun_bytes = begun.setdefault(phase, (now_s, done_bytes))
+        what = phase
+        if now_s - begun_s >= _RATE_AFTER_S:
+            what += f", {size_text((done_bytes - begun_bytes) / (now_s - begun_s))} per second"
         share = done_bytes / total_bytes if total_bytes else 1.0
-        progress(share / 2 if phase == "copy" else 0.5 + share / 2, phase)
+        progress(share / 2 if phase == "copy" else 0.5 + share / 2, what)
 
     return reorganize(plan, home=home, progress=report)
 
