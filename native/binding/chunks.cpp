@@ -300,10 +300,18 @@ nb::bytes undo_filter(const nb::tuple &filter, nb::object stored, size_t capacit
     return nb::bytes(out.data(), produced);
 }
 
+uint32_t fletcher32(nb::object content)
+{
+    const Buffer in(content);
+    const nb::gil_scoped_release released;
+    return sds_fletcher32(in.bytes(), in.size());
+}
+
 } // namespace
 
 void bind_chunks(nb::module_ &module)
 {
+    module.def("fletcher32", &fletcher32, nb::arg("content"));
     module.def("codec_functions", &codec_functions);
     module.def("undo_filter", &undo_filter, nb::arg("step"), nb::arg("stored"),
                nb::arg("capacity"));

@@ -13,6 +13,7 @@ import numpy as np
 
 from sds import _native
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
+from sds.organizer.copy.chunk_encoder import ChunkEncoder
 from sds.organizer.copy.slabs import slab_runs, write_slab, write_slab_through_hdf5
 from sds.organizer.replica_file.block_checksums import block_checksums
 from sds.organizer.replica_file.container import (
@@ -119,18 +120,28 @@ class ContiguousTarget:
 
 
 class ChunkedTarget:
-    """Slabs go through HDF5, which filters them; each holds whole chunks, written once."""
+    """Slabs of whole chunks, each written once: filtered here where that is known, else by HDF5."""
 
     def __init__(self, staged: Path, plan: ReorganizationPlan) -> None:
         self._staged = staged
         self._plan = plan
         self._file: h5py.File | None = None
+        self._encoder: ChunkEncoder | None = None
+        if plan.encode_bytes:
+            self._encoder = ChunkEncoder(plan.layout, plan.element_size_bytes, plan.encode_bytes)
 
     def __enter__(self) -> Self:
         self._open()
+        if self._encoder is not None:
+            self._encoder.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._encoder is not None:
+            self._encoder.__exit__()
+        self._close()
+
+    def _close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -141,8 +152,12 @@ class ChunkedTarget:
 
     def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
         """Write the elements of a box of the replica."""
-        file = self._file or self._open()
-        write_slab_through_hdf5(file[self._plan.dataset_path], slab, elements)
+        dataset = (self._file or self._open())[self._plan.dataset_path]
+        if self._encoder is None:
+            write_slab_through_hdf5(dataset, slab, elements)
+            return
+        for first, stored in self._encoder.encode(slab, elements):
+            dataset.id.write_direct_chunk(first, stored)
 
     def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:
         """Sync what is written, and record the number of slabs on disk.
@@ -162,7 +177,7 @@ class ChunkedTarget:
 
     def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
         """Write the checksums and times, all of it on disk."""
-        self.__exit__()
+        self._close()
         with h5py.File(self._staged, "r", locking=False) as file:
             decode_s_per_byte = decode_seconds_per_byte(file[self._plan.dataset_path])
         finish_chunked(

@@ -29,6 +29,7 @@ from sds.geometry.replica_layout import (
     check_region,
     choose_chunk_shape,
 )
+from sds.hdf5.codecs import DEFLATE, SHUFFLE
 from sds.hdf5.dataset import DatasetDescription
 from sds.hdf5.identity import FileIdentity
 from sds.organizer.plans.slab_shapes import shape_between_grids, smallest_good_shape
@@ -41,7 +42,8 @@ MAX_RANK = 32
 
 # The replica's metadata stays below the 1 MiB that the connector is willing to check.
 METADATA_ROOM_BYTES = 1 * MIB
-# Of all memory, for undoing filters in several threads; at least for 8 chunks.
+# Of all memory, for undoing filters in several threads, and for applying them; at least for 8
+# chunks.
 _DECODE_SHARE = 8
 _DECODED_CHUNKS = 8
 _MIN_DECODE_BYTES, _MAX_DECODE_BYTES = 8 * MIB, 64 * MIB
@@ -232,11 +234,14 @@ class ReorganizationPlan(CopyPlan):
         are cut off where the region ends.
     n_buffers
         Slabs that are read at the same time, and as many that are written.
+    encode_bytes
+        Memory for filtering chunks of the replica without HDF5; 0 where HDF5 is to.
     """
 
     slab_start: tuple[int, ...]
     slab_shape: tuple[int, ...]
     n_buffers: int
+    encode_bytes: int
 
     @property
     def slab_counts(self) -> tuple[int, ...]:
@@ -266,7 +271,7 @@ class ReorganizationPlan(CopyPlan):
             self.source_chunk_shape, self.layout.chunk_in_source_axes, element
         )
         slabs = 2 * self.n_buffers * self.slab_elements * element
-        return self.memory_bytes - slabs - chunks - FIXED_BYTES
+        return self.memory_bytes - slabs - chunks - self.encode_bytes - FIXED_BYTES
 
     @property
     def n_slabs(self) -> int:
@@ -343,6 +348,7 @@ def plan_transposition(
         slab_start=slabs.start,
         slab_shape=slabs.shape,
         n_buffers=slabs.n_buffers,
+        encode_bytes=slabs.encode_bytes,
         output=request.output,
         memory_bytes=slabs.memory_bytes,
         size_bytes=size_bytes,
@@ -356,6 +362,7 @@ class _Slabs(NamedTuple):
     start: tuple[int, ...]
     shape: tuple[int, ...]
     n_buffers: int
+    encode_bytes: int
     memory_bytes: int
 
 
@@ -369,7 +376,8 @@ def _choose_slabs(
     of_replica = layout.chunk_in_source_axes
     chunk_bytes = chunk_buffer_bytes(of_source, of_replica, element)
     decode_bytes = decode_buffer_bytes(described, allowed_bytes)
-    fixed_bytes = FIXED_BYTES + chunk_bytes + decode_bytes
+    encode_bytes = encode_buffer_bytes(layout, element, allowed_bytes)
+    fixed_bytes = FIXED_BYTES + chunk_bytes + decode_bytes + encode_bytes
     start = region.start
     span = region.extent
     if of_replica is not None:
@@ -430,7 +438,8 @@ def _choose_slabs(
             if has_good_runs:
                 break
     held = math.prod(min(size, n) for size, n in zip(shape, region.extent, strict=True))
-    return _Slabs(start, shape, n_buffers, 2 * n_buffers * held * element + fixed_bytes)
+    memory_bytes = 2 * n_buffers * held * element + fixed_bytes
+    return _Slabs(start, shape, n_buffers, encode_bytes, memory_bytes)
 
 
 def memory_for_elements(process_bytes: int) -> int:
@@ -451,8 +460,24 @@ def decode_buffer_bytes(described: DatasetDescription, allowed_bytes: int) -> in
     """Return the memory for undoing the source's filters in several threads; 0: HDF5 does that."""
     if not described.filters:
         return 0
-    size_bytes = min(allowed_bytes // _DECODE_SHARE, _MAX_DECODE_BYTES)
     chunk_bytes = math.prod(described.chunk_shape or ()) * described.element_size_bytes
+    return _codec_bytes(chunk_bytes, allowed_bytes)
+
+
+def encode_buffer_bytes(layout: ReplicaLayout, element_size_bytes: int, allowed_bytes: int) -> int:
+    """Return the memory for filtering a replica's chunks in several threads; 0: HDF5 does that."""
+    known = all(
+        step.code == SHUFFLE or (step.code == DEFLATE and len(step.options) == 1)
+        for step in layout.filters
+    )
+    if layout.chunk_shape is None or not known:
+        return 0
+    return _codec_bytes(math.prod(layout.chunk_shape) * element_size_bytes, allowed_bytes)
+
+
+def _codec_bytes(chunk_bytes: int, allowed_bytes: int) -> int:
+    """Return the memory for filters in several threads; 0 where there are too few chunks in it."""
+    size_bytes = min(allowed_bytes // _DECODE_SHARE, _MAX_DECODE_BYTES)
     return size_bytes if size_bytes >= max(_MIN_DECODE_BYTES, _DECODED_CHUNKS * chunk_bytes) else 0
 
 

@@ -289,7 +289,8 @@ def _create_dataset(
         properties.set_filter(step.code, h5py.h5z.FLAG_OPTIONAL, step.options)
     properties.set_fletcher32()
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
-    # What a chunk at the edge holds beyond the extent is the fill value, not what was in memory.
+    # What a chunk at the edge holds beyond the extent is not what was in memory: the fill value, or
+    # zeros where HDF5 does not write the chunk.
     properties.set_fill_time(h5py.h5d.FILL_TIME_ALLOC)
     try:
         return _create(target, plan.dataset_path, file_type, plan.replica_extent, properties)
