@@ -352,7 +352,10 @@ def measure(root: Path, n: int, publish_s: float, ingest_s: float) -> Figures:
     with _server(home) as (process, client, start_s):
         start_cpu_s = _used_s(process.pid)
         source = str(root / "sources" / f"{1:08}.h5")
-        question = {"file": source, "dataset": "/cube", "selection": "[:, :, :, 0]"}
+        question = {
+            "datasets": [{"file": source, "dataset": "/cube"}],
+            "selection": "[:, :, :, 0]",
+        }
         status_s = _median(client, "GET", "status")
         page_s = _median(client, "GET", "replicas?limit=100")
         advise_s = _median(client, "POST", "advise", question)
