@@ -48,14 +48,14 @@ def test_commands_that_only_read_the_catalog_load_no_numerical_library(module):
 def test_a_process_of_sds_starts_no_threads_for_matrices():
     program = (
         "import os; from sds.home import become_own_process; become_own_process(); import numpy; "
-        "print(*os.listdir('/proc/self/task'))"
+        "print(os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task')))"
     )
     environment = dict(os.environ)
     environment.pop("OPENBLAS_NUM_THREADS", None)
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
-    assert len(result.stdout.split()) == 1
+    assert result.stdout.split() == ["1", "1"]
 
 
 NUMERICAL = ("numpy", "h5py", "scipy", "sds.analyzer", "sds.geometry", "sds.recommender")
