@@ -51,10 +51,10 @@ class FailingDevice:
         if self._kind == "fuse":
             self._serve(self.folder)
             return
-        _run("umount", self.folder)
+        _unmount(self.folder)
         self._serve(self._images)
         _run("mount", "-o", "ro,loop", self._image, self.folder)
-        self._stack.callback(_run, "umount", self.folder)
+        self._stack.callback(_unmount, self.folder)
 
     def fail(self, path, begin, end):
         """Fail to read these bytes of a file; whole blocks of 4 KiB."""
@@ -87,26 +87,26 @@ class FailingDevice:
 
     def close(self):
         if self._kind == "disk" and not os.path.ismount(self._images):
-            _run("umount", self.folder)
+            _unmount(self.folder)
         self._stack.close()
 
     def _remount(self):
         """Empty the page cache of what was looked for."""
-        _run("umount", self.folder)
+        _unmount(self.folder)
         drop_from_page_cache(self._image)
         _run("mount", "-o", "ro,loop", self._image, self.folder)
 
     def _serve(self, folder):
         server = subprocess.Popen([self._server, self._control_path, folder, "-f", "-o", "ro"])
         self.process = server
-        self._stack.callback(server.wait)
+        self._stack.callback(_end, server)
 
         def is_serving():
             assert server.poll() is None, "the file system did not start"
             return os.path.ismount(folder)
 
         wait_until(is_serving, "the file system starts")
-        self._stack.callback(_run, "umount", folder)
+        self._stack.callback(_unmount, folder)
 
 
 def build_server(target, tool):
@@ -118,6 +118,24 @@ def build_server(target, tool):
         tool(name)
     include = f"-I{Path(header).parent}"
     return compile_c(HERE / "failing_fs.c", target, include, "-D_FILE_OFFSET_BITS=64", "-lfuse3")
+
+
+def _unmount(folder):
+    """Take a file system away, once whoever still looks at it has been answered."""
+    unmount = ("umount", folder)
+    wait_until(
+        lambda: subprocess.run(unmount, capture_output=True, check=False).returncode == 0,
+        f"{folder} is busy",
+    )
+
+
+def _end(server):
+    """Wait for a server whose file system was unmounted; one that is still mounted is killed."""
+    try:
+        server.wait(PATIENCE_S)
+    finally:
+        server.kill()
+        server.wait()
 
 
 def _run(*command):
