@@ -10,7 +10,12 @@ from sds.geometry.operation_features import (
     operation_loads,
     operation_of_extents,
 )
-from sds.geometry.process_reads import IoMode, ProcessReads, process_grid
+from sds.geometry.process_reads import (
+    MAX_PROCESSES,
+    IoMode,
+    ProcessReads,
+    prime_factors,
+)
 from sds.geometry.replica_layout import (
     MAX_CHUNK_BYTES,
     MAX_CHUNKS,
@@ -65,6 +70,7 @@ __all__ = [
     "LOCAL_DISK_STRIPES",
     "MAX_CHUNKS",
     "MAX_CHUNK_BYTES",
+    "MAX_PROCESSES",
     "MAX_TILES",
     "MAX_TILES_OF_FILE",
     "MAX_TILES_OF_READ",
@@ -108,7 +114,7 @@ __all__ = [
     "parse_index",
     "parse_region",
     "parse_selection",
-    "process_grid",
+    "prime_factors",
     "selection_from_index",
     "tile_grid",
     "tiles_touched",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, SelectionError
-from sds.geometry import Dataspace, ProcessReads, check_order
+from sds.geometry import MAX_PROCESSES, Dataspace, ProcessReads, check_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
-_MAX_PROCESSES = 1 << 20
 _MAX_DEPTH = 1 << 20
 _MAX_SIZE_BYTES = 1 << 50
 _MAX_OFFSET = 1 << 61
@@ -90,8 +89,8 @@ class Operation:
                 f"(processes, 4, {space.rank}): start, stride, count and block of each process"
             )
             raise SelectionError(message)
-        if len(slabs) > _MAX_PROCESSES:
-            message = f"{len(slabs)} processes; {_MAX_PROCESSES} are the most"
+        if len(slabs) > MAX_PROCESSES:
+            message = f"{len(slabs)} processes; {MAX_PROCESSES} are the most"
             raise SelectionError(message)
         slabs = slabs.astype(np.int64)
         slabs.flags.writeable = False
