@@ -1,6 +1,6 @@
 """Selections, and the blocks, OSTs and chunks that reading them touches."""
 
-from sds.geometry.chunk_selection import chunks_on_axis, count_chunks
+from sds.geometry.chunk_selection import MAX_CHUNKS, chunks_on_axis, count_chunks
 from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_chunks, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
 from sds.geometry.operation_features import (
@@ -18,7 +18,6 @@ from sds.geometry.process_reads import (
 )
 from sds.geometry.replica_layout import (
     MAX_CHUNK_BYTES,
-    MAX_CHUNKS,
     Filter,
     ReplicaLayout,
     SortOrder,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sds.geometry.dataspace import Hyperslab
     from sds.geometry.storage_layout import ChunkedLayout
 
-_MAX_CHUNKS = 1 << 24
+MAX_CHUNKS = 1 << 24
+"""Largest number of chunks of a replica, and of those of a source that one read takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +173,8 @@ def extents_of_chunks(
             chunks_on_axis(*slab.axes()[axis], grid.chunk_shape[axis]) for axis in grid.order
         ]
         n_all += math.prod(map(len, on_axes))
-        if n_all > _MAX_CHUNKS:
-            message = f"the reads need more than {_MAX_CHUNKS} chunks, unevenly; read fewer at once"
+        if n_all > MAX_CHUNKS:
+            message = f"the reads need more than {MAX_CHUNKS} chunks, unevenly; read fewer at once"
             raise UnsupportedError(message)
         numbers = np.zeros(1, dtype=np.int64)
         for indices, length in zip(on_axes, grid.in_file, strict=True):

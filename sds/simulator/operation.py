@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, SelectionError
 from sds.geometry import MAX_PROCESSES, Dataspace, ProcessReads, check_order
+from sds.geometry.storage_layout import MAX_SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 _MAX_DEPTH = 1 << 20
-_MAX_SIZE_BYTES = 1 << 50
 _MAX_OFFSET = 1 << 61
 
 
@@ -171,10 +171,10 @@ def _choice(kind: type[_Choice], value: str) -> _Choice:
 def _check_numbers(operation: Operation) -> None:
     """Raise SdsValueError unless the core can take the numbers of an operation."""
     limits = {
-        "element_size_bytes": (1, _MAX_SIZE_BYTES),
+        "element_size_bytes": (1, MAX_SIZE_BYTES),
         "data_offset_bytes": (0, _MAX_OFFSET - 1),
         "list_depth": (1, _MAX_DEPTH),
-        "sieve_buffer_bytes": (1, _MAX_SIZE_BYTES),
+        "sieve_buffer_bytes": (1, MAX_SIZE_BYTES),
     }
     for name, (low, high) in limits.items():
         value = getattr(operation, name)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError
 from sds.geometry import Hyperslab, check_chunk_shape, check_order, check_region
-from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, MIB
+from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES
+from sds.geometry.storage_layout import MIB
 from sds.queries.column_names import format_columns
 
 if TYPE_CHECKING:
