@@ -85,11 +85,15 @@ def chunks_on_axis(
     if stride - block < chunk or count == 1:
         return np.arange(start // chunk, last // chunk + 1)  # no hole holds a whole chunk
     starts = start + stride * np.arange(count)
-    firsts, lasts = starts // chunk, (starts + block - 1) // chunk
     # Holes are at least a chunk long: no two blocks share one.
+    return integers_of_ranges(starts // chunk, (starts + block - 1) // chunk)
+
+
+def integers_of_ranges(firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all integers of several ranges, ends included."""
     lengths = lasts - firsts + 1
     ends = np.cumsum(lengths)
-    return np.repeat(firsts - (ends - lengths), lengths) + np.arange(ends[-1])
+    return np.repeat(firsts - (ends - lengths), lengths) + np.arange(lengths.sum())
 
 
 def count_chunks(slab: Hyperslab, chunk_shape: tuple[int, ...]) -> int:
