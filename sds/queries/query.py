@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.client.open_files import is_written_through_h5py, version_in_hdf5, version_of
+from sds.client.open_files import is_written_through_h5py, version_in_hdf5
 from sds.engine import builtin_parameters
 from sds.engine.file_system_costs import measured_parameters
 from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedError
 from sds.hdf5.columns import Table, TableReader, check_names, open_table
-from sds.hdf5.identity import identity_from, identity_of
+from sds.hdf5.identity import Version, identity_from, identity_of, version_of
 from sds.home import default_home, is_redirection_off
 from sds.queries.conditions import Condition, check_comparable, parse_condition
 from sds.queries.query_cost import WINDOW_BYTES, predict_query
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     import h5py
 
-    from sds.client.open_files import Version
     from sds.engine import IoParameters
     from sds.home import Home
     from sds.redirect.sorted_replicas import SortedReplica
