@@ -7,7 +7,6 @@ equally long one-dimensional datasets, as simulations write particles. A row is 
 from __future__ import annotations
 
 import logging
-import os
 import posixpath
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
+from sds.files import canonical_path
 from sds.geometry.replica_layout import Filter
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import (
@@ -30,6 +30,7 @@ from sds.hdf5.dataset import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     import h5py
@@ -143,7 +144,7 @@ def open_table(
     """
     with open_hdf5(file) as handle:
         table = describe_open_table(handle, path, like=like)
-        if os.path.realpath(table.file) == os.path.realpath(handle.filename):
+        if canonical_path(table.file) == canonical_path(handle.filename):
             yield handle, table
             return
     with open_hdf5(table.file) as handle:

@@ -22,7 +22,7 @@ from sds.errors import (
     SourceChangedError,
     UnsupportedError,
 )
-from sds.files import path_error
+from sds.files import canonical_path, path_error
 from sds.mounts import resolved_or_named
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _is_below(file: str | os.PathLike[str], directories: Sequence[Path]) -> bool
     """Return whether the user vouches for a file."""
     if not directories:
         return False
-    canonical = Path(os.path.realpath(file))
+    canonical = Path(canonical_path(file))
     return any(canonical.is_relative_to(one) for one in directories)
 
 

@@ -21,6 +21,7 @@ from sds.client.open_files import is_written_through_h5py, version_in_hdf5
 from sds.engine import builtin_parameters
 from sds.engine.file_system_costs import measured_parameters
 from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedError
+from sds.files import canonical_path
 from sds.hdf5.columns import Table, TableReader, check_names, open_table
 from sds.hdf5.identity import Version, identity_from, identity_of, version_of
 from sds.home import default_home, is_redirection_off
@@ -240,7 +241,7 @@ def _from_replica(
     """
     if is_redirection_off(os.environ) or home.disabled.exists():
         return None
-    source = Path(os.path.realpath(parsed.table.file))
+    source = Path(canonical_path(parsed.table.file))
     try:
         before = source.stat()
         if version_of(before) != opened or is_written_through_h5py(opened):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +11,14 @@ import numpy as np
 from sds.engine import builtin_parameters
 from sds.engine.file_system_costs import measured_parameters
 from sds.errors import SdsError, SdsValueError, UnsupportedError
+from sds.files import canonical_path
 from sds.hdf5.columns import TableReader, check_key, check_names, decode_rates, open_table
 from sds.queries.conditions import check_comparable, left_over, parse_condition
 from sds.recommender.portfolio.sort_keys import KeyShare, StatedQuery, TableQueries
 from sds.redirect.sorted_replicas import find_sorted
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from sds.engine import IoParameters
@@ -163,7 +164,7 @@ def _shares(
 
 def _existing(home: Home, queries: TableQueries) -> tuple[ReplicaLayout, ...]:
     """Return the sorted replicas that answer queries of a table now."""
-    source = Path(os.path.realpath(queries.table.file))
+    source = Path(canonical_path(queries.table.file))
     try:
         found = find_sorted(home, source, source.stat())
     except (SdsError, OSError):
