@@ -7,10 +7,12 @@ import os
 import pytest
 from pydantic import TypeAdapter
 
+from sds.cli.commands.plot import State, Way
 from sds.home import Home
 from sds.mounts import filesystem_of
 from sds.plots import Kind
 from sds.plots.figure_values import DATA_OF, figure_data
+from sds.recommender.models.cost_model import CacheState, Via
 from sds.server.operations.service import Service
 from tests.plots.evidence import calibration
 
@@ -95,6 +97,11 @@ def test_pictures_are_not_replaced_unasked(sds, tmp_path, written):
     assert picture.read_text() == "mine"
     assert sds("plot", "coefficients", written, "-o", picture, "--force").code == 0
     assert picture.read_text().startswith("<?xml")
+
+
+def test_ways_and_states_are_those_of_models():
+    assert set(Way) == set(Via)
+    assert set(State) == set(CacheState) - {CacheState.UNKNOWN}
 
 
 def test_a_link_stays_one_and_a_full_disk_leaves_nothing(sds, tmp_path, written, monkeypatch):
