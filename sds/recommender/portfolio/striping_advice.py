@@ -20,7 +20,7 @@ from sds.recommender.portfolio.gates import NoiseGates
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.portfolio.values import DatasetReads
+    from sds.recommender.candidates.dataset_reads import DatasetReads
 
 _SIZES_BYTES = (MIB, 4 * MIB, 16 * MIB)
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from sds.hdf5.columns import Table
     from sds.hdf5.dataset import DatasetDescription
     from sds.home import Home
+    from sds.recommender.candidates.dataset_reads import DatasetReads
     from sds.recommender.portfolio.sort_keys import TableQueries
-    from sds.recommender.portfolio.values import DatasetReads, Portfolio
+    from sds.recommender.portfolio.values import Portfolio
     from sds.recommender.portfolio.what_if import WhatIf
     from sds.server.operations.advice_reports import (
         AdviceRequest,
