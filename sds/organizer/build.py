@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from sds.geometry import SegmentList
     from sds.geometry.replica_layout import Filter, ReplicaLayout
     from sds.home import Home
-    from sds.organizer.protocol import AnyPlan, Builder, DatasetPlan, Progress
+    from sds.organizer.progress import AnyPlan, DatasetPlan, Progress
+    from sds.organizer.protocol import Builder
     from sds.organizer.replica_file.replica import Replica
 
 PlanT = TypeVar("PlanT", ReorganizationPlan, SegmentPlan, SortPlan)

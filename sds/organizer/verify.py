@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plans.reorganization_plan import CopyPlan, ReorganizationPlan, Slab
-    from sds.organizer.protocol import Progress
+    from sds.organizer.progress import Progress
 
 # Both sides of a compared tile fit into the second-level cache together.
 _TILE_BYTES = 128 * 1024

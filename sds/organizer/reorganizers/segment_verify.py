@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from sds.organizer.plans.segment_plan import SegmentPlan
     from sds.organizer.plans.tile_boxes import Piece
-    from sds.organizer.protocol import Progress
+    from sds.organizer.progress import Progress
     from sds.organizer.replica_file.replica import Replica
 
 # Copied in less time than another run takes.
