@@ -24,6 +24,7 @@ from sds.errors import SdsValueError
 from sds.plots.draw import draw, rendered
 from sds.plots.figure_values import predicted_data, speedup_data
 from sds.plots.heldout_reads import Evidence, Origin, Provenance
+from sds.recommender.models.cost_model import SIGMAS_95
 from sds.recommender.models.service_model import ServiceFitter
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def evidence_of(
         layouts=tuple(layout for _ in selections for layout in layouts),
         observed_s=tuple(t for _, s in selections for t in s.measured_s),
         predicted_s=tuple(t for _, s in selections for t in s.predicted_s),
-        log_error=_root_mean_square([m.log_error for m in models]),
+        interval_log=SIGMAS_95 * _root_mean_square([m.log_error for m in models]),
         ratio_error=_root_mean_square([m.ratio_error for m in models]),
     )
 

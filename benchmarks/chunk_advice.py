@@ -44,10 +44,10 @@ from sds.analyzer import stated_pattern
 from sds.catalog.requests import ReorganizeRequest
 from sds.home import NATIVE, Home
 from sds.recommender.candidates.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
+from sds.recommender.candidates.dataset_reads import DatasetReads
 from sds.recommender.models.cost_model import builtin_model
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
-from sds.recommender.portfolio.values import DatasetReads
 from sds.server.operations.service import Service
 
 if TYPE_CHECKING:

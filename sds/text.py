@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # What a terminal or a log would take for more than text: controls, line separators, marks that turn
 # the direction of writing, and halves of characters (names of files that are no UTF-8).
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+DAY_S = 86400.0
 _TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
 
@@ -42,7 +43,7 @@ def _time_unit(seconds: float) -> tuple[str, float]:
     for name, scale in _TIME_UNITS:
         if abs(seconds) < (999.5 if scale < 1 else 119.5) * scale:
             return name, scale
-    return "days", 86400.0
+    return "days", DAY_S
 
 
 def size_text(size_bytes: float) -> str:

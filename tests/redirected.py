@@ -7,13 +7,13 @@ import h5py
 import numpy as np
 
 from sds import _native
+from sds.calibration.models_in_use import models_for_table
 from sds.engine import MeasuredFileSystem, builtin_parameters, publish_measured
 from sds.geometry import LOCAL_DISK_RAID, LOCAL_DISK_STRIPES, Box
 from sds.hdf5.dataset import describe_open_dataset
 from sds.hdf5.identity import identity_of
 from sds.hdf5.type_digest import type_crc32c
 from sds.organizer import plan_reorganization, reorganize
-from sds.recommender.models.models_in_use import models_for_table
 from sds.redirect.tables import (
     RedirectTable,
     TableCandidate,

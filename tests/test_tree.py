@@ -99,16 +99,11 @@ def test_no_two_modules_have_one_name():
 
 
 class Imports(ast.NodeVisitor):
-    """Modules that a module imports, at its start or while it runs, but not for types alone."""
+    """Modules that a module imports: at its start, while it runs, or for types alone."""
 
     def __init__(self, path):
         self.found = set()
         self.visit(ast.parse(path.read_text(encoding="utf-8")))
-
-    def visit_If(self, node):
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            node.body = []
-        self.generic_visit(node)
 
     def visit_Import(self, node):
         self.found.update(alias.name for alias in node.names)

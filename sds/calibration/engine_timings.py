@@ -20,6 +20,7 @@ from sds.calibration.engine_fit import EngineSample, best_depth, fit_parameters
 from sds.calibration.results import EngineMeasurement
 from sds.calibration.scratch_file import evict
 from sds.engine import Cache, Executor, builtin_parameters
+from sds.geometry.storage_layout import KIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-KIB, MIB = 1 << 10, 1 << 20
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _ROUNDS = 3
 # Of the file's pages: what is written must not be what is read.

@@ -50,11 +50,6 @@ class JobState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def is_final(self) -> bool:
-        """True where the job will not change again."""
-        return self in {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:

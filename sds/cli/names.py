@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sds.files import canonical_path, path_error, read_regular
@@ -17,8 +18,8 @@ def split_name(name: str) -> tuple[str, str | None]:
     return canonical_path(file), dataset
 
 
-def check_output(output: Path) -> None:
-    """Raise an error unless a file may be written there.
+def check_place(output: Path) -> None:
+    """Raise an error unless a file may lie there.
 
     Raises
     ------
@@ -34,6 +35,65 @@ def check_output(output: Path) -> None:
     if not output.parent.is_dir():
         message = f"no such directory: {output.parent}; make it, or name another for {output.name}"
         raise FileMissingError(message)
+
+
+def check_output(
+    output: Path, *, suffixes: tuple[str, ...] = (), force: bool | None = None
+) -> None:
+    """Raise an error unless a file may be written there.
+
+    Parameters
+    ----------
+    suffixes
+        In which its name may end, in small letters; any where there are none.
+    force
+        Whether it may replace a file; None: the command replaces none.
+
+    Raises
+    ------
+    FileMissingError, PermissionDeniedError
+        If there is no such directory, or it may not be written.
+    SdsValueError
+        If it must not have that name, something is there, or SDS keeps its own files there.
+    """
+    from sds.errors import PermissionDeniedError, SdsValueError
+
+    if suffixes and output.suffix.lower() not in suffixes:
+        message = (
+            f"{output} ends in {output.suffix or 'no suffix'!r}: name a file that ends in "
+            f"{' or '.join(suffixes)}"
+        )
+        raise SdsValueError(message)
+    check_place(output)
+    if os.path.lexists(output) and not force:
+        remedy = "remove it first" if force is None else "replace it with --force"
+        raise SdsValueError(f"{output} exists: name another file, or {remedy}")
+    if output.exists() and not output.is_file():
+        raise SdsValueError(f"{output} is no regular file: name another")
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise PermissionDeniedError(f"may not write into {output.parent}: name another directory")
+
+
+def write_output(output: Path, content: bytes, *, force: bool) -> None:
+    """Write a file whole or not at all; its mode is that of any file that a program makes.
+
+    Errors as of `check_output`: much time may have passed since.
+    """
+    from sds.atomic_file import replace_whole
+
+    check_output(output, force=force)
+    output = output.resolve()  # a link stays one
+    if not force:
+        output.touch(exist_ok=False)  # unlike a rename, replaces nothing
+    try:
+        replace_whole(output, content)
+    except BaseException:
+        if not force:
+            output.unlink(missing_ok=True)
+        raise
+    umask = os.umask(0)
+    os.umask(umask)
+    output.chmod(0o666 & ~umask)
 
 
 def text_of(file: Path) -> str:

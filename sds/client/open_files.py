@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from sds import _native
 from sds.client.replica_reader import Redirection
@@ -32,7 +32,7 @@ from sds.errors import FileMissingError, PermissionDeniedError
 from sds.files import require_regular
 from sds.hdf5.chunk_reader import ChunkedSource
 from sds.hdf5.dataset import DatasetDescription
-from sds.hdf5.identity import SETTLED_S
+from sds.hdf5.identity import SETTLED_S, Version, version_of
 from sds.home import default_home
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ MAX_IDLE_S = 60.0
 """A file that was not used for so long is closed by the next call."""
 
 _SWEEP_S = 5.0
-
-Version: TypeAlias = tuple[int, int, int, int, int]
-"""Device, inode, size, and the times of the last change of bytes and of metadata, ns."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -235,11 +232,6 @@ def _locked_inodes() -> set[int]:
     own = str(os.getpid())
     fields = [line.split() for line in lines]
     return {int(f[5].rsplit(":", 1)[1]) for f in fields if f[1] == "POSIX" and f[4] == own}
-
-
-def version_of(found: os.stat_result) -> Version:
-    """Return what changes with any write to a file, and with another file in its place."""
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def version_in_hdf5(file: h5py.h5f.FileID) -> Version | None:

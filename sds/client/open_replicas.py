@@ -7,15 +7,15 @@ import math
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sds import _native
 from sds.engine import load_measured
 from sds.hdf5.chunk_reader import ChunkedSource, describe_chunked, find_chunks, read_chunked
-from sds.hdf5.dataset import describe_open_dataset
-from sds.hdf5.identity import FileIdentity, identity_of
+from sds.hdf5.dataset import as_words, describe_open_dataset
+from sds.hdf5.identity import FileIdentity, Version, identity_of, version_of
 from sds.hdf5.type_digest import type_crc32c
 from sds.home import damage_report, verifies_reads
 from sds.redirect.write_permissions import check_trusted
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_CHECKED = 128
-
-Stamp: TypeAlias = tuple[int, int, int, int, int]
 
 _checked: set[tuple[FileIdentity, int]] = set()
 """Replicas whose metadata this process found intact."""
@@ -87,7 +85,7 @@ class OpenReplica:
     """
 
     engine: _native.ReadFile
-    stamp: Stamp
+    stamp: Version
     chunked: ChunkedSource | None = None
     announced: bytearray = field(default_factory=bytearray)
 
@@ -125,7 +123,7 @@ def open_checked(
             engine.announce(*run)
     _check_unchanged(engine.fileno(), candidate)
     _check_intact(home, engine.fileno(), candidate, metadata)
-    return OpenReplica(engine=engine, stamp=stamp_of(found))
+    return OpenReplica(engine=engine, stamp=version_of(found))
 
 
 def open_unchecked(candidate: TableCandidate) -> _native.ReadFile:
@@ -135,15 +133,10 @@ def open_unchecked(candidate: TableCandidate) -> _native.ReadFile:
     return file
 
 
-def stamp_of(found: os.stat_result) -> Stamp:
-    """Return what changes with any change of a file, and with another file in its place."""
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
 def is_unchanged(replica: OpenReplica) -> bool:
     """Return whether a descriptor still leads to what was opened: not where a program closed it."""
     try:
-        return stamp_of(os.fstat(replica.engine.fileno())) == replica.stamp
+        return version_of(os.fstat(replica.engine.fileno())) == replica.stamp
     except OSError:
         return False
 
@@ -266,15 +259,11 @@ def _put_back(
 ) -> None:
     """Copy what lies in the axis order of a replica into that of the source."""
     back = np.argsort(order).tolist()
-    into = result.reshape(slab.shape)
-    _native.permute(_as_words(values), [*back, len(back)], _as_words(into))
-
-
-def _as_words(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view of C-contiguous elements as one more axis of unsigned words."""
-    word = next(size for size in (8, 4, 2, 1) if array.dtype.itemsize % size == 0)
-    words = array.reshape(-1).view(f"u{word}")
-    return words.reshape(*array.shape, array.dtype.itemsize // word)
+    stored, into = (
+        as_words(array.reshape(-1).view(np.uint8), shape, values.itemsize)
+        for array, shape in ((values, values.shape), (result, slab.shape))
+    )
+    _native.permute(stored, [*back, len(back)], into)
 
 
 def _check_still_unchanged(replica: OpenReplica, candidate: TableCandidate) -> None:

@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import ArrayLike, NDArray
 
-    from sds.client.open_files import OpenedFile, Version
+    from sds.client.open_files import OpenedFile
     from sds.geometry import Hyperslab
     from sds.hdf5.chunk_reader import ChunkedSource
     from sds.hdf5.dataset import DatasetDescription
+    from sds.hdf5.identity import Version
     from sds.home import Home
 
     Slab: TypeAlias = tuple[Hyperslab, tuple[int, ...]]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sds import _native
 from sds.client import open_replicas
 from sds.errors import NotFoundError, SdsError
-from sds.hdf5.identity import SETTLED_S, is_same_source
+from sds.hdf5.identity import SETTLED_S, Version, is_same_source, version_of
 from sds.hdf5.type_digest import type_crc32c
 from sds.home import is_redirection_off
 from sds.redirect.tables import (
@@ -110,7 +110,7 @@ class _Known:
     """
 
     table: RedirectTable
-    stamp: open_replicas.Stamp
+    stamp: Version
     is_of_source: bool
     datasets: dict[str, _Entry | None] = field(default_factory=dict)
     decisions: dict[tuple[object, ...], _Decision] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Redirection:
         self._source = source
         self._engine = engine
         self._found = found
-        self._stamp = open_replicas.stamp_of(found)  # the comparison that every read makes
+        self._stamp = version_of(found)  # the comparison that every read makes
         self._owner = found.st_uid
         self._home: tuple[Home, str, str] | None = None  # its table of the source, and its switch
         self._known: _Known | None = None
@@ -168,7 +168,7 @@ class Redirection:
             entry = _find_entry(known, dataset, described)
             if entry is None or is_redirection_off(os.environ) or os.access(disabled, os.F_OK):
                 return
-            source_stamp = open_replicas.stamp_of(os.stat(self._source))  # noqa: PTH116
+            source_stamp = version_of(os.stat(self._source))  # noqa: PTH116
             if known.is_of_source and source_stamp == self._stamp:
                 self._repeats_of(known, described, entry, source_stamp)
         except (SdsError, OSError) as error:  # the read that would be served tells the user
@@ -205,7 +205,7 @@ class Redirection:
 
     def _open_to_repeat(
         self, known: _Known, path: str, number: int, run: tuple[int, int]
-    ) -> tuple[_native.ReadFile, open_replicas.Stamp] | None:
+    ) -> tuple[_native.ReadFile, Version] | None:
         """Return the open replica of a candidate, None where it is not good, or not kept open."""
         entry = known.datasets.get(path)
         if entry is None or self._home is None:
@@ -295,7 +295,7 @@ class Redirection:
                 open_replicas.note_damage(home, candidate)
             raise
         # A source that changed meanwhile: its replica is no longer what it says.
-        after = open_replicas.stamp_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
+        after = version_of(os.stat(self._source))  # noqa: PTH116  (half as long as pathlib's)
         is_same = after == self._stamp
         may_repeat = is_same and plan is not None and plan.stored_shape is None
         if may_repeat and all(_holds_all(one) for one in entry.dataset.candidates):
@@ -329,7 +329,7 @@ class Redirection:
             message = f"no redirect table for {self._source}: {path} is gone"
             raise NotFoundError(message) from error
         check_trusted(path, found, self._owner)
-        stamp = open_replicas.stamp_of(found)
+        stamp = version_of(found)
         if known is not None and known.stamp == stamp:
             return known
         table = read_table(home, self._source)
@@ -370,7 +370,7 @@ class Redirection:
         known: _Known,
         described: DatasetDescription,
         entry: _Entry,
-        source_stamp: open_replicas.Stamp,
+        source_stamp: Version,
     ) -> _native.RepeatedReads | None:
         """Return what reads a dataset in one step; None where nothing is kept of the table."""
         if self._known is not known or self._home is None:
@@ -399,7 +399,7 @@ class Redirection:
         described: DatasetDescription,
         slab: Hyperslab,
         decision: _Decision,
-        source_stamp: open_replicas.Stamp,
+        source_stamp: Version,
     ) -> None:
         """Store the plan of reads of a shape, to repeat them in one step wherever they start."""
         plan, candidate, entry = decision.plan, decision.candidate, known.datasets[described.path]
@@ -456,7 +456,7 @@ def _holds_all(candidate: TableCandidate) -> bool:
     return candidate.region is None and candidate.segments is None
 
 
-def _may_keep(table: str, stamp: open_replicas.Stamp) -> bool:
+def _may_keep(table: str, stamp: Version) -> bool:
     """Return whether every later change of a table will show in its stamp."""
     if time.time() - stamp[4] / 1e9 < SETTLED_S:
         return False

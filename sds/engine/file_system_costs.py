@@ -16,6 +16,7 @@ from sds import _native
 from sds.atomic_file import replace_whole
 from sds.engine.io_parameters import IoParameters
 from sds.errors import FormatError, PermissionDeniedError
+from sds.files import canonical_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +128,7 @@ def measured_parameters(home: Home, file: str | os.PathLike[str]) -> IoParameter
     if measured is None or not os.path.isfile(file):  # noqa: PTH113  (any path)
         return None
     kind = _native.ReadFile(file).file_system_type
-    found = measured.find(os.path.realpath(file), kind)
+    found = measured.find(canonical_path(file), kind)
     return None if found is None else IoParameters.from_native(found)
 
 

@@ -39,7 +39,7 @@ from sds.hdf5.dataset import (
 )
 from sds.hdf5.striping import find_stripes
 from sds.recommender.candidates.cost_matrix import read_costs
-from sds.recommender.models.models_in_use import comparable_models
+from sds.recommender.models.cost_model import builtin_models
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.confidence import probability_faster
 
@@ -266,9 +266,7 @@ def compare(
                 slab,
                 hypothetical,
                 disks=disks_of(described, hypothetical, found, raid),
-                models=comparable_models(None)
-                if models is None or hypothetical.is_elsewhere
-                else models,
+                models=builtin_models() if models is None or hypothetical.is_elsewhere else models,
                 parameters=None if hypothetical.is_elsewhere else parameters,
                 budget_s=budget_s,
             )

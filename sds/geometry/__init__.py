@@ -1,6 +1,6 @@
 """Selections, and the blocks, OSTs and chunks that reading them touches."""
 
-from sds.geometry.chunk_selection import chunks_on_axis, count_chunks
+from sds.geometry.chunk_selection import MAX_CHUNKS, chunks_on_axis, count_chunks
 from sds.geometry.dataspace import Box, Dataspace, Hyperslab, check_chunks, check_order
 from sds.geometry.features import BlockFeatures, FeatureBounds, block_features, extent_features
 from sds.geometry.operation_features import (
@@ -10,10 +10,14 @@ from sds.geometry.operation_features import (
     operation_loads,
     operation_of_extents,
 )
-from sds.geometry.process_reads import IoMode, ProcessReads, process_grid
+from sds.geometry.process_reads import (
+    MAX_PROCESSES,
+    IoMode,
+    ProcessReads,
+    prime_factors,
+)
 from sds.geometry.replica_layout import (
     MAX_CHUNK_BYTES,
-    MAX_CHUNKS,
     Filter,
     ReplicaLayout,
     SortOrder,
@@ -65,6 +69,7 @@ __all__ = [
     "LOCAL_DISK_STRIPES",
     "MAX_CHUNKS",
     "MAX_CHUNK_BYTES",
+    "MAX_PROCESSES",
     "MAX_TILES",
     "MAX_TILES_OF_FILE",
     "MAX_TILES_OF_READ",
@@ -108,7 +113,7 @@ __all__ = [
     "parse_index",
     "parse_region",
     "parse_selection",
-    "process_grid",
+    "prime_factors",
     "selection_from_index",
     "tile_grid",
     "tiles_touched",

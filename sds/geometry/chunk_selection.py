@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sds.geometry.dataspace import Hyperslab
     from sds.geometry.storage_layout import ChunkedLayout
 
-_MAX_CHUNKS = 1 << 24
+MAX_CHUNKS = 1 << 24
+"""Largest number of chunks of a replica, and of those of a source that one read takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +85,15 @@ def chunks_on_axis(
     if stride - block < chunk or count == 1:
         return np.arange(start // chunk, last // chunk + 1)  # no hole holds a whole chunk
     starts = start + stride * np.arange(count)
-    firsts, lasts = starts // chunk, (starts + block - 1) // chunk
     # Holes are at least a chunk long: no two blocks share one.
+    return integers_of_ranges(starts // chunk, (starts + block - 1) // chunk)
+
+
+def integers_of_ranges(firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all integers of several ranges, ends included."""
     lengths = lasts - firsts + 1
     ends = np.cumsum(lengths)
-    return np.repeat(firsts - (ends - lengths), lengths) + np.arange(ends[-1])
+    return np.repeat(firsts - (ends - lengths), lengths) + np.arange(lengths.sum())
 
 
 def count_chunks(slab: Hyperslab, chunk_shape: tuple[int, ...]) -> int:
@@ -172,8 +177,8 @@ def extents_of_chunks(
             chunks_on_axis(*slab.axes()[axis], grid.chunk_shape[axis]) for axis in grid.order
         ]
         n_all += math.prod(map(len, on_axes))
-        if n_all > _MAX_CHUNKS:
-            message = f"the reads need more than {_MAX_CHUNKS} chunks, unevenly; read fewer at once"
+        if n_all > MAX_CHUNKS:
+            message = f"the reads need more than {MAX_CHUNKS} chunks, unevenly; read fewer at once"
             raise UnsupportedError(message)
         numbers = np.zeros(1, dtype=np.int64)
         for indices, length in zip(on_axes, grid.in_file, strict=True):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sds.geometry.storage_layout import MIB
+
 if TYPE_CHECKING:
     from sds.geometry.replica_layout import ReplicaLayout
 
-MIB = 1 << 20
 DEFAULT_MEMORY_BYTES = 512 * MIB
 
 PROCESS_BYTES = 144 * MIB

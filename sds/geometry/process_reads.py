@@ -16,6 +16,8 @@ from sds.geometry.dataspace import Hyperslab, check_order
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+MAX_PROCESSES = 1 << 20  # of the core
+
 
 class IoMode(enum.StrEnum):
     """I/O mode of an operation: each process by itself, or all together through aggregators."""
@@ -81,7 +83,7 @@ class ProcessReads:
         Raises
         ------
         SelectionError
-            If there is not one positive number of parts per axis.
+            If there is not one positive number of parts per axis, or their product exceeds 2**20.
         """
         if len(parts) != slab.rank or any(n < 1 for n in parts):
             message = (
@@ -89,12 +91,17 @@ class ProcessReads:
                 "give one number of at least 1 per axis"
             )
             raise SelectionError(message)
+        n_processes = math.prod(parts)
+        if n_processes > MAX_PROCESSES:
+            message = (
+                f"parts {tuple(parts)} are {n_processes} processes; give at most {MAX_PROCESSES}"
+            )
+            raise SelectionError(message)
         axes = slab.normalized().axes()
         cuts = [
             [_cut(n, n_parts, i) for i in range(n_parts + 1)]
             for (_, _, n, _), n_parts in zip(axes, parts, strict=True)
         ]
-        n_processes = math.prod(parts)
         which = np.indices(tuple(parts), dtype=np.int64).reshape(slab.rank, n_processes)
         shape = (n_processes, slab.rank)
         start, stride = np.empty(shape, np.int64), np.empty(shape, np.int64)
@@ -106,6 +113,18 @@ class ProcessReads:
             stride[:, axis] = step
             block[:, axis] = length
         return cls(start=start, stride=stride, count=count, block=block)
+
+    @classmethod
+    def shared(cls, slab: Hyperslab, n_processes: int) -> ProcessReads:
+        """Return the reads of processes that share a selection evenly; a scalar each reads whole.
+
+        Raises
+        ------
+        SelectionError
+            As `even_parts`.
+        """
+        parts = even_parts(slab, n_processes)
+        return cls.decomposed(slab, parts) if parts else cls.of([slab] * n_processes)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -155,20 +174,36 @@ class ProcessReads:
                 raise SelectionError(f"process {process}: {error}") from error
 
 
-def process_grid(shape: Sequence[int], n_processes: int) -> tuple[int, ...]:
-    """Return a number of parts per axis, whose product is the number of processes.
+def even_parts(slab: Hyperslab, n_processes: int) -> tuple[int, ...]:
+    """Return parts per axis for a number of processes: each cut where parts are longest.
 
-    Prime factors go, the largest first, to the axis on which a part is longest; the first of
-    several. So parts are as near to cubes as the factors allow.
+    For `ProcessReads.decomposed`. As `MPI_Dims_create`, but for the selection's shape; of axes
+    that are equally long the slowest is cut.
+
+    Raises
+    ------
+    SelectionError
+        If there are no processes, or more than 2**20.
     """
-    if n_processes < 1 or (not shape and n_processes != 1):
-        message = f"cannot share a selection of shape {tuple(shape)} among {n_processes} processes"
-        raise SelectionError(message)
-    parts = [1] * len(shape)
-    for factor in reversed(_prime_factors(n_processes)):
-        lengths = [length / n for length, n in zip(shape, parts, strict=True)]
-        parts[lengths.index(max(lengths))] *= factor
+    if not 1 <= n_processes <= MAX_PROCESSES:
+        raise SelectionError(f"{n_processes} processes; give 1 to 2**20")
+    lengths = slab.normalized().count
+    parts = [1] * slab.rank
+    for factor in prime_factors(n_processes) if parts else ():
+        longest = max(range(slab.rank), key=lambda a: (lengths[a] / parts[a], -a))
+        parts[longest] *= factor
     return tuple(parts)
+
+
+def prime_factors(n: int) -> list[int]:
+    """Return the prime factors of a number, greatest first."""
+    factors, divisor = [], 2
+    while divisor * divisor <= n:
+        while n % divisor == 0:
+            factors.append(divisor)
+            n //= divisor
+        divisor += 1
+    return ([n] if n > 1 else []) + factors[::-1]
 
 
 def _rows(axes: list[tuple[int, ...]]) -> NDArray[np.int64]:
@@ -178,15 +213,3 @@ def _rows(axes: list[tuple[int, ...]]) -> NDArray[np.int64]:
 def _cut(n: int, n_parts: int, part: int) -> int:
     """Return where a part begins: the first ``n % n_parts`` are one longer than the others."""
     return part * (n // n_parts) + min(part, n % n_parts)
-
-
-def _prime_factors(n: int) -> list[int]:
-    """Return the prime factors of a number, ascending."""
-    factors = []
-    divisor = 2
-    while divisor * divisor <= n:
-        while n % divisor == 0:
-            factors.append(divisor)
-            n //= divisor
-        divisor += 1
-    return [*factors, n] if n > 1 else factors

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sds import _native
 from sds.errors import LayoutError, SelectionError, UnsupportedError
+from sds.geometry.chunk_selection import MAX_CHUNKS
 from sds.geometry.dataspace import Box, check_chunks, check_order
 from sds.geometry.segments import SegmentList
 from sds.geometry.selection import parse_selection
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 MAX_CHUNK_BYTES = _native.MAX_CHUNK_BYTES
 """Elements of a chunk, decoded. HDF5 decodes whole chunks, in the memory of the program that reads:
 the connector leaves replicas in larger ones alone."""
-
-MAX_CHUNKS = 1 << 24
-"""Largest number of chunks of a replica."""
 
 _N_COLUMNS_NAMED = 4
 CHECKSUM_BYTES = 4

@@ -10,11 +10,11 @@ from sds.errors import LayoutError
 
 KIB = 1024
 MIB = 1024 * KIB
-_MAX_SIZE_BYTES = 1 << 50  # of the core
+MAX_SIZE_BYTES = 1 << 50  # of the core
 
 
 def _check_size(name: str, value: int) -> None:
-    if not 0 < value <= _MAX_SIZE_BYTES:
+    if not 0 < value <= MAX_SIZE_BYTES:
         raise LayoutError(f"{name} is {value}; give 1 to 2**50 bytes")
 
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import UnsupportedError
-from sds.geometry import chunks_on_axis
+from sds.geometry import MAX_CHUNKS, chunks_on_axis
 
 if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
     from sds.geometry import Hyperslab
-
-_MAX_CHUNKS = 1 << 24
 
 _N_SAMPLES = 4
 _MAX_SAMPLED_BYTES = 16 << 20
@@ -42,8 +40,8 @@ def chunk_extents(
         for axis, chunk in zip(slab.axes(), dataset.chunks, strict=True)
     ]
     n_touched = math.prod(len(indices) for indices in per_axis)
-    if n_touched > _MAX_CHUNKS:
-        message = f"the selection touches {n_touched} chunks; select at most {_MAX_CHUNKS}"
+    if n_touched > MAX_CHUNKS:
+        message = f"the selection touches {n_touched} chunks; select at most {MAX_CHUNKS}"
         raise UnsupportedError(message)
     stored: list[tuple[int, int]] = []
     if n_touched * 2 > dataset.id.get_num_chunks():

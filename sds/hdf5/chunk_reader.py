@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import FormatError, TruncatedFileError
+from sds.geometry.chunk_selection import chunks_on_axis, integers_of_ranges
 from sds.geometry.point_selection import ListedSelection, ScatteredSelection
 from sds.hdf5.chunk_index import (
     ChunkIndex,
@@ -343,12 +344,7 @@ def _on_axes(selected: Hyperslab | ListedSelection, chunk_shape: tuple[int, ...]
 def _regular_on_axis(start: int, stride: int, count: int, block: int, chunk: int) -> _OnAxis:
     if count == 1 or stride == block:
         stride, count, block = count * block, 1, count * block
-    last = start + (count - 1) * stride + block - 1
-    if stride - block < chunk:
-        chunks = np.arange(start // chunk, last // chunk + 1)  # no gap skips a whole chunk
-    else:
-        firsts = start + stride * np.arange(count)
-        chunks = np.unique(_ranges(firsts // chunk, (firsts + block - 1) // chunk))
+    chunks = chunks_on_axis(start, stride, count, block, chunk)
     return _OnAxis((start, stride, count, block), count * block, chunks)
 
 
@@ -357,13 +353,6 @@ def _places_on_axis(places: NDArray[np.int64], chunk: int) -> _OnAxis:
     lengths = np.diff(np.append(begins, len(places)))
     spans = np.ascontiguousarray(np.stack([places[begins], lengths, begins], axis=1))
     return _OnAxis(spans, len(places), np.unique(places // chunk))
-
-
-def _ranges(firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return all integers of several ranges, ends included."""
-    lengths = lasts - firsts + 1
-    before = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return np.asarray(np.repeat(firsts, lengths) + np.arange(int(lengths.sum())) - before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +367,7 @@ class _Points:
         """Return the same of some of the chunks, in another order."""
         n_points = np.diff(self.first)[order]
         first = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_points)])
-        taken = _ranges(self.first[order], self.first[order + 1] - 1)
+        taken = integers_of_ranges(self.first[order], self.first[order + 1] - 1)
         return first, self.in_chunk[taken], self.in_result[taken]
 
 

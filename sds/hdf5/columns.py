@@ -7,7 +7,6 @@ equally long one-dimensional datasets, as simulations write particles. A row is 
 from __future__ import annotations
 
 import logging
-import os
 import posixpath
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
+from sds.files import canonical_path
 from sds.geometry.replica_layout import Filter
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import (
@@ -30,6 +30,7 @@ from sds.hdf5.dataset import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     import h5py
@@ -122,6 +123,27 @@ class Table:
         )
         raise DatasetNotFoundError(message)
 
+    def named(self, names: Sequence[str] | None) -> tuple[Column, ...]:
+        """Return the columns of some names; None: all.
+
+        Raises
+        ------
+        SdsValueError
+            If no name is given, or one twice.
+        DatasetNotFoundError
+            As `column`.
+        """
+        if names is None:
+            return self.columns
+        if not names:
+            raise SdsValueError(
+                "no columns are named: name at least one, or leave them out for all"
+            )
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        if twice:
+            raise SdsValueError(f"columns {', '.join(twice)} named twice: name each once")
+        return tuple(map(self.column, names))
+
     def dtype_of(self, names: Sequence[str]) -> np.dtype[np.void]:
         """Return the type of rows of some columns."""
         return np.dtype([(name, self.column(name).dtype) for name in names])
@@ -143,7 +165,7 @@ def open_table(
     """
     with open_hdf5(file) as handle:
         table = describe_open_table(handle, path, like=like)
-        if os.path.realpath(table.file) == os.path.realpath(handle.filename):
+        if canonical_path(table.file) == canonical_path(handle.filename):
             yield handle, table
             return
     with open_hdf5(table.file) as handle:
@@ -413,15 +435,3 @@ def _read_stored(
     in_file.select_hyperslab((first,), (n_rows,))
     dataset.id.read(h5py.h5s.create_simple((n_rows,)), in_file, rows, mtype=in_memory)
     return rows
-
-
-def check_names(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return names as a tuple; SdsValueError where one comes twice, or there is none."""
-    if not names:
-        message = f"no {what} are named: name at least one, or leave them out for all"
-        raise SdsValueError(message)
-    twice = sorted({name for name in names if list(names).count(name) > 1})
-    if twice:
-        message = f"{what} {', '.join(twice)} named twice: name each once"
-        raise SdsValueError(message)
-    return tuple(names)

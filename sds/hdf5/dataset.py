@@ -30,9 +30,10 @@ from sds.hdf5.type_digest import type_text
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import h5py
+    from numpy.typing import NDArray
 
 _N_NAMES_SHOWN = 8
 _N_NAMES_COMPARED = 4096
@@ -417,3 +418,16 @@ def _is_native(file_type: h5py.h5t.TypeID, dtype: np.dtype[np.generic]) -> bool:
         return bool(file_type.equal(h5py.h5t.py_create(dtype, logical=True)))
     except TypeError:
         return False  # a NumPy type that h5py reads but does not write: not ours to copy
+
+
+def as_words(
+    elements: NDArray[np.uint8], shape: Sequence[int], element_size_bytes: int
+) -> NDArray[np.unsignedinteger]:
+    """Return bytes as an array of `shape` whose last, extra axis holds an element's words.
+
+    A word is as long as divides the element: 8, 4, 2 or 1 bytes.
+    """
+    word = next(size for size in (8, 4, 2, 1) if element_size_bytes % size == 0)
+    n_bytes = math.prod(shape) * element_size_bytes
+    words = elements[:n_bytes].view(f"u{word}")
+    return words.reshape(*shape, element_size_bytes // word)

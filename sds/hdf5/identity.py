@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sds import _native
 from sds.errors import (
@@ -22,7 +22,7 @@ from sds.errors import (
     SourceChangedError,
     UnsupportedError,
 )
-from sds.files import path_error
+from sds.files import canonical_path, path_error
 from sds.mounts import resolved_or_named
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from sds.home import Home
 
 log = logging.getLogger(__name__)
+
+Version: TypeAlias = tuple[int, int, int, int, int]
+"""Device, inode, size, and the times of the last change of bytes and of metadata, ns."""
 
 SETTLED_S = 2.0
 """A file's identity is trusted once its last write is this old: clocks of file systems are coarse,
@@ -130,6 +133,11 @@ def identity_from(found: os.stat_result) -> FileIdentity:
         mtime_ns=found.st_mtime_ns,
         ctime_ns=found.st_ctime_ns,
     )
+
+
+def version_of(found: os.stat_result) -> Version:
+    """Return what changes with any write to a file, and with another file in its place."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def source_identity(file: str | os.PathLike[str], *, trusted: Sequence[Path] = ()) -> FileIdentity:
@@ -299,7 +307,7 @@ def _is_below(file: str | os.PathLike[str], directories: Sequence[Path]) -> bool
     """Return whether the user vouches for a file."""
     if not directories:
         return False
-    canonical = Path(os.path.realpath(file))
+    canonical = Path(canonical_path(file))
     return any(canonical.is_relative_to(one) for one in directories)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.errors import SdsValueError
-from sds.geometry import Hyperslab, ProcessReads
+from sds.geometry import Hyperslab, ProcessReads, prime_factors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -118,20 +118,9 @@ def _division(random: np.random.Generator, n: int, lengths: Sequence[int]) -> li
     No axis gets more parts than it is long, unless there is no other way.
     """
     parts = [1] * len(lengths)
-    for factor in _prime_factors(n):
+    for factor in prime_factors(n):
         fitting = [a for a, length in enumerate(lengths) if parts[a] * factor <= length]
         if not fitting:
             fitting = [max(range(len(lengths)), key=lambda a: lengths[a] / parts[a])]
         parts[fitting[int(random.integers(len(fitting)))]] *= factor
     return parts
-
-
-def _prime_factors(n: int) -> Iterator[int]:
-    """Yield the prime factors of n, greatest first."""
-    factors, divisor = [], 2
-    while n > 1:
-        while n % divisor == 0:
-            factors.append(divisor)
-            n //= divisor
-        divisor += 1
-    yield from reversed(factors)

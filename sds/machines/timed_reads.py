@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from sds.errors import FormatError, SdsValueError
 from sds.geometry import ProcessReads, check_order, parse_selection
-from sds.simulator import Operation, even_parts
+from sds.simulator import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-_MAX_PROCESSES = 1 << 20  # of the core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,17 +76,16 @@ class TimedRead:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
             raise SdsValueError(f"seconds is {self.seconds}: give a positive number")
         slab = parse_selection(self.selection, self.extent)
-        parts = self.parts or even_parts(slab, self.processes)
-        if math.prod(parts) > _MAX_PROCESSES:
-            raise SdsValueError(f"parts {parts} are over {_MAX_PROCESSES} processes: give fewer")
-        if self.parts is not None and self.processes not in {1, math.prod(parts)}:
+        if self.parts and self.processes not in {1, self.n_processes}:
             raise SdsValueError(
-                f"parts {self.parts} are {math.prod(parts)} processes, processes is "
+                f"parts {self.parts} are {self.n_processes} processes, processes is "
                 f"{self.processes}"
             )
         whole = Operation.of(
             self.extent,
-            ProcessReads.decomposed(slab, parts),
+            ProcessReads.decomposed(slab, self.parts)
+            if self.parts
+            else ProcessReads.shared(slab, self.processes),
             element_size_bytes=self.element_size_bytes,
             data_offset_bytes=self.data_offset_bytes,
         )

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     )
     from sds.organizer.plans.segment_plan import SegmentPlan
     from sds.organizer.plans.sort_plan import SortPlan
-    from sds.organizer.protocol import Organizer, Progress, find_organizers, load_organizer
+    from sds.organizer.progress import Progress
+    from sds.organizer.protocol import Organizer, find_organizers, load_organizer
     from sds.organizer.replica_file.replica import Replica, describe_replica
     from sds.organizer.verify import VerificationReport, verify_replica
 
@@ -50,7 +51,8 @@ _OWNERS = {
     ),
     "sds.organizer.plans.segment_plan": ("SegmentPlan",),
     "sds.organizer.plans.sort_plan": ("SortPlan",),
-    "sds.organizer.protocol": ("Organizer", "Progress", "find_organizers", "load_organizer"),
+    "sds.organizer.progress": ("Progress",),
+    "sds.organizer.protocol": ("Organizer", "find_organizers", "load_organizer"),
     "sds.organizer.replica_file.replica": ("Replica", "describe_replica"),
     "sds.organizer.verify": ("VerificationReport", "verify_replica"),
 }

@@ -30,7 +30,7 @@ from sds.errors import (
     SourceChangedError,
     VerificationError,
 )
-from sds.files import path_error
+from sds.files import canonical_path
 from sds.geometry import Box, check_order
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES
 from sds.geometry.replica_layout import parse_region
@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from sds.geometry import SegmentList
     from sds.geometry.replica_layout import Filter, ReplicaLayout
     from sds.home import Home
-    from sds.organizer.protocol import AnyPlan, Builder, DatasetPlan, Progress
+    from sds.organizer.progress import AnyPlan, DatasetPlan, Progress
+    from sds.organizer.protocol import Builder
     from sds.organizer.replica_file.replica import Replica
 
 PlanT = TypeVar("PlanT", ReorganizationPlan, SegmentPlan, SortPlan)
@@ -195,8 +196,8 @@ def plan_reorganization(
     """
     _refuse_connector()
     chosen = load_organizer(organizer or ("transposer" if segments is None else "segmenter"))
-    found = describe_dataset(_canonical(Path(file)), dataset)  # an external link may lead elsewhere
-    path = _canonical(found.file)
+    found = describe_dataset(canonical_path(Path(file).expanduser()), dataset)
+    path = Path(canonical_path(found.file))  # an external link may lead elsewhere
     identity = settled_identity(path, trusted=trusted_directories(home))
     described = describe_dataset(path, found.path)
     check_reorganizable(described)
@@ -267,9 +268,8 @@ def plan_sorting(
         If a program is writing the source.
     """
     _refuse_connector()
-    path = _canonical(Path(file))
-    found = describe_table(path, table, like=key)
-    path = _canonical(found.file)  # an external link may lead elsewhere
+    found = describe_table(canonical_path(Path(file).expanduser()), table, like=key)
+    path = Path(canonical_path(found.file))  # an external link may lead elsewhere
     identity = settled_identity(path, trusted=trusted_directories(home))
     plan = plan_sort(
         describe_table(path, found.path, like=key),
@@ -301,14 +301,6 @@ def _named_output(output: Path | None, home: Home) -> Path:
     if output is not None:
         home.refuse_own(output)
     return Path() if output is None else Path(os.path.realpath(output.parent)) / output.name
-
-
-def _canonical(path: Path) -> Path:
-    """Return a path without symbolic links."""
-    try:
-        return Path(os.path.realpath(path.expanduser(), strict=True))
-    except OSError as error:
-        raise path_error(path, error) from error
 
 
 def check_output(plan: AnyPlan) -> bool:

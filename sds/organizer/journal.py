@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sds.home import Home
-    from sds.organizer.protocol import AnyPlan
+    from sds.organizer.progress import AnyPlan
 
 log = logging.getLogger(__name__)
 

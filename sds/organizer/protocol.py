@@ -14,59 +14,19 @@ journal, the source's identity, verification before the atomic rename, permissio
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from sds.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from sds.organizer.plans.reorganization_plan import (
-        ReorganizationPlan,
-        ReorganizationRequest,
-        Source,
-    )
-    from sds.organizer.plans.segment_plan import SegmentPlan
-    from sds.organizer.plans.sort_plan import SortPlan
+    from sds.organizer.plans.reorganization_plan import ReorganizationRequest, Source
+    from sds.organizer.progress import Checkpoint, DatasetPlan, Progress
     from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
 
-    DatasetPlan: TypeAlias = ReorganizationPlan | SegmentPlan
-    """Plans that organizers make."""
-    AnyPlan: TypeAlias = DatasetPlan | SortPlan
-    """Plans that :func:`sds.organizer.build.reorganize` carries out."""
-
 ENTRY_POINT_GROUP = "sds.organizers"
-
-
-class Progress(Protocol):
-    """Called between steps of long work; what it raises abandons the work, cleanly."""
-
-    def __call__(self, phase: str, done_bytes: int, total_bytes: int, /) -> None:
-        """Report that `done_bytes` of `total_bytes` of this phase ("copy" or "verify") are done."""
-
-
-class Checkpoint(Protocol):
-    """Progress of an earlier, killed execution of the same plan."""
-
-    @property
-    def steps_done(self) -> int:
-        """Steps (slabs) whose bytes are durably in the staged file; 0: begin anew."""
-
-    def reached(
-        self, steps_done: int, *, overwritable: Sequence[tuple[int, int | None]] = ()
-    ) -> None:
-        """Record durably that `steps_done` steps are on disk; the caller has synced them.
-
-        Parameters
-        ----------
-        overwritable
-            First byte and end (None: the end of the file) of the parts of the staged file that
-            later steps may overwrite. Where there are any, their bytes are kept, and before a
-            killed build is continued they are put back, and what the file has grown by is cut off.
-        """
-
 
 PlanT_contra = TypeVar("PlanT_contra", contravariant=True)
 

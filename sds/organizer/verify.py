@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plans.reorganization_plan import CopyPlan, ReorganizationPlan, Slab
-    from sds.organizer.protocol import Progress
+    from sds.organizer.progress import Progress
 
 # Both sides of a compared tile fit into the second-level cache together.
 _TILE_BYTES = 128 * 1024
@@ -338,8 +338,8 @@ def _first_difference(
 
     One box is compared while the next is read.
     """
-    from sds.hdf5.dataset import get_dataset  # noqa: PLC0415
-    from sds.organizer.copy.slabs import as_words, read_slab_through_hdf5  # noqa: PLC0415
+    from sds.hdf5.dataset import as_words, get_dataset  # noqa: PLC0415
+    from sds.organizer.copy.slabs import read_slab_through_hdf5  # noqa: PLC0415
     from sds.organizer.plans.reorganization_plan import Slab  # noqa: PLC0415
     from sds.organizer.replica_file.container import open_source  # noqa: PLC0415
 

@@ -333,7 +333,7 @@ def figure_data(
 
 def predicted_data(evidence: Evidence) -> PredictedData:
     """Return predicted against observed times, with prediction intervals."""
-    factor = math.exp(_interval_log(evidence))
+    factor = math.exp(evidence.interval_log)
     observed, predicted = np.array(evidence.observed_s), np.array(evidence.predicted_s)
     low, high = predicted / factor, predicted * factor
     # Rounding must not decide where the bounds are those of the read itself.
@@ -384,7 +384,7 @@ def residual_data(evidence: Evidence) -> ResidualData:
         )
     return ResidualData(
         about=evidence.about,
-        interval_log=_interval_log(evidence),
+        interval_log=evidence.interval_log,
         points=tuple(
             ResidualPoint(
                 pattern=pattern,
@@ -497,13 +497,6 @@ def coefficient_data(model: CostModel, about: Provenance) -> CoefficientData:
 def group_of(pattern: str) -> str:
     """Return the kind of a pattern: the first word of its name."""
     return pattern.split(maxsplit=1)[0].rstrip(",;:") if pattern.strip() else "unnamed"
-
-
-def _interval_log(evidence: Evidence) -> float:
-    """Return the logarithm of the factor that predictions are said to be within."""
-    if evidence.interval_log is None:
-        return SIGMAS_95 * evidence.log_error
-    return evidence.interval_log
 
 
 def _indices(names: Sequence[_Name]) -> dict[_Name, list[int]]:

@@ -62,13 +62,12 @@ class Evidence:
         Measured or simulated.
     predicted_s
         By a model that had not seen the read.
-    log_error
-        Standard deviation of log(predicted / observed) on reads not seen.
-    ratio_error
-        The same of the ratio of two layouts' times; None: what these reads show.
     interval_log
         Logarithm of the factor, up or down, that predictions are said to be within in 19 of 20
-        cases; None: as if errors were normal.
+        cases.
+    ratio_error
+        Standard deviation of the logarithm of predicted over observed ratios of two layouts' times;
+        None: what these reads show.
     """
 
     about: Provenance
@@ -76,12 +75,11 @@ class Evidence:
     layouts: tuple[str, ...]
     observed_s: tuple[float, ...]
     predicted_s: tuple[float, ...]
-    log_error: float
+    interval_log: float
     ratio_error: float | None = None
-    interval_log: float | None = None
 
     def __post_init__(self) -> None:
-        for value in (self.log_error, self.ratio_error, self.interval_log):
+        for value in (self.interval_log, self.ratio_error):
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise SdsValueError(
                     f"an error of predictions of {value}: give the standard deviation of "
@@ -143,7 +141,6 @@ class Evidence:
                 samples,
                 without_processes=calibration.settings.without_processes,
             ),
-            log_error=fitted.log_error,
             interval_log=fitted.interval_log,
         )
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.client.open_files import is_written_through_h5py, version_in_hdf5, version_of
+from sds.client.open_files import is_written_through_h5py, version_in_hdf5
 from sds.engine import builtin_parameters
 from sds.engine.file_system_costs import measured_parameters
 from sds.errors import SdsError, SdsValueError, SourceChangedError, UnsupportedError
-from sds.hdf5.columns import Table, TableReader, check_names, open_table
-from sds.hdf5.identity import identity_from, identity_of
+from sds.files import canonical_path
+from sds.hdf5.columns import Table, TableReader, open_table
+from sds.hdf5.identity import Version, identity_from, identity_of, version_of
 from sds.home import default_home, is_redirection_off
 from sds.queries.conditions import Condition, check_comparable, parse_condition
 from sds.queries.query_cost import WINDOW_BYTES, predict_query
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     import h5py
 
-    from sds.client.open_files import Version
     from sds.engine import IoParameters
     from sds.home import Home
     from sds.redirect.sorted_replicas import SortedReplica
@@ -103,7 +103,7 @@ def query(
         parsed = _ParsedQuery(
             condition=where,
             table=described,
-            columns=_columns(described, columns),
+            columns=tuple(column.name for column in described.named(columns)),
         )
         for name in where.columns:
             check_comparable(name, described.column(name).dtype)
@@ -145,15 +145,6 @@ class _ParsedQuery:
     def result_dtype(self) -> np.dtype[np.void]:
         """Type of a row of the result."""
         return self.table.dtype_of(self.columns)
-
-
-def _columns(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
-    if columns is None:
-        return tuple(column.name for column in table.columns)
-    names = check_names(columns, "columns")
-    for name in names:
-        table.column(name)
-    return names
 
 
 @dataclass(slots=True)
@@ -241,7 +232,7 @@ def _from_replica(
     """
     if is_redirection_off(os.environ) or home.disabled.exists():
         return None
-    source = Path(os.path.realpath(parsed.table.file))
+    source = Path(canonical_path(parsed.table.file))
     try:
         before = source.stat()
         if version_of(before) != opened or is_written_through_h5py(opened):

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sds import _native
 from sds.atomic_file import replace_whole
 from sds.errors import FormatError, FormatVersionError, PermissionDeniedError
 from sds.hdf5.identity import FileIdentity, is_same_source
 from sds.home import make_private
+from sds.redirect.tables import table_path
 from sds.redirect.write_permissions import check_trusted
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class SortedReplicas:
 
 def sorted_path(home: Home, source: str | os.PathLike[str]) -> Path:
     """Return where the list of a source is, whether there is one or not; links are followed."""
-    name = Path(_native.table_name(os.path.realpath(source)))
-    return home.sorted / name.with_suffix(".json").name
+    return home.sorted / table_path(home, source).with_suffix(".json").name
 
 
 def publish_sorted(home: Home, found: SortedReplicas) -> None:

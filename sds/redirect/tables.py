@@ -19,7 +19,7 @@ from sds.errors import (
     PermissionDeniedError,
     SdsValueError,
 )
-from sds.files import read_regular
+from sds.files import canonical_path, read_regular
 from sds.geometry import Box, RaidLayout, SegmentList, StripeLayout
 from sds.hdf5.identity import FileIdentity
 from sds.home import make_private
@@ -223,7 +223,7 @@ class RedirectTable:
 
 def table_path(home: Home, source: str | os.PathLike[str]) -> Path:
     """Return where the table of a source lies, whether there is one or not; links are followed."""
-    return home.tables / _native.table_name(os.path.realpath(source))
+    return home.tables / _native.table_name(canonical_path(source))
 
 
 def publish_table(home: Home, table: RedirectTable) -> Path:
@@ -279,7 +279,7 @@ def read_table(home: Home, source: str | os.PathLike[str]) -> RedirectTable:
     except FormatError as error:
         message = f"{path}: {error}; verify the replicas to have it written again"
         raise type(error)(message) from error
-    if os.fspath(table.source_path) != os.path.realpath(source):
+    if os.fspath(table.source_path) != canonical_path(source):
         message = f"{path} is the redirect table of {table.source_path}, not of {source}"
         raise FormatError(message)
     return table

@@ -4,9 +4,9 @@ Every figure is simulated, none is measured. It knows nothing of block depth, bl
 model: docs/explanation/simulator.md says what is modelled and what is left out.
 """
 
+from sds.geometry.process_reads import even_parts
 from sds.simulator.operation import Mode, Operation, ReadStrategy
 from sds.simulator.parameters import SimulatorParameters, hopper, striped
-from sds.simulator.partition import even_parts
 from sds.simulator.simulation import SimulatedTime, simulate, simulate_many
 
 __all__ = [

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, SelectionError
-from sds.geometry import Dataspace, ProcessReads, check_order
+from sds.geometry import MAX_PROCESSES, Dataspace, ProcessReads, check_order
+from sds.geometry.storage_layout import MAX_SIZE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
-_MAX_PROCESSES = 1 << 20
 _MAX_DEPTH = 1 << 20
-_MAX_SIZE_BYTES = 1 << 50
 _MAX_OFFSET = 1 << 61
 
 
@@ -90,8 +89,8 @@ class Operation:
                 f"(processes, 4, {space.rank}): start, stride, count and block of each process"
             )
             raise SelectionError(message)
-        if len(slabs) > _MAX_PROCESSES:
-            message = f"{len(slabs)} processes; {_MAX_PROCESSES} are the most"
+        if len(slabs) > MAX_PROCESSES:
+            message = f"{len(slabs)} processes; {MAX_PROCESSES} are the most"
             raise SelectionError(message)
         slabs = slabs.astype(np.int64)
         slabs.flags.writeable = False
@@ -172,10 +171,10 @@ def _choice(kind: type[_Choice], value: str) -> _Choice:
 def _check_numbers(operation: Operation) -> None:
     """Raise SdsValueError unless the core can take the numbers of an operation."""
     limits = {
-        "element_size_bytes": (1, _MAX_SIZE_BYTES),
+        "element_size_bytes": (1, MAX_SIZE_BYTES),
         "data_offset_bytes": (0, _MAX_OFFSET - 1),
         "list_depth": (1, _MAX_DEPTH),
-        "sieve_buffer_bytes": (1, _MAX_SIZE_BYTES),
+        "sieve_buffer_bytes": (1, MAX_SIZE_BYTES),
     }
     for name, (low, high) in limits.items():
         value = getattr(operation, name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sds.errors import SdsValueError
+from sds.log_errors import pair_rms
 from sds.simulator.parameters import SimulatorParameters
 from sds.simulator.simulation import simulate_many
 
@@ -150,10 +151,12 @@ def fit_machine(
     others = np.flatnonzero(is_left_out).tolist()
     predicted = mean_seconds([operations[i] for i in others], found, n_threads=n_threads)
     errors = np.log(predicted / measured[others])
+    log_error = float(np.sqrt(np.mean(errors**2)))
+    of_pairs = pair_rms(errors, [groups[i] for i in others])
     return FittedMachine(
         parameters=found,
-        log_error=float(np.sqrt(np.mean(errors**2))),
-        ratio_error=_ratio_error(errors, [groups[i] for i in others]),
+        log_error=log_error,
+        ratio_error=math.sqrt(2.0) * log_error if of_pairs is None else of_pairs,
         median_error=float(np.median(np.abs(errors))),
         interval_error=float(np.quantile(np.abs(errors), _INTERVAL)),
         p95_error=float(np.percentile(np.abs(errors), 95)),
@@ -265,16 +268,3 @@ def _search(
         at, covariance = best.mean(axis=0), np.cov(best.T)
         means.append(at)
     return np.asarray(np.mean(means[-_LAST:], axis=0), dtype=np.float64)
-
-
-def _ratio_error(errors: NDArray[np.float64], groups: Sequence[str]) -> float:
-    """Return the root mean square of the difference of the errors of two reads of one group."""
-    differences = [
-        errors[i] - errors[j]
-        for i in range(len(errors))
-        for j in range(i)
-        if groups[i] == groups[j]
-    ]
-    if not differences:
-        return float(np.sqrt(2.0 * np.mean(errors**2)))
-    return float(np.sqrt(np.mean(np.square(differences))))

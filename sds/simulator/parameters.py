@@ -7,11 +7,9 @@ from dataclasses import dataclass, fields, replace
 
 from sds.errors import LayoutError, SdsValueError
 from sds.geometry import HOPPER_RAID, HOPPER_STRIPES, RaidLayout, StripeLayout
+from sds.geometry.storage_layout import KIB, MAX_SIZE_BYTES, MIB
 
-KIB = 1 << 10
-MIB = 1 << 20
-_MAX_SIZE_BYTES = 1 << 50  # of the core, as all of these
-_MAX_DISKS = 1 << 18
+_MAX_DISKS = 1 << 18  # of the core, as all of these
 _MAX_NUMBER = 1 << 30
 _MAX_COST_S = 1e3
 _MIN_RATE, _MAX_RATE = 1e3, 1e15
@@ -170,9 +168,9 @@ def _check(name: str, value: float) -> None:
     elif name in {"jitter_seed", "processors_per_node"}:
         low, high = 0, _MAX_NUMBER
     elif name.startswith("read_ahead") or name == "fetch_bytes":
-        low, high = 0, _MAX_SIZE_BYTES
+        low, high = 0, MAX_SIZE_BYTES
     elif name.endswith("_bytes"):
-        low, high = 1, _MAX_SIZE_BYTES
+        low, high = 1, MAX_SIZE_BYTES
     else:
         low, high = 1, _MAX_EVENTS if name == "max_events" else _MAX_NUMBER
     if not (math.isfinite(value) and low <= value <= high):

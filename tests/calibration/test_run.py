@@ -8,6 +8,7 @@ import pytest
 
 from sds import _native
 from sds.calibration.design import MIN_SPACE_BYTES, array_extent, designed_reads
+from sds.calibration.models_in_use import comparable_models, models_for_table
 from sds.calibration.reader_pool import Readers
 from sds.calibration.results import Calibration, CalibrationSettings
 from sds.calibration.run import calibrate
@@ -27,7 +28,6 @@ from sds.errors import (
 )
 from sds.geometry import Hyperslab
 from sds.recommender.models.cost_model import CacheState, ModelKind, Via
-from sds.recommender.models.models_in_use import comparable_models, models_for_table
 from sds.recommender.models.read_cost import contiguous_throughput
 
 TINY = CalibrationSettings(space_bytes=1 << 20, budget_s=3000.0, max_rounds=1)

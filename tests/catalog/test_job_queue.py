@@ -58,7 +58,6 @@ def test_a_failed_job_says_why(queue):
     failed = queue.job(job.id)
     assert failed.state is JobState.FAILED
     assert "NotHdf5Error" in failed.error
-    assert failed.state.is_final
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_at_its_next_step(queue):

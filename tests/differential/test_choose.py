@@ -18,8 +18,13 @@ from sds.hdf5.identity import FileIdentity
 from sds.home import Home
 from sds.recommender.candidates.cost_matrix import read_costs
 from sds.recommender.candidates.replica_cost import size_bytes
-from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind
-from sds.recommender.models.models_in_use import serving_margin
+from sds.recommender.models.cost_model import (
+    CostModel,
+    GapKind,
+    HeldoutError,
+    ModelKind,
+    serving_margin,
+)
 from sds.recommender.models.read_cost import StoredArray
 from sds.redirect.tables import (
     RedirectTable,

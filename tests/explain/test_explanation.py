@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.calibration.models_in_use import comparable_models
 from sds.engine import Cache, Strategy
 from sds.errors import (
     DatasetNotFoundError,
@@ -18,7 +19,6 @@ from sds.explain.hypothetical_layout import HypotheticalLayout
 from sds.geometry import ReplicaLayout, parse_selection
 from sds.hdf5.dataset import describe_dataset
 from sds.recommender.candidates.cost_matrix import read_costs
-from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 from tests import oracles
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 
 import numpy as np
@@ -21,8 +22,9 @@ from sds.geometry import (
     block_features,
     operation_features,
     parse_selection,
-    process_grid,
+    prime_factors,
 )
+from sds.geometry.process_reads import even_parts
 from tests import oracles, strategies
 from tests.counted_work import finish
 from tests.sizes import repeated
@@ -238,7 +240,7 @@ def test_512_processes_agree_with_each_by_itself(order):
     """At full size, where nothing can be walked: maximum and sums of 512 single answers."""
     layout = ContiguousLayout(element_size_bytes=2, order=order)
     slab = parse_selection("[3:1003, 5:517, 1111:65000]", PAPER_EXTENT)
-    reads = ProcessReads.decomposed(slab, process_grid(slab.shape, 512))
+    reads = ProcessReads.shared(slab, 512)
     assert len(reads) == 512
     found = operation_features(PAPER_EXTENT, reads, layout, **PAPER)
     each = [block_features(PAPER_EXTENT, read, layout, **PAPER) for read in reads]
@@ -295,12 +297,30 @@ def test_processes_that_read_nothing_do_not_count():
         ((1024, 1024, 65536), 512, (2, 2, 128)),
         ((64, 64, 64), 512, (8, 8, 8)),
         ((10, 100), 7, (1, 7)),
-        ((), 1, ()),
+        ((8, 8), 4, (2, 2)),
+        ((), 7, ()),
         ((5,), 12, (12,)),
     ],
 )
-def test_process_grid(shape, n, parts):
-    assert process_grid(shape, n) == parts
+def test_even_parts_cut_where_parts_are_longest(shape, n, parts):
+    assert even_parts(Hyperslab.all(shape), n) == parts
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=4), st.integers(1, 600))
+def test_even_parts_are_as_many_as_asked_for(shape, n_processes):
+    assert math.prod(even_parts(Hyperslab.all(tuple(shape)), n_processes)) == n_processes
+
+
+@given(st.integers(1, 1 << 20))
+def test_prime_factors_multiply_to_the_number(n):
+    factors = prime_factors(n)
+    assert math.prod(factors) == n
+    assert factors == sorted(factors, reverse=True)
+    assert all(prime_factors(factor) == [factor] for factor in factors)
+
+
+def test_every_process_reads_a_scalar():
+    assert list(ProcessReads.shared(Hyperslab.all(()), 3)) == [Hyperslab.all(())] * 3
 
 
 def test_bad_operations_are_refused_in_words():
@@ -319,8 +339,11 @@ def test_bad_operations_are_refused_in_words():
         ProcessReads.of([])
     with pytest.raises(SelectionError, match=r"parts \(2, 0\)"):
         ProcessReads.decomposed(slab, (2, 0))
-    with pytest.raises(SelectionError, match="among 0 processes"):
-        process_grid((4,), 0)
+    with pytest.raises(SelectionError, match=r"parts \(1024, 1025\) are 1049600 processes"):
+        ProcessReads.decomposed(slab, (1024, 1025))
+    for n in (0, -1, (1 << 20) + 1):
+        with pytest.raises(SelectionError, match=f"{n} processes"):
+            ProcessReads.shared(slab, n)
     rows = np.array([[0]]), np.array([[1]]), np.array([[-1]]), np.array([[1]])
     start, stride, count, block = rows
     odd = ProcessReads(start=start, stride=stride, count=count, block=block)

@@ -9,7 +9,7 @@ import pytest
 from sds.errors import FormatError
 from sds.geometry import ProcessReads, parse_selection
 from sds.machines.timed_reads import TimedRead, median_times, parse_timed_reads
-from sds.simulator import Operation, even_parts
+from sds.simulator import Operation
 
 READ = TimedRead(
     extent=(8, 16, 32),
@@ -47,9 +47,15 @@ def test_an_operation_is_the_read_divided_and_stored_so():
 def test_processes_divide_a_selection_as_in_simulate():
     (read,) = parse_timed_reads([json.dumps({**SIMPLE, "processes": 4})], name="t")
     slab = parse_selection("[:, 3]", (8, 16))
-    expected = ProcessReads.decomposed(slab, even_parts(slab, 4))
+    expected = ProcessReads.shared(slab, 4)
     assert read.n_processes == 4
     np.testing.assert_array_equal(read.operation().slabs[:, 0], expected.start)
+
+
+def test_every_process_reads_a_scalar():
+    line = {"extent": [], "element_size_bytes": 4, "selection": "...", "seconds": 1.0}
+    (read,) = parse_timed_reads([json.dumps({**line, "processes": 3})], name="t")
+    assert len(read.operation().slabs) == read.n_processes == 3
 
 
 def test_the_median_of_a_read_counts_once():
@@ -71,7 +77,7 @@ def test_the_median_of_a_read_counts_once():
         ({"element_size_bytes": 0}, "element_size_bytes"),
         ({"order": [0, 0]}, "axis order 0,0 is no permutation"),
         ({"parts": [2]}, "parts"),
-        ({"parts": [1 << 15, 1 << 15]}, "over 1048576 processes"),
+        ({"parts": [1 << 15, 1 << 15]}, "give at most"),
         ({"parts": [2, 2], "processes": 3}, "are 4 processes, processes is 3"),
         ({"processes": 0}, "0 processes"),
         ({"colour": 1}, "there is no colour; there are extent, element_size_bytes, selection"),

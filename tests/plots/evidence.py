@@ -22,7 +22,7 @@ SIMULATED = Provenance(
 )
 
 
-def evidence(rows, *, about=ABOUT, log_error=0.25, ratio_error=None):
+def evidence(rows, *, about=ABOUT, interval_log=0.49, ratio_error=None):
     """Return reads of (pattern, layout, observed, predicted)."""
     patterns, layouts, observed, predicted = zip(*rows, strict=True)
     return Evidence(
@@ -31,7 +31,7 @@ def evidence(rows, *, about=ABOUT, log_error=0.25, ratio_error=None):
         layouts=layouts,
         observed_s=observed,
         predicted_s=predicted,
-        log_error=log_error,
+        interval_log=interval_log,
         ratio_error=ratio_error,
     )
 
@@ -52,7 +52,7 @@ def many(n, *, groups=3, layouts=3, about=ABOUT, long=""):
             for i, (o, p) in enumerate(zip(observed, predicted, strict=True))
         ],
         about=about,
-        log_error=0.3,
+        interval_log=0.6,
     )
 
 

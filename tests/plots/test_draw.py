@@ -129,7 +129,7 @@ def test_from_one_read_to_thousands(of, n):
 def test_reads_that_are_all_alike_are_drawn():
     rows = [("line", "a", 1.0, 1.0), ("line", "b", 1.0, 1.0)] * 2
     for of in (predicted_data, residual_data, speedup_data):
-        figure = draw(of(evidence(rows, log_error=0.0)))
+        figure = draw(of(evidence(rows, interval_log=0.0)))
         for axes in figure.axes[1:]:
             low, high = axes.get_xlim()
             assert low < 1.0 < high

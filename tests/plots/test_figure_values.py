@@ -48,7 +48,7 @@ def test_predicted_times_have_their_interval_and_are_counted():
 
 @given(st.floats(1e-6, 1e6))
 def test_a_perfect_model_has_all_reads_near_and_within_an_interval_of_nothing(seconds):
-    data = predicted_data(evidence([("p", "x", seconds, seconds)], log_error=0.0))
+    data = predicted_data(evidence([("p", "x", seconds, seconds)], interval_log=0.0))
     assert (data.n_near, data.n_outside_interval, data.interval_factor) == (1, 0, 1.0)
 
 
@@ -58,7 +58,7 @@ def test_residuals_are_logarithms_of_observed_over_predicted():
     assert [p.log_ratio for p in data.points] == pytest.approx(
         [math.log(t) for t in (1, 2, 3, 4, 5, 0.25)]
     )
-    assert data.interval_log == pytest.approx(1.96 * 0.25)
+    assert data.interval_log == pytest.approx(0.49)
     first, second = data.patterns
     assert (first.pattern, first.group, first.n_reads) == ("a b", "a", 5)
     of = (first.least, first.quartile_low, first.median, first.quartile_high, first.greatest)

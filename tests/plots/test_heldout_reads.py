@@ -38,7 +38,7 @@ def test_predictions_for_a_calibration_have_the_error_that_it_states(measured, n
     log = np.log(np.array(found.predicted_s) / np.array(found.observed_s))
     # Fits that are found step by step depend on the order of reads a little.
     assert np.sqrt(np.mean(log**2)) == pytest.approx(model.heldout.rms, rel=1e-4)
-    assert found.log_error == model.heldout.rms
+    assert found.interval_log == model.interval_log
     assert found.about.model == tried
     assert ("built-in" in found.about.held_out) == (tried == "builtin")
 
@@ -100,7 +100,9 @@ def test_what_was_not_measured_or_tried_is_named_with_what_was(measured):
 
 def test_nothing_to_show_is_refused():
     with pytest.raises(SdsValueError, match="there are no reads"):
-        Evidence(about=ABOUT, patterns=(), layouts=(), observed_s=(), predicted_s=(), log_error=0.1)
+        Evidence(
+            about=ABOUT, patterns=(), layouts=(), observed_s=(), predicted_s=(), interval_log=0.1
+        )
     with pytest.raises(SdsValueError, match="one of each per read"):
         Evidence(
             about=ABOUT,
@@ -108,7 +110,7 @@ def test_nothing_to_show_is_refused():
             layouts=(),
             observed_s=(1.0,),
             predicted_s=(1.0,),
-            log_error=0.1,
+            interval_log=0.1,
         )
 
 
@@ -123,4 +125,4 @@ def test_times_that_are_none_are_named(bad):
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf")])
 def test_errors_that_are_none_are_refused(bad):
     with pytest.raises(SdsValueError, match="standard deviation"):
-        evidence([("line", "x", 1.0, 1.0)], log_error=bad)
+        evidence([("line", "x", 1.0, 1.0)], interval_log=bad)

@@ -11,13 +11,13 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from sds.catalog.records import DatasetRecord
+from sds.catalog.records import DatasetRecord, JobState
 from sds.catalog.requests import IngestRequest, ReorganizeRequest
 from sds.errors import BusyError, DatasetNotFoundError, NotFoundError, ServerError
 from sds.server.api import routes
 from sds.server.operations.advice_reports import RecurringTilesRequest, WhatIfRequest
 from sds.server.operations.service import Service
-from sds.server.remote_service import RemoteService, _Server, connect
+from sds.server.remote_service import _FINAL_STATES, RemoteService, _Server, connect
 from sds.server.rest import OPERATIONS
 from tests.redirected import settle
 from tests.server.running import Server
@@ -31,6 +31,10 @@ def test_the_table_says_what_the_service_declares(operation):
     assert declared[: len(operation.parameters)] == list(operation.parameters)
     answer = get_type_hints(method, localns=routes._NAMES)["return"]
     assert operation.answer_class() is (get_args(answer)[0] if operation.is_list else answer)
+
+
+def test_a_job_that_neither_waits_nor_runs_is_waited_for_no_longer():
+    assert set(JobState) - {JobState.QUEUED, JobState.RUNNING} == _FINAL_STATES
 
 
 @pytest.fixture

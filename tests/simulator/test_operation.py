@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sds.errors import LayoutError, SdsValueError, SelectionError
 from sds.geometry import Hyperslab, ProcessReads, RaidLayout, StripeLayout
-from sds.simulator import Operation, even_parts, hopper
+from sds.simulator import Operation, hopper
 
 
 def slab(*axes):
@@ -128,23 +126,7 @@ def test_hopper_is_the_paper_s():
     assert mean_seek_s == pytest.approx(8.5e-3, rel=0.01)
 
 
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=4), st.integers(1, 600))
-def test_even_parts_are_as_many_as_asked_for(shape, n_processes):
-    parts = even_parts(slab(*((0, 1, n, 1) for n in shape)), n_processes)
-    assert math.prod(parts) == n_processes
-
-
-def test_even_parts_cut_where_parts_are_longest():
-    assert even_parts(slab((0, 1, 1024, 1), (0, 1, 1024, 1), (0, 1, 65536, 1)), 512) == (2, 2, 128)
-    assert even_parts(slab((0, 1, 8, 1), (0, 1, 8, 1)), 4) == (2, 2)
-    assert even_parts(slab(), 7) == ()
-
-
 def test_numbers_of_processes_that_cannot_be():
-    whole = slab((0, 1, 8, 1), (0, 1, 8, 1))
-    for n in (0, -1, (1 << 20) + 1):
-        with pytest.raises(SelectionError, match=f"{n} processes"):
-            even_parts(whole, n)
     slabs = np.broadcast_to(np.ones((1, 4, 0), int), ((1 << 20) + 1, 4, 0))
     with pytest.raises(SelectionError, match="1048577 processes; 1048576 are the most"):
         Operation(extent=(), element_size_bytes=1, slabs=slabs)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sds import _native
 from sds.errors import LayoutError, SdsValueError
 from sds.geometry import Hyperslab, ProcessReads, RaidLayout, StripeLayout, parse_selection
-from sds.simulator import Operation, even_parts, hopper, simulate, simulate_many
+from sds.simulator import Operation, hopper, simulate, simulate_many
 from tests.sizes import repeated
 
 MIB = 1 << 20
@@ -101,9 +101,9 @@ def test_processes_that_seek_between_each_other_are_slower_than_one_after_anothe
 @pytest.mark.parametrize("selection", ["[:, 5, 300]", "[3:40, 5:90, 7]", "[::7, 5:90:3, 7:400:2]"])
 def test_requests_are_the_runs_of_the_geometry(order, selection):
     slab = parse_selection(selection, LIU)
-    operation = Operation.of(
-        LIU, ProcessReads.decomposed(slab, even_parts(slab, 12)), element_size_bytes=2
-    ).stored_as(order)
+    operation = Operation.of(LIU, ProcessReads.shared(slab, 12), element_size_bytes=2).stored_as(
+        order
+    )
     runs = 0
     for start, stride, count, block in operation.slabs.tolist():
         offsets, _ = _native.extents(operation.extent, 2, 0, start, stride, count, block)

@@ -224,9 +224,9 @@ def _label(layout: "HypotheticalLayout") -> str:
 
 def _models_of(file: Path) -> "tuple[CostModel, CostModel] | None":
     """Return the models of a file's file system; None where nothing was calibrated."""
+    from sds.calibration.models_in_use import comparable_models
     from sds.hdf5.dataset import file_exists
     from sds.home import default_home
-    from sds.recommender.models.models_in_use import comparable_models
     from sds.server.operations.file_system_models import calibration_holding
     from sds.server.remote_service import known_calibrations
 

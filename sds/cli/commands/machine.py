@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sds.cli.command_classes import Command, Group
-from sds.cli.names import check_output, text_of
+from sds.cli.names import check_output, check_place, text_of, write_output
 from sds.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def measure(
         seed=seed,
     )
     timed = []
-    check_output(times)
+    check_place(times)
     descriptor = open_regular(times, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with (
         os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as out,
@@ -111,7 +111,7 @@ def fit(
     from sds.machines.timed_reads import parse_timed_reads
 
     if output is not None:
-        _check_output(output, force=force)
+        check_output(output, force=force)
     start = parse_machine(text_of(described), name=str(described)).parameters
     reads = parse_timed_reads(text_of(times).splitlines(), name=str(times))
     with progress_bar("Fitting"):
@@ -136,34 +136,9 @@ def fit(
     else:
         _print_fit(found)
     if output is not None:
-        _keep(output, format_machine(found.machine), force=force)
+        write_output(output, format_machine(found.machine).encode(), force=force)
     elif not as_json:
         note("nothing is kept: name a file with --output, for `sds simulate --machine`")
-
-
-def _check_output(output: Path, *, force: bool) -> None:
-    """Refuse what cannot be written before anything is fitted."""
-    from sds.errors import PermissionDeniedError, SdsValueError
-
-    check_output(output)
-    if os.path.lexists(output) and not force:
-        raise SdsValueError(f"{output} exists: name another file, or replace it with --force")
-    if output.exists() and not output.is_file():
-        raise SdsValueError(f"{output} is no regular file: name another")
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise PermissionDeniedError(f"may not write into {output.parent}: name another directory")
-
-
-def _keep(output: Path, content: str, *, force: bool) -> None:
-    """Write a machine whole or not at all; the mode is that of any file that a program makes."""
-    from sds.atomic_file import replace_whole
-
-    _check_output(output, force=force)  # minutes have passed
-    output = output.resolve()  # a link stays one
-    replace_whole(output, content.encode())
-    umask = os.umask(0)
-    os.umask(umask)
-    output.chmod(0o666 & ~umask)
 
 
 def _print_fit(found: "MachineFit") -> None:

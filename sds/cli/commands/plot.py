@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import check_output
+from sds.cli.names import check_output, write_output
 from sds.cli.options import AsJson
 from sds.plots import Kind
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
         ResidualData,
         SpeedupData,
     )
-
-_FORMS = (".png", ".svg")
 
 
 class Way(enum.StrEnum):
@@ -79,56 +77,18 @@ def plot(
     from sds.cli.output import print_json, print_lines
 
     if output is not None:
-        _check_output(output, force=force)
+        check_output(output, suffixes=(".png", ".svg"), force=force)
     data = _data_of(kind, target, via=via, cache=cache, model=model)
     if output is not None:
         from sds.plots.draw import draw, rendered
 
-        _write(output, rendered(draw(data), output.suffix[1:].lower()), force=force)
+        write_output(output, rendered(draw(data), output.suffix[1:].lower()), force=force)
     if as_json:
         print_json(data)
     elif output is not None:
         print_lines(str(output))
     else:
         _print(data)
-
-
-def _check_output(output: Path, *, force: bool) -> None:
-    """Refuse what cannot be written before anything is fitted."""
-    from sds.errors import SdsValueError
-
-    if output.suffix.lower() not in _FORMS:
-        message = (
-            f"{output} ends in {output.suffix or 'no suffix'!r}: name a file that ends in "
-            f"{' or '.join(_FORMS)}"
-        )
-        raise SdsValueError(message)
-    check_output(output)
-    if output.exists() and not force:
-        raise _exists(output)
-
-
-def _exists(output: Path) -> "Exception":
-    from sds.errors import SdsValueError
-
-    return SdsValueError(f"{output} exists: name another file, or replace it with --force")
-
-
-def _write(output: Path, content: bytes, *, force: bool) -> None:
-    """Write a picture whole or not at all."""
-    import os
-
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        if force:
-            temporary.replace(output)
-        else:
-            os.link(temporary, output)  # unlike a rename, replaces nothing
-    except FileExistsError as error:
-        raise _exists(output) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _data_of(

@@ -1,6 +1,5 @@
 """``sds query``: the rows of a table for which a condition holds."""
 
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -14,8 +13,6 @@ from sds.cli.options import AsJson
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from sds.errors import SdsValueError
 
 _TERMINAL_ROWS = 50
 
@@ -83,7 +80,7 @@ def query(
 
     file, table = parse_dataset_name(name)
     if output is not None:
-        _check_output(output)
+        check_output(output, suffixes=(".npy", ".h5"))
     found = query_rows(
         file,
         condition,
@@ -107,32 +104,12 @@ def query(
         _print(found, n_shown)
 
 
-def _check_output(output: Path) -> None:
-    """Raise SdsValueError where rows cannot be written to a file of that name."""
-    from sds.errors import SdsValueError
-
-    if output.suffix not in {".npy", ".h5"}:
-        message = f"rows are written to files that end in .npy or .h5, not to {output}"
-        raise SdsValueError(message)
-    check_output(output)
-    if os.path.lexists(output):
-        raise _exists(output)
-
-
-def _exists(output: Path) -> "SdsValueError":
-    from sds.errors import SdsValueError
-
-    return SdsValueError(f"{output} exists: name another file, or remove it first")
-
-
 def _write(output: Path, found: "NDArray[np.void]") -> None:
     """Write rows to a new file; one that cannot be finished is removed, what was there is not."""
     from sds.errors import UnsupportedError
 
-    try:
-        output.open("xb").close()
-    except FileExistsError as error:
-        raise _exists(output) from error
+    check_output(output)
+    output.touch(exist_ok=False)
     try:
         _fill(output, found)
     except (ValueError, TypeError) as error:
@@ -148,7 +125,7 @@ def _fill(output: Path, found: "NDArray[np.void]") -> None:
     import h5py
     import numpy as np
 
-    if output.suffix == ".h5":
+    if output.suffix.lower() == ".h5":
         with h5py.File(output, "w") as file:
             file["rows"] = found
     else:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from sds.simulator import Operation, SimulatedTime
     from sds.simulator.parameter_fit import PredictedTime
 
-_MAX_PROCESSES = 1 << 20  # of the core
-
 
 def simulate(
     array: Annotated[
@@ -134,20 +132,13 @@ def _divided(
     from sds.cli.quantities import parse_chunks
     from sds.errors import SdsValueError
     from sds.geometry import ProcessReads, parse_selection
-    from sds.simulator import even_parts
 
     slab = parse_selection(selection, extent)
     if parts is None:
-        grid = even_parts(slab, processes)
-        if not grid:  # every process reads a scalar
-            return ProcessReads.of([slab] * processes)
-        return ProcessReads.decomposed(slab, grid)
+        return ProcessReads.shared(slab, processes)
     given = parse_chunks(parts)
     if isinstance(given, str):
         raise SdsValueError(f"--parts {parts!r}; give a number for each axis, for example 8,8,8")
-    if math.prod(given) > _MAX_PROCESSES:
-        message = f"--parts {parts} are {math.prod(given)} processes; give at most {_MAX_PROCESSES}"
-        raise SdsValueError(message)
     if processes not in {1, math.prod(given)}:
         message = f"--parts {parts} are {math.prod(given)} processes, --processes {processes}"
         raise SdsValueError(message)

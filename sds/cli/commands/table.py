@@ -29,12 +29,13 @@ def show(
     from sds import _native
     from sds.cli.output import print_json
     from sds.errors import FormatError, NotFoundError, PermissionDeniedError
-    from sds.files import canonical_path, read_regular
+    from sds.files import read_regular
     from sds.home import default_home
+    from sds.redirect.tables import table_path
 
     path = file
     if file.suffix != ".sdst":
-        path = default_home().tables / _native.table_name(canonical_path(file))
+        path = table_path(default_home(), file)
     try:
         content = read_regular(path)
     except FileNotFoundError as error:

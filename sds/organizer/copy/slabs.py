@@ -11,6 +11,7 @@ import numpy as np
 
 from sds import _native
 from sds.errors import TruncatedFileError
+from sds.hdf5.dataset import as_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,19 +106,6 @@ def write_slab_through_hdf5(dataset: h5py.Dataset, slab: Slab, elements: NDArray
     in_memory = h5py.h5s.create_simple(slab.shape)
     packed = elements[: math.prod(slab.shape) * file_type.get_size()]
     dataset.id.write(in_memory, in_file, packed.view(f"V{file_type.get_size()}"), mtype=file_type)
-
-
-def as_words(
-    elements: NDArray[np.uint8], shape: Sequence[int], element_size_bytes: int
-) -> NDArray[np.unsignedinteger]:
-    """Return bytes as an array of `shape` whose last, extra axis holds an element's words.
-
-    A word is as long as divides the element: 8, 4, 2 or 1 bytes.
-    """
-    word = next(size for size in (8, 4, 2, 1) if element_size_bytes % size == 0)
-    n_bytes = math.prod(shape) * element_size_bytes
-    words = elements[:n_bytes].view(f"u{word}")
-    return words.reshape(*shape, element_size_bytes // word)
 
 
 def permute_slab(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.copy.targets import Target
-    from sds.organizer.protocol import Checkpoint, Progress
+    from sds.organizer.progress import Checkpoint, Progress
 
     Buffers = queue.SimpleQueue[NDArray[np.uint8]]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plans.reorganization_plan import ReorganizationPlan, Slab
-    from sds.organizer.protocol import Checkpoint, DatasetPlan
+    from sds.organizer.progress import Checkpoint, DatasetPlan
 
 
 class Target(Protocol):

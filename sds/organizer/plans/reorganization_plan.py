@@ -18,7 +18,6 @@ from sds.geometry import Box, SegmentList, check_order
 from sds.geometry.least_memory import (
     DEFAULT_MEMORY_BYTES,
     FIXED_BYTES,
-    MIB,
     PROCESS_BYTES,
     chunk_buffer_bytes,
 )
@@ -29,6 +28,7 @@ from sds.geometry.replica_layout import (
     check_region,
     choose_chunk_shape,
 )
+from sds.geometry.storage_layout import MIB
 from sds.hdf5.codecs import DEFLATE, SHUFFLE
 from sds.hdf5.dataset import DatasetDescription
 from sds.hdf5.identity import FileIdentity

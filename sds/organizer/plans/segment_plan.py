@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError, UnsupportedError
 from sds.geometry import check_order
-from sds.geometry.least_memory import (
-    COPIES_OF_A_CELL,
-    FIXED_BYTES,
-    MIB,
-    chunk_buffer_bytes,
-)
+from sds.geometry.least_memory import COPIES_OF_A_CELL, FIXED_BYTES, chunk_buffer_bytes
 from sds.geometry.replica_layout import ReplicaLayout
+from sds.geometry.storage_layout import MIB
 from sds.organizer.plans.reorganization_plan import (
     MAX_RANK,
     METADATA_ROOM_BYTES,

@@ -14,18 +14,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sds.geometry.storage_layout import MIB
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_MIB = 1 << 20
 # Runs at least this long keep a disk streaming: reads wait for it, buffered writes do not
 # (measured: 1 MiB reads and 64 KiB writes lose nothing against a sequential copy).
-_READ_RUN_BYTES = 1 * _MIB
+_READ_RUN_BYTES = 1 * MIB
 _WRITE_RUN_BYTES = 64 * 1024
 _GOOD_READ_RUN_BYTES = 256 * 1024
 _GOOD_WRITE_RUN_BYTES = 8 * 1024
 # Tried in this order, then the whole budget.
-_SLAB_BYTES = (32 * _MIB, 64 * _MIB, 128 * _MIB)
+_SLAB_BYTES = (32 * MIB, 64 * MIB, 128 * MIB)
 # Reads wait for the disk, writes go through the page cache: a read run is worth more.
 _READ_RUNS_PER_WRITE_RUN = 8
 

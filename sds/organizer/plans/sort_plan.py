@@ -13,7 +13,7 @@ from sds.errors import UnsupportedError
 from sds.geometry import Box
 from sds.geometry.least_memory import FIXED_BYTES
 from sds.geometry.replica_layout import ReplicaLayout, SortOrder
-from sds.hdf5.columns import check_key, check_names
+from sds.hdf5.columns import check_key
 from sds.organizer.plans.reorganization_plan import (
     METADATA_ROOM_BYTES,
     CopyPlan,
@@ -186,17 +186,15 @@ def _chosen(table: Table, key: str, columns: Sequence[str] | None) -> tuple[str,
         raise UnsupportedError(message)
     if columns is None:
         columns = [column.name for column in table.columns if not column.obstacle]
-    names = check_names(columns, "columns")
-    for name in names:
-        column = table.column(name)
+    for column in table.named(columns):
         if column.obstacle:
             message = (
-                f"column {name!r} of {table.path} in {table.file} {column.obstacle}: leave it out "
-                "of the columns"
+                f"column {column.name!r} of {table.path} in {table.file} {column.obstacle}: leave "
+                "it out of the columns"
             )
             raise UnsupportedError(message)
     # As in the table, so that there is one replica of them whichever way they were named.
-    return (key, *(c.name for c in table.columns if c.name in names and c.name != key))
+    return (key, *(c.name for c in table.columns if c.name in columns and c.name != key))
 
 
 def _choose_runs(table: Table, row_bytes: int, allowed_bytes: int) -> tuple[int, int, int]:

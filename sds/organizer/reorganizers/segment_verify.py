@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sds.hdf5.dataset import get_dataset
-from sds.organizer.copy.slabs import as_words, read_slab_through_hdf5
+from sds.hdf5.dataset import as_words, get_dataset
+from sds.organizer.copy.slabs import read_slab_through_hdf5
 from sds.organizer.plans.reorganization_plan import Slab
 from sds.organizer.plans.tile_boxes import GatheredBox
 from sds.organizer.replica_file.container import open_source
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from sds.organizer.plans.segment_plan import SegmentPlan
     from sds.organizer.plans.tile_boxes import Piece
-    from sds.organizer.protocol import Progress
+    from sds.organizer.progress import Progress
     from sds.organizer.replica_file.replica import Replica
 
 # Copied in less time than another run takes.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sds.organizer.plans.reorganization_plan import ReorganizationRequest, Source
     from sds.organizer.plans.segment_plan import SegmentPlan
     from sds.organizer.plans.tile_boxes import GatheredBox
-    from sds.organizer.protocol import Checkpoint, Progress
+    from sds.organizer.progress import Checkpoint, Progress
     from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
 

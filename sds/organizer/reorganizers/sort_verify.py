@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sds.hdf5.columns import Table
     from sds.organizer.plans.sort_plan import SortPlan
-    from sds.organizer.protocol import Progress
+    from sds.organizer.progress import Progress
     from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
 

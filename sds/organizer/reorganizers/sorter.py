@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from sds.organizer.plans.sort_plan import SortPlan
-    from sds.organizer.protocol import Checkpoint, Progress
+    from sds.organizer.progress import Checkpoint, Progress
     from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
 

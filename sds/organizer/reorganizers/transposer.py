@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ReorganizationRequest,
         Source,
     )
-    from sds.organizer.protocol import Checkpoint, Progress
+    from sds.organizer.progress import Checkpoint, Progress
     from sds.organizer.replica_file.replica import Replica
     from sds.organizer.verify import VerificationReport
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.plans.reorganization_plan import ReorganizationPlan
-    from sds.organizer.protocol import AnyPlan, DatasetPlan
+    from sds.organizer.progress import AnyPlan, DatasetPlan
 
 PAGE_BYTES = 4096
 # How far behind a page the elements of a contiguous replica begin. A copy to memory that lies 1 to

@@ -16,7 +16,7 @@ from sds import _native
 from sds.errors import SdsValueError
 from sds.geometry import Hyperslab
 from sds.recommender.candidates.replica_cost import size_bytes
-from sds.recommender.models.models_in_use import serving_margin
+from sds.recommender.models.cost_model import serving_margin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

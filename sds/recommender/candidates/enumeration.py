@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer import AccessPattern
     from sds.geometry import SegmentList
-    from sds.recommender.portfolio.values import DatasetReads, PortfolioSettings
+    from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 
 # What decides between layouts: the rest of the reads is counted, but brings no candidates.
 _MAX_DECISIVE = 32

@@ -13,6 +13,7 @@ import numpy as np
 
 from sds.analyzer import Place
 from sds.geometry import Box, Hyperslab, SegmentList
+from sds.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         ServedShare,
     )
 
-_DAY_S = 86400.0
 _NO_READ = 1e-9
 
 
@@ -258,7 +258,7 @@ def days_observed(patterns: Sequence[AccessPattern]) -> float:
     if not traced:
         return 1.0
     span_ns = max(p.last_ns for p in traced) - min(p.first_ns for p in traced)
-    return max(1.0, span_ns * 1e-9 / _DAY_S)
+    return max(1.0, span_ns * 1e-9 / DAY_S)
 
 
 def days_of(pattern: AccessPattern, days: float) -> float:

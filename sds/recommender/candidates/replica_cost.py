@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from sds.errors import LayoutError
 from sds.geometry import Hyperslab, check_chunk_shape, check_order, check_region
-from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, MIB
+from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES
+from sds.geometry.storage_layout import MIB
 from sds.queries.column_names import format_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sds.geometry import ReplicaLayout
-    from sds.recommender.models.cost_model import CostModel
     from sds.recommender.models.read_cost import StoredArray
 
 BUILD_START_S = 0.2
@@ -133,16 +133,3 @@ def _runs_of_tile(tile_shape: tuple[int, ...], array: StoredArray) -> int:
     while last > 0 and tile_shape[last] == array.extent[last]:
         last -= 1
     return math.prod(tile_shape[:last])
-
-
-def ratio_error(through: tuple[int, int], models: tuple[CostModel, CostModel]) -> float:
-    """Return the standard deviation of the logarithm of two layouts' predicted ratio.
-
-    What is read by one model errs less in the ratio than what is read by two.
-
-    through: by which of the models each is read.
-    """
-    one, other = through
-    if one == other:
-        return models[one].ratio_error
-    return math.hypot(models[0].log_error, models[1].log_error)

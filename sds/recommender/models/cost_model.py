@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # A model without a fit is taken to be wrong by this factor, up or down, in one case of three.
 # Chosen, not measured: devices differ by more than that, layouts worth building by far more.
 UNCALIBRATED_LOG_ERROR = math.log(3.0)
+# Uncalibrated, a replica must be predicted cheaper by this factor before it serves a read.
+UNCALIBRATED_MARGIN = 1.25
 # Standard deviations that 95 % of a normal distribution lie within.
 SIGMAS_95 = 1.96
 
@@ -332,12 +334,6 @@ class CostModel:
             calibrated=self.calibrated,
         )
 
-    def summary(self) -> str:
-        """Return the fit and its held-out error as a table for people."""
-        from sds.recommender.models.model_summary import summary_of  # noqa: PLC0415 - text, seldom wanted
-
-        return summary_of(self)
-
 
 def builtin_model(*, via: Via = Via.HDF5) -> CostModel:
     """Return the model that serves until a file system is calibrated."""
@@ -353,3 +349,20 @@ def builtin_model(*, via: Via = Via.HDF5) -> CostModel:
         calibrated=False,
         via=via,
     )
+
+
+def builtin_models() -> tuple[CostModel, CostModel]:
+    """Return the models of the original through HDF5 and of a replica through the engine."""
+    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
+
+
+def serving_margin(original: CostModel, replica: CostModel) -> float:
+    """Return by which factor a replica must be predicted cheaper before it serves a read.
+
+    One standard deviation of the error of the two predictions' ratio on held-out patterns;
+    `UNCALIBRATED_MARGIN` where nothing is calibrated, and at least that.
+    """
+    if not (original.calibrated and replica.calibrated):
+        return UNCALIBRATED_MARGIN
+    error = math.hypot(original.log_error, replica.log_error)
+    return max(UNCALIBRATED_MARGIN, math.exp(error))

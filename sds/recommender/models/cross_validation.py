@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
 
 from sds.errors import SdsValueError
+from sds.log_errors import pair_rms
 from sds.recommender.models.cost_model import CacheState, CostModel, HeldoutError, Via
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def heldout_error(
         rank_correlation=float(np.corrcoef(ranks)[0, 1]) if varies else 0.0,
         n_patterns=n_groups,
         r_squared=1.0 - wrong / spread if spread > 0 else None,
-        ratio_rms=_ratio_rms(log, patterns),
+        ratio_rms=pair_rms(log, patterns) if patterns else None,
         left_out=left_out,
     )
 
@@ -184,22 +185,3 @@ def paired_names(samples: Samples) -> tuple[str, ...]:
         seen[key] = seen.get(key, -1) + 1
         names[i] = f"{samples.patterns[i]}, {seen[key]}"
     return tuple(names)
-
-
-def _ratio_rms(log: NDArray[np.float64], patterns: Sequence[str]) -> float | None:
-    """Return the rms error of log ratios of predictions for the same pattern; None without any.
-
-    Of n values with standard deviation s about their mean, all pairs differ by 2 s^2 n / (n - 1)
-    in the mean square.
-    """
-    _, which = np.unique(np.array(patterns), return_inverse=True)
-    if len(which) == 0:
-        return None
-    n = np.bincount(which)
-    mean = np.bincount(which, weights=log) / n
-    squares = np.bincount(which, weights=(log - mean[which]) ** 2)
-    several = n > 1
-    if not several.any():
-        return None
-    pairs = n[several] * (n[several] - 1) / 2
-    return float(np.sqrt(np.sum(squares[several] * n[several]) / np.sum(pairs)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sds.errors import SdsValueError
+from sds.recommender.candidates.dataset_reads import PortfolioSettings
 from sds.recommender.portfolio.budget_search import DatasetCosts, Key, LayoutSet, select
 from sds.recommender.portfolio.compression import group_by_cost
 from sds.recommender.portfolio.confidence import probability_faster
@@ -20,7 +21,6 @@ from sds.recommender.portfolio.values import (
     DeclinedLayout,
     Portfolio,
     PortfolioLayout,
-    PortfolioSettings,
     ReplicaCoverage,
     Saving,
     sum_of_savings,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sds.recommender.candidates.dataset_reads import DatasetReads
     from sds.recommender.candidates.enumeration import ChunkShapes
-    from sds.recommender.portfolio.values import DatasetReads
 
 _N_DECLINED = 3
 _N_ALIKE = 3

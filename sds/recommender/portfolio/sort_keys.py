@@ -28,10 +28,7 @@ from sds.queries.conditions import deciding_columns, parse_condition
 from sds.queries.query_cost import predict_query
 from sds.recommender.candidates.replica_cost import build_command, build_seconds
 from sds.recommender.models.cost_model import SIGMAS_95, UNCALIBRATED_LOG_ERROR
-from sds.recommender.portfolio.values import (
-    ModelNames,
-    PortfolioSettings,
-)
+from sds.recommender.portfolio.values import ModelNames
 from sds.recommender.portfolio.workload import UNCALIBRATED, Candidate, Workload
 
 if TYPE_CHECKING:
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.queries.query_cost import QueryCosts
+    from sds.recommender.candidates.dataset_reads import PortfolioSettings
 
 _SMALL_ROW_NUMBERS = 1 << 32
 _MOST_PER_DAY = 1e12

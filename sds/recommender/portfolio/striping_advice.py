@@ -11,6 +11,7 @@ import numpy as np
 
 from sds.errors import SdsValueError
 from sds.geometry import StripeLayout
+from sds.geometry.storage_layout import MIB
 from sds.recommender.candidates.enumeration import class_costs, reads_in_segments, usable_patterns
 from sds.recommender.candidates.read_classes import classes_in_parts, days_observed, regions_of
 from sds.recommender.portfolio.confidence import probability_faster
@@ -19,10 +20,9 @@ from sds.recommender.portfolio.gates import NoiseGates
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.recommender.portfolio.values import DatasetReads
+    from sds.recommender.candidates.dataset_reads import DatasetReads
 
-_MIB = 1 << 20
-_SIZES_BYTES = (_MIB, 4 * _MIB, 16 * _MIB)
+_SIZES_BYTES = (MIB, 4 * MIB, 16 * MIB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def advise_stripes(
                 f"cannot tell from no gain (confidence {confidence:.0%})"
             ),
         )
-    size = f"{stripes.stripe_size_bytes // _MIB}M"
+    size = f"{stripes.stripe_size_bytes // MIB}M"
     return StripeAdvice(
         stripes=stripes,
         seconds_now=present_s,

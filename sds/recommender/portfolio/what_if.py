@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sds.analyzer import MIN_READS
 from sds.errors import LayoutError
 from sds.geometry import ReplicaLayout
+from sds.recommender.candidates.dataset_reads import BUILD_BYTES_PER_S, PortfolioSettings
 from sds.recommender.candidates.enumeration import class_costs, reads_in_segments, usable_patterns
 from sds.recommender.candidates.read_classes import (
     ReadClass,
@@ -21,20 +22,14 @@ from sds.recommender.candidates.read_classes import (
 from sds.recommender.candidates.replica_cost import check_layout
 from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.portfolio.sort_keys import TableQueries, query_workload
-from sds.recommender.portfolio.values import (
-    BUILD_BYTES_PER_S,
-    ModelNames,
-    PortfolioSettings,
-    Saving,
-    saving_interval,
-)
+from sds.recommender.portfolio.values import ModelNames, Saving, saving_interval
 from sds.recommender.portfolio.workload import AS_NOW, read_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.analyzer import AccessPattern
-    from sds.recommender.portfolio.values import DatasetReads
+    from sds.recommender.candidates.dataset_reads import DatasetReads
     from sds.recommender.portfolio.workload import Candidate
 
 ORIGINAL = "original"

@@ -23,15 +23,15 @@ from sds.recommender.candidates.replica_cost import (
     replica_build_seconds,
     size_bytes,
 )
-from sds.recommender.models.cost_model import SIGMAS_95
-from sds.recommender.models.models_in_use import UNCALIBRATED_MARGIN, serving_margin
+from sds.recommender.models.cost_model import SIGMAS_95, UNCALIBRATED_MARGIN, serving_margin
 from sds.recommender.portfolio.values import ModelNames, saving_interval
 from sds.text import factors_apart
 
 if TYPE_CHECKING:
     from sds.geometry import Hyperslab
+    from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
     from sds.recommender.candidates.enumeration import ChunkShapes
-    from sds.recommender.portfolio.values import DatasetReads, PortfolioSettings, Saving
+    from sds.recommender.portfolio.values import Saving
 
 AS_NOW = -1
 """Index in place of a candidate's: the layouts that exist."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ def restore_signals() -> None:
     """
     try:
         parent = Path(f"/proc/{os.getppid()}")
-        ignored = 0 if _is_python(parent) else _ignored_by(parent)
+        ignored = 0 if is_python((parent / "exe").readlink()) else _ignored_by(parent)
     except (OSError, StopIteration, ValueError):  # of another account, or gone
         ignored = 0
     for number in _TAKEN:
@@ -47,8 +48,10 @@ def restore_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _is_python(process: Path) -> bool:
-    return process.joinpath("exe").readlink().name.startswith("python")
+def is_python(program: Path) -> bool:
+    """Return whether a program is Python, by its name; also one that was replaced while it runs."""
+    name = r"python(\d+(\.\d+)*)?[dt]*(-dbg)?( \(deleted\))?"
+    return re.fullmatch(name, program.name) is not None
 
 
 def _ignored_by(process: Path) -> int:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.redirect.launch.original_environment import is_python
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -56,13 +58,13 @@ class Hdf5Library:
 
 def find_python(program: Path, environ: Mapping[str, str]) -> Path | None:
     """Return the Python that a program is or, as a script, names; None of others."""
-    if _is_python(program):  # also where it is a script that chooses among several
+    if is_python(program):  # also where it is a script that chooses among several
         return program
     try:
         interpreter = _interpreter_of(program, environ) if program.is_file() else None
     except OSError:
         return None  # it may be executed but not read
-    return interpreter if interpreter is not None and _is_python(interpreter) else None
+    return interpreter if interpreter is not None and is_python(interpreter) else None
 
 
 def libraries_of_program(program: Path, environ: Mapping[str, str]) -> tuple[Hdf5Library, ...]:
@@ -143,10 +145,6 @@ def _interpreter_of(program: Path, environ: Mapping[str, str]) -> Path | None:
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     found = shutil.which(words[0], path=environ.get("PATH")) if words else None
     return Path(found) if found else None
-
-
-def _is_python(program: Path) -> bool:
-    return re.fullmatch(r"python(\d+(\.\d+)*)?t?", program.name) is not None
 
 
 def _describe(path: Path, used_by: str) -> Hdf5Library:

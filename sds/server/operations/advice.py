@@ -10,7 +10,7 @@ from sds.catalog.records import DatasetFacts, ReplicaState
 from sds.errors import LayoutError, SdsValueError
 from sds.files import canonical_path
 from sds.geometry import Box, ReplicaLayout, parse_region
-from sds.hdf5.columns import check_key, check_names
+from sds.hdf5.columns import check_key
 from sds.hdf5.dataset import describe_dataset
 from sds.hdf5.identity import identity_of
 from sds.organizer.replica_file.filters import parse_filters
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from sds.hdf5.columns import Table
     from sds.hdf5.dataset import DatasetDescription
     from sds.home import Home
+    from sds.recommender.candidates.dataset_reads import DatasetReads
     from sds.recommender.portfolio.sort_keys import TableQueries
-    from sds.recommender.portfolio.values import DatasetReads, Portfolio
+    from sds.recommender.portfolio.values import Portfolio
     from sds.recommender.portfolio.what_if import WhatIf
     from sds.server.operations.advice_reports import (
         AdviceRequest,
@@ -309,9 +310,7 @@ def _hypothetical_replica(
     if columns is None:
         names = [name for query in queries.stated if key in query.compared for name in query.read]
         return queries.layout(key, names)
-    for name in check_names(columns, "columns"):
-        queries.table.column(name)
-    return queries.layout(key, columns)
+    return queries.layout(key, [column.name for column in queries.table.named(columns)])
 
 
 def facts_of_table(table: Table) -> DatasetFacts:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sds.catalog.requests import ReorganizeRequest, SortRequest
     from sds.catalog.store import Store
     from sds.home import Home
-    from sds.organizer.protocol import AnyPlan
+    from sds.organizer.progress import AnyPlan
     from sds.server.operations.publisher import Publisher
     from sds.server.operations.stages import Progress, Runner
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.analyzer import recurring_segments, stated_pattern
+from sds.calibration.models_in_use import comparable_models
 from sds.catalog.records import ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
@@ -15,9 +16,8 @@ from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
 from sds.organizer.plans.reorganization_plan import check_reorganizable
 from sds.organizer.replica_file.filters import parse_filters
-from sds.recommender.models.models_in_use import comparable_models
+from sds.recommender.candidates.dataset_reads import DatasetReads
 from sds.recommender.models.read_cost import StoredArray
-from sds.recommender.portfolio.values import DatasetReads
 from sds.text import counted
 
 if TYPE_CHECKING:

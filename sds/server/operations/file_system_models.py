@@ -6,12 +6,12 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.calibration.models_in_use import comparable_models, models_for_table
 from sds.engine import builtin_parameters
 from sds.errors import NotFoundError, SdsValueError, UnreachableError
 from sds.geometry import RaidLayout, StripeLayout
 from sds.hdf5.striping import StripesSource, find_stripes
 from sds.mounts import filesystem_of, look_at
-from sds.recommender.models.models_in_use import comparable_models, models_for_table
 from sds.recommender.models.read_cost import contiguous_throughput
 
 if TYPE_CHECKING:

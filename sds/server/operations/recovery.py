@@ -23,6 +23,7 @@ from sds.server.operations.publisher import current_identity, current_source, le
 from sds.server.operations.replica_reports import GarbageReport
 from sds.server.operations.reports import RecoveryReport
 from sds.server.operations.verification import wants_verification
+from sds.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DAY_S = 86400.0
 _SOURCES_AT_ONCE = 64  # that a command looks at beyond its own
 _AT_ONCE = 256
 _SPOOL_EVERY_S = 60.0
@@ -208,7 +208,7 @@ class Recovery:
 
     def _delete_spool(self, keep_days: float) -> tuple[str, ...]:
         """Delete spool files that are counted to their end, some time after that."""
-        before_ns = time.time_ns() - int(keep_days * _DAY_S * 1e9)
+        before_ns = time.time_ns() - int(keep_days * DAY_S * 1e9)
         removed = []
         for record in self._spool.counted():
             if not record.complete or record.changed_ns > before_ns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +11,14 @@ import numpy as np
 from sds.engine import builtin_parameters
 from sds.engine.file_system_costs import measured_parameters
 from sds.errors import SdsError, SdsValueError, UnsupportedError
-from sds.hdf5.columns import TableReader, check_key, check_names, decode_rates, open_table
+from sds.files import canonical_path
+from sds.hdf5.columns import TableReader, check_key, decode_rates, open_table
 from sds.queries.conditions import check_comparable, left_over, parse_condition
 from sds.recommender.portfolio.sort_keys import KeyShare, StatedQuery, TableQueries
 from sds.redirect.sorted_replicas import find_sorted
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from sds.engine import IoParameters
@@ -113,22 +114,22 @@ def sample_queries(
 
 def _returned(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns of the results; UnsupportedError where no replica can hold one."""
-    if columns is None:
-        left_out = [column.name for column in table.columns if column.obstacle]
-        if left_out:
-            message = (
-                f"queries that return all columns of {table.path} read {', '.join(left_out)}, "
-                "which no sorted replica can hold: name the columns that they return, as --columns"
-            )
-            raise UnsupportedError(message)
-        return tuple(column.name for column in table.columns)
-    names = check_names(columns, "columns")
-    for name in names:
-        obstacle = table.column(name).obstacle
-        if obstacle:
-            message = f"column {name!r} of {table.path} {obstacle}: no sorted replica can hold it"
-            raise UnsupportedError(message)
-    return names
+    found = table.named(columns)
+    left_out = [column for column in found if column.obstacle]
+    if left_out and columns is None:
+        names = ", ".join(column.name for column in left_out)
+        message = (
+            f"queries that return all columns of {table.path} read {names}, which no sorted "
+            "replica can hold: name the columns that they return, as --columns"
+        )
+        raise UnsupportedError(message)
+    for column in left_out:
+        message = (
+            f"column {column.name!r} of {table.path} {column.obstacle}: no sorted replica can "
+            "hold it"
+        )
+        raise UnsupportedError(message)
+    return tuple(column.name for column in found)
 
 
 def _sample(
@@ -163,7 +164,7 @@ def _shares(
 
 def _existing(home: Home, queries: TableQueries) -> tuple[ReplicaLayout, ...]:
     """Return the sorted replicas that answer queries of a table now."""
-    source = Path(os.path.realpath(queries.table.file))
+    source = Path(canonical_path(queries.table.file))
     try:
         found = find_sorted(home, source, source.stat())
     except (SdsError, OSError):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sds.catalog.requests import CalibrateRequest, ReorganizeRequest, SortRequest
     from sds.hdf5.identity import FileIdentity
     from sds.organizer import Replica
-    from sds.organizer.protocol import AnyPlan
+    from sds.organizer.progress import AnyPlan
     from sds.organizer.verify import VerificationReport
 
 Result = TypeVar("Result")

@@ -27,4 +27,4 @@ def test_judgements_of_several_seeds_are_put_together():
     assert found.predicted_s[:3] == first.selections[0].predicted_s
     assert found.patterns[0] == f"{first.selections[0].pattern} (seed 1)"
     errors = [j.of("service").model.log_error for j in judgements]
-    assert found.log_error == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    assert found.interval_log == pytest.approx(1.96 * np.sqrt(np.mean(np.square(errors))))

@@ -1,14 +1,18 @@
 """``sds plot``: pictures, the data behind them, and what it refuses."""
 
+import errno
 import json
+import os
 
 import pytest
 from pydantic import TypeAdapter
 
+from sds.cli.commands.plot import State, Way
 from sds.home import Home
 from sds.mounts import filesystem_of
 from sds.plots import Kind
 from sds.plots.figure_values import DATA_OF, figure_data
+from sds.recommender.models.cost_model import CacheState, Via
 from sds.server.operations.service import Service
 from tests.plots.evidence import calibration
 
@@ -93,6 +97,27 @@ def test_pictures_are_not_replaced_unasked(sds, tmp_path, written):
     assert picture.read_text() == "mine"
     assert sds("plot", "coefficients", written, "-o", picture, "--force").code == 0
     assert picture.read_text().startswith("<?xml")
+
+
+def test_ways_and_states_are_those_of_models():
+    assert set(Way) == set(Via)
+    assert set(State) == set(CacheState) - {CacheState.UNKNOWN}
+
+
+def test_a_link_stays_one_and_a_full_disk_leaves_nothing(sds, tmp_path, written, monkeypatch):
+    picture, link = tmp_path / "figure.svg", tmp_path / "link.svg"
+    link.symlink_to(picture)
+    assert "exists" in sds("plot", "coefficients", written, "-o", link).err
+    assert sds("plot", "coefficients", written, "-o", link, "--force").code == 0
+    assert link.is_symlink()
+    assert picture.read_text().startswith("<?xml")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sds.atomic_file.os.fsync", full)
+    assert sds("plot", "coefficients", written, "-o", tmp_path / "new.svg").code != 0
+    assert not (tmp_path / "new.svg").exists()
 
 
 @pytest.mark.parametrize(

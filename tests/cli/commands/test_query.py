@@ -83,7 +83,7 @@ def test_json_has_no_numbers_that_json_lacks(sds, particles):
     assert found["rows"] == [[2.0, "b"], [None, "c"], [1.5, "d"], [3.0, "e"]]
 
 
-@pytest.mark.parametrize("suffix", ["npy", "h5"])
+@pytest.mark.parametrize("suffix", ["npy", "h5", "H5"])
 def test_rows_are_written_whole_to_a_new_file(sds, particles, tmp_path, suffix):
     output = tmp_path / f"hot.{suffix}"
     found = sds("query", f"{particles}:/p", "energy > 1", "--output", output)

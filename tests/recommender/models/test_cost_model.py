@@ -22,6 +22,7 @@ from sds.recommender.models.cost_model import CostModel, GapKind, ModelKind, bui
 from sds.recommender.models.cross_validation import cross_validate, heldout_error
 from sds.recommender.models.feature_matrix import FeatureMatrix
 from sds.recommender.models.model_selection import choose_model
+from sds.recommender.models.model_summary import summary_of
 from sds.recommender.models.regression import LinearFitter
 from sds.recommender.models.samples import Samples
 from tests.recommender.measured import features, samples
@@ -124,7 +125,7 @@ def test_what_is_left_out_must_be_named():
 def test_a_summary_says_how_sure_the_fit_is():
     noisy = samples(eq4, n_patterns=20, noise=0.05)
     model = LinearFitter(kind=ModelKind.EQ4, gap=GapKind.COUNT).evaluate(noisy)
-    text = model.summary()
+    text = summary_of(model)
     for words in (
         "eq4, block gap count",
         f"R^2 {model.diagnostics.r_squared:.4g}",
@@ -134,10 +135,10 @@ def test_a_summary_says_how_sure_the_fit_is():
         f"held-out R^2 {model.heldout.r_squared:.4g}",
     ):
         assert words in text
-    assert "built in" in builtin_model().summary()
+    assert "built in" in summary_of(builtin_model())
     alone = samples(eq4, processes=(2.0,))
     without = LinearFitter(kind=ModelKind.EQ3, gap=GapKind.COUNT).evaluate(alone)
-    assert "eq3" in without.summary()
+    assert "eq3" in summary_of(without)
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0, -1.0])

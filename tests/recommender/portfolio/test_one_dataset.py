@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sds.analyzer import stated_pattern
+from sds.calibration.models_in_use import models_for_table
 from sds.errors import SdsValueError
 from sds.geometry import (
     HOPPER_RAID,
@@ -15,9 +16,9 @@ from sds.geometry import (
     ReplicaLayout,
 )
 from sds.recommender.candidates.axis_orders import candidate_orders, inversions
+from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 from sds.recommender.candidates.replica_cost import BUILD_START_S
 from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind, Via
-from sds.recommender.models.models_in_use import models_for_table
 from sds.recommender.models.read_cost import (
     StoredArray,
     features_as_stored,
@@ -27,7 +28,6 @@ from sds.recommender.models.read_cost import (
 from sds.recommender.portfolio.confidence import probability_faster
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
-from sds.recommender.portfolio.values import DatasetReads, PortfolioSettings
 from sds.recommender.portfolio.what_if import what_if
 from tests.counted_work import count_calls
 from tests.recommender.replicas import GZIP

@@ -7,16 +7,17 @@ from itertools import combinations
 import pytest
 
 from sds.analyzer import PatternKind, Place, stated_pattern
+from sds.calibration.models_in_use import comparable_models
 from sds.errors import LayoutError, SdsError, SdsValueError
 from sds.geometry import Box, RaidLayout, StripeLayout
+from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 from sds.recommender.candidates.replica_cost import BUILD_START_S, check_layout, size_bytes
 from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind
-from sds.recommender.models.models_in_use import comparable_models
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
-from sds.recommender.portfolio.values import DatasetReads, PortfolioSettings, saving_interval
+from sds.recommender.portfolio.values import saving_interval
 from sds.recommender.portfolio.what_if import what_if
 from tests.counted_work import count_calls
 from tests.recommender.replicas import GZIP, replica

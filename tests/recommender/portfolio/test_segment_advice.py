@@ -13,6 +13,7 @@ from sds.analyzer import find_patterns, recurring_segments, stated_pattern, trai
 from sds.errors import LayoutError
 from sds.geometry import Box, Hyperslab, ReplicaLayout, SegmentList
 from sds.recommender.candidates.cost_matrix import read_costs
+from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 from sds.recommender.candidates.enumeration import candidate_costs
 from sds.recommender.candidates.read_classes import classes_in_parts
 from sds.recommender.candidates.replica_cost import check_layout, size_bytes
@@ -27,7 +28,6 @@ from sds.recommender.candidates.segment_candidates import (
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
-from sds.recommender.portfolio.values import DatasetReads, PortfolioSettings
 from sds.recommender.portfolio.what_if import what_if
 from sds.recommender.portfolio.workload import read_candidate
 from tests.analyzer.traces import Read, records_of_reads

@@ -20,6 +20,7 @@ from sds.hdf5.columns import Column, Table
 from sds.home import Home
 from sds.queries.conditions import left_over, parse_condition
 from sds.queries.query_cost import _span_share, predict_query
+from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
@@ -29,13 +30,7 @@ from sds.recommender.portfolio.sort_keys import (
     TableQueries,
     query_workload,
 )
-from sds.recommender.portfolio.values import (
-    DatasetReads,
-    Portfolio,
-    PortfolioSettings,
-    Recommendation,
-    ReplicaCoverage,
-)
+from sds.recommender.portfolio.values import Portfolio, Recommendation, ReplicaCoverage
 from sds.recommender.portfolio.what_if import what_if_sorted
 from sds.server.operations.sort_advice import QueryRequest, sample_queries
 from tests.sizes import repeated

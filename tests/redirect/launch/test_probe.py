@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sds.redirect.launch.original_environment import is_python
 from sds.redirect.launch.probe import (
     _LOADER,
     _version_of,
@@ -51,6 +52,18 @@ def of_python(python, **variables):
 
 def of_program(program, **variables):
     return libraries_of_program(Path(program), native_environment(**variables))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("python", True), ("python3", True), ("python3.11", True), ("python3.14t", True),
+        ("python3.11-dbg", True), ("python3.11d", True), ("python3.11 (deleted)", True),
+        ("python3-config", False), ("pythontex", False), ("ipython", False), ("bash", False),
+    ],
+)  # fmt: skip
+def test_a_python_is_known_by_its_name(name, expected):
+    assert is_python(Path("/usr/bin", name)) is expected
 
 
 def test_this_python():

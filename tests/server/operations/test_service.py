@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sds.calibration.models_in_use import models_for_table
 from sds.calibration.results import CalibrationSettings
 from sds.calibration.run import calibrate
 from sds.calibration.trace_fit import LeftOut
@@ -35,7 +36,6 @@ from sds.geometry import ReplicaLayout
 from sds.hdf5.identity import source_identity, trusted_directories
 from sds.home import Home
 from sds.mounts import filesystem_of
-from sds.recommender.models.models_in_use import models_for_table
 from sds.redirect.tables import read_table, table_path
 from sds.server.lock import HomeLock
 from sds.server.operations.advice_reports import AdviceRequest, NamedDataset, WhatIfRequest

@@ -68,7 +68,7 @@ _EVIDENCE = Evidence(
     layouts=("0,1,2", "2,0,1"),
     observed_s=(2.0, 0.05),
     predicted_s=(2.5, 0.04),
-    log_error=0.25,
+    interval_log=0.49,
 )
 _TERM = Coefficient(
     term="BD",

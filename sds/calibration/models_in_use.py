@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sds.recommender.models.cost_model import Via, builtin_model
+from sds.recommender.models.cost_model import Via, builtin_models, serving_margin
 
 if TYPE_CHECKING:
     from sds.calibration.results import Calibration
     from sds.recommender.models.cost_model import CostModel
-
-# Uncalibrated, a replica must be predicted cheaper by this factor before it serves a read.
-UNCALIBRATED_MARGIN = 1.25
 
 
 def comparable_models(calibration: Calibration | None) -> tuple[CostModel, CostModel]:
@@ -36,19 +32,7 @@ def comparable_models(calibration: Calibration | None) -> tuple[CostModel, CostM
         replica = calibration.chosen_model(via=Via.ENGINE)
         if original is not None and replica is not None:
             return original, replica
-    return builtin_model(via=Via.HDF5), builtin_model(via=Via.ENGINE)
-
-
-def serving_margin(original: CostModel, replica: CostModel) -> float:
-    """Return by which factor a replica must be predicted cheaper before it serves a read.
-
-    One standard deviation of the error of the two predictions' ratio on held-out patterns;
-    `UNCALIBRATED_MARGIN` where nothing is calibrated, and at least that.
-    """
-    if not (original.calibrated and replica.calibrated):
-        return UNCALIBRATED_MARGIN
-    error = math.hypot(original.log_error, replica.log_error)
-    return max(UNCALIBRATED_MARGIN, math.exp(error))
+    return builtin_models()
 
 
 def models_for_table(
