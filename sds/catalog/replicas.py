@@ -194,6 +194,20 @@ class Replicas(Database):
         with self.reading() as session:
             return tuple(_replica_record(row) for row in session.scalars(query))
 
+    def newest_builds(self, limit: int) -> tuple[ReplicaRecord, ...]:
+        """Return the replicas that were built last, whatever has become of them, newest first."""
+        query = (
+            select(ReplicaRow)
+            .join(ReplicaRow.dataset)
+            .join(DatasetRow.source)
+            .where(ReplicaRow.build_s.is_not(None))
+            .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
+            .order_by(ReplicaRow.id.desc())
+            .limit(limit)
+        )
+        with self.reading() as session:
+            return tuple(_replica_record(row) for row in session.scalars(query))
+
     def count_replicas(
         self,
         file: str | None = None,

@@ -9,12 +9,10 @@ from sds.analyzer import AccessPattern, ReadTrail
 from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import ReplicaLayout
+from sds.recommender.candidates.replica_cost import BuildRates
 from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.models.cost_model import CostModel, builtin_models
 from sds.recommender.models.read_cost import StoredArray
-
-BUILD_BYTES_PER_S = 250e6
-"""Bytes of a dataset reorganized per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +36,8 @@ class DatasetReads:
         Where its newest reads lay; None where that is not known, or reads are stated.
     hypothetical_tiles
         Segments of `existing` that are not built yet, and how often their tiles had to be read.
+    build_rates
+        How fast its replicas are built.
     """
 
     target: str
@@ -48,6 +48,7 @@ class DatasetReads:
     existing: tuple[ReplicaLayout, ...] = ()
     trail: ReadTrail | None = field(default=None, compare=False)
     hypothetical_tiles: tuple[RecurringTiles, ...] = ()
+    build_rates: BuildRates = field(default_factory=BuildRates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,6 @@ class PortfolioSettings:
 
     Attributes
     ----------
-    build_bytes_per_s
-        Bytes of a dataset reorganized per second.
     pay_within_days
         Days within which a layout has to save the time of building it.
     tolerance
@@ -67,13 +66,12 @@ class PortfolioSettings:
         Layouts of one dataset that are compared as a set; those that save most alone.
     """
 
-    build_bytes_per_s: float = BUILD_BYTES_PER_S
     pay_within_days: float = 365.0
     tolerance: float = 0.02
     n_candidates: int = 24
 
     def __post_init__(self) -> None:
-        for name in ("build_bytes_per_s", "pay_within_days", "tolerance", "n_candidates"):
+        for name in ("pay_within_days", "tolerance", "n_candidates"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise SdsValueError(f"{name} must be a positive number, not {value}")

@@ -26,7 +26,7 @@ from sds.geometry import Box, ReplicaLayout, SortOrder
 from sds.hdf5.columns import Table
 from sds.queries.conditions import deciding_columns, parse_condition
 from sds.queries.query_cost import predict_query
-from sds.recommender.candidates.replica_cost import build_command, build_seconds
+from sds.recommender.candidates.replica_cost import BuildRates, build_command, build_seconds
 from sds.recommender.models.cost_model import SIGMAS_95, UNCALIBRATED_LOG_ERROR
 from sds.recommender.portfolio.values import ModelNames
 from sds.recommender.portfolio.workload import UNCALIBRATED, Candidate, Workload
@@ -128,6 +128,8 @@ class TableQueries:
         Sorted replicas that answer queries now; one several times where there are several alike.
     decode_s_per_byte
         What undoing the filters of a column takes, measured; see `sds.queries.query_cost`.
+    build_rates
+        How fast its replicas are built.
     """
 
     target: str
@@ -136,6 +138,7 @@ class TableQueries:
     parameters: IoParameters
     existing: tuple[ReplicaLayout, ...] = ()
     decode_s_per_byte: Mapping[str, float] = field(default_factory=dict)
+    build_rates: BuildRates = field(default_factory=BuildRates)
 
     def __post_init__(self) -> None:
         if not self.stated:
@@ -204,7 +207,7 @@ def query_workload(
     return Workload(
         target=queries.target,
         unit="query",
-        candidates=tuple(_candidate(queries, layout, settings) for layout in chosen),
+        candidates=tuple(_candidate(queries, layout) for layout in chosen),
         now=now[0],
         seconds=there[0],
         bounds=(now[1:], there[1:]),
@@ -228,9 +231,7 @@ def query_workload(
     )
 
 
-def _candidate(
-    queries: TableQueries, layout: ReplicaLayout, settings: PortfolioSettings
-) -> Candidate:
+def _candidate(queries: TableQueries, layout: ReplicaLayout) -> Candidate:
     """Return a sorted replica as a candidate."""
     size_bytes = queries.size_bytes(layout)
     held = sum(queries.table.column(name).size_bytes for name in _columns(layout))
@@ -239,7 +240,7 @@ def _candidate(
         name=layout.describe(layout.region.extent),
         command=build_command(layout, layout.region.extent, queries.target),
         size_bytes=size_bytes,
-        build_s=build_seconds(size_bytes, settings.build_bytes_per_s),
+        build_s=build_seconds(size_bytes, queries.build_rates.of_rows),
         min_reads=0,
         is_partial=False,
         space=held / queries.table.row_size_bytes,

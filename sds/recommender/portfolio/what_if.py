@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sds.analyzer import MIN_READS
 from sds.errors import LayoutError
 from sds.geometry import ReplicaLayout
-from sds.recommender.candidates.dataset_reads import BUILD_BYTES_PER_S, PortfolioSettings
+from sds.recommender.candidates.dataset_reads import PortfolioSettings
 from sds.recommender.candidates.enumeration import class_costs, reads_in_segments, usable_patterns
 from sds.recommender.candidates.read_classes import (
     ReadClass,
@@ -151,7 +151,6 @@ def what_if(
     add: Sequence[ReplicaLayout] = (),
     take_away: Sequence[ReplicaLayout] = (),
     min_reads: int = MIN_READS,
-    build_bytes_per_s: float = BUILD_BYTES_PER_S,
 ) -> WhatIf:
     """Return what the reads of a dataset would take with other replicas.
 
@@ -165,8 +164,6 @@ def what_if(
         Some of those that do; of several alike one for each time that it is named.
     min_reads
         Of segments to add: how often their tiles had to be read.
-    build_bytes_per_s
-        Bytes of the dataset reorganized per second.
 
     Raises
     ------
@@ -191,7 +188,7 @@ def what_if(
     changed = [row for row in rows if row.from_now != row.from_then]
     models = dataset.models
     added, taken = (
-        [read_candidate(dataset, layout, build_bytes_per_s) for layout in layouts]
+        [read_candidate(dataset, layout) for layout in layouts]
         for layouts in (change.added, change.taken)
     )
     return _answer(

@@ -204,7 +204,7 @@ def read_workload(
         target=dataset.target,
         unit="read",
         candidates=tuple(
-            read_candidate(dataset, layout, settings.build_bytes_per_s, min_reads=n)
+            read_candidate(dataset, layout, min_reads=n)
             for layout, n in zip(costs.layouts, costs.min_reads, strict=True)
         ),
         now=costs.now,
@@ -225,7 +225,7 @@ def read_workload(
 
 
 def read_candidate(
-    dataset: DatasetReads, layout: ReplicaLayout, bytes_per_s: float, *, min_reads: int = 0
+    dataset: DatasetReads, layout: ReplicaLayout, *, min_reads: int = 0
 ) -> Candidate:
     """Return a replica of an array as a candidate."""
     array = dataset.array
@@ -244,7 +244,7 @@ def read_candidate(
             memory_bytes=least_process_bytes(layout, array.chunks, array.element_size_bytes),
         ),
         size_bytes=size_bytes(layout, array),
-        build_s=replica_build_seconds(layout, array, read_s, bytes_per_s),
+        build_s=replica_build_seconds(layout, array, read_s, dataset.build_rates),
         min_reads=min_reads,
         is_partial=not layout.holds_all(array.extent),
         space=n_elements(layout) / max(1, math.prod(array.extent)),

@@ -19,6 +19,7 @@ from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
 from sds.recommender.portfolio.what_if import what_if, what_if_sorted
 from sds.server.operations.advice_reports import Advice, QueriedTable
+from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
 from sds.server.operations.sort_advice import sample_queries
 
@@ -65,6 +66,7 @@ class Adviser:
             request.queries,
             home=self._home,
             parameters=self._models.io_parameters(request.file),
+            build_rates=measured_build_rates(self._store, request.file),
         )
 
     def advise(self, request: AdviceRequest, *, progress: Progress) -> Advice:

@@ -18,12 +18,14 @@ from sds.organizer.plans.reorganization_plan import check_reorganizable
 from sds.organizer.replica_file.filters import parse_filters
 from sds.recommender.candidates.dataset_reads import DatasetReads
 from sds.recommender.models.read_cost import StoredArray
+from sds.server.operations.build_rates import measured_build_rates
 from sds.text import counted
 
 if TYPE_CHECKING:
     from sds.analyzer import AccessPattern, ReadTrail
     from sds.catalog.store import Store
     from sds.geometry import SegmentList
+    from sds.recommender.candidates.replica_cost import BuildRates
     from sds.recommender.models.cost_model import CostModel
     from sds.server.operations.advice_reports import Counts, Selections
     from sds.server.operations.file_system_models import Models
@@ -57,6 +59,7 @@ class KnownReads:
         self._store = store
         self._models = models
         self._for_advice: dict[int | None, tuple[CostModel, CostModel]] = {}
+        self._build_rates: dict[str, BuildRates] = {}  # by source
 
     def of(
         self,
@@ -145,6 +148,8 @@ class KnownReads:
         patterns: tuple[AccessPattern, ...],
         notes: list[str],
     ) -> KnownDataset:
+        if file not in self._build_rates:
+            self._build_rates[file] = measured_build_rates(self._store, file)
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
         active = [record for record in found if record.sort is None]  # others serve no reads
         layouts = [record.layout for record in active if record.replica is not None]
@@ -172,6 +177,7 @@ class KnownReads:
             parameters=self._models.io_parameters(file),
             existing=tuple(sorted(layouts, key=lambda x: x.describe(described.extent))),
             trail=None if patterns[0].stated else self.trail_of(file, described),
+            build_rates=self._build_rates[file],
         )
         return KnownDataset(file=file, described=described, reads=reads, replicas=tuple(active))
 

@@ -14,6 +14,7 @@ from sds.errors import SdsError, SdsValueError, UnsupportedError
 from sds.files import canonical_path
 from sds.hdf5.columns import TableReader, check_key, decode_rates, open_table
 from sds.queries.conditions import check_comparable, left_over, parse_condition
+from sds.recommender.candidates.replica_cost import BuildRates
 from sds.recommender.portfolio.sort_keys import KeyShare, StatedQuery, TableQueries
 from sds.redirect.sorted_replicas import find_sorted
 
@@ -58,6 +59,7 @@ def sample_queries(
     *,
     home: Home,
     parameters: IoParameters | None = None,
+    build_rates: BuildRates | None = None,
 ) -> TableQueries:
     """Return queries of a table, with the rows that each key leaves over, and its sorted replicas.
 
@@ -67,6 +69,8 @@ def sample_queries(
         Whose sorted replicas answer.
     parameters
         What reads from the file system cost; None: as measured, where it was, else built in.
+    build_rates
+        How fast replicas are built; None: the built-in rates.
 
     Raises
     ------
@@ -108,6 +112,7 @@ def sample_queries(
         stated=stated,
         parameters=parameters,
         decode_s_per_byte=decode_s_per_byte,
+        build_rates=build_rates or BuildRates(),
     )
     return replace(table_queries, existing=_existing(home, table_queries))
 

@@ -16,8 +16,8 @@ from sds.geometry import (
     ReplicaLayout,
 )
 from sds.recommender.candidates.axis_orders import candidate_orders, inversions
-from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
-from sds.recommender.candidates.replica_cost import BUILD_START_S
+from sds.recommender.candidates.dataset_reads import DatasetReads
+from sds.recommender.candidates.replica_cost import BUILD_START_S, BuildRates
 from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind, Via
 from sds.recommender.models.read_cost import (
     StoredArray,
@@ -52,9 +52,11 @@ def traced(array, selection, n=100, **changes):
 
 def advice(patterns, array=CUBE, *, target="cube.h5:/image", gates=None, rate=250e6, **known):
     """Return the portfolio of one dataset."""
-    dataset = DatasetReads(target=target, array=array, patterns=tuple(patterns), **known)
-    settings = PortfolioSettings(build_bytes_per_s=rate)
-    return choose_portfolio([dataset], gates=gates, settings=settings)
+    rates = BuildRates(plain=rate)
+    dataset = DatasetReads(
+        target=target, array=array, patterns=tuple(patterns), build_rates=rates, **known
+    )
+    return choose_portfolio([dataset], gates=gates)
 
 
 def order_of(portfolio):

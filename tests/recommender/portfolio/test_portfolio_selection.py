@@ -11,7 +11,12 @@ from sds.calibration.models_in_use import comparable_models
 from sds.errors import LayoutError, SdsError, SdsValueError
 from sds.geometry import Box, RaidLayout, StripeLayout
 from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
-from sds.recommender.candidates.replica_cost import BUILD_START_S, check_layout, size_bytes
+from sds.recommender.candidates.replica_cost import (
+    BUILD_START_S,
+    BuildRates,
+    check_layout,
+    size_bytes,
+)
 from sds.recommender.models.cost_model import CostModel, GapKind, HeldoutError, ModelKind
 from sds.recommender.models.read_cost import StoredArray
 from sds.recommender.portfolio.gates import NoiseGates
@@ -382,8 +387,8 @@ def test_gates_hold_layouts_back_and_say_why():
         portfolio = choose_portfolio([many], gates=gates)
         assert not portfolio.layouts
         assert words in portfolio.declined[0].reason
-    slow = PortfolioSettings(build_bytes_per_s=1.0)
-    portfolio = choose_portfolio([many], settings=slow)
+    slow = replace(many, build_rates=BuildRates(plain=1.0))
+    portfolio = choose_portfolio([slow])
     assert "more than it saves in 365 days" in portfolio.declined[0].reason
 
 

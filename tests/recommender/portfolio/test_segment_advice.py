@@ -271,7 +271,7 @@ def test_shapes_of_segments_that_cannot_be_are_refused():
     assert size_bytes(shape, array) == 400, "tiles that are cut off take as much as others"
     dataset = DatasetReads(target="f.h5:/d", array=array, patterns=())
     more = replace(shape, segments=replace(held, tiles=(0, 1, 2), lengths=(3,)))
-    few_s, more_s = (read_candidate(dataset, x, 1e8).build_s for x in (shape, more))
+    few_s, more_s = (read_candidate(dataset, x).build_s for x in (shape, more))
     assert more_s > few_s
 
 
@@ -282,7 +282,7 @@ def test_gathering_takes_no_longer_than_going_through_the_source():
 
     def build_s(n_tiles, tile_shape=(1000, 1, 1)):
         held = SegmentList(tile_shape=tile_shape, tiles=tuple(range(n_tiles)), lengths=(n_tiles,))
-        return read_candidate(dataset, ReplicaLayout.of_tiles(held, array.extent), 250e6).build_s
+        return read_candidate(dataset, ReplicaLayout.of_tiles(held, array.extent)).build_s
 
     (once,) = read_costs(array, dataset.models, [Hyperslab.all(array.extent)], [1]).by_hdf5
     assert build_s(60) < 0.4 + once
