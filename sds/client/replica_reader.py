@@ -452,6 +452,33 @@ def _file_to_probe(known: _Known, candidate: TableCandidate) -> _native.ReadFile
         return None
 
 
+def serving_candidate(
+    home: Home, dataset: h5py.Dataset, described: DatasetDescription, slab: Hyperslab
+) -> TableCandidate | None:
+    """Return the replica that serves a read while nothing is cached; None for the original.
+
+    By the published table alone: the replica is not looked at. Where the table cannot be read,
+    programs read the original.
+    """
+    if is_redirection_off(os.environ) or home.disabled.exists():
+        return None
+    try:
+        table = read_table(home, described.file)
+    except NotFoundError:
+        return None
+    except (SdsError, OSError) as error:
+        log.warning("no replica serves %s: %s", described.file, error)
+        return None
+    found = next((one for one in table.datasets if _is_of(one, dataset, described)), None)
+    if found is None or not is_same_source(
+        table.source_identity, described.file.stat(), described.file
+    ):
+        return None
+    axes = (slab.start, slab.stride, slab.count, slab.block)
+    number, _ = _entry_of(table, found).native.choose(*axes, None, None)
+    return None if number is None else found.candidates[number]
+
+
 def _holds_all(candidate: TableCandidate) -> bool:
     return candidate.region is None and candidate.segments is None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.client.replica_reader import serving_candidate
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
 from sds.errors import LayoutError
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from sds.engine import IoParameters
     from sds.geometry import ArrayLayout
+    from sds.home import Home
     from sds.recommender.models.cost_model import CostModel
 
 LIST_REGIONS = 64
@@ -76,6 +78,16 @@ class Requests:
 
     multiple: int
     list: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingReplica:
+    """A replica that serves a read: its number, its file, and how it is stored."""
+
+    replica_id: int
+    path: str
+    order: tuple[int, ...]
+    chunk_shape: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +124,9 @@ class Explanation:
     serves
         Whether reads would come from this layout, beside the dataset as it is; None where no time
         is predicted.
+    served_by
+        The replica that serves such a read of the dataset as it is, with cold caches; None: the
+        original does.
     plans
         What each strategy of the read engine would do, with data that the page cache holds (loaded
         from a new mapping, where that is fastest) and that it does not; empty where the elements do
@@ -154,6 +169,7 @@ class Explanation:
     model: str | None = None
     calibrated: bool = False
     serves: bool | None = None
+    served_by: ServingReplica | None = None
     plans: tuple[StrategyPlan, ...] = ()
 
 
@@ -236,6 +252,7 @@ def compare(
     raid: RaidLayout = LOCAL_DISK_RAID,
     models: tuple[CostModel, CostModel] | None = None,
     parameters: IoParameters | None = None,
+    home: Home | None = None,
     budget_s: float | None = None,
 ) -> tuple[Explanation, ...]:
     """Return what reading a selection touches in each of several layouts; see `explain`.
@@ -250,6 +267,8 @@ def compare(
         As of `explain`, on the file's own disks; on others the built-in ones predict.
     parameters
         Hold for layouts on the file's own disks only.
+    home
+        Whose replicas may serve; None: nobody's.
     """
     if not 0 < len(layouts) <= MAX_LAYOUTS:
         message = f"{len(layouts)} layouts to compare; give 1 to {MAX_LAYOUTS}"
@@ -268,10 +287,29 @@ def compare(
                 disks=disks_of(described, hypothetical, found, raid),
                 models=builtin_models() if models is None or hypothetical.is_elsewhere else models,
                 parameters=None if hypothetical.is_elsewhere else parameters,
+                served_by=(
+                    _serving_replica(home, opened, described, slab)
+                    if home is not None and hypothetical == HypotheticalLayout()
+                    else None
+                ),
                 budget_s=budget_s,
             )
             for hypothetical in layouts
         )
+
+
+def _serving_replica(
+    home: Home, opened: h5py.Dataset, described: DatasetDescription, slab: Hyperslab
+) -> ServingReplica | None:
+    found = serving_candidate(home, opened, described, slab) if slab.n_elements else None
+    if found is None:
+        return None
+    return ServingReplica(
+        replica_id=found.replica_id,
+        path=str(found.path),
+        order=found.order,
+        chunk_shape=found.chunk_shape,
+    )
 
 
 def best_of(explanations: Sequence[Explanation]) -> int | None:
@@ -306,6 +344,7 @@ def _explain_layout(
     disks: Disks,
     models: tuple[CostModel, CostModel],
     parameters: IoParameters | None,
+    served_by: ServingReplica | None,
     budget_s: float | None,
 ) -> Explanation:
     layout = None
@@ -336,6 +375,7 @@ def _explain_layout(
         stripe_components=disks.stripes.components,
         stripes_from=disks.source,
         raid=disks.raid,
+        served_by=served_by,
         bytes_useful=bytes_useful,
         notes=(
             *disks.notes,

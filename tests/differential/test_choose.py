@@ -12,6 +12,8 @@ import pytest
 
 from sds import _native
 from sds.client import replica_reader
+from sds.explain.explanation import compare
+from sds.explain.hypothetical_layout import HypotheticalLayout
 from sds.geometry import Box, Filter, Hyperslab, RaidLayout, ReplicaLayout, StripeLayout
 from sds.hdf5.dataset import describe_open_dataset
 from sds.hdf5.identity import FileIdentity
@@ -162,9 +164,12 @@ def draw_reads(rng, table, n):
     return reads
 
 
-def chosen_by_table(table, path, reads):
-    """Return the replica that serves each read by its table, 0 where that is the original."""
-    source = _native.ReadFile(path)
+def chosen_by_table(table, path, reads, *, cold=False):
+    """Return the replica that serves each read by its table, 0 where that is the original.
+
+    cold: whatever the page cache holds.
+    """
+    source = None if cold else _native.ReadFile(path)
     entries = {
         dataset.path: _native.TableEntry(dataclasses.replace(table, datasets=(dataset,)).to_bytes())
         for dataset in table.datasets
@@ -173,7 +178,11 @@ def chosen_by_table(table, path, reads):
     for dataset, slab in reads:
         axes = (slab.start, slab.stride, slab.count, slab.block)
         number, _ = entries[dataset.path].choose(
-            *axes, source, lambda k, dataset=dataset: _native.ReadFile(dataset.candidates[k].path)
+            *axes,
+            source,
+            None
+            if cold
+            else lambda k, dataset=dataset: _native.ReadFile(dataset.candidates[k].path),
         )
         found.append(0 if number is None else dataset.candidates[number].replica_id)
     return found
@@ -221,6 +230,17 @@ def test_connector_and_sds_read_choose_as_the_table(seed, tmp_path, monkeypatch)
     assert served_under_connector(home, path, reads) == expected
     monkeypatch.setenv("SDS_HOME", str(home.root))
     assert served_by_sds_read(path, reads, monkeypatch) == expected
+    slices = [read for read in reads if "*" not in str(read[1])]  # none has blocks and gaps
+    assert explained(home, path, slices) == chosen_by_table(table, path, slices, cold=True)
+
+
+def explained(home, path, reads):
+    """Return which replica `sds explain` names for each read, 0 for the original."""
+    found = []
+    for dataset, slab in reads:
+        (one,) = compare(path, dataset.path, str(slab), [HypotheticalLayout()], home=home)
+        found.append(0 if one.served_by is None else one.served_by.replica_id)
+    return found
 
 
 def served_by_sds_read(path, reads, monkeypatch):

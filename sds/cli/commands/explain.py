@@ -125,6 +125,7 @@ def explain(
         raid=configured_raid(settings),
         models=_models_of(file),
         parameters=measured_parameters(home, file),
+        home=home,
     )
     labels = [_label(layout) for layout in layouts]
     if draw is not None:
@@ -285,7 +286,7 @@ def _disks(found: "Explanation") -> str:
 def _print_explanation(found: "Explanation") -> None:
     """Print an explanation, one quantity per line."""
     from sds.cli.output import note, print_fields
-    from sds.cli.quantities import format_size
+    from sds.cli.quantities import format_order, format_size
 
     touched = "-"
     if found.bytes_touched is not None:
@@ -300,6 +301,14 @@ def _print_explanation(found: "Explanation") -> None:
     predicted = seconds
     if found.predicted_s is not None:
         predicted += f"; 19 of 20 reads within {interval}, by the model {found.model}"
+    served: tuple[tuple[str, str], ...] = ()
+    if found.served_by is not None:
+        replica = found.served_by
+        stored = "contiguous"
+        if replica.chunk_shape is not None:
+            stored = "chunks " + "x".join(map(str, replica.chunk_shape))
+        words = f"replica {replica.replica_id}, order {format_order(replica.order)}, {stored}"
+        served = (("served by, cold", words),)
     print_fields(
         (
             ("dataset", f"{found.file}:{found.dataset}"),
@@ -317,6 +326,7 @@ def _print_explanation(found: "Explanation") -> None:
             ("OSTs touched", _count(found.osts_touched)),
             ("disks touched", _count(found.disks_touched)),
             ("predicted time", predicted),
+            *served,
         )
     )
     if found.plans:

@@ -1,4 +1,4 @@
-"""How fast replicas are built, by the builds that the catalog knows."""
+"""Rates at which replicas are built, by the builds that the catalog knows."""
 
 from __future__ import annotations
 
