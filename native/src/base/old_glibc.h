@@ -10,14 +10,17 @@
 /* Sanitizers know the newest alone. */
 #elif defined(__x86_64__)
 #define SDS__FIRST_GLIBC "GLIBC_2.2.5"
+#define SDS__FIRST_DLINFO "GLIBC_2.3.3"
 #elif defined(__aarch64__) || (defined(__powerpc64__) && _CALL_ELF == 2)
 #define SDS__FIRST_GLIBC "GLIBC_2.17"
+#define SDS__FIRST_DLINFO SDS__FIRST_GLIBC
 #endif
 
 #ifdef SDS__FIRST_GLIBC
 #define SDS__OLD(name) __asm__(".symver " #name ", " #name "@" SDS__FIRST_GLIBC)
 SDS__OLD(dladdr);
 SDS__OLD(dlerror);
+__asm__(".symver dlinfo, dlinfo@" SDS__FIRST_DLINFO);
 SDS__OLD(dlopen);
 SDS__OLD(dlsym);
 SDS__OLD(log);
