@@ -64,7 +64,8 @@ struct Dynamic {
 
 struct ReadOnly {
     uintptr_t bias;
-    uintptr_t address;
+    uintptr_t page;
+    uintptr_t page_bytes;
     bool is_found;
 };
 
@@ -75,9 +76,11 @@ int look_for_relro(dl_phdr_info *info, size_t, void *data)
     if (info->dlpi_addr != wanted->bias) return 0;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) &segment = info->dlpi_phdr[i];
+        const uintptr_t within = ~(wanted->page_bytes - 1);
         const uintptr_t begin = wanted->bias + segment.p_vaddr;
-        if (segment.p_type == PT_GNU_RELRO && wanted->address >= begin &&
-            wanted->address < begin + segment.p_memsz)
+        // The loader leaves the last page alone where it is not covered whole.
+        if (segment.p_type == PT_GNU_RELRO && wanted->page >= (begin & within) &&
+            wanted->page < ((begin + segment.p_memsz) & within))
             wanted->is_found = true;
     }
     return 1;
@@ -85,10 +88,10 @@ int look_for_relro(dl_phdr_info *info, size_t, void *data)
 
 void write_slot(uintptr_t bias, uintptr_t address, void *replacement)
 {
-    ReadOnly relro = {bias, address, false};
-    dl_iterate_phdr(look_for_relro, &relro);
     const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    auto *page = reinterpret_cast<void *>(address & ~(page_bytes - 1));
+    ReadOnly relro = {bias, address & ~(page_bytes - 1), page_bytes, false};
+    dl_iterate_phdr(look_for_relro, &relro);
+    auto *page = reinterpret_cast<void *>(relro.page);
     if (relro.is_found && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)
         check(SDS_EIO, "mprotect");
     __atomic_store_n(reinterpret_cast<void **>(address), replacement, __ATOMIC_RELEASE);

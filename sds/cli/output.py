@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -263,4 +264,5 @@ class _Lines:
         done = share - self._begun_share
         if done > 0:
             text += f", {time_text((now_s - self._begun_s) * (1 - share) / done)} left"
-        note(text)
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it; the work goes on
+            note(text)

@@ -196,3 +196,17 @@ def test_work_that_goes_on_where_an_earlier_one_ended_has_the_time_of_what_is_le
 
 def test_what_takes_no_time_writes_no_line(capsys):
     assert shown("Verifying", [(i / 1000, "") for i in range(1000)], capsys) == []
+
+
+def test_work_goes_on_where_nobody_reads_its_progress(monkeypatch):
+    class Gone:
+        def isatty(self):
+            return False
+
+        def write(self, _):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(output, "time", Clock(40.0))
+    monkeypatch.setattr(output.sys, "stderr", Gone())
+    with output.progress_bar("Reorganizing") as advance:
+        advance(0.5, "copy")

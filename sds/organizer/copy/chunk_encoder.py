@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sds.geometry.replica_layout import ReplicaLayout
     from sds.organizer.plans.reorganization_plan import Slab
 
-COPIES_OF_A_CHUNK = 3
-"""Chunks that a thread holds: as cut out, shuffled, compressed."""
+COPIES_OF_A_CHUNK = 4
+"""Chunks that a thread holds: as cut out, shuffled, compressed, and with its checksum."""
 
 
 class ChunkEncoder:
@@ -95,7 +95,8 @@ class ChunkEncoder:
                 content = _shuffled(content, self._element.itemsize)
             else:
                 content = np.frombuffer(zlib.compress(content.data, step.options[0]), np.uint8)
-        return content.tobytes() + _native.fletcher32(content.data).to_bytes(4, "little")
+        checksum = _native.fletcher32(content.data).to_bytes(4, "little")
+        return b"".join((content.data, checksum))
 
 
 def _shuffled(content: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -95,11 +95,27 @@ def copy_in_steps(
                     target.note(checkpoint, index, share_done=done_bytes / steps.total_bytes)
                     noted_s = time.monotonic()
                     pause_s = max(_CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
-                under_way.append((index, pool.submit(copier.copy, index)))
+                read = copier.take_buffer()
+                under_way.append((index, pool.submit(copier.copy, index, read)))
             finish(0)
         finally:
-            for _, copying in under_way:
-                copying.cancel()
+            _end([copying for _, copying in under_way])
+
+
+def _end(under_way: list[Future[None]]) -> None:
+    """Cancel what has not begun, and wait for all else: it uses what is closed next.
+
+    An interrupt meanwhile is raised when nothing is at work any more.
+    """
+    interrupt: KeyboardInterrupt | None = None
+    running = [copying for copying in under_way if not copying.cancel()]
+    while running:
+        try:
+            running = list(wait(running).not_done)
+        except KeyboardInterrupt as again:
+            interrupt = again
+    if interrupt is not None:
+        raise interrupt
 
 
 class _Copier:
@@ -110,9 +126,12 @@ class _Copier:
         self._to_read = _buffers(steps)
         self._to_write = _buffers(steps)
 
-    def copy(self, index: int) -> None:
-        """Read a step, arrange it, and write it."""
-        read = self._to_read.get()
+    def take_buffer(self) -> NDArray[np.uint8]:
+        """Return a buffer to read into, when one is free."""
+        return self._to_read.get()
+
+    def copy(self, index: int, read: NDArray[np.uint8]) -> None:
+        """Read a step into a buffer that was taken, arrange it, and write it."""
         try:
             self._steps.read(index, read)
             arranged = self._to_write.get()

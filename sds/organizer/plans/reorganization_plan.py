@@ -375,9 +375,6 @@ def _choose_slabs(
     of_source = described.chunk_shape
     of_replica = layout.chunk_in_source_axes
     chunk_bytes = chunk_buffer_bytes(of_source, of_replica, element)
-    decode_bytes = decode_buffer_bytes(described, allowed_bytes)
-    encode_bytes = encode_buffer_bytes(layout, element, allowed_bytes)
-    fixed_bytes = FIXED_BYTES + chunk_bytes + decode_bytes + encode_bytes
     start = region.start
     span = region.extent
     if of_replica is not None:
@@ -401,9 +398,16 @@ def _choose_slabs(
         unit = tuple(
             n if alone else chunk for n, chunk, alone in zip(span, of_source, one, strict=True)
         )
-    # One slab as read, one permuted.
-    budget = (allowed_bytes - fixed_bytes) // 2
     unit_bytes = math.prod(unit) * element
+    decode_bytes = decode_buffer_bytes(described, allowed_bytes)
+    encode_bytes = encode_buffer_bytes(layout, element, allowed_bytes)
+    # What cannot be held besides one slab as read and one permuted, HDF5 does.
+    for filtering_bytes in ((encode_bytes, decode_bytes), (0, decode_bytes), (0, 0)):
+        encode_bytes, decode_bytes = filtering_bytes
+        fixed_bytes = FIXED_BYTES + chunk_bytes + decode_bytes + encode_bytes
+        budget = (allowed_bytes - fixed_bytes) // 2
+        if budget >= unit_bytes:
+            break
     if budget < unit_bytes:
         holds = "one element" if of_source is None else f"one chunk of {shown(of_source)}"
         if of_replica is not None:
@@ -470,7 +474,7 @@ def encode_buffer_bytes(layout: ReplicaLayout, element_size_bytes: int, allowed_
         step.code == SHUFFLE or (step.code == DEFLATE and len(step.options) == 1)
         for step in layout.filters
     )
-    if layout.chunk_shape is None or not known:
+    if layout.chunk_shape is None or not layout.filters or not known:
         return 0
     return _codec_bytes(math.prod(layout.chunk_shape) * element_size_bytes, allowed_bytes)
 

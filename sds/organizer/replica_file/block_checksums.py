@@ -190,7 +190,9 @@ def _window() -> mmap.mmap:
     """Return memory to read into, aligned, of this thread."""
     found: mmap.mmap | None = getattr(_of_thread, "window", None)
     if found is None:
-        found = _of_thread.window = mmap.mmap(-1, _WINDOW_BYTES)
+        # Private: a child of fork has its own.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        found = _of_thread.window = mmap.mmap(-1, _WINDOW_BYTES, flags=flags)
     return found
 
 

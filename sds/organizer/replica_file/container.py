@@ -2,7 +2,7 @@
 
 It is made before the elements are, with the attributes, dimension scales and fill value of the
 source, and the provenance. A contiguous dataset is allocated early, at an aligned offset, and what
-is written goes straight to its place in the file; chunks are written through HDF5. Times, and
+is written goes straight to its place in the file; chunks are given to HDF5. Times, and
 behind the end of the HDF5 file the checksums and lists (:mod:`sds.hdf5.trailer`), come after.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -12,7 +13,7 @@ from sds.errors import ConfigurationError
 from sds.home import default_home, is_switched_off
 from sds.redirect.launch.activation import log_native
 from sds.redirect.launch.connector import PRELOAD_NAME, environment, library_of
-from sds.redirect.launch.probe import is_hdf5_name, libraries_of_python
+from sds.redirect.launch.probe import PACKAGES, libraries_of_python
 
 _MAPPED_FILE = re.compile(r"^\S+ \S+ \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
 
@@ -28,8 +29,8 @@ def enable() -> None:
     Raises
     ------
     ConfigurationError
-        If an HDF5 has been loaded before, or none of these packages is installed; as `sds run`
-        where the connector is not installed or the environment names another one.
+        If one of these packages has been imported before, or none is installed; as `sds run` where
+        the connector is not installed or cannot be loaded, or the environment names another one.
 
     Examples
     --------
@@ -37,16 +38,9 @@ def enable() -> None:
     >>> sds.enable()
     >>> import h5py
     """
-    mapped = [Path(path) for path in _MAPPED_FILE.findall(_maps())]
+    mapped = {Path(path) for path in _MAPPED_FILE.findall(_maps())}
     if is_switched_off(os.environ) or any(path.name == PRELOAD_NAME for path in mapped):
         return
-    loaded = sorted({str(path) for path in mapped if is_hdf5_name(path)})
-    if loaded:
-        message = (
-            f"{loaded[0]} is loaded already, and HDF5 looks for SDS once, as it starts: restart "
-            "the kernel, and call sds.enable() before anything imports h5py, netCDF4 or tables"
-        )
-        raise ConfigurationError(message)
     home = default_home()
     variables = environment(home, os.environ)
     preload = library_of(variables["LD_PRELOAD"].partition(":")[0])
@@ -57,6 +51,23 @@ def enable() -> None:
             "vtk): install one, or start programs by sds run"
         )
         raise ConfigurationError(message)
+    used = {library.used_by for library in libraries if library.path.resolve() in mapped}
+    used |= {name for name in PACKAGES if name in sys.modules}
+    if used:
+        message = (
+            f"{' and '.join(sorted(used))} is loaded already, and HDF5 looks for SDS once, as it "
+            "starts: restart the kernel, and call sds.enable() before anything imports h5py, "
+            "netCDF4 or tables"
+        )
+        raise ConfigurationError(message)
+    try:
+        ctypes.CDLL(preload)
+    except OSError as error:
+        message = (
+            f"{preload} cannot be loaded ({error}): set XDG_DATA_HOME to a directory on a file "
+            "system from which programs run"
+        )
+        raise ConfigurationError(message) from error
     home.create()
     os.environ.update(variables)
     for path in dict.fromkeys(library.path for library in libraries):

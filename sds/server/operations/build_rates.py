@@ -30,7 +30,9 @@ def measured_build_rates(store: Store, file: str | Path) -> BuildRates:
     for record in store.newest_builds(_BUILDS_LOOKED_AT) if place is not None else ():
         of_kind = measured[_kind(record)]
         seconds = record.build_s or 0.0
-        if seconds < _LEAST_S or len(of_kind) == _BUILDS_COUNTED:
+        # Tiles take the time in which their source is read.
+        says_little = seconds < _LEAST_S or record.segments is not None
+        if says_little or len(of_kind) == _BUILDS_COUNTED:
             continue
         if _mount_point(record.file) == place:
             of_kind.append(record.size_bytes / (seconds - BUILD_START_S))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sds.catalog.store import Store
     from sds.home import Home
     from sds.organizer.progress import AnyPlan
+    from sds.organizer.replica_file.replica import Replica
     from sds.server.operations.publisher import Publisher
     from sds.server.operations.stages import Progress, Runner
 
@@ -74,6 +76,7 @@ class Builder:
 
         if request.kind == "reorganize":
             self._check_room_in_table(request)
+        since = datetime.now(UTC)
         started = time.monotonic()
         try:
             replica = run(
@@ -99,7 +102,7 @@ class Builder:
             ReplicaState.ACTIVE,
             "every byte verified; asked for by name",
             replica=replica,
-            build_s=elapsed_s,
+            build_s=elapsed_s if _is_whole_build(replica, since) else None,
             numbers={"build_s": elapsed_s, "size_bytes": float(replica.size_bytes)},
         )
         self._publisher.publish(record.file)
@@ -227,3 +230,8 @@ def facts_of_plan(plan: AnyPlan) -> DatasetFacts:
         data_offset_bytes=plan.data_offset_bytes,
         chunk_shape=plan.source_chunk_shape,
     )
+
+
+def _is_whole_build(replica: Replica, since: datetime) -> bool:
+    """Return whether a replica was begun since a time: not found whole, or only finished."""
+    return datetime.fromisoformat(replica.created) >= since.replace(microsecond=0)

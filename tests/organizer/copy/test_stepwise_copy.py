@@ -127,3 +127,35 @@ def test_a_copy_that_is_cut_off_leaves_no_thread_at_work():
         copy_in_steps(steps, Noted(steps), Noted(steps), cut_off)
     assert not [one for one in threading.enumerate() if one.name.startswith("sds-copy")]
     np.testing.assert_array_equal(steps.written, range(len(steps.written)))
+
+
+def test_a_second_interrupt_ends_nothing_before_all_threads_are_done(monkeypatch):
+    """What they read and write is closed next."""
+    steps = Numbers(2)
+    interrupts = []
+    real_wait = stepwise_copy.wait
+
+    def interrupted(futures):
+        if len(interrupts) < 3:
+            interrupts.append(1)
+            raise KeyboardInterrupt
+        return real_wait(futures)
+
+    monkeypatch.setattr(stepwise_copy, "wait", interrupted)
+    writing = threading.Event()
+    arrange = steps.arrange
+
+    def slow(index, elements, out):
+        writing.wait(0.2)
+        return arrange(index, elements, out)
+
+    steps.arrange = slow
+
+    def cut_off(_, done, __):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_in_steps(steps, Noted(steps), Noted(steps), cut_off)
+    assert len(interrupts) == 3
+    assert not any(one.name.startswith("sds-copy") for one in threading.enumerate())

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from sds.errors import ConfigurationError, LayoutError
 from sds.geometry import Box, ReplicaLayout, check_order
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, FIXED_BYTES, least_process_bytes
+from sds.geometry.replica_layout import Filter
+from sds.geometry.storage_layout import MIB
 from sds.hdf5.dataset import DatasetDescription, Storage
 from sds.hdf5.identity import FileIdentity
 from sds.organizer import ReorganizationRequest, Source
@@ -19,7 +22,7 @@ from sds.recommender.candidates.replica_cost import build_command
 from tests.sizes import repeated
 
 
-def source_of(extent, *, element=8, chunks=None):
+def source_of(extent, *, element=8, chunks=None, filters=()):
     return Source(
         description=DatasetDescription(
             file=Path("/data/run.h5"),
@@ -30,7 +33,7 @@ def source_of(extent, *, element=8, chunks=None):
             storage=Storage.CHUNKED if chunks else Storage.CONTIGUOUS,
             data_offset_bytes=None if chunks else 2048,
             chunk_shape=chunks,
-            filters=(),
+            filters=filters,
             stored_bytes=math.prod(extent) * element,
             is_fixed_size=True,
             is_native=True,
@@ -40,12 +43,16 @@ def source_of(extent, *, element=8, chunks=None):
     )
 
 
-def plan_of(extent, order, *, memory=FIXED_BYTES + 4096, to_chunks=None, region=None, **options):
+def plan_of(
+    extent, order, *, memory=FIXED_BYTES + 4096, to_chunks=None, to_filters=(), region=None,
+    **options,
+):  # fmt: skip
     request = ReorganizationRequest(
         order=order,
         output=Path("/out/r.h5"),
         memory_bytes=memory,
         chunks=to_chunks,
+        filters=to_filters,
         region=region,
     )
     return plan_transposition(source_of(extent, **options), request, organizer="transposer")
@@ -178,6 +185,26 @@ def test_the_least_memory_of_a_build_is_just_enough(chunks, to_chunks):
     plan_of(extent, order, memory=memory, chunks=chunks, to_chunks=to_chunks)
     with pytest.raises(ConfigurationError, match=r"allow at least 5M \(149M with all"):
         plan_of(extent, order, memory=memory - 1, chunks=chunks, to_chunks=to_chunks)
+
+
+@pytest.mark.parametrize("mib", [1, 8, 16, 32, 64, 256])
+def test_filtering_in_threads_takes_no_memory_that_a_slab_needs(mib):
+    """HDF5 filters where there is no room for it, and the least memory is enough."""
+    chunk, to_chunk = (1, mib, 1 << 18), (16, 1, 1 << 13)
+    extent, gzip = (16, mib, 1 << 18), (Filter(code=1, name="gzip", options=(4,)),)
+    layout = ReplicaLayout.whole(extent, order=(0, 1, 2), chunk_shape=to_chunk)
+    least = memory_for_elements(least_process_bytes(layout, chunk, 4))
+    options = {"chunks": chunk, "to_chunks": to_chunk, "element": 4}
+    filtered = options | {"filters": gzip, "to_filters": gzip}
+    for memory in (least, least + (32 << 20), least + (64 << 20), least + (512 << 20)):
+        plan = plan_of(extent, (0, 1, 2), memory=memory, **filtered)
+        assert plan.memory_bytes <= memory
+        assert plan.decode_bytes >= 0
+    assert plan.encode_bytes > 0
+    assert plan_of(extent, (0, 1, 2), memory=memory, **options).encode_bytes == 0
+    needed = re.compile(f"allow at least {-(-least // MIB)}M ")
+    with pytest.raises(ConfigurationError, match=needed):
+        plan_of(extent, (0, 1, 2), memory=least - 1, **filtered)
 
 
 def test_a_command_asks_for_the_memory_that_it_needs():

@@ -1,5 +1,7 @@
 """sds.enable() serves a process that already runs, as `sds run` serves one that it starts."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -79,7 +81,7 @@ def test_after_an_import_of_hdf5_it_is_refused_in_words(package, log, environmen
     program = f"import {package}, sds\ntry: sds.enable()\nexcept Exception as e: print(repr(e))"
     said = run_python(program, env=environment).stdout
     assert said.startswith("ConfigurationError(")
-    assert "libhdf5" in said
+    assert f"{package} is loaded already" in said
     assert "restart the kernel" in said
     assert bound(log) == []
 
@@ -118,6 +120,73 @@ def test_a_python_without_packages_of_hdf5_is_named(environment):
     """
     said = run_python(program, env=environment).stdout
     assert f"{sys.executable} has no package with an HDF5 of its own" in said
+
+
+def test_an_hdf5_of_a_package_that_is_never_served_does_not_matter(
+    tmp_path, path, log, environment
+):
+    """As that of a wheel which bundles one for itself."""
+    library = tmp_path / "libhdf5-of-others.so"
+    source = tmp_path / "others.c"
+    source.write_text("int others;")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    program = f"import ctypes; ctypes.CDLL({str(library)!r})\n" + ENABLE + READ
+    run_python(program, path, env=environment)
+    assert len(bound(log)) == 3
+
+
+def test_where_the_library_cannot_be_loaded_it_says_so(tmp_path, environment):
+    broken = tmp_path / "data" / "sds" / "preload" / os.uname().machine / "sds_preload.so"
+    program = f"""
+        import sds
+        from sds.redirect.launch import connector, running_process
+        running_process.library_of = lambda _: {str(broken)!r}
+        try: sds.enable()
+        except Exception as e: print(repr(e))
+    """
+    said = run_python(program, env=environment).stdout
+    assert said.startswith("ConfigurationError(")
+    assert "cannot be loaded" in said
+
+
+NOW = """
+#include <stdlib.h>
+static int written = 1;
+const char *ask(void) { return getenv("HDF5_VOL_CONNECTOR"); }
+void write_data(void) { written++; }
+"""
+ANSWER = """
+char *getenv(const char *name) { (void)name; return "answered"; }
+"""
+
+
+def test_a_library_whose_slots_are_read_only_is_led_there_too(tmp_path):
+    """Linked with -z now, the loader makes the page of the slots unwritable."""
+    for name, text in (("now", NOW), ("answer", ANSWER)):
+        (tmp_path / f"{name}.c").write_text(text)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-Wl,-z,now,-z,relro", "-o", tmp_path / f"{name}.so",
+             tmp_path / f"{name}.c"],
+            check=True,
+        )  # fmt: skip
+    program = """
+        import ctypes, sys
+        from pathlib import Path
+        from sds import _native
+        library, answer = sys.argv[1:]
+        loaded = ctypes.CDLL(library)
+        loaded.ask.restype = ctypes.c_char_p
+        def rights():
+            lines = Path("/proc/self/maps").read_text().splitlines()
+            return [line.split()[1] for line in lines if line.endswith("now.so")]
+        before = rights()
+        assert loaded.ask() is None
+        assert _native.replace_import(library.encode(), "getenv", answer.encode()) == 1
+        assert loaded.ask() == b"answered"
+        assert rights() == before
+        loaded.write_data()
+    """
+    run_python(program, tmp_path / "now.so", tmp_path / "answer.so", env=native_environment())
 
 
 def test_memory_is_as_writable_as_before(environment):
