@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import re
 import sys
@@ -30,7 +31,8 @@ def enable() -> None:
     ------
     ConfigurationError
         If one of these packages has been imported before, or none is installed; as `sds run` where
-        the connector is not installed or cannot be loaded, or the environment names another one.
+        the connector is not installed or cannot be loaded, or the environment names another one; or
+        if two packages need different libraries of one name.
 
     Examples
     --------
@@ -60,6 +62,14 @@ def enable() -> None:
             "netCDF4 or tables"
         )
         raise ConfigurationError(message)
+    paths = {library.path.resolve() for library in libraries}
+    for name, alike in itertools.groupby(sorted(paths, key=_stem), _stem):
+        if len(several := list(alike)) > 1:
+            message = (
+                f"{' and '.join(map(str, several))} are both called {name}: loaded together, one "
+                "would take the other's place; start the kernel by sds run"
+            )
+            raise ConfigurationError(message)
     try:
         ctypes.CDLL(preload)
     except OSError as error:
@@ -70,7 +80,7 @@ def enable() -> None:
         raise ConfigurationError(message) from error
     home.create()
     os.environ.update(variables)
-    for path in dict.fromkeys(library.path for library in libraries):
+    for path in sorted(paths):
         try:
             n_slots = _native.replace_import(os.fsencode(path), "getenv", os.fsencode(preload))
             problem = "" if n_slots else "it does not look for connectors"
@@ -78,6 +88,11 @@ def enable() -> None:
             problem = str(error)
         if problem:
             log_native(os.environ, str(path), problem)
+
+
+def _stem(path: Path) -> str:
+    """Return the name of a library without its version, by which others need it."""
+    return path.name.partition(".so")[0]
 
 
 def _maps() -> str:

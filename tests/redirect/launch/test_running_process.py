@@ -135,6 +135,26 @@ def test_an_hdf5_of_a_package_that_is_never_served_does_not_matter(
     assert len(bound(log)) == 3
 
 
+def test_two_libraries_of_one_name_are_not_loaded_together(environment):
+    """As of modules: a package that is imported alone would get the other's."""
+    program = """
+        import sds
+        from pathlib import Path
+        from sds.redirect.launch import running_process
+        from sds.redirect.launch.probe import Hdf5Library
+        paths = {"h5py": "/opt/h5py/libhdf5.so.310.0", "tables": "/opt/tables/libhdf5.so.310.1"}
+        running_process.libraries_of_python = lambda *_: tuple(
+            Hdf5Library(used_by=name, path=Path(path), version="1.14.6")
+            for name, path in paths.items()
+        )
+        try: sds.enable()
+        except Exception as e: print(repr(e))
+    """
+    said = run_python(program, env=environment).stdout
+    assert "/opt/h5py/libhdf5.so.310.0 and /opt/tables/libhdf5.so.310.1 are both called" in said
+    assert "sds run" in said
+
+
 def test_where_the_library_cannot_be_loaded_it_says_so(tmp_path, environment):
     broken = tmp_path / "data" / "sds" / "preload" / os.uname().machine / "sds_preload.so"
     program = f"""
