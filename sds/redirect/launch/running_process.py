@@ -62,7 +62,7 @@ def enable() -> None:
             "netCDF4 or tables"
         )
         raise ConfigurationError(message)
-    paths = {library.path.resolve() for library in libraries}
+    paths = sorted({library.path.resolve() for library in libraries})
     for name, alike in itertools.groupby(sorted(paths, key=_stem), _stem):
         if len(several := list(alike)) > 1:
             message = (
@@ -80,7 +80,7 @@ def enable() -> None:
         raise ConfigurationError(message) from error
     home.create()
     os.environ.update(variables)
-    for path in sorted(paths):
+    for path in paths:
         try:
             n_slots = _native.replace_import(os.fsencode(path), "getenv", os.fsencode(preload))
             problem = "" if n_slots else "it does not look for connectors"
