@@ -1,18 +1,38 @@
-"""Times, sizes, counts and names as people read them: in advice, notes, logs and commands."""
+"""Times, sizes, counts and names as people read and write them, in commands, settings and logs."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 # What a terminal or a log would take for more than text: controls, line separators, marks that turn
 # the direction of writing, and halves of characters (names of files that are no UTF-8).
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 DAY_S = 86400.0
 _TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
+
+
+def choice(kind: type[Choice], value: str) -> Choice:
+    """Return the member of an enumeration that a text names.
+
+    Raises
+    ------
+    SdsValueError
+        If there is none; names those that there are.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        message = f"{kind.__name__.lower()} {value!r}; there are {', '.join(kind)}"
+        raise SdsValueError(message) from None
 
 
 def is_utf8(name: str) -> bool:

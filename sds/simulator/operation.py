@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,12 @@ from sds import _native
 from sds.errors import LayoutError, SdsValueError, SelectionError
 from sds.geometry import MAX_PROCESSES, Dataspace, ProcessReads, check_order
 from sds.geometry.storage_layout import MAX_SIZE_BYTES
+from sds.text import choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.geometry import Hyperslab
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 _MAX_DEPTH = 1 << 20
 _MAX_OFFSET = 1 << 61
@@ -102,8 +101,8 @@ class Operation:
         for name, value in (
             ("extent", space.extent),
             ("slabs", slabs),
-            ("mode", _choice(Mode, self.mode)),
-            ("strategy", _choice(ReadStrategy, self.strategy)),
+            ("mode", choice(Mode, self.mode)),
+            ("strategy", choice(ReadStrategy, self.strategy)),
         ):
             object.__setattr__(self, name, value)
 
@@ -126,8 +125,8 @@ class Operation:
             element_size_bytes=element_size_bytes,
             slabs=_slabs_of(selections, len(extent)),
             data_offset_bytes=data_offset_bytes,
-            mode=_choice(Mode, mode),
-            strategy=_choice(ReadStrategy, strategy),
+            mode=choice(Mode, mode),
+            strategy=choice(ReadStrategy, strategy),
             list_depth=list_depth,
             sieve_buffer_bytes=sieve_buffer_bytes,
         )
@@ -158,14 +157,6 @@ def _slabs_of(selections: ProcessReads | Sequence[Hyperslab], rank: int) -> NDAr
             raise SelectionError(message)
     rows = [(slab.start, slab.stride, slab.count, slab.block) for slab in selections]
     return np.array(rows, dtype=np.int64).reshape(len(rows), 4, rank)
-
-
-def _choice(kind: type[_Choice], value: str) -> _Choice:
-    try:
-        return kind(value)
-    except ValueError:
-        message = f"{kind.__name__.lower()} {value!r}; there are {', '.join(kind)}"
-        raise SdsValueError(message) from None
 
 
 def _check_numbers(operation: Operation) -> None:
