@@ -19,6 +19,7 @@
     │   └── MissingExtraError                  a package of an extra that is not installed
     ├── SourceChangedError                     the original changed while SDS worked on it
     ├── VerificationError                      a replica whose bytes differ from its original
+    ├── BuildInterruptedError                  a build whose processes ended; it can be continued
     ├── InsufficientSpaceError (OSError)       a disk without room, with the bytes needed
     ├── PermissionDeniedError (PermissionError)
     ├── UnreachableError (TimeoutError)        a file whose file system does not answer
@@ -103,6 +104,10 @@ class SourceChangedError(SdsError):
 
 class VerificationError(SdsError):
     """A replica whose bytes differ from those of its original."""
+
+
+class BuildInterruptedError(SdsError):
+    """A build whose processes ended before it did; what is on disk is kept, to go on from."""
 
 
 class InsufficientSpaceError(SdsError, OSError):

@@ -30,6 +30,7 @@ from sds.errors import LayoutError, SdsValueError
 from sds.geometry import SegmentList
 
 MIN_MEMORY_BYTES = 1 << 20
+MAX_RANKS = 1 << 16
 
 
 def _whole(kind: Any) -> BeforeValidator:  # noqa: ANN401  (a type)
@@ -86,6 +87,9 @@ class ReorganizeRequest:
         Where to write it; None: in the home.
     force
         Build it also where replicas then take more than the setting ``replica_budget_bytes``.
+    n_ranks
+        Processes that build it: several are ranks of an MPI program, each with its own
+        ``memory_bytes``; contiguous replicas alone.
     """
 
     file: AbsolutePath
@@ -98,6 +102,7 @@ class ReorganizeRequest:
     memory_bytes: Whole = 512 << 20
     output: AbsolutePath | None = None
     force: Flag = False
+    n_ranks: Whole = 1
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:
@@ -116,6 +121,8 @@ class ReorganizeRequest:
             raise LayoutError(message)
         if self.segments is not None:
             self._check_segments(self.segments)
+        if not 1 <= self.n_ranks <= MAX_RANKS:
+            raise SdsValueError(f"n_ranks is {self.n_ranks}; give 1 to {MAX_RANKS}")
         _check_memory(self.memory_bytes)
 
     def _check_segments(self, segments: SegmentList) -> None:

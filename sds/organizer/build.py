@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from sds.atomic_file import sync_directory
 from sds.errors import (
+    BuildInterruptedError,
     ConfigurationError,
     FileMissingError,
     InsufficientSpaceError,
@@ -44,8 +45,10 @@ from sds.organizer.journal import (
     open_journal,
     plan_digest,
     recover,
+    require_unused,
     staged_name,
 )
+from sds.organizer.parallel.mpi_transposer import MpiTransposer, is_for_ranks
 from sds.organizer.plans.reorganization_plan import (
     ReorganizationPlan,
     ReorganizationRequest,
@@ -368,12 +371,20 @@ def reorganize(
     *,
     home: Home,
     rebuild: bool = False,
+    n_ranks: int = 1,
     progress: Progress | None = None,
 ) -> Replica:
     """Build, verify and publish the replica of a plan; returns its description.
 
     A replica of the same source, unchanged, that lies there already and passes its checksums is
     returned as it is, unless `rebuild`. A build of the same plan that was killed is continued.
+
+    Parameters
+    ----------
+    n_ranks
+        Processes that copy and compare, where there are several as ranks of an MPI program that is
+        started for it: contiguous replicas alone, see
+        :func:`sds.organizer.parallel.mpi_transposer.is_for_ranks`.
 
     Raises
     ------
@@ -388,8 +399,16 @@ def reorganize(
     BusyError
         If another process is building this very replica.
     SdsValueError
-        If something else lies at the output.
+        If something else lies at the output, or ranks cannot build such a replica.
+    BuildInterruptedError
+        If the ranks ended. The next build of the same plan goes on from what is on disk.
     """
+    if n_ranks > 1:
+        if not is_for_ranks(plan):
+            message = f"{n_ranks} ranks: they build contiguous replicas; let one process build this"
+            raise SdsValueError(message)
+        ranks = MpiTransposer(n_ranks)
+        return _reorganize(plan, ranks, home=home, rebuild=rebuild, progress=progress)
     if isinstance(plan, SortPlan):
         from sds.organizer.reorganizers.sorter import Sorter  # noqa: PLC0415  (h5py)
 
@@ -424,6 +443,8 @@ def _reorganize(
             _check_staged(builder, replica, plan, progress)
             _check_source(plan)
             _publish(plan, staged, replaces=replaces)
+        except BuildInterruptedError:
+            raise  # the next build goes on from there
         except Exception as error:
             journal.discard()
             explained = _explained(error, plan)
@@ -464,8 +485,10 @@ def _make_directories(plan: AnyPlan, home: Home) -> None:
 def _stage(plan: AnyPlan, staged: Path, journal: Journal) -> None:
     """Leave at `staged` what an earlier build of this plan wrote, else a new, empty file."""
     noted = json.dumps(plan.to_json())
-    if journal.can_continue(plan) and journal.roll_back() and stored_plan(staged) == noted:
-        return
+    if journal.can_continue(plan):
+        require_unused(staged)
+        if journal.roll_back() and stored_plan(staged) == noted:
+            return
     staged.unlink(missing_ok=True)
     _check_space(plan)
     journal.begin(plan, staged)

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 KEEP_S = 7 * 86400.0
 _VERSION = 1
 _PATIENCE_S = 0.2
+_RANKS_END_S = 10.0
 _PART_BYTES = 1 << 20
 
 
@@ -330,26 +331,51 @@ def open_journal(path: Path) -> Iterator[Journal]:
         return
 
 
-def _lock(descriptor: int, path: Path) -> None:
-    """Lock a journal; a moment's patience, since `recover` holds each for a moment."""
-    patient_until = time.monotonic() + _PATIENCE_S
+def require_unused(staged: Path) -> None:
+    """Refuse a staged file that ranks of an earlier build still write: they end soon after it.
+
+    Raises
+    ------
+    BusyError
+        If they do not within a few seconds.
+    """
+    descriptor = os.open(staged, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        error = _try_to_lock(descriptor, _RANKS_END_S)
+    finally:
+        os.close(descriptor)
+    if error is not None:
+        message = f"ranks of an earlier build still write {staged}; end them, or wait"
+        raise BusyError(message) from error
+
+
+def _try_to_lock(descriptor: int, patience_s: float) -> OSError | None:
+    """Lock a file; return the error where another process holds it for longer than a time."""
+    patient_until = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
                 raise
-            if time.monotonic() < patient_until:
-                time.sleep(0.02)
-                continue
-            lines, _ = _read_lines(descriptor)
-            process = lines[0].get("process", "unknown") if lines else "unknown"
-            message = (
-                f"process {process} is building this replica now (journal {path}); "
-                "wait until it has finished"
-            )
-            raise BusyError(message) from error
-        return
+            if time.monotonic() >= patient_until:
+                return error
+            time.sleep(0.02)
+        else:
+            return None
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Lock a journal; a moment's patience, since `recover` holds each for a moment."""
+    error = _try_to_lock(descriptor, _PATIENCE_S)
+    if error is not None:
+        lines, _ = _read_lines(descriptor)
+        process = lines[0].get("process", "unknown") if lines else "unknown"
+        message = (
+            f"process {process} is building this replica now (journal {path}); "
+            "wait until it has finished"
+        )
+        raise BusyError(message) from error
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:

@@ -134,7 +134,7 @@ def compare_with_source(
     return compare_with_original(
         replica,
         plan,
-        lambda advance: _first_difference(replica, plan, advance),
+        lambda advance: first_difference(replica, plan, advance),
         compared_bytes=plan.size_bytes,
         progress=progress,
     )
@@ -212,11 +212,20 @@ def source_problems(replica: Replica) -> tuple[str, ...]:
 
 
 def check_stored(
-    replica: Replica, *, progress: Progress | None, descriptor: int | None = None
+    replica: Replica,
+    *,
+    progress: Progress | None,
+    descriptor: int | None = None,
+    checksums: NDArray[np.uint32] | None = None,
 ) -> VerificationReport:
     """Compare the bytes of the file with the checksums that it holds.
 
-    `descriptor`: reads the file; None: one that is opened for it.
+    Parameters
+    ----------
+    descriptor
+        Reads the file; None: one that is opened for it.
+    checksums
+        Of the blocks of a contiguous replica, as they are on disk; None: computed here.
     """
     import h5py  # noqa: PLC0415
 
@@ -238,8 +247,10 @@ def check_stored(
 
     opened = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else -1
     try:
-        check = _check_contiguous if as_elements else _check_whole_file
-        return check(replica, opened if descriptor is None else descriptor, stored, at, advance)
+        reading = opened if descriptor is None else descriptor
+        if as_elements:
+            return _check_contiguous(replica, reading, stored, at, advance, found=checksums)
+        return _check_whole_file(replica, reading, stored, at, advance)
     except TruncatedFileError as error:
         return _failed(replica, f"{replica.path}: {error}")
     finally:
@@ -259,8 +270,10 @@ def _check_contiguous(
     stored: NDArray[np.uint32],
     at: int,
     advance: Callable[[int], None],
+    *,
+    found: NDArray[np.uint32] | None,
 ) -> VerificationReport:
-    """Check the blocks of the elements, and everything around them."""
+    """Check the blocks of the elements, whose checksums may be known, and everything around."""
     from sds.organizer.replica_file import block_checksums  # noqa: PLC0415
 
     expected = 1 + block_checksums.n_blocks(replica.size_bytes, replica.block_size_bytes)
@@ -279,13 +292,14 @@ def _check_contiguous(
             f"the metadata of {replica.path} are damaged "
             f"(CRC-32C {crc:#010x}, written as {int(stored[0]):#010x}): build it again"
         )
-    found = block_checksums.block_checksums(
-        descriptor,
-        replica.data_offset_bytes,
-        replica.size_bytes,
-        replica.block_size_bytes,
-        advance=advance,
-    )
+    if found is None:
+        found = block_checksums.block_checksums(
+            descriptor,
+            replica.data_offset_bytes,
+            replica.size_bytes,
+            replica.block_size_bytes,
+            advance=advance,
+        )
     return _compared(replica, found, stored[1:], problems)
 
 
@@ -331,12 +345,22 @@ def _compared(
     )
 
 
-def _first_difference(
-    replica: Replica, plan: ReorganizationPlan, advance: Callable[[int], None]
+def first_difference(
+    replica: Replica,
+    plan: ReorganizationPlan,
+    advance: Callable[[int], None],
+    share: tuple[int, int] = (0, 1),
 ) -> tuple[str, ...]:
     """Return which element differs, by its index in the source; nothing where none does.
 
     One box is compared while the next is read.
+
+    Parameters
+    ----------
+    advance
+        Called with the bytes that were compared since its last call.
+    share
+        Number of a part of the boxes, and number of all parts: only that part is compared.
     """
     from sds.hdf5.dataset import as_words, get_dataset  # noqa: PLC0415
     from sds.organizer.copy.slabs import read_slab_through_hdf5  # noqa: PLC0415
@@ -384,7 +408,8 @@ def _first_difference(
     ):
         original = get_dataset(source, plan.dataset_path)
         copied = get_dataset(copy, plan.dataset_path)
-        for number, slab in enumerate(_compared_slabs(plan, shape)):
+        boxes = itertools.islice(_compared_slabs(plan, shape), share[0], None, share[1])
+        for number, slab in enumerate(boxes):
             at = (a - b for a, b in zip(slab.start, plan.region.start, strict=True))
             target = Slab(start=tuple(at), shape=slab.shape).permuted(plan.order)
             if problems := finish(n_rooms - 1):

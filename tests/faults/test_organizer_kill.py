@@ -43,7 +43,7 @@ from sds.geometry import SegmentList
 from sds.home import Home
 from sds.organizer import plan_reorganization, reorganize
 
-stepwise_copy._CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
+stepwise_copy.CHECKPOINT_S = 0.002  # so that kills fall between checkpoints, too
 stepwise_copy._NOTES_SHARE = 0
 home = Home(Path(sys.argv[3]))
 options = json.loads(sys.argv[5])
@@ -125,7 +125,7 @@ def test_kill_at_many_random_steps(cube, tmp_path, kind):
 
 def interrupted(cube, home, monkeypatch, at=0.5, kind="contiguous"):
     """Interrupt a build as a terminal does, at a share of its copy."""
-    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy.CHECKPOINT_S", 0.0)
     monkeypatch.setattr("sds.organizer.copy.stepwise_copy._NOTES_SHARE", 0)
     plan = planned(cube, home, kind)
 
@@ -157,7 +157,7 @@ def test_the_next_build_goes_on_where_the_last_was_interrupted(cube, tmp_path, m
 def test_tiles_are_gathered_again_from_any_step_on(cube, tmp_path, monkeypatch):
     """Stopped behind each step in turn: what is there is kept, what is not is copied."""
     home = Home(tmp_path / "home")
-    monkeypatch.setattr("sds.organizer.copy.stepwise_copy._CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("sds.organizer.copy.stepwise_copy.CHECKPOINT_S", 0.0)
     monkeypatch.setattr("sds.organizer.copy.stepwise_copy._NOTES_SHARE", 0)
     plan = planned(cube, home, "segments")
     n_steps = len(plan.steps())

@@ -93,7 +93,7 @@ def test_compressed_chunks_may_fit_where_their_elements_do_not(tmp_path, small_d
 def test_compressed_chunks_that_do_not_fit_leave_nothing(tmp_path, small_disk, monkeypatch, noted):
     """Foreseen where progress is noted; else found when the disk is full."""
     monkeypatch.setattr(
-        "sds.organizer.copy.stepwise_copy._CHECKPOINT_S", 0.0 if noted == "often" else 1e9
+        "sds.organizer.copy.stepwise_copy.CHECKPOINT_S", 0.0 if noted == "often" else 1e9
     )
     monkeypatch.setattr("sds.organizer.copy.stepwise_copy._NOTES_SHARE", 0)
     source = tmp_path / "noise.h5"

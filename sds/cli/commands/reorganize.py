@@ -1,6 +1,8 @@
 """``sds reorganize``: build, verify and publish a replica."""
 
+import os
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,14 @@ if TYPE_CHECKING:
 
     from sds.catalog.replica_records import ReplicaRecord
     from sds.server.operations.advice_reports import RecurringTilesRequest
+
+
+class Engine(StrEnum):
+    """Processes that build a replica."""
+
+    AUTO = "auto"
+    SERIAL = "serial"
+    MPI = "mpi"
 
 
 def reorganize(
@@ -85,6 +95,23 @@ def reorganize(
         Path | None,
         typer.Option(metavar="FILE", help="Where to write it; SDS_HOME/replicas if not given."),
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Who builds it: one process (serial), or the ranks of an MPI program that is "
+            "started for it (mpi); auto: ranks where --ranks names several, or mpiexec runs this."
+        ),
+    ] = Engine.AUTO,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--ranks",
+            metavar="N",
+            min=1,
+            help="Ranks of the MPI program; --memory is of each.",
+        ),
+    ] = None,
     force: Annotated[
         bool,
         typer.Option("--force", help="Build it also beyond the setting replica_budget_bytes."),
@@ -115,6 +142,9 @@ def reorganize(
     from sds.queries.column_names import parse_columns
     from sds.server.remote_service import connect
 
+    n_ranks = number_of_ranks(engine, ranks)
+    if n_ranks == 0:
+        return
     file, dataset = parse_dataset_name(name)
     memory_bytes = parse_size(memory, name="--memory")
     written = None if output is None else canonical_path(output)
@@ -132,6 +162,7 @@ def reorganize(
                 "--region": region,
                 "--tiles": tiles,
                 "--min-reads": min_reads,
+                "--ranks": None if n_ranks == 1 else n_ranks,
             },
         )
         request = SortRequest(
@@ -164,6 +195,7 @@ def reorganize(
             memory_bytes=memory_bytes,
             output=written,
             force=force,
+            n_ranks=n_ranks,
         )
     with connect(default_home()) as service, progress_bar("Reorganizing") as advance:
         if recurring is not None and isinstance(request, ReorganizeRequest):
@@ -184,6 +216,39 @@ def reorganize(
             *(() if sort else (("programs", _probe(replica)),)),
         )
     )
+
+
+def number_of_ranks(engine: Engine, ranks: int | None) -> int:
+    """Return how many ranks build; 0 where another process of this MPI program sees to it.
+
+    Raises
+    ------
+    SdsValueError
+        If engine and number contradict each other.
+    """
+    rank, size = _place_in_mpi_program()
+    if engine is Engine.SERIAL:
+        if ranks not in {None, 1}:
+            raise SdsValueError(f"--engine serial is one process; leave --ranks {ranks} out")
+        ranks = 1
+    elif ranks is None and (size > 1 or engine is Engine.AUTO):
+        ranks = size
+    elif ranks is None:
+        ranks = int(os.environ.get("SLURM_NTASKS", len(os.sched_getaffinity(0))))
+    return ranks if rank == 0 else 0
+
+
+def _place_in_mpi_program() -> tuple[int, int]:
+    """Return rank and size of the MPI program that this process was started as a part of."""
+    for rank, size in (
+        ("PMI_RANK", "PMI_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ):
+        found = os.environ.get(rank, ""), os.environ.get(size, "")
+        if found[0].isdigit() and found[1].isdigit():
+            return int(found[0]), int(found[1])
+    return 0, 1
 
 
 def _probe(replica: "ReplicaRecord") -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from sds.extras import missing_extra
 from sds.organizer.collective.collective_settings import CollectiveSettings, Order
 from sds.organizer.collective.partition import Partition
 
@@ -28,4 +29,8 @@ def __getattr__(name: str) -> object:
     """Import what needs MPI when it is first used: schedules are computed without."""
     if name not in {"CollectiveReport", "read_all", "write_all"}:
         raise AttributeError(name)
-    return getattr(importlib.import_module("sds.organizer.collective.two_phase"), name)
+    try:
+        module = importlib.import_module("sds.organizer.collective.two_phase")
+    except ImportError as error:
+        raise missing_extra(error) or error from None
+    return getattr(module, name)

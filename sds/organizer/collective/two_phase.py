@@ -22,21 +22,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from mpi4py import MPI
 
 from sds import _native
 from sds.errors import SdsError, SdsValueError
-from sds.extras import missing_extra
 from sds.files import open_regular, path_error
 from sds.geometry.storage_layout import LOCAL_DISK_STRIPES, StripeLayout
 from sds.hdf5.striping import find_stripes
+from sds.organizer.collective.agreement import raise_on_all
 from sds.organizer.collective.collective_settings import CollectiveSettings, Order
 from sds.organizer.collective.exchange import plan_exchange
 from sds.organizer.collective.pieces import NO_PIECES, Pieces, match_regions
-
-try:
-    from mpi4py import MPI
-except ImportError as error:
-    raise missing_extra(error) or error from None
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Datatype, Request
@@ -186,7 +182,7 @@ def _transfer(
             )
             n_iterations = plan.n_iterations
             _Carrier(comm, request, plan, storage, into).carry_out(is_write=is_write)
-        _raise_on_all(comm, storage.error)
+        raise_on_all(comm, storage.error)
     finally:
         storage.close()
     return CollectiveReport(
@@ -313,17 +309,6 @@ def _aggregators(
         if stripes.stripe_count > 1:
             wanted = min(wanted, stripes.stripe_count)
     return [rank for _, rank in sorted(places)[:wanted]]
-
-
-def _raise_on_all(comm: Comm, error: Exception | None) -> None:
-    """Raise an error of this rank, or that of the first that has one."""
-    failed = comm.allreduce(comm.size if error is None else comm.rank, op=MPI.MIN)
-    if failed == comm.size:
-        return
-    message = comm.bcast(None if error is None else str(error), root=failed)
-    if error is not None:
-        raise error
-    raise SdsError(f"rank {failed}: {message}")
 
 
 def _pieces(regions: Lists, memory: NDArray[np.generic], *, is_write: bool) -> Pieces:

@@ -6,7 +6,7 @@ import queue
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Buffers = queue.SimpleQueue[NDArray[np.uint8]]
 
 # Work that a kill may cost; each checkpoint waits for the disk.
-_CHECKPOINT_S = 5.0
+CHECKPOINT_S = 5.0
 # Checkpoints of many chunks are slow: they take at most one part in 20 of the time.
 _NOTES_SHARE = 20
 
@@ -68,38 +68,73 @@ def copy_in_steps(
     first = checkpoint.steps_done
     done_bytes = sum(steps.step_bytes(index) for index in range(first))
     noted_s = time.monotonic()
-    pause_s = _CHECKPOINT_S
-    copier = _Copier(steps)
-    under_way: deque[tuple[int, Future[None]]] = deque()
+    pause_s = CHECKPOINT_S
 
-    def finish(most: int) -> None:
-        """Wait until at most so many steps are under way."""
+    def advance(n_bytes: int) -> None:
         nonlocal done_bytes
-        while len(under_way) > most:
-            index, copying = under_way.popleft()
-            copying.result()
-            done_bytes += steps.step_bytes(index)
-            if progress is not None:
-                progress("copy", done_bytes, steps.total_bytes)
+        done_bytes += n_bytes
+        if progress is not None:
+            progress("copy", done_bytes, steps.total_bytes)
 
-    if progress is not None:
-        progress("copy", done_bytes, steps.total_bytes)
-    n_threads = 2 * steps.n_buffers  # half of them read while half of them write
-    with ThreadPoolExecutor(n_threads, thread_name_prefix="sds-copy") as pool:
+    advance(0)
+    with StepCopier(steps, advance) as copier:
+        for index in range(first, steps.n_steps):
+            copier.wait_for_room()
+            if time.monotonic() - noted_s > pause_s:
+                copier.finish()
+                begun_s = time.monotonic()
+                target.note(checkpoint, index, share_done=done_bytes / steps.total_bytes)
+                noted_s = time.monotonic()
+                pause_s = max(CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
+            copier.begin(index)
+        copier.finish()
+
+
+class StepCopier:
+    """Carries out steps, several at a time, in threads with buffers of their own.
+
+    Parameters
+    ----------
+    advance
+        Called with the bytes of each step that is written, in the order in which they were begun.
+    """
+
+    def __init__(self, steps: Steps, advance: Callable[[int], None]) -> None:
+        self._steps = steps
+        self._advance = advance
+        self._copier = _Copier(steps)
+        self._under_way: deque[tuple[int, Future[None]]] = deque()
+        self._n_threads = 2 * steps.n_buffers  # half of them read while half of them write
+        self._pool = ThreadPoolExecutor(self._n_threads, thread_name_prefix="sds-copy")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         try:
-            for index in range(first, steps.n_steps):
-                finish(n_threads - 1)
-                if time.monotonic() - noted_s > pause_s:
-                    finish(0)
-                    begun_s = time.monotonic()
-                    target.note(checkpoint, index, share_done=done_bytes / steps.total_bytes)
-                    noted_s = time.monotonic()
-                    pause_s = max(_CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
-                read = copier.take_buffer()
-                under_way.append((index, pool.submit(copier.copy, index, read)))
-            finish(0)
+            _end([copying for _, copying in self._under_way])
         finally:
-            _end([copying for _, copying in under_way])
+            self._pool.shutdown()
+
+    def begin(self, index: int) -> None:
+        """Begin a step, when there is room for it."""
+        self.wait_for_room()
+        read = self._copier.take_buffer()
+        self._under_way.append((index, self._pool.submit(self._copier.copy, index, read)))
+
+    def wait_for_room(self) -> None:
+        """Wait until another step may begin."""
+        self._finish(self._n_threads - 1)
+
+    def finish(self) -> None:
+        """Wait until all steps that were begun are written."""
+        self._finish(0)
+
+    def _finish(self, most: int) -> None:
+        while len(self._under_way) > most:
+            index, copying = self._under_way.popleft()
+            copying.result()
+            self._advance(self._steps.step_bytes(index))
 
 
 def _end(under_way: list[Future[None]]) -> None:

@@ -65,19 +65,27 @@ class Target(Protocol):
 
 
 class ContiguousTarget:
-    """Slabs go straight to their places in the file, past HDF5."""
+    """Slabs go straight to their places in the file, past HDF5.
 
-    def __init__(self, staged: Path, plan: DatasetPlan) -> None:
+    Parameters
+    ----------
+    takes_space
+        Whether to take the space on disk when it is opened: of several processes that write the
+        file, one does, before the others begin.
+    """
+
+    def __init__(self, staged: Path, plan: DatasetPlan, *, takes_space: bool = True) -> None:
         self._staged = staged
         self._plan = plan
+        self._takes_space = takes_space
         self._data_offset_bytes = find_data_offset(staged, plan)
         self._descriptor = -1
 
     def __enter__(self) -> Self:
         self._descriptor = os.open(self._staged, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # Takes the space now: a full disk is found before the work, not after it.
-            os.posix_fallocate(self._descriptor, self._data_offset_bytes, self._plan.size_bytes)
+            if self._takes_space:  # a full disk is found before the work, not after it
+                os.posix_fallocate(self._descriptor, self._data_offset_bytes, self._plan.size_bytes)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -94,20 +102,49 @@ class ContiguousTarget:
 
     def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:  # noqa: ARG002  (all of its space is taken)
         """Sync what is written, and record the number of slabs on disk."""
-        os.fdatasync(self._descriptor)
+        self.sync()
         checkpoint.reached(steps_done)
 
-    def finish(self, *, began_s: float, source_decode_s_per_byte: float) -> None:
-        """Write the checksums and times, all of it on disk."""
+    def sync(self) -> None:
+        """Wait until what is written is on disk."""
+        os.fdatasync(self._descriptor)
+
+    def checksums(self, share: tuple[int, int] = (0, 1)) -> NDArray[np.uint32]:
+        """Sync what is written; return the checksums of the blocks.
+
+        Parameters
+        ----------
+        share
+            Number of a part of the blocks, and number of all parts.
+        """
         with ThreadPoolExecutor(1, thread_name_prefix="sds-sync") as pool:
-            on_disk = pool.submit(os.fdatasync, self._descriptor)
-            checksums = block_checksums(
+            on_disk = pool.submit(self.sync)
+            found = block_checksums(
                 self._descriptor,
                 self._data_offset_bytes,
                 self._plan.size_bytes,
                 _native.block_bytes(self._plan.size_bytes),
+                share=share,
             )
             on_disk.result()
+        return found
+
+    def finish(
+        self,
+        *,
+        began_s: float,
+        source_decode_s_per_byte: float,
+        checksums: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Write the checksums and times, all of it on disk.
+
+        Parameters
+        ----------
+        checksums
+            Of all blocks; None: not computed yet.
+        """
+        if checksums is None:
+            checksums = self.checksums()
         finish_container(
             self._staged,
             self._data_offset_bytes,

@@ -48,12 +48,15 @@ def block_checksums(
     size_bytes: int,
     block_bytes: int,
     *,
+    share: tuple[int, int] = (0, 1),
     advance: Callable[[int], None] | None = None,
 ) -> NDArray[np.uint32]:
     """Return the CRC-32C of each block of a byte range of a file.
 
     Parameters
     ----------
+    share
+        Number of a part of the blocks, and number of all parts: only of that part.
     advance
         Called with the number of bytes read since its last call.
 
@@ -66,7 +69,11 @@ def block_checksums(
     def checksum(first: int, end: int) -> int:
         return range_checksum(descriptor, first, end - first)
 
-    return _of_blocks(checksum, _Blocks(descriptor, offset_bytes, size_bytes, block_bytes), advance)
+    n = n_blocks(size_bytes, block_bytes)
+    first, end = (block_bytes * (n * part // share[1]) for part in (share[0], share[0] + 1))
+    part_bytes = min(end, size_bytes) - first
+    blocks = _Blocks(descriptor, offset_bytes + first, part_bytes, block_bytes)
+    return _of_blocks(checksum, blocks, advance)
 
 
 def file_checksums(

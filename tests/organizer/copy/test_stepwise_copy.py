@@ -98,7 +98,7 @@ def test_a_copy_goes_on_from_what_is_on_disk():
 
 @pytest.mark.parametrize("n_buffers", [1, 2])
 def test_steps_are_noted_when_all_before_them_are_written(n_buffers, monkeypatch):
-    monkeypatch.setattr(stepwise_copy, "_CHECKPOINT_S", 0.0)
+    monkeypatch.setattr(stepwise_copy, "CHECKPOINT_S", 0.0)
     monkeypatch.setattr(stepwise_copy, "_NOTES_SHARE", 0)
     steps = Numbers(n_buffers)
     noted = Noted(steps)

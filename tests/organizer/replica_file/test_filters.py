@@ -187,7 +187,7 @@ def test_a_new_process_that_goes_on_with_a_build_loads_its_plugins(tmp_path):
         from sds.home import Home
         from sds.organizer import plan_reorganization, reorganize
         from tests.organizer.sources import make_cube
-        sds.organizer.copy.stepwise_copy._CHECKPOINT_S = 0.0
+        sds.organizer.copy.stepwise_copy.CHECKPOINT_S = 0.0
         sds.organizer.copy.stepwise_copy._NOTES_SHARE = 0
         place = Path(sys.argv[1])
         if not (place / "a.h5").exists():

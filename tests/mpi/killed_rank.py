@@ -1,0 +1,42 @@
+"""A rank of a build that notes every batch, and dies or fails where a test says so.
+
+Stands in SDS_MPIEXEC before the command that SDS appends. SDS_TEST_RANK is "RANK STEPS DEED": when
+that rank has begun so many steps, it is killed (kill), fails as a full disk does (full), or flips a
+byte of what it writes (flip).
+"""
+
+import errno
+import os
+import signal
+import sys
+
+from sds.organizer.copy import stepwise_copy
+
+stepwise_copy.CHECKPOINT_S = 0.0
+
+from mpi4py import MPI  # noqa: E402  (the constant is imported by name)
+
+from sds.organizer.copy.targets import ContiguousTarget  # noqa: E402
+from sds.organizer.parallel import rank_main  # noqa: E402
+
+n_written = 0
+write = ContiguousTarget.write
+
+
+def write_or_not(self, slab, elements):
+    global n_written  # noqa: PLW0603  (a program of one file)
+    n_written += 1
+    rank, steps, deed = os.environ.get("SDS_TEST_RANK", "-1 0 kill").split()
+    if (MPI.COMM_WORLD.rank, n_written) == (int(rank), int(steps)):
+        if deed == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif deed == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        elif deed == "flip":
+            elements[len(elements) // 2] ^= 1
+    write(self, slab, elements)
+
+
+ContiguousTarget.write = write_or_not
+sys.argv = sys.argv[-2:]
+rank_main.main()

@@ -1,0 +1,277 @@
+"""Builds by the ranks of an MPI program: what one process builds, whatever happens to a rank."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+
+from sds.cli.commands.reorganize import Engine, number_of_ranks
+from sds.errors import (
+    BuildInterruptedError,
+    BusyError,
+    ConfigurationError,
+    InsufficientSpaceError,
+    SdsValueError,
+    VerificationError,
+)
+from sds.home import Home
+from sds.organizer import plan_reorganization, reorganize, verify_replica
+from sds.organizer.journal import journal_directory, plan_digest, staged_name
+from tests.hdf5_builds import mpich_program
+from tests.organizer.sources import make_cube, settle
+from tests.sizes import repeated
+from tests.waiting import wait_until
+
+MEMORY = (4 << 20) + (1 << 19)
+SHAPE = (64, 128, 256)
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cube(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cube") / "cube.h5"
+    make_cube(path, SHAPE, "<f4")  # 8 MiB: 32 slabs or more
+    settle(path)
+    return path
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """Have ranks note every batch; return what decides the fate of one."""
+    wrapper = [mpich_program("mpiexec"), "-n", "{n}", sys.executable, "-m", "tests.mpi.killed_rank"]
+    monkeypatch.setenv("SDS_MPIEXEC", " ".join(map(str, wrapper)))
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
+    # More ranks than processors: those that wait give way to those that work.
+    monkeypatch.setenv("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")
+    monkeypatch.delenv("SDS_TEST_RANK", raising=False)
+    return lambda rank, steps, deed: monkeypatch.setenv("SDS_TEST_RANK", f"{rank} {steps} {deed}")
+
+
+def planned(cube, home, *, order=(2, 0, 1), memory_bytes=MEMORY, **options):
+    return plan_reorganization(
+        cube, "/cube", order=order, home=home, memory_bytes=memory_bytes, **options
+    )
+
+
+def check(plan, home):
+    """Compare a published replica with its source; nothing else is left."""
+    assert verify_replica(plan.output).ok
+    with h5py.File(plan.source_path) as source, h5py.File(plan.output) as copy:
+        box = tuple(
+            slice(a, a + n) for a, n in zip(plan.region.start, plan.region.extent, strict=True)
+        )
+        wanted = source[plan.dataset_path][box].transpose(plan.order)
+        assert np.array_equal(copy[plan.dataset_path][...], wanted)
+    assert not list(journal_directory(home).iterdir())
+    assert not list(home.replicas.rglob("*.partial"))
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("n_ranks", [2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"order": (2, 1, 0)}, {"order": (1, 0, 2), "region": "[3:60, 5:, 1:200]"}],
+)
+def test_what_ranks_build_is_what_one_process_builds(cube, home, n_ranks, options):
+    plan = planned(cube, home, **options)
+    calls = []
+    replica = reorganize(
+        plan, home=home, n_ranks=n_ranks, progress=lambda *call: calls.append(call)
+    )
+    check(plan, home)
+    assert replica.path == plan.output
+    for phase, total in (("copy", plan.size_bytes), ("verify", 2 * plan.size_bytes)):
+        done = [n for name, n, of in calls if name == phase and of == total]
+        assert done == sorted(done)
+        assert done[-1] == total
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("chunked", [{"chunks": True}, {"chunks": True, "compression": "gzip"}])
+def test_chunks_of_the_source_are_read_by_every_rank(tmp_path, home, chunked):
+    path = tmp_path / "source.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cube", data=np.random.default_rng(0).random((40, 60, 50)), **chunked)
+    settle(path)
+    plan = planned(path, home)
+    reorganize(plan, home=home, n_ranks=2)
+    check(plan, home)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_the_next_build_goes_on_when_a_rank_was_killed(cube, home, ranks, victim):
+    random = np.random.default_rng(victim)
+    plan = planned(cube, home)
+    for _ in range(repeated(2, 12)):
+        ranks(victim, 1 + random.integers(plan.n_slabs // 3), "kill")
+        with pytest.raises(BuildInterruptedError, match="goes on from what is on disk"):
+            reorganize(plan, home=home, n_ranks=3, rebuild=True)
+        noted = noted_steps(home, plan)
+        ranks(-1, 0, "kill")
+        calls = []
+        n_ranks = int(random.choice([1, 2, 3]))
+        reorganize(
+            plan, home=home, n_ranks=n_ranks, rebuild=True,
+            progress=lambda *call, calls=calls: calls.append(call),
+        )  # fmt: skip
+        check(plan, home)
+        # What was on disk is not copied again.
+        first = min(done for phase, done, _ in calls if phase == "copy")
+        slabs = (plan.slab(index).n_elements for index in range(noted))
+        assert first >= sum(slabs) * plan.element_size_bytes
+
+
+def noted_steps(home, plan):
+    journal = journal_directory(home) / f"{plan_digest(plan)}.json"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    return max([line["steps_done"] for line in lines if "steps_done" in line], default=0)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_an_error_of_one_rank_is_that_of_the_build(cube, home, ranks, victim):
+    plan = planned(cube, home)
+    ranks(victim, 5, "full")
+    with pytest.raises(InsufficientSpaceError, match="free some, or name a file"):
+        reorganize(plan, home=home, n_ranks=2)
+    assert not list(journal_directory(home).iterdir())
+    assert not list(home.replicas.rglob("*.partial"))
+    assert not plan.output.exists()
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_what_one_rank_wrote_wrong_is_not_published(cube, home, ranks, victim):
+    plan = planned(cube, home)
+    ranks(victim, 3, "flip")
+    with pytest.raises(VerificationError, match="differs from that of"):
+        reorganize(plan, home=home, n_ranks=2)
+    assert not plan.output.exists()
+    assert not list(home.replicas.rglob("*.partial"))
+
+
+@pytest.mark.usefixtures("ranks")
+def test_ranks_end_with_the_process_that_started_them(cube, home):
+    """Killed, it leaves ranks that could still write; the next build waits for their end."""
+    plan = planned(cube, home)
+    program = (
+        "import pickle, sys, time\n"
+        "from sds.home import Home\n"
+        "from sds.organizer import reorganize\n"
+        "plan, home = pickle.load(sys.stdin.buffer)\n"
+        "def progress(phase, done, total):\n"
+        "    if phase == 'copy' and done > total // 3:\n"
+        "        print('copying', flush=True)\n"
+        "        time.sleep(300)\n"
+        "reorganize(plan, home=home, n_ranks=2, progress=progress)\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as build:
+        build.stdin.write(pickle.dumps((plan, home)))
+        build.stdin.close()
+        assert build.stdout.readline() == b"copying\n"
+        started = [child.pid for child in psutil.Process(build.pid).children(recursive=True)]
+        assert len(started) >= 3
+        build.kill()
+    wait_until(lambda: not any(map(is_running, started)), f"the end of {started}")
+    reorganize(plan, home=home, n_ranks=2)
+    check(plan, home)
+
+
+def is_running(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_file_that_ranks_still_write_is_not_continued(cube, home, ranks, monkeypatch):
+    plan = planned(cube, home)
+    ranks(1, 7, "kill")
+    with pytest.raises(BuildInterruptedError):
+        reorganize(plan, home=home, n_ranks=2)
+    assert noted_steps(home, plan) > 0
+    staged = plan.output.parent / staged_name(plan_digest(plan))
+    command = ["flock", "--shared", staged, "sh", "-c", "echo locked; exec sleep 1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as holder:
+        try:
+            assert holder.stdout.readline() == b"locked\n"
+            monkeypatch.setattr("sds.organizer.journal._RANKS_END_S", 0.1)
+            with pytest.raises(BusyError, match="ranks of an earlier build still write"):
+                reorganize(plan, home=home)
+        finally:
+            os.killpg(holder.pid, signal.SIGKILL)
+
+
+def test_processes_of_another_mpi_are_refused(cube, home, monkeypatch, tmp_path):
+    alone = tmp_path / "mpiexec"
+    alone.write_text('#!/bin/sh\nexec "$@"\n')
+    alone.chmod(0o755)
+    monkeypatch.setenv("SDS_MPIEXEC", str(alone))
+    with pytest.raises(ConfigurationError, match="another MPI than mpi4py"):
+        reorganize(planned(cube, home), home=home, n_ranks=2)
+    monkeypatch.setenv("SDS_MPIEXEC", str(tmp_path / "none"))
+    with pytest.raises(ConfigurationError, match="set SDS_MPIEXEC"):
+        reorganize(planned(cube, home), home=home, n_ranks=2)
+    assert not list(journal_directory(home).iterdir())
+
+
+def test_what_ranks_cannot_build(cube, home):
+    plan = planned(cube, home, chunks="auto", memory_bytes=64 << 20)
+    with pytest.raises(SdsValueError, match="let one process build this"):
+        reorganize(plan, home=home, n_ranks=2)
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("started", [["--engine", "mpi", "-n", "2"], ["mpiexec"]])
+def test_the_command(cube, home, started):
+    sds = [sys.executable, "-m", "sds.cli"]
+    arguments = ["reorganize", f"{cube}:/cube", "--order", "2,0,1", "--json"]
+    command = [*sds, *arguments, *started]
+    if started == ["mpiexec"]:
+        command = [mpich_program("mpiexec"), "-n", "2", *sds, *arguments]
+    done = subprocess.run(
+        command, check=True, env=os.environ | {"SDS_HOME": str(home.root)}, stdout=subprocess.PIPE
+    )
+    found = json.loads(done.stdout)  # one of the processes alone prints
+    assert found["state"] == "active"
+    assert Path(found["path"]).exists()
+    check(planned(cube, home, output=None), home)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "n_ranks"),
+    [
+        ((Engine.AUTO, None), {}, 1),
+        ((Engine.AUTO, 3), {}, 3),
+        ((Engine.AUTO, None), {"PMI_RANK": "0", "PMI_SIZE": "4"}, 4),
+        ((Engine.AUTO, None), {"PMI_RANK": "3", "PMI_SIZE": "4"}, 0),
+        ((Engine.MPI, 2), {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, 2),
+        ((Engine.MPI, None), {"SLURM_NTASKS": "7"}, 7),
+        ((Engine.MPI, None), {}, len(os.sched_getaffinity(0))),
+        ((Engine.SERIAL, None), {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, 1),
+        ((Engine.SERIAL, 1), {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}, 0),
+    ],
+)
+def test_the_number_of_ranks(monkeypatch, arguments, environment, n_ranks):
+    for name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert number_of_ranks(*arguments) == n_ranks
+
+
+def test_one_process_has_one_rank():
+    with pytest.raises(SdsValueError, match="--engine serial is one process; leave --ranks 3 out"):
+        number_of_ranks(Engine.SERIAL, 3)
