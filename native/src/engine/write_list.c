@@ -121,7 +121,7 @@ static batch neighbours(const sds_piece *pieces, size_t n, size_t max_n, int64_t
 }
 
 /* One request at a time: what is written goes into the page cache, so that no request waits for the
- * disk that another could have kept busy. (A descriptor with O_SYNC would gain from several.) */
+ * disk that another could have kept busy. io_uring takes longer (docs/decisions/0024). */
 static sds_status write_pieces(writer *self, const sds_piece *pieces, size_t n)
 {
     sds_status status = SDS_OK;
