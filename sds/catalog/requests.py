@@ -89,7 +89,7 @@ class ReorganizeRequest:
         Build it also where replicas then take more than the setting ``replica_budget_bytes``.
     n_ranks
         Processes that build it: several are ranks of an MPI program, each with its own
-        ``memory_bytes``; contiguous replicas alone.
+        ``memory_bytes``.
     """
 
     file: AbsolutePath

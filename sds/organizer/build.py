@@ -15,7 +15,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from sds.atomic_file import sync_directory
@@ -48,7 +48,7 @@ from sds.organizer.journal import (
     require_unused,
     staged_name,
 )
-from sds.organizer.parallel.mpi_transposer import MpiTransposer, is_for_ranks
+from sds.organizer.parallel.mpi_builder import MpiBuilder
 from sds.organizer.plans.reorganization_plan import (
     ReorganizationPlan,
     ReorganizationRequest,
@@ -383,8 +383,7 @@ def reorganize(
     ----------
     n_ranks
         Processes that copy and compare, where there are several as ranks of an MPI program that is
-        started for it: contiguous replicas alone, see
-        :func:`sds.organizer.parallel.mpi_transposer.is_for_ranks`.
+        started for it; tables are sorted by one.
 
     Raises
     ------
@@ -399,15 +398,15 @@ def reorganize(
     BusyError
         If another process is building this very replica.
     SdsValueError
-        If something else lies at the output, or ranks cannot build such a replica.
+        If something else lies at the output, or ranks are to sort.
     BuildInterruptedError
         If the ranks ended. The next build of the same plan goes on from what is on disk.
     """
     if n_ranks > 1:
-        if not is_for_ranks(plan):
-            message = f"{n_ranks} ranks: they build contiguous replicas; let one process build this"
+        if isinstance(plan, SortPlan):
+            message = f"{n_ranks} ranks: they sort no tables; let one process build this"
             raise SdsValueError(message)
-        ranks = MpiTransposer(n_ranks)
+        ranks: Builder[Any] = MpiBuilder(n_ranks)
         return _reorganize(plan, ranks, home=home, rebuild=rebuild, progress=progress)
     if isinstance(plan, SortPlan):
         from sds.organizer.reorganizers.sorter import Sorter  # noqa: PLC0415  (h5py)

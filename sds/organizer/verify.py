@@ -225,7 +225,7 @@ def check_stored(
     descriptor
         Reads the file; None: one that is opened for it.
     checksums
-        Of the blocks of a contiguous replica, as they are on disk; None: computed here.
+        Of the blocks, as they are on disk; None: computed here.
     """
     import h5py  # noqa: PLC0415
 
@@ -235,8 +235,8 @@ def check_stored(
     except (SdsError, KeyError, RuntimeError, OSError) as error:
         problem = f"the checksums of {replica.path} cannot be read ({error})"
         return _failed(replica, problem)
-    as_elements = replica.chunk_shape is None and replica.sort is None
-    total = replica.size_bytes if as_elements else replica.identity.size_bytes
+    is_contiguous = _is_contiguous(replica)
+    total = replica.size_bytes if is_contiguous else replica.identity.size_bytes
     done_bytes = 0
 
     def advance(n_bytes: int) -> None:
@@ -248,14 +248,65 @@ def check_stored(
     opened = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else -1
     try:
         reading = opened if descriptor is None else descriptor
-        if as_elements:
-            return _check_contiguous(replica, reading, stored, at, advance, found=checksums)
-        return _check_whole_file(replica, reading, stored, at, advance)
+        if checksums is None:
+            hole = (at, at + stored.nbytes)
+            checksums = checksums_on_disk(replica, reading, hole=hole, advance=advance)
+        check = _check_contiguous if is_contiguous else _check_whole_file
+        return check(replica, reading, stored, at, checksums)
     except TruncatedFileError as error:
         return _failed(replica, f"{replica.path}: {error}")
     finally:
         if opened >= 0:
             os.close(opened)
+
+
+def _is_contiguous(replica: Replica) -> bool:
+    """Return whether the blocks of a replica are of its elements, else of the whole file."""
+    return replica.chunk_shape is None and replica.sort is None
+
+
+def checksums_on_disk(
+    replica: Replica,
+    descriptor: int,
+    *,
+    hole: tuple[int, int],
+    share: tuple[int, int] = (0, 1),
+    advance: Callable[[int], None],
+) -> NDArray[np.uint32]:
+    """Return the checksums of the blocks of a replica as they are.
+
+    Parameters
+    ----------
+    hole
+        First byte and end of the place where checksums are stored.
+    share
+        Number of a part of the blocks, and number of all parts: only of that part.
+    advance
+        Called with the number of bytes read since its last call.
+    """
+    from sds.organizer.replica_file import block_checksums  # noqa: PLC0415
+
+    if not _is_contiguous(replica):
+        return block_checksums.file_checksums(
+            descriptor, replica.block_size_bytes, hole=hole, share=share, advance=advance
+        )
+    return block_checksums.block_checksums(
+        descriptor,
+        replica.data_offset_bytes,
+        replica.size_bytes,
+        replica.block_size_bytes,
+        share=share,
+        advance=advance,
+    )
+
+
+def place_of_checksums(replica: Replica) -> tuple[int, int]:
+    """Return first byte and end of the place where a replica's checksums are stored."""
+    import h5py  # noqa: PLC0415
+
+    with h5py.File(replica.path, "r", locking=False) as handle:
+        at, stored = stored_array(handle, CHECKSUMS, "<u4")
+    return at, at + stored.nbytes
 
 
 def _failed(replica: Replica, problem: str) -> VerificationReport:
@@ -269,11 +320,9 @@ def _check_contiguous(
     descriptor: int,
     stored: NDArray[np.uint32],
     at: int,
-    advance: Callable[[int], None],
-    *,
-    found: NDArray[np.uint32] | None,
+    found: NDArray[np.uint32],
 ) -> VerificationReport:
-    """Check the blocks of the elements, whose checksums may be known, and everything around."""
+    """Check the blocks of the elements, and everything around them."""
     from sds.organizer.replica_file import block_checksums  # noqa: PLC0415
 
     expected = 1 + block_checksums.n_blocks(replica.size_bytes, replica.block_size_bytes)
@@ -292,30 +341,17 @@ def _check_contiguous(
             f"the metadata of {replica.path} are damaged "
             f"(CRC-32C {crc:#010x}, written as {int(stored[0]):#010x}): build it again"
         )
-    if found is None:
-        found = block_checksums.block_checksums(
-            descriptor,
-            replica.data_offset_bytes,
-            replica.size_bytes,
-            replica.block_size_bytes,
-            advance=advance,
-        )
     return _compared(replica, found, stored[1:], problems)
 
 
 def _check_whole_file(
     replica: Replica,
-    descriptor: int,
+    _descriptor: int,
     stored: NDArray[np.uint32],
-    at: int,
-    advance: Callable[[int], None],
+    _at: int,
+    found: NDArray[np.uint32],
 ) -> VerificationReport:
     """Check the blocks of the whole file."""
-    from sds.organizer.replica_file import block_checksums  # noqa: PLC0415
-
-    found = block_checksums.file_checksums(
-        descriptor, replica.block_size_bytes, hole=(at, at + stored.nbytes), advance=advance
-    )
     if len(found) > len(stored) or stored[len(found) :].any():
         problem = f"{replica.path} has {len(found)} blocks, its checksums are of others"
         return _failed(replica, problem)

@@ -6,6 +6,7 @@ byte of what it writes (flip).
 """
 
 import errno
+import functools
 import os
 import signal
 import sys
@@ -18,12 +19,12 @@ from mpi4py import MPI  # noqa: E402  (the constant is imported by name)
 
 from sds.organizer.copy.targets import ContiguousTarget  # noqa: E402
 from sds.organizer.parallel import rank_main  # noqa: E402
+from sds.organizer.parallel.chunk_exchange import ChunkSender  # noqa: E402
 
 n_written = 0
-write = ContiguousTarget.write
 
 
-def write_or_not(self, slab, elements):
+def write_or_not(write, self, slab, elements):
     global n_written  # noqa: PLW0603  (a program of one file)
     n_written += 1
     rank, steps, deed = os.environ.get("SDS_TEST_RANK", "-1 0 kill").split()
@@ -37,6 +38,7 @@ def write_or_not(self, slab, elements):
     write(self, slab, elements)
 
 
-ContiguousTarget.write = write_or_not
+for kind in (ContiguousTarget, ChunkSender):
+    kind.write = functools.partialmethod(functools.partial(write_or_not, kind.write))
 sys.argv = sys.argv[-2:]
 rank_main.main()

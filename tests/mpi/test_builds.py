@@ -1,5 +1,6 @@
 """Builds by the ranks of an MPI program: what one process builds, whatever happens to a rank."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -22,16 +23,24 @@ from sds.errors import (
     SdsValueError,
     VerificationError,
 )
+from sds.geometry import SegmentList
 from sds.home import Home
-from sds.organizer import plan_reorganization, reorganize, verify_replica
+from sds.organizer import plan_reorganization, plan_sorting, reorganize, verify_replica
 from sds.organizer.journal import journal_directory, plan_digest, staged_name
 from tests.hdf5_builds import mpich_program
-from tests.organizer.sources import make_cube, settle
+from tests.organizer.sources import gathered, make_cube, settle
 from tests.sizes import repeated
 from tests.waiting import wait_until
 
 MEMORY = (4 << 20) + (1 << 19)
 SHAPE = (64, 128, 256)
+CHUNKED = {"chunks": (16, 8, 16), "memory_bytes": 5 << 20}
+SEGMENTS = SegmentList(
+    tile_shape=(1, 24, 24),  # cut off at the ends of two axes
+    tiles=tuple(np.random.default_rng(7).permutation(64 * 6 * 11)[:3000].tolist()),
+    lengths=(1000, 2000),
+)
+every_kind = pytest.mark.parametrize("options", [{}, CHUNKED, {"segments": SEGMENTS}])
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -73,7 +82,10 @@ def check(plan, home):
         box = tuple(
             slice(a, a + n) for a, n in zip(plan.region.start, plan.region.extent, strict=True)
         )
-        wanted = source[plan.dataset_path][box].transpose(plan.order)
+        if plan.layout.segments is None:
+            wanted = source[plan.dataset_path][box].transpose(plan.order)
+        else:
+            wanted = gathered(source[plan.dataset_path][...], plan.layout.segments, plan.order)
         assert np.array_equal(copy[plan.dataset_path][...], wanted)
     assert not list(journal_directory(home).iterdir())
     assert not list(home.replicas.rglob("*.partial"))
@@ -83,17 +95,29 @@ def check(plan, home):
 @pytest.mark.parametrize("n_ranks", [2, 3])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"order": (2, 1, 0)}, {"order": (1, 0, 2), "region": "[3:60, 5:, 1:200]"}],
+    [
+        {},
+        {"order": (2, 1, 0)},
+        {"order": (1, 0, 2), "region": "[3:60, 5:, 1:200]"},
+        CHUNKED,
+        {"chunks": (16, 8, 16), "filters": "shuffle,gzip:1", "memory_bytes": 64 << 20},
+        CHUNKED | {"filters": "lzf"},  # which HDF5 applies
+        {"segments": SEGMENTS},
+    ],
 )
 def test_what_ranks_build_is_what_one_process_builds(cube, home, n_ranks, options):
     plan = planned(cube, home, **options)
+    if "gzip" in options.get("filters", ""):
+        assert plan.encode_bytes  # SDS applies them
+        plan = dataclasses.replace(plan, slab_shape=(8, 48, 256))
     calls = []
     replica = reorganize(
         plan, home=home, n_ranks=n_ranks, progress=lambda *call: calls.append(call)
     )
     check(plan, home)
     assert replica.path == plan.output
-    for phase, total in (("copy", plan.size_bytes), ("verify", 2 * plan.size_bytes)):
+    copied = getattr(plan, "copied_bytes", plan.size_bytes)
+    for phase, total in (("copy", copied), ("verify", 2 * plan.size_bytes)):
         done = [n for name, n, of in calls if name == phase and of == total]
         assert done == sorted(done)
         assert done[-1] == total
@@ -111,12 +135,14 @@ def test_chunks_of_the_source_are_read_by_every_rank(tmp_path, home, chunked):
     check(plan, home)
 
 
+@every_kind
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_the_next_build_goes_on_when_a_rank_was_killed(cube, home, ranks, victim):
+def test_the_next_build_goes_on_when_a_rank_was_killed(cube, home, ranks, victim, options):
     random = np.random.default_rng(victim)
-    plan = planned(cube, home)
+    plan = planned(cube, home, **options)
+    n_steps = len(plan.steps()) if "segments" in options else plan.n_slabs
     for _ in range(repeated(2, 12)):
-        ranks(victim, 1 + random.integers(plan.n_slabs // 3), "kill")
+        ranks(victim, 1 + random.integers(n_steps // 3), "kill")
         with pytest.raises(BuildInterruptedError, match="goes on from what is on disk"):
             reorganize(plan, home=home, n_ranks=3, rebuild=True)
         noted = noted_steps(home, plan)
@@ -130,8 +156,8 @@ def test_the_next_build_goes_on_when_a_rank_was_killed(cube, home, ranks, victim
         check(plan, home)
         # What was on disk is not copied again.
         first = min(done for phase, done, _ in calls if phase == "copy")
-        slabs = (plan.slab(index).n_elements for index in range(noted))
-        assert first >= sum(slabs) * plan.element_size_bytes
+        assert first >= (noted - 1) * plan.size_bytes // n_steps // 2
+        assert noted == 0 or first > 0
 
 
 def noted_steps(home, plan):
@@ -140,10 +166,11 @@ def noted_steps(home, plan):
     return max([line["steps_done"] for line in lines if "steps_done" in line], default=0)
 
 
+@every_kind
 @pytest.mark.parametrize("victim", [0, 1])
-def test_an_error_of_one_rank_is_that_of_the_build(cube, home, ranks, victim):
-    plan = planned(cube, home)
-    ranks(victim, 5, "full")
+def test_an_error_of_one_rank_is_that_of_the_build(cube, home, ranks, victim, options):
+    plan = planned(cube, home, **options)
+    ranks(victim, 2, "full")
     with pytest.raises(InsufficientSpaceError, match="free some, or name a file"):
         reorganize(plan, home=home, n_ranks=2)
     assert not list(journal_directory(home).iterdir())
@@ -151,10 +178,11 @@ def test_an_error_of_one_rank_is_that_of_the_build(cube, home, ranks, victim):
     assert not plan.output.exists()
 
 
+@every_kind
 @pytest.mark.parametrize("victim", [0, 1])
-def test_what_one_rank_wrote_wrong_is_not_published(cube, home, ranks, victim):
-    plan = planned(cube, home)
-    ranks(victim, 3, "flip")
+def test_what_one_rank_wrote_wrong_is_not_published(cube, home, ranks, victim, options):
+    plan = planned(cube, home, **options)
+    ranks(victim, 2, "flip")
     with pytest.raises(VerificationError, match="differs from that of"):
         reorganize(plan, home=home, n_ranks=2)
     assert not plan.output.exists()
@@ -227,8 +255,12 @@ def test_processes_of_another_mpi_are_refused(cube, home, monkeypatch, tmp_path)
     assert not list(journal_directory(home).iterdir())
 
 
-def test_what_ranks_cannot_build(cube, home):
-    plan = planned(cube, home, chunks="auto", memory_bytes=64 << 20)
+def test_ranks_sort_no_tables(tmp_path, home):
+    path = tmp_path / "table.h5"
+    with h5py.File(path, "w") as file:
+        file["t"] = np.zeros(10, [("a", "f8")])
+    settle(path)
+    plan = plan_sorting(path, "/t", key="a", home=home)
     with pytest.raises(SdsValueError, match="let one process build this"):
         reorganize(plan, home=home, n_ranks=2)
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sds.organizer.copy.source_reader import SourceReader
-    from sds.organizer.copy.targets import Target
+    from sds.organizer.copy.targets import SlabWriter
     from sds.organizer.plans.reorganization_plan import ReorganizationPlan
 
 
 class SlabSteps:
     """The slabs of a plan as steps."""
 
-    def __init__(self, plan: ReorganizationPlan, reader: SourceReader, target: Target) -> None:
+    def __init__(self, plan: ReorganizationPlan, reader: SourceReader, target: SlabWriter) -> None:
         self._plan = plan
         self._reader = reader
         self._target = target

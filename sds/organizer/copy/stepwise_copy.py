@@ -93,6 +93,8 @@ def copy_in_steps(
 class StepCopier:
     """Carries out steps, several at a time, in threads with buffers of their own.
 
+    When a step fails, those behind it are cancelled, and nothing is at work any more.
+
     Parameters
     ----------
     advance
@@ -112,9 +114,15 @@ class StepCopier:
 
     def __exit__(self, *_: object) -> None:
         try:
-            _end([copying for _, copying in self._under_way])
+            self._abandon()
         finally:
             self._pool.shutdown()
+
+    def _abandon(self) -> None:
+        """Cancel what has not begun, and wait for all else."""
+        under_way = [copying for _, copying in self._under_way]
+        self._under_way.clear()
+        _end(under_way)
 
     def begin(self, index: int) -> None:
         """Begin a step, when there is room for it."""
@@ -133,7 +141,11 @@ class StepCopier:
     def _finish(self, most: int) -> None:
         while len(self._under_way) > most:
             index, copying = self._under_way.popleft()
-            copying.result()
+            try:
+                copying.result()
+            except BaseException:
+                self._abandon()
+                raise
             self._advance(self._steps.step_bytes(index))
 
 

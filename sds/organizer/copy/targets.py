@@ -25,6 +25,7 @@ from sds.organizer.replica_file.container import (
 from sds.organizer.space import foresee_space
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from sds.organizer.progress import Checkpoint, DatasetPlan
 
 
-class Target(Protocol):
+class SlabWriter(Protocol):
+    """Takes what a replica is to hold."""
+
+    def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
+        """Write the elements of a box of the replica."""
+
+
+class Target(SlabWriter, Protocol):
     """The staged file of a replica, open; it was made by `create_container`."""
 
     def __enter__(self) -> Self:
@@ -41,9 +49,6 @@ class Target(Protocol):
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
-
-    def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
-        """Write the elements of a box of the replica."""
 
     def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:
         """Sync what is written, and record the number of slabs on disk.
@@ -192,8 +197,13 @@ class ChunkedTarget:
         dataset = (self._file or self._open())[self._plan.dataset_path]
         if self._encoder is None:
             write_slab_through_hdf5(dataset, slab, elements)
-            return
-        for first, stored in self._encoder.encode(slab, elements):
+        else:
+            self.write_stored(self._encoder.encode(slab, elements))
+
+    def write_stored(self, chunks: Iterable[tuple[tuple[int, ...], bytes]]) -> None:
+        """Write chunks: first index, and bytes as they are stored, of each."""
+        dataset = (self._file or self._open())[self._plan.dataset_path]
+        for first, stored in chunks:
             dataset.id.write_direct_chunk(first, stored)
 
     def note(self, checkpoint: Checkpoint, steps_done: int, *, share_done: float) -> None:

@@ -60,11 +60,7 @@ def run_ranks(job: Job, n_ranks: int, on_event: Callable[[EventKind, Any], None]
     ]
     with tempfile.TemporaryFile() as said, _started(command, said) as running:
         ended: tuple[EventKind, Any] | None = None
-        try:
-            _stream(running.stdin).write(pickle.dumps(job))
-            _stream(running.stdin).flush()
-        except BrokenPipeError:
-            log.debug("the ranks ended before they had their job")
+        _write(running, pickle.dumps(job))
         for line in _stream(running.stdout):
             event = read_event(line)
             if event is None:
@@ -73,6 +69,8 @@ def run_ranks(job: Job, n_ranks: int, on_event: Callable[[EventKind, Any], None]
                 ended = event
             else:
                 on_event(*event)
+                if event[0] == "steps":
+                    _write(running, b"n")
         running.wait()
         if ended is None:
             said.seek(0)
@@ -86,6 +84,15 @@ def run_ranks(job: Job, n_ranks: int, on_event: Callable[[EventKind, Any], None]
     if kind == "raised":
         raise value
     return value
+
+
+def _write(running: subprocess.Popen[bytes], content: bytes) -> None:
+    """Write to the first rank, where it still lives: its end shows at its output."""
+    try:
+        _stream(running.stdin).write(content)
+        _stream(running.stdin).flush()
+    except BrokenPipeError:
+        log.debug("the ranks ended before they had %d bytes", len(content))
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

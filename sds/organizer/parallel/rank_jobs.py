@@ -1,8 +1,8 @@
 """Jobs of ranks, and the events that the first rank reports of them.
 
-The process that starts the ranks writes one job to the first rank's standard input and keeps it
-open as long as it lives; events come back on standard output, a line each, among what libraries may
-print there.
+The process that starts the ranks writes one job to the first rank's standard input, and then one
+byte for each event "steps" when it has taken note of it; it keeps it open as long as it lives.
+Events come back on standard output, a line each, among what libraries may print there.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sds.organizer.plans.reorganization_plan import ReorganizationPlan
+from sds.organizer.plans.segment_plan import SegmentPlan
 from sds.organizer.replica_file.replica import Replica
+
+DatasetPlan: TypeAlias = ReorganizationPlan | SegmentPlan
 
 _MARK = b"sds-event "
 
 EventKind: TypeAlias = Literal["bytes", "steps", "returned", "raised"]
-"""Kind of an event: bytes done in all; steps on disk; what the job returned; what it raised."""
+"""Kind of an event: bytes done in all; steps on disk, and what later ones may overwrite, as of
+:meth:`sds.organizer.progress.Checkpoint.reached`; what the job returned; what it raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyJob:
-    """Copy the slabs of a plan from number `first` on into a staged file that has room for them."""
+    """Copy the steps of a plan from number `first` on into a file that `create_container` made.
 
-    plan: ReorganizationPlan
+    A contiguous one has room for all of them.
+    """
+
+    plan: DatasetPlan
     staged: Path
     first: int
 
@@ -41,12 +48,12 @@ class Copied:
     Attributes
     ----------
     checksums
-        Of the blocks of the replica.
+        Of the blocks of a contiguous replica; None of others.
     decode_s_per_byte
         See :meth:`sds.organizer.copy.source_reader.SourceReader.decode_s_per_byte`.
     """
 
-    checksums: NDArray[np.uint32]
+    checksums: NDArray[np.uint32] | None
     decode_s_per_byte: float
 
 
@@ -54,7 +61,7 @@ class Copied:
 class CompareJob:
     """Read a replica back from disk, and compare it with its source."""
 
-    plan: ReorganizationPlan
+    plan: DatasetPlan
     replica: Replica
 
 

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,19 +29,30 @@ from sds.organizer.collective.agreement import on_all
 from sds.organizer.copy.slab_steps import SlabSteps
 from sds.organizer.copy.source_reader import SourceReader
 from sds.organizer.copy.stepwise_copy import CHECKPOINT_S, StepCopier
-from sds.organizer.copy.targets import ContiguousTarget
+from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
+from sds.organizer.parallel.chunk_exchange import ChunkSender, copy_batch
 from sds.organizer.parallel.rank_jobs import Compared, CompareJob, Copied, CopyJob, event_line
-from sds.organizer.replica_file.block_checksums import block_checksums
+from sds.organizer.plans.segment_plan import SegmentPlan
+from sds.organizer.reorganizers.segment_verify import compare_tiles, problem_uncompared
+from sds.organizer.reorganizers.segmenter import TileSteps
 from sds.organizer.replica_file.filters import require_filters
-from sds.organizer.verify import drop_from_page_cache, first_difference
+from sds.organizer.verify import (
+    checksums_on_disk,
+    drop_from_page_cache,
+    first_difference,
+    place_of_checksums,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from mpi4py.MPI import Comm
+    from numpy.typing import NDArray
 
+    from sds.organizer.copy.stepwise_copy import Steps
     from sds.organizer.parallel.rank_jobs import EventKind, Job
+    from sds.organizer.plans.reorganization_plan import ReorganizationPlan
 
 # Of each rank between two agreements: the threads of a rank are busy with half of them.
 _BATCHES_OF_THREADS = 2
@@ -49,9 +61,8 @@ _BATCHES_OF_THREADS = 2
 def main() -> None:
     """Take the job from standard input, and report events of it on standard output."""
     world = MPI.COMM_WORLD
-    if world.rank == 0:
-        job = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that started the ranks)
-        threading.Thread(target=_end_with_starter, daemon=True).start()
+    starter = Starter(world)
+    job = starter.take_job() if world.rank == 0 else None
     try:
         wanted = int(sys.argv[1])
         if world.size != wanted:
@@ -60,82 +71,164 @@ def main() -> None:
                 "of another MPI than mpi4py; set SDS_MPIEXEC to the one that fits"
             )
             raise ConfigurationError(message)
-        returned = run(world, world.bcast(job if world.rank == 0 else None))
+        job = world.bcast(job)
+        returned = _copy(starter, job) if isinstance(job, CopyJob) else _compare(starter, job)
     except (SdsError, OSError, MemoryError) as error:
-        _report(world, "raised", error.__cause__ if world.rank == 0 and error.__cause__ else error)
+        starter.report("raised", error.__cause__ or error)
     else:
-        _report(world, "returned", returned)
+        starter.report("returned", returned)
 
 
-def _end_with_starter() -> None:
-    """End this rank, and so all, when the process that started them is gone."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(1)
+class Starter:
+    """The process that started the ranks, as they see it: the first alone speaks with it."""
+
+    def __init__(self, world: Comm) -> None:
+        self.world = world
+        self._notes = threading.Semaphore(0)
+
+    def take_job(self) -> Job:
+        """Return the job; from then on this rank, and so all, end when the starter is gone."""
+        job: Job = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that started us)
+        threading.Thread(target=self._listen, daemon=True).start()
+        return job
+
+    def _listen(self) -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            self._notes.release()
+        os._exit(1)
+
+    def report(self, kind: EventKind, value: Any) -> None:  # noqa: ANN401
+        """Report an event, on the first rank."""
+        if self.world.rank == 0:
+            sys.stdout.buffer.write(event_line(kind, value))
+            sys.stdout.buffer.flush()
+
+    @property
+    def steps_done(self) -> int:
+        """Not known to ranks; see `CopyJob`."""
+        return 0
+
+    def reached(
+        self, steps_done: int, *, overwritable: Sequence[tuple[int, int | None]] = ()
+    ) -> None:
+        """Have the journal note how many steps are on disk, and wait until it has."""
+        if self.world.rank == 0:
+            self.report("steps", (steps_done, tuple(overwritable)))
+            self._notes.acquire()
 
 
-def _report(world: Comm, kind: EventKind, value: Any) -> None:  # noqa: ANN401
-    """Report an event, on the first rank."""
-    if world.rank == 0:
-        sys.stdout.buffer.write(event_line(kind, value))
-        sys.stdout.buffer.flush()
-
-
-def run(world: Comm, job: Job) -> Copied | Compared:
-    """Do a job, on all ranks together; what one raises is raised on all."""
-    return _copy(world, job) if isinstance(job, CopyJob) else _compare(world, job)
-
-
-def _copy(world: Comm, job: CopyJob) -> Copied:
+def _copy(starter: Starter, job: CopyJob) -> Copied:
     plan = job.plan
+    with ExitStack() as stack:
+        on_all(starter.world, lambda: stack.enter_context(_locked(job.staged)))
+        reader = on_all(
+            starter.world,
+            lambda: stack.enter_context(SourceReader(plan, decode_bytes=plan.decode_bytes)),
+        )
+        if isinstance(plan, SegmentPlan) or plan.layout.chunk_shape is None:
+            checksums = _copy_contiguous(starter, job, reader)
+        else:
+            checksums = None
+            _copy_chunks(starter, job, replace(plan, n_buffers=1), reader)
+        decode_s_per_byte = reader.decode_s_per_byte() if starter.world.rank == 0 else 0.0
+    return Copied(checksums=checksums, decode_s_per_byte=decode_s_per_byte)
+
+
+def _copy_contiguous(starter: Starter, job: CopyJob, reader: SourceReader) -> NDArray[np.uint32]:
+    """Copy: every rank writes its own; return the checksums of all blocks."""
+    world, plan = starter.world, job.plan
+    share = (world.rank, world.size)
+    with ExitStack() as stack:
+        target = on_all(
+            world,
+            lambda: stack.enter_context(ContiguousTarget(job.staged, plan, takes_space=False)),
+        )
+        steps: Steps
+        if isinstance(plan, SegmentPlan):
+            steps = TileSteps(plan, reader, target)
+        else:
+            steps = SlabSteps(plan, reader, target)
+
+        def copy(copier: StepCopier, batch: range) -> None:
+            on_all(world, lambda: _copy_all(copier, _share(batch, world)))
+
+        def note(steps_done: int, _: float) -> None:
+            on_all(world, target.sync)
+            starter.reached(steps_done)
+
+        _in_batches(starter, steps, job.first, copy, note)
+        mine = on_all(world, lambda: target.checksums(share=share))
+    return _joined(world, mine)
+
+
+def _copy_chunks(
+    starter: Starter, job: CopyJob, plan: ReorganizationPlan, reader: SourceReader
+) -> None:
+    """Copy: every rank makes its own chunks, and the first writes all of them."""
+    world = starter.world
+    with ExitStack() as stack:
+        sender = on_all(world, lambda: stack.enter_context(ChunkSender(world, plan)))
+        target: ChunkedTarget | None = None
+        if world.rank == 0:
+            target = ChunkedTarget(job.staged, plan)
+        on_all(world, lambda: None if target is None else stack.enter_context(target))
+
+        def copy(copier: StepCopier, batch: range) -> None:
+            copy_batch(world, copier, sender, target, batch)
+
+        def note(steps_done: int, share_done: float) -> None:
+            if target is None:
+                on_all(world, lambda: None)
+            else:
+                on_all(world, lambda: target.note(starter, steps_done, share_done=share_done))
+
+        _in_batches(starter, SlabSteps(plan, reader, sender), job.first, copy, note)
+
+
+def _in_batches(
+    starter: Starter,
+    steps: Steps,
+    first: int,
+    copy: Callable[[StepCopier, range], None],
+    note: Callable[[int, float], None],
+) -> None:
+    """Carry out all steps from number `first` on.
+
+    Parameters
+    ----------
+    copy
+        Carries out the steps of a batch, on all ranks together.
+    note
+        Syncs what is written, and notes the steps done, and their share of all.
+    """
+    world = starter.world
     done_bytes = 0
 
     def advance(n_bytes: int) -> None:
         nonlocal done_bytes
         done_bytes += n_bytes
 
-    with ExitStack() as stack:
-        on_all(world, lambda: stack.enter_context(_locked(job.staged)))
-        reader = on_all(
-            world, lambda: stack.enter_context(SourceReader(plan, decode_bytes=plan.decode_bytes))
-        )
-        target = on_all(
-            world,
-            lambda: stack.enter_context(ContiguousTarget(job.staged, plan, takes_space=False)),
-        )
-        steps = SlabSteps(plan, reader, target)
-        before = sum(steps.step_bytes(index) for index in range(job.first))
-        copier = stack.enter_context(StepCopier(steps, advance))
-        noted_s = time.monotonic()
-        for first, end in _batches(plan.n_slabs, job.first, world.size, 2 * steps.n_buffers):
-            on_all(world, lambda: _copy_batch(copier, _share(first, end, world)))  # noqa: B023
-            _report(world, "bytes", before + world.allreduce(done_bytes))
+    before = sum(steps.step_bytes(index) for index in range(first))
+    most = world.size * 2 * steps.n_buffers * _BATCHES_OF_THREADS
+    noted_s = time.monotonic()
+    with StepCopier(steps, advance) as copier:
+        for begin in range(first, steps.n_steps, most):
+            batch = range(begin, min(begin + most, steps.n_steps))
+            copy(copier, batch)
+            all_bytes = before + world.allreduce(done_bytes)
+            starter.report("bytes", all_bytes)
             if world.bcast(time.monotonic() - noted_s > CHECKPOINT_S):
-                on_all(world, target.sync)
-                _report(world, "steps", end)
+                note(batch.stop, all_bytes / steps.total_bytes)
                 noted_s = time.monotonic()
-        mine = on_all(world, lambda: target.checksums(share=(world.rank, world.size)))
-        decode_s_per_byte = reader.decode_s_per_byte() if world.rank == 0 else 0.0
-    return Copied(checksums=_joined(world, mine), decode_s_per_byte=decode_s_per_byte)
 
 
-def _batches(n_steps: int, first: int, n_ranks: int, n_threads: int) -> Iterator[tuple[int, int]]:
-    """Yield first and end of the steps between two agreements."""
-    most = n_ranks * n_threads * _BATCHES_OF_THREADS
-    for begin in range(first, n_steps, most):
-        yield begin, min(begin + most, n_steps)
-
-
-def _share(first: int, end: int, world: Comm) -> range:
+def _share(steps: range, world: Comm) -> range:
     """Return the steps of this rank: neighbors, so that few stripes are written by two ranks."""
-    n = end - first
-    return range(
-        first + n * world.rank // world.size,
-        first + n * (world.rank + 1) // world.size,
-    )
+    n = len(steps)
+    return steps[n * world.rank // world.size : n * (world.rank + 1) // world.size]
 
 
-def _copy_batch(copier: StepCopier, steps: range) -> None:
+def _copy_all(copier: StepCopier, steps: range) -> None:
     for index in steps:
         copier.begin(index)
     copier.finish()
@@ -152,43 +245,47 @@ def _locked(staged: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _joined(world: Comm, mine: np.ndarray) -> np.ndarray:
+def _joined(world: Comm, mine: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Return the checksums of all blocks."""
     return np.concatenate(world.allgather(mine))
 
 
-def _compare(world: Comm, job: CompareJob) -> Compared:
-    plan, replica = job.plan, job.replica
+def _compare(starter: Starter, job: CompareJob) -> Compared:
+    world, plan, replica = starter.world, job.plan, job.replica
     share = (world.rank, world.size)
     name = f"{plan.dataset_path} in {plan.source_path}"
     on_all(world, lambda: require_filters(plan.source_filters, name, encode=False))
+    on_all(world, lambda: require_filters(replica.filters, str(replica.path), encode=False))
     done_bytes = 0
 
     def advance(n_bytes: int) -> None:
         # The other ranks are as far, about.
         nonlocal done_bytes
         done_bytes = min(done_bytes + n_bytes * world.size, 2 * plan.size_bytes)
-        _report(world, "bytes", done_bytes)
+        starter.report("bytes", done_bytes)
 
-    def checksums() -> np.ndarray:
+    def checksums() -> NDArray[np.uint32]:
         drop_from_page_cache(replica.path)
+        hole = place_of_checksums(replica)
         descriptor = os.open(replica.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return block_checksums(
-                descriptor,
-                replica.data_offset_bytes,
-                replica.size_bytes,
-                replica.block_size_bytes,
-                share=share,
-                advance=advance,
-            )
+            return checksums_on_disk(replica, descriptor, hole=hole, share=share, advance=advance)
         finally:
             os.close(descriptor)
 
+    def compare() -> tuple[tuple[str, ...], int]:
+        if isinstance(plan, SegmentPlan):
+            problem, n_bytes = compare_tiles(replica, plan, advance, share)
+            return ((problem,) if problem else ()), n_bytes
+        return first_difference(replica, plan, advance, share), 0
+
     found = _joined(world, on_all(world, checksums))
-    problems = on_all(world, lambda: first_difference(replica, plan, advance, share))
-    _report(world, "bytes", 2 * plan.size_bytes)
+    problems, n_bytes = on_all(world, compare)
     every = [problem for of_rank in world.allgather(problems) for problem in of_rank]
+    n_compared = world.allreduce(n_bytes)
+    if isinstance(plan, SegmentPlan) and not every and problem_uncompared(plan, n_compared):
+        every = [problem_uncompared(plan, n_compared)]
+    starter.report("bytes", 2 * plan.size_bytes)
     return Compared(checksums=found, problems=tuple(every))
 
 

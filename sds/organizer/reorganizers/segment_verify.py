@@ -47,10 +47,8 @@ def compare_with_tiles(
 
     Errors as of :func:`sds.organizer.verify.compare_with_original`.
     """
-    if replica.layout != plan.layout:
-        problem = (
-            f"{replica.path} says that it holds other tiles, or in another order, than planned"
-        )
+    problem = problem_of_layout(replica, plan)
+    if problem:
         return VerificationReport(
             path=replica.path, problems=(problem,), damaged_blocks=(), checked_bytes=0
         )
@@ -63,10 +61,44 @@ def compare_with_tiles(
     )
 
 
+def problem_of_layout(replica: Replica, plan: SegmentPlan) -> str:
+    """Return a sentence where a replica says that it holds other tiles than planned."""
+    if replica.layout == plan.layout:
+        return ""
+    return f"{replica.path} says that it holds other tiles, or in another order, than planned"
+
+
 def _problems(
     replica: Replica, plan: SegmentPlan, advance: Callable[[int], None]
 ) -> tuple[str, ...]:
     """Return what differs, also where not all was compared."""
+    problem, done_bytes = compare_tiles(replica, plan, advance)
+    problem = problem or problem_uncompared(plan, done_bytes)
+    return (problem,) if problem else ()
+
+
+def problem_uncompared(plan: SegmentPlan, done_bytes: int) -> str:
+    """Return a sentence unless the bytes of all tiles were compared."""
+    if done_bytes == plan.copied_bytes:
+        return ""
+    return f"{done_bytes} bytes of tiles were compared with the source, of {plan.copied_bytes}"
+
+
+def compare_tiles(
+    replica: Replica,
+    plan: SegmentPlan,
+    advance: Callable[[int], None],
+    share: tuple[int, int] = (0, 1),
+) -> tuple[str, int]:
+    """Return in which element a replica differs, empty where in none, and the bytes compared.
+
+    Parameters
+    ----------
+    advance
+        Called with the bytes that were compared since its last call.
+    share
+        Number of a part of the steps, and number of all parts: only that part is compared.
+    """
     done_bytes = 0
 
     def count(n_elements: int) -> None:
@@ -74,26 +106,23 @@ def _problems(
         done_bytes += n_elements * plan.element_size_bytes
         advance(n_elements * plan.element_size_bytes)
 
-    problem = _first_problem(replica, plan, count)
-    if not problem and done_bytes != plan.copied_bytes:
-        problem = (
-            f"{done_bytes} bytes of tiles were compared with the source, of {plan.copied_bytes}"
-        )
-    return (problem,) if problem else ()
+    return _first_problem(replica, plan, count, share), done_bytes
 
 
-def _first_problem(replica: Replica, plan: SegmentPlan, advance: Callable[[int], None]) -> str:
+def _first_problem(
+    replica: Replica, plan: SegmentPlan, advance: Callable[[int], None], share: tuple[int, int]
+) -> str:
     """Return in which element a replica differs from what it should hold; empty where in none."""
     steps = plan.steps()
     with open_source(plan.source_path) as source, reading_back(replica) as copy:
         original = get_dataset(source, plan.dataset_path)
         tiles = _Tiles(copy, replica, plan)
-        for index in range(len(steps)):
+        for index in range(share[0], len(steps), share[1]):
             for gathered in _in_rows(steps.step(index), plan):
                 problem = _problem_in_box(original, tiles, gathered, advance)
                 if problem:
                     return problem
-        return tiles.problem_beyond_source()
+        return tiles.problem_beyond_source(share)
 
 
 def _in_rows(boxes: list[GatheredBox], plan: SegmentPlan) -> Iterator[GatheredBox]:
@@ -171,10 +200,11 @@ class _Tiles:
             raise unreadable(self._replica, error) from error
         return as_words(content, in_tile.shape, size)
 
-    def problem_beyond_source(self) -> str:
-        """Return which tile holds anything but zeros beyond the end of the source."""
+    def problem_beyond_source(self, share: tuple[int, int]) -> str:
+        """Return which tile of a part holds anything but zeros beyond the end of the source."""
         segments, extent = self.plan.segments, self.plan.extent
-        for place, number in enumerate(segments.tiles):
+        for place in range(share[0], len(segments.tiles), share[1]):
+            number = segments.tiles[place]
             held = segments.box(number, extent).extent
             for rest in _outside(held, segments.tile_shape):
                 for part in self._small(rest):

@@ -65,7 +65,7 @@ class Segmenter:
             SourceReader(plan, decode_bytes=plan.decode_bytes) as reader,
             ContiguousTarget(staged, plan) as target,
         ):
-            copy_in_steps(_TileSteps(plan, reader, target), target, checkpoint, progress)
+            copy_in_steps(TileSteps(plan, reader, target), target, checkpoint, progress)
             target.finish(began_s=began_s, source_decode_s_per_byte=reader.decode_s_per_byte())
         return describe_replica(staged)
 
@@ -76,7 +76,7 @@ class Segmenter:
         return compare_with_tiles(replica, plan, progress=progress)
 
 
-class _TileSteps:
+class TileSteps:
     """The steps of a plan, and what one holds in memory."""
 
     def __init__(self, plan: SegmentPlan, reader: SourceReader, target: ContiguousTarget) -> None:

@@ -69,11 +69,9 @@ def block_checksums(
     def checksum(first: int, end: int) -> int:
         return range_checksum(descriptor, first, end - first)
 
-    n = n_blocks(size_bytes, block_bytes)
-    first, end = (block_bytes * (n * part // share[1]) for part in (share[0], share[0] + 1))
-    part_bytes = min(end, size_bytes) - first
-    blocks = _Blocks(descriptor, offset_bytes + first, part_bytes, block_bytes)
-    return _of_blocks(checksum, blocks, advance)
+    return _of_blocks(
+        checksum, _Blocks(descriptor, offset_bytes, size_bytes, block_bytes, share), advance
+    )
 
 
 def file_checksums(
@@ -81,6 +79,7 @@ def file_checksums(
     block_bytes: int,
     *,
     hole: tuple[int, int],
+    share: tuple[int, int] = (0, 1),
     advance: Callable[[int], None] | None = None,
 ) -> NDArray[np.uint32]:
     """Return the CRC-32C of each block of a whole file.
@@ -89,6 +88,8 @@ def file_checksums(
     ----------
     hole
         First byte and end of a range that counts as zero: where these checksums are stored.
+    share
+        As of :func:`block_checksums`.
     advance
         Called with the number of bytes read since its last call.
     """
@@ -100,7 +101,7 @@ def file_checksums(
         return range_checksum(descriptor, within[1], end - within[1], crc)
 
     size_bytes = os.fstat(descriptor).st_size
-    return _of_blocks(checksum, _Blocks(descriptor, 0, size_bytes, block_bytes), advance)
+    return _of_blocks(checksum, _Blocks(descriptor, 0, size_bytes, block_bytes, share), advance)
 
 
 def _of_blocks(
@@ -137,13 +138,22 @@ def _of_blocks(
 
 
 class _Blocks:
-    """The blocks of a byte range of a file."""
+    """A part of the blocks of a byte range of a file."""
 
     def __init__(
-        self, descriptor: int, offset_bytes: int, size_bytes: int, block_bytes: int
+        self,
+        descriptor: int,
+        offset_bytes: int,
+        size_bytes: int,
+        block_bytes: int,
+        share: tuple[int, int],
     ) -> None:
+        number, n_parts = share
+        n = n_blocks(size_bytes, block_bytes)
+        first, end = (block_bytes * (n * part // n_parts) for part in (number, number + 1))
         self._descriptor = descriptor
-        self._end = offset_bytes + size_bytes
+        self._end = offset_bytes + min(end, size_bytes)
+        offset_bytes += first
         self.firsts = range(offset_bytes, self._end, block_bytes)
         is_past_cache = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT
         self._announced = self._end if is_past_cache else offset_bytes
