@@ -85,6 +85,11 @@ def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
     assert advice["command"].startswith("sds reorganize ")
     assert advice["predicted_s"] < advice["predicted_s_now"]
     assert advice["calibrated"] is False
+    assert advice["measured_s_now"] is None
+    assert (advice["seconds_now"], advice["seconds_now_basis"]) == (
+        advice["predicted_s_now"],
+        "predicted",
+    )
     text = sds("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000").out
     assert advice["command"] in text
     assert "uncalibrated" in text
@@ -106,7 +111,7 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
     assert layout["saving"]["low"] < layout["saving"]["seconds"] < layout["saving"]["high"]
     assert advice["portfolio"]["exact"] is True
     assert [models["original"] for models in advice["portfolio"]["models"]] == ["builtin"]
-    assert sds(*asked).out.count("predicted by builtin (19 of 20 reads within x") == 1
+    assert sds(*asked, "--verbose").out.count("predicted by builtin (19 of 20 reads within x") == 1
     assert not any("not build" in note for note in advice["notes"])
     none = sds(*asked, "--budget", "1K")
     assert none.code == 0

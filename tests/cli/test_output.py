@@ -144,7 +144,7 @@ def test_advice_fits_the_terminal_but_for_names_and_commands(tmp_path):
         file["cube"] = np.zeros((64, 64, 64), "f4")
     cube = f"{tmp_path}/c.h5:/cube"
     words = ["advise", cube, "--select", "[:, :, 5]", "--reads", "100000", "--select", "[3, :, :]"]
-    words += ["--reads", "7"]
+    words += ["--reads", "7", "--verbose"]
     shown = in_terminal(
         80, f"import sys\nfrom sds.cli.command_line import run_command\nrun_command({words!r})\n"
     )

@@ -6,6 +6,7 @@ import shlex
 
 import h5py
 import numpy as np
+import pytest
 
 from tests.end_to_end.conftest import native
 
@@ -23,15 +24,18 @@ def test_a_traced_program_is_advised_served_and_reads_the_same_bytes(sds_both, c
     assert trace["n_reads"] >= len(ENERGIES)
     assert [dataset["path"] for dataset in trace["datasets"]] == ["/image/cube"]
 
-    assert sds_both("ingest", "--json").code == 0
-    status = sds_both("status", "--json").json
-    assert status["reads"] == trace["n_reads"]
-    assert (status["server"] is None) == (status["server_pid"] is None)
-
-    advice = sds_both("advise", cube, "--json").json
+    advice = sds_both("advise", cube, "--json").json  # counts what was traced
     assert advice["dataset"] == "/image/cube"
     assert advice["order"][0] == 2
     assert advice["predicted_s"] < advice["predicted_s_now"]
+    status = sds_both("status", "--json").json
+    assert status["reads"] == trace["n_reads"]
+    assert (status["server"] is None) == (status["server_pid"] is None)
+    assert advice["measured_s_now"] == pytest.approx(status["elapsed_s"])
+    assert advice["seconds_now"] == advice["measured_s_now"]
+    assert advice["seconds_now_basis"] == "measured"
+    assert advice["saves_s"] <= advice["measured_s_now"]
+    assert sds_both("ingest", "--json").json["reads"] == 0
 
     program_name, *words = shlex.split(advice["command"])
     assert program_name == "sds"

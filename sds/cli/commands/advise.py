@@ -11,9 +11,10 @@ from sds.errors import SdsValueError
 from sds.files import canonical_path
 
 if TYPE_CHECKING:
-    from sds.recommender.portfolio.values import ModelNames, Saving
+    from sds.recommender.portfolio.values import ModelNames, Portfolio, Saving
     from sds.recommender.portfolio.what_if import WhatIf
     from sds.server.operations.advice_reports import Advice
+    from sds.server.operations.service import Service
 
 Selection = Annotated[
     list[str] | None,
@@ -76,17 +77,25 @@ def advise(
     reads: Reads = None,
     query: Queries = None,
     columns: Columns = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "-v", "--verbose", help="Also what was compared and left out, and what predicts."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say which set of layouts would make the observed reads cheapest, and by how much.
 
-    Rests on the traces ingested so far, on --select, and on --query. Builds nothing: the commands
-    that would are printed. Times are predictions; `uncalibrated` marks those of the built-in model.
+    Rests on the traces of programs under SDS, on --select, and on --query. Builds nothing: the
+    commands that would are printed. Times are predictions of reads from cold cache where they are
+    not said to be measured; `uncalibrated` marks those of the built-in model.
     """
     from sds.cli.commands.advise_queries import queried_tables
     from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
+    from sds.recommender.portfolio.values import NO_QUERY_STATED
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
 
@@ -109,14 +118,17 @@ def advise(
         tables=tuple(tables.values()),
     )
     with connect(default_home()) as service:
+        if selections is None:
+            count_traces(service)
         advice = service.advise(request)
     if as_json:
         print_json(_as_json(names[0], advice))
         return
     units = [what for what, named in (("reads", split), ("queries", tables)) if named]
-    _print_advice(advice, " and ".join(units))
+    _print_advice(advice, " and ".join(units), verbose=verbose)
     for remark in advice.notes:
-        note(remark)
+        if verbose or remark != NO_QUERY_STATED:
+            note(remark)
 
 
 def what_if(
@@ -226,11 +238,21 @@ def what_if(
     if named is not None:
         request = replace(request, tiles=named.tiles, min_reads=named.min_reads)
     with connect(default_home()) as service:
+        if selections is None and not tables:
+            count_traces(service)
         answer = service.what_if(request)
     if as_json:
         print_json(answer)
         return
     _print_what_if(answer, "queries" if tables else "reads")
+
+
+def count_traces(service: "Service") -> None:
+    """Count the reads of programs that have ended since the spool was read last."""
+    from sds.cli.output import note
+
+    for problem in service.ingest().problems:
+        note(problem)
 
 
 def _stated(
@@ -260,12 +282,17 @@ def _as_json(name: str, advice: "Advice") -> dict[str, object]:
     portfolio = advice.portfolio
     best = portfolio.layouts[0] if portfolio.layouts else None
     file, dataset = split_name(name if best is None else best.target)
+    is_measured = portfolio.measured_s_now is not None
     return {
         "file": file,
         "dataset": dataset,
         "order": None if best is None or best.layout.sort else best.layout.order,
         "command": None if best is None else best.command,
         "calibrated": portfolio.calibrated,
+        "measured_s_now": portfolio.measured_s_now,
+        "seconds_now": portfolio.measured_s_now if is_measured else portfolio.seconds_now,
+        "seconds_now_basis": "measured" if is_measured else "predicted",
+        "saves_s": portfolio.saves_s,
         "predicted_s_now": portfolio.seconds_now,
         "predicted_s": portfolio.seconds_then,
         "speedup": None if best is None else best.speedup,
@@ -293,16 +320,20 @@ def _model(name: str, interval: float | None, predicted: str = "reads") -> str:
     return name if interval is None else f"{name} (19 of 20 {predicted} within x{interval:.2g})"
 
 
-def _print_advice(advice: "Advice", units: str) -> None:
-    """Print what to build: the set, what each saves, the commands, and what was left out."""
+def _print_advice(advice: "Advice", units: str, *, verbose: bool) -> None:
+    """Print what to build: the set, what each saves, and the commands.
+
+    verbose: also what was left out, what is alike, and which models predict.
+    """
     from sds.cli.output import print_lines, print_prose, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
-    from sds.text import factor_text, share_text
+    from sds.text import counted, factor_text, share_text
 
     portfolio = advice.portfolio
     space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
     if not portfolio.layouts:
         print_prose(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
+        _print_measured(portfolio)
     else:
         mark = "" if portfolio.calibrated else ", uncalibrated"
         print_prose(
@@ -311,6 +342,7 @@ def _print_advice(advice: "Advice", units: str) -> None:
             f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
             f"(predicted{mark})"
         )
+        _print_measured(portfolio)
         print_table(
             (
                 "replica",
@@ -341,12 +373,15 @@ def _print_advice(advice: "Advice", units: str) -> None:
         for layout in portfolio.layouts:
             print_prose(f"  {layout.reason}")
             print_lines(f"    {layout.command}")
-            if layout.alike:
+            if layout.alike and verbose:
                 others = "; ".join(layout.alike)
                 print_prose(f"    the models cannot tell from it: {others}")
-    for models in portfolio.models:
+    for models in portfolio.models if verbose else ():
         print_prose(f"  predicted by {_models(models)}")
-    if portfolio.declined:
+    if portfolio.declined and not verbose:
+        n = len(portfolio.declined)
+        print_prose(f"{counted(n, 'other layout')} left out, why: sds advise --verbose")
+    elif portfolio.declined:
         print_lines("Not built:")
         for declined in portfolio.declined:
             print_prose(f"  {declined.name} of {declined.target}: {declined.reason}")
@@ -358,6 +393,18 @@ def _print_advice(advice: "Advice", units: str) -> None:
     if advice.stripes.command is not None:
         print_lines(f"Before that: {advice.stripes.command}")
         print_prose(f"  {advice.stripes.reason}")
+
+
+def _print_measured(portfolio: "Portfolio") -> None:
+    """Print what traced reads took, beside what is predicted of them."""
+    from sds.cli.output import print_prose
+    from sds.cli.quantities import format_seconds
+
+    if portfolio.measured_s_now is not None and portfolio.seconds_now:
+        print_prose(
+            f"Measured: the reads of a day took {format_seconds(portfolio.measured_s_now)} as "
+            "traced, much of it maybe in memory; predictions are of reads from cold cache."
+        )
 
 
 def _print_what_if(answer: "WhatIf", units: str) -> None:

@@ -260,6 +260,7 @@ class _Choice:
         )
         used = sum(layout.size_bytes for layout in layouts)
         datasets = [self._times(i, chosen) for i in range(len(self.workloads))]
+        measured = [one.measured_s_now for one in datasets] or [None]
         return Portfolio(
             layouts=tuple(layouts),
             declined=tuple(self._declined(chosen, used)),
@@ -276,6 +277,7 @@ class _Choice:
             n_groups=self.n_groups,
             notes=(*self._smaller(chosen), *self._notes()),
             datasets=tuple(datasets),
+            measured_s_now=None if None in measured else math.fsum(filter(None, measured)),
         )
 
     def _times(self, i: int, chosen: frozenset[Key]) -> DatasetTimes:
@@ -290,6 +292,7 @@ class _Choice:
             saving=workload.saving(np.full_like(by, AS_NOW), by),
             calibrated=workload.calibrated,
             models=workload.models,
+            measured_s_now=workload.measured_s_per_day,
         )
 
     def _layout(self, key: Key, chosen: frozenset[Key]) -> PortfolioLayout:

@@ -157,7 +157,15 @@ class DeclinedLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetTimes:
-    """Predicted time of the reads or queries of one dataset, as things are and with a portfolio."""
+    """Time of the reads or queries of one dataset a day, as things are and with a portfolio.
+
+    Attributes
+    ----------
+    measured_s_now
+        Of the reads as they were traced; None where reads or queries are stated.
+    seconds_now, seconds_then, saving
+        Predicted, of reads from cold cache.
+    """
 
     target: str
     seconds_now: float
@@ -165,6 +173,7 @@ class DatasetTimes:
     saving: Saving
     calibrated: bool
     models: ModelNames
+    measured_s_now: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +200,8 @@ class Portfolio:
         Predicted time of all reads and queries of a day, as things are and with the portfolio.
     saving
         The difference.
+    measured_s_now
+        Time of all reads of a day as they were traced; None where some reads or queries are stated.
     bound_s_per_day
         No set of the layouts compared saves more within the budget, build times spread over
         `PortfolioSettings.pay_within_days`.
@@ -224,6 +235,14 @@ class Portfolio:
     n_groups: int
     notes: tuple[str, ...]
     datasets: tuple[DatasetTimes, ...]
+    measured_s_now: float | None = None
+
+    @property
+    def saves_s(self) -> float:
+        """Seconds saved a day: as predicted, and no more than was measured to be spent."""
+        if self.measured_s_now is None:
+            return self.saving.seconds
+        return min(self.saving.seconds, self.measured_s_now)
 
     def of_each(self) -> tuple[Recommendation, ...]:
         """Return the part of each dataset and table."""

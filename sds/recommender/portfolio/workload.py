@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from sds.geometry import ReplicaLayout
 from sds.geometry.least_memory import least_process_bytes
 from sds.recommender.candidates.cost_matrix import read_costs
-from sds.recommender.candidates.enumeration import CandidateCosts, candidate_costs
+from sds.recommender.candidates.enumeration import (
+    CandidateCosts,
+    candidate_costs,
+    usable_patterns,
+)
+from sds.recommender.candidates.read_classes import days_observed
 from sds.recommender.candidates.replica_cost import (
     build_command,
     n_elements,
@@ -96,6 +101,8 @@ class Workload:
         Each in words.
     fixed_s_per_day
         Time of what no candidate changes.
+    measured_s_per_day
+        Time of all as it was traced; None where some are stated.
     n_seen, stated
         How many were seen, and whether any are a user's statement.
     n_patterns
@@ -119,6 +126,7 @@ class Workload:
     observed: NDArray[np.float64]
     descriptions: tuple[str, ...]
     fixed_s_per_day: float = 0.0
+    measured_s_per_day: float | None = None
     n_seen: int = 0
     stated: bool
     n_patterns: int
@@ -213,6 +221,7 @@ def read_workload(
         observed=np.array([read.observed for read in costs.classes]),
         descriptions=tuple(read.description for read in costs.classes),
         fixed_s_per_day=costs.fixed_s_per_day,
+        measured_s_per_day=_measured_s(dataset),
         n_seen=costs.n_calls,
         stated=costs.stated,
         n_patterns=len(dataset.patterns),
@@ -222,6 +231,14 @@ def read_workload(
         ratio_errors=(models[0].ratio_error, models[1].ratio_error),
         notes=tuple(f"{dataset.target}: {words}" for words in _notes(dataset, costs)),
     )
+
+
+def _measured_s(dataset: DatasetReads) -> float | None:
+    """Return the measured time a day of traced reads; None without, or where some are stated."""
+    patterns = usable_patterns(dataset)
+    if not patterns or any(p.stated for p in patterns):
+        return None
+    return sum(p.elapsed_s for p in patterns) / days_observed(patterns)
 
 
 def read_candidate(

@@ -219,7 +219,9 @@ def test_advice_for_queries_prints_the_command_that_builds_it(sds, big):
     said = sds(*words).out
     assert chosen["command"] in said
     assert "queries of a day" in said
-    assert "predicted by builtin costs of queries (19 of 20 queries within x" in said
+    models = "predicted by builtin costs of queries (19 of 20 queries within x"
+    assert models in sds(*words, "--verbose").out
+    assert models not in said
     supposed = sds("what-if", f"{big}:/p", "--query", "energy > 7999990", "--sort", "energy").out
     assert "builtin costs of queries (19 of 20 queries within x" in supposed
     small = sds(*words, "--budget", "1M", "--json").json["portfolio"]
