@@ -252,7 +252,8 @@ class Layouts:
     # Of n reads, shapes (n, rank), and the processes that read at one time, shape (n,): seconds of
     # the original as it would be read, and through HDF5, shape (n, 2); of each candidate, infinite
     # where it does not hold the read, and the same with its margin, infinite where it would not
-    # serve, shapes (n, candidates).
+    # serve, shapes (n, candidates). Then seconds of reads from memory: of the original, shape
+    # (n, 1), and of each candidate, shape (n, candidates); as cold where that is not known.
     def choose(
         self,
         start: NDArray[np.int64],
@@ -260,7 +261,13 @@ class Layouts:
         count: NDArray[np.int64],
         block: NDArray[np.int64],
         n_processes: NDArray[np.int64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+    ) -> tuple[
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+    ]: ...
 
 # lists.cpp
 

@@ -213,10 +213,14 @@ class Layouts
         std::unique_ptr<double[]> original(new double[n * 2]);
         std::unique_ptr<double[]> seconds(new double[n * m]);
         std::unique_ptr<double[]> compared(new double[n * m]);
+        std::unique_ptr<double[]> original_warm(new double[n]);
+        std::unique_ptr<double[]> warm(new double[n * m]);
         std::vector<sds_read_cost> costs(m + 1);
         sds_choose_given given = {};
         given.parameters = parameters_ ? &*parameters_ : nullptr;
         given.engine_reads_original = layouts_.dataset.storage == SDS_TABLE_CONTIGUOUS;
+        /* Nothing is in memory; that it could be has warm times computed. */
+        given.probe = [](void *, int32_t) { return SDS_CACHE_COLD; };
         for (size_t i = 0; i < n; i++) {
             sds_hyperslab slab = {};
             slab.rank = layouts_.dataset.rank;
@@ -238,16 +242,22 @@ class Layouts
             original[2 * i] = by_engine ? seconds_of(found.by_engine, engine_margin())
                                         : seconds_of(found.by_hdf5, model_.margin);
             original[2 * i + 1] = seconds_of(found.by_hdf5, model_.margin);
+            original_warm[i] = std::min(original[2 * i], warm_of(found.original == SDS_BY_HDF5 ||
+                                                                         found.by_engine.model_s < 0
+                                                                     ? found.by_hdf5
+                                                                     : found.by_engine));
             for (size_t j = 0; j < m; j++) {
                 const double cold_s = sds_cold_s(&costs[j]);
                 const bool serves = !is_plain && cold_s >= 0 && cold_s < original_s;
                 seconds[i * m + j] = seconds_of(costs[j], candidates_[j].model.margin);
+                warm[i * m + j] = std::min(seconds[i * m + j], warm_of(costs[j]));
                 compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
             }
         }
-        return nb::make_tuple(array_of(std::move(original), n, 2),
-                              array_of(std::move(seconds), n, m),
-                              array_of(std::move(compared), n, m));
+        return nb::make_tuple(
+            array_of(std::move(original), n, 2), array_of(std::move(seconds), n, m),
+            array_of(std::move(compared), n, m), array_of(std::move(original_warm), n, 1),
+            array_of(std::move(warm), n, m));
     }
 
   private:
@@ -261,6 +271,11 @@ class Layouts
         return &model_;
     }
     double engine_margin() const { return engine_model()->margin; }
+
+    static double warm_of(const sds_read_cost &cost)
+    {
+        return cost.model_s < 0 ? std::numeric_limits<double>::infinity() : cost.warm_s;
+    }
 
     // Without the margin; infinite where there is no prediction.
     static double seconds_of(const sds_read_cost &cost, double margin)

@@ -293,6 +293,8 @@ def _as_json(name: str, advice: "Advice") -> dict[str, object]:
         "seconds_now": portfolio.measured_s_now if is_measured else portfolio.seconds_now,
         "seconds_now_basis": "measured" if is_measured else "predicted",
         "saves_s": portfolio.saves_s,
+        "warm_s_now": portfolio.warm_s_now,
+        "warm_s": portfolio.warm_s_then,
         "predicted_s_now": portfolio.seconds_now,
         "predicted_s": portfolio.seconds_then,
         "speedup": None if best is None else best.speedup,
@@ -400,11 +402,19 @@ def _print_measured(portfolio: "Portfolio") -> None:
     from sds.cli.output import print_prose
     from sds.cli.quantities import format_seconds
 
-    if portfolio.measured_s_now is not None and portfolio.seconds_now:
-        print_prose(
-            f"Measured: the reads of a day took {format_seconds(portfolio.measured_s_now)} as "
-            "traced, much of it maybe in memory; predictions are of reads from cold cache."
+    if portfolio.measured_s_now is None or not portfolio.seconds_now:
+        return
+    saves = f"; of that it would save {format_seconds(portfolio.saves_s)}"
+    print_prose(
+        f"Measured, the reads of a day took {format_seconds(portfolio.measured_s_now)}"
+        f"{saves if portfolio.layouts else ''}. Predicted are reads from cold cache"
+        + (
+            f"; from memory they take {format_seconds(portfolio.warm_s_now)} now, "
+            f"{format_seconds(portfolio.warm_s_then)} then."
+            if portfolio.warm_s_now is not None and portfolio.warm_s_then is not None
+            else "."
         )
+    )
 
 
 def _print_what_if(answer: "WhatIf", units: str) -> None:

@@ -43,12 +43,17 @@ class ReadCosts:
     compared
         The same with the `serving_margin`, by which what serves is chosen, shape (n, m); infinite
         where the replica would not serve the read, for the original is no slower.
+    original_warm, replicas_warm
+        `original` and `replicas` where all that is read is in memory; the same where what that
+        takes is not known, as of chunks.
     """
 
     original: NDArray[np.float64]
     by_hdf5: NDArray[np.float64]
     replicas: NDArray[np.float64]
     compared: NDArray[np.float64]
+    original_warm: NDArray[np.float64]
+    replicas_warm: NDArray[np.float64]
 
     @property
     def serving(self) -> NDArray[np.float64]:
@@ -65,10 +70,19 @@ class ReadCosts:
 
     def seconds(self) -> NDArray[np.float64]:
         """Return what each read takes, were all replicas there, shape (n,)."""
+        return self._as_chosen(self.original, self.replicas)
+
+    def seconds_warm(self) -> NDArray[np.float64]:
+        """Return the same where all that is read is in memory, by what serves cold reads."""
+        return self._as_chosen(self.original_warm, self.replicas_warm)
+
+    def _as_chosen(
+        self, original: NDArray[np.float64], replicas: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         by = self.chosen()
-        seconds = self.original.copy()
+        seconds = original.copy()
         served = np.flatnonzero(by >= 0)
-        seconds[served] = self.replicas[served, by[served]]
+        seconds[served] = replicas[served, by[served]]
         return seconds
 
 
@@ -103,12 +117,14 @@ def read_costs(
     """
     n, rank = len(slabs), len(array.extent)
     if not n:
-        nothing = np.zeros(0)
+        nothing, none = np.zeros(0), np.zeros((0, len(layouts)))
         return ReadCosts(
             original=nothing,
             by_hdf5=nothing,
-            replicas=np.zeros((0, len(layouts))),
-            compared=np.zeros((0, len(layouts))),
+            replicas=none,
+            compared=none,
+            original_warm=nothing,
+            replicas_warm=none,
         )
     if not rank:  # a scalar is one element
         array, slabs, rank = replace(array, extent=(1,), chunks=None), [Hyperslab.all((1,))] * n, 1
@@ -120,8 +136,10 @@ def read_costs(
         for name in ("start", "stride", "count", "block")
     )
     processes = np.array(n_concurrent, dtype=np.int64)
-    original, replicas, compared = native.choose(start, stride, count, block, processes)
-    for seconds in (original, replicas):
+    original, replicas, compared, original_warm, replicas_warm = native.choose(
+        start, stride, count, block, processes
+    )
+    for seconds in (original, replicas, original_warm, replicas_warm):
         wrong = np.isnan(seconds) | (seconds <= 0)
         if wrong.any():
             i = int(np.argwhere(wrong)[0, 0])
@@ -134,6 +152,8 @@ def read_costs(
         by_hdf5=original[:, 1],
         replicas=replicas,
         compared=compared,
+        original_warm=original_warm[:, 0],
+        replicas_warm=replicas_warm,
     )
 
 

@@ -78,6 +78,9 @@ class CandidateCosts:
         Of each of segments how often its tiles had to be read; 0 of others.
     seconds
         Of each read in each replica, shape (n, m); infinite where it would not serve the read.
+    now_warm, seconds_warm
+        `now` and `seconds` where all that is read is in memory; of `seconds_warm` those count that
+        are finite in `seconds`.
     doubtful
         The layout by which a read is predicted fastest among those that would not serve it, and how
         many times as fast: by less than the models err.
@@ -92,6 +95,8 @@ class CandidateCosts:
     layouts: tuple[ReplicaLayout, ...]
     min_reads: tuple[int, ...]
     seconds: NDArray[np.float64]
+    now_warm: NDArray[np.float64]
+    seconds_warm: NDArray[np.float64]
     doubtful: tuple[ReplicaLayout, float] | None
     fixed_s_per_day: float
     n_calls: int
@@ -155,6 +160,7 @@ def class_costs(
         costs,
         replicas=np.where(held, costs.replicas[:, columns], np.inf),
         compared=np.where(held, costs.compared[:, columns], np.inf),
+        replicas_warm=np.where(held, costs.replicas_warm[:, columns], np.inf),
     )
 
 
@@ -236,6 +242,8 @@ class _Enumeration:
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept
             ),
             seconds=costs.serving[:, keep],
+            now_warm=class_costs(dataset, classes, dataset.existing).seconds_warm(),
+            seconds_warm=costs.replicas_warm[:, keep],
             doubtful=_doubtful(layouts, costs, now),
             fixed_s_per_day=self._fixed_s(),
             n_calls=sum(p.n_calls for p in self.patterns),

@@ -97,6 +97,12 @@ def choose_portfolio(
     return _Choice(workloads, budget_bytes, gates, settings).portfolio()
 
 
+def _sum_of_known(seconds: Sequence[float | None]) -> float | None:
+    """Return the sum; None where one is not known, or there are none."""
+    known = [one for one in seconds if one is not None]
+    return math.fsum(known) if known and len(known) == len(seconds) else None
+
+
 class _Choice:
     def __init__(
         self,
@@ -260,7 +266,6 @@ class _Choice:
         )
         used = sum(layout.size_bytes for layout in layouts)
         datasets = [self._times(i, chosen) for i in range(len(self.workloads))]
-        measured = [one.measured_s_now for one in datasets] or [None]
         return Portfolio(
             layouts=tuple(layouts),
             declined=tuple(self._declined(chosen, used)),
@@ -277,7 +282,9 @@ class _Choice:
             n_groups=self.n_groups,
             notes=(*self._smaller(chosen), *self._notes()),
             datasets=tuple(datasets),
-            measured_s_now=None if None in measured else math.fsum(filter(None, measured)),
+            measured_s_now=_sum_of_known([one.measured_s_now for one in datasets]),
+            warm_s_now=_sum_of_known([one.warm_s_now for one in datasets]),
+            warm_s_then=_sum_of_known([one.warm_s_then for one in datasets]),
         )
 
     def _times(self, i: int, chosen: frozenset[Key]) -> DatasetTimes:
@@ -293,6 +300,8 @@ class _Choice:
             calibrated=workload.calibrated,
             models=workload.models,
             measured_s_now=workload.measured_s_per_day,
+            warm_s_now=workload.warm_s_per_day(np.full_like(by, AS_NOW)),
+            warm_s_then=workload.warm_s_per_day(by),
         )
 
     def _layout(self, key: Key, chosen: frozenset[Key]) -> PortfolioLayout:

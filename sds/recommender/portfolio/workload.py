@@ -92,6 +92,8 @@ class Workload:
         Seconds of each as things are, shape (n,).
     seconds
         Seconds in each candidate, shape (n, m); infinite where it would not serve.
+    warm
+        `now` and `seconds` where all that is read is in memory; None: not known.
     bounds
         `now` and `seconds` at both ends of what is not known of the data, shapes (2, n) and
         (2, n, m); None: nothing is left open.
@@ -121,6 +123,7 @@ class Workload:
     candidates: tuple[Candidate, ...]
     now: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    warm: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     per_day: NDArray[np.float64]
     observed: NDArray[np.float64]
@@ -147,6 +150,16 @@ class Workload:
             best[faster] = self.seconds[faster, c]
             by[faster] = c
         return best, by
+
+    def warm_s_per_day(self, by: NDArray[np.int64]) -> float | None:
+        """Return the seconds a day where all that is read is in memory, each served as `by` says.
+
+        None where that is not known.
+        """
+        if self.warm is None:
+            return None
+        now, there = self.warm
+        return self._sum(now, there, by, np.arange(len(now))) + self.fixed_s_per_day
 
     def saving(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> Saving:
         """Return what is saved a day, with its interval.
@@ -217,6 +230,7 @@ def read_workload(
         ),
         now=costs.now,
         seconds=costs.seconds,
+        warm=(costs.now_warm, costs.seconds_warm),
         per_day=np.array([read.per_day for read in costs.classes]),
         observed=np.array([read.observed for read in costs.classes]),
         descriptions=tuple(read.description for read in costs.classes),
