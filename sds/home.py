@@ -32,8 +32,17 @@ def become_own_process() -> None:
     thread for each processor as it is imported, of which nothing here has a use: a tenth of what a
     command takes on two processors.
     """
+    _users_environment.update(os.environ)
     os.environ |= NATIVE
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+_users_environment: dict[str, str] = {}
+
+
+def users_environment() -> dict[str, str]:
+    """Return the environment for a user's program: that of this process as it was started."""
+    return _users_environment or dict(os.environ)
 
 
 def is_switched_off(environ: Mapping[str, str]) -> bool:

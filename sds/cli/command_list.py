@@ -12,7 +12,7 @@ BASE = ("run", "env", "doctor")
 """Commands that need no extra. Each is a module with a parser and a function of its name."""
 
 BEYOND_BASE = {
-    "Run programs under SDS": ("status",),
+    "Run programs under SDS": ("try", "status"),
     "Find a better layout": (
         "ingest", "advise", "what-if", "explain", "simulate", "calibrate", "plot", "machine",
     ),
@@ -23,8 +23,8 @@ BEYOND_BASE = {
 
 ABOUT = """Make reading large HDF5 files fast, without changing the programs that read them.
 
-Run a program under `sds run`; ask `sds advise` what would make its reads cheap; build that
-with `sds reorganize`; run the program again. Originals are only ever read."""
+Run a program by `sds try` to see what its reads take and what would make them cheap, and to build
+that; from then on run it by `sds run`. Originals are only ever read."""
 
 
 def base_module(name: str) -> ModuleType:

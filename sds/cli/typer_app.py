@@ -24,6 +24,7 @@ from sds.cli.commands import (
     status,
     table,
     trace,
+    try_program,
 )
 from sds.cli.exit_codes import ExitCode, UsageError
 
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 
 _FUNCTIONS: dict[str, Callable[..., object]] = {
+    "try": try_program.try_program,
     "status": status.status,
     "ingest": ingest.ingest,
     "advise": advise.advise,
@@ -80,7 +82,11 @@ for _heading, _names in BEYOND_BASE.items():
         if _name in _GROUPS:
             app.add_typer(_GROUPS[_name], name=_name, rich_help_panel=_heading)
         else:
-            app.command(_name, rich_help_panel=_heading, cls=Command)(_FUNCTIONS[_name])
+            # What stands behind the name of a program to try is its own.
+            own_words = {"allow_interspersed_args": _name != "try"}
+            app.command(_name, rich_help_panel=_heading, cls=Command, context_settings=own_words)(
+                _FUNCTIONS[_name]
+            )
 
 # The class of every complaint about options and arguments, whichever package typer keeps it in.
 _TyperUsageError: type[Exception] = typer.BadParameter.__mro__[1]

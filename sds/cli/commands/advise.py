@@ -92,10 +92,9 @@ def advise(
     not said to be measured; `uncalibrated` marks those of the built-in model.
     """
     from sds.cli.commands.advise_queries import queried_tables
-    from sds.cli.output import note, print_json
+    from sds.cli.output import print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
-    from sds.recommender.portfolio.values import NO_QUERY_STATED
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
 
@@ -125,10 +124,7 @@ def advise(
         print_json(_as_json(names[0], advice))
         return
     units = [what for what, named in (("reads", split), ("queries", tables)) if named]
-    _print_advice(advice, " and ".join(units), verbose=verbose)
-    for remark in advice.notes:
-        if verbose or remark != NO_QUERY_STATED:
-            note(remark)
+    print_advice(advice, " and ".join(units), verbose=verbose)
 
 
 def what_if(
@@ -322,71 +318,24 @@ def _model(name: str, interval: float | None, predicted: str = "reads") -> str:
     return name if interval is None else f"{name} (19 of 20 {predicted} within x{interval:.2g})"
 
 
-def _print_advice(advice: "Advice", units: str, *, verbose: bool) -> None:
+def print_advice(advice: "Advice", units: str, *, verbose: bool = False) -> None:
     """Print what to build: the set, what each saves, and the commands.
 
     verbose: also what was left out, what is alike, and which models predict.
     """
-    from sds.cli.output import print_lines, print_prose, print_table
-    from sds.cli.quantities import format_days, format_seconds, format_size
-    from sds.text import counted, factor_text, share_text
+    from sds.cli.output import note, print_lines, print_prose
+    from sds.cli.quantities import format_seconds
+    from sds.recommender.portfolio.values import NO_QUERY_STATED
 
     portfolio = advice.portfolio
-    space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
-    if not portfolio.layouts:
-        print_prose(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
-        _print_measured(portfolio)
-    else:
-        mark = "" if portfolio.calibrated else ", uncalibrated"
-        print_prose(
-            f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
-            f"{units} of a day from {format_seconds(portfolio.seconds_now)} to "
-            f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
-            f"(predicted{mark})"
-        )
-        _print_measured(portfolio)
-        print_table(
-            (
-                "replica",
-                "serves>",
-                "saves a day>",
-                "in 19 of 20 cases>",
-                "faster>",
-                "confidence>",
-                "size>",
-                "build>",
-                "pays after>",
-            ),
-            [
-                (
-                    layout.name,
-                    share_text(layout.shares.reads),
-                    format_seconds(layout.saving.seconds),
-                    f"{format_seconds(layout.saving.low)} to {format_seconds(layout.saving.high)}",
-                    f"{factor_text(layout.speedup)}x",
-                    f"{layout.confidence:.0%}",
-                    format_size(layout.size_bytes),
-                    format_seconds(layout.build_s),
-                    format_days(layout.break_even_days),
-                )
-                for layout in portfolio.layouts
-            ],
-        )
-        for layout in portfolio.layouts:
-            print_prose(f"  {layout.reason}")
-            print_lines(f"    {layout.command}")
-            if layout.alike and verbose:
-                others = "; ".join(layout.alike)
-                print_prose(f"    the models cannot tell from it: {others}")
+    _print_headline(portfolio, units)
+    _print_measured(portfolio)
+    if portfolio.layouts:
+        _print_layouts(portfolio, verbose=verbose)
     for models in portfolio.models if verbose else ():
         print_prose(f"  predicted by {_models(models)}")
-    if portfolio.declined and not verbose:
-        n = len(portfolio.declined)
-        print_prose(f"{counted(n, 'other layout')} left out, why: sds advise --verbose")
-    elif portfolio.declined:
-        print_lines("Not built:")
-        for declined in portfolio.declined:
-            print_prose(f"  {declined.name} of {declined.target}: {declined.reason}")
+    if portfolio.declined:
+        _print_declined(portfolio, verbose=verbose)
     if not portfolio.exact:
         print_prose(
             "No set of these layouts saves more than "
@@ -395,6 +344,81 @@ def _print_advice(advice: "Advice", units: str, *, verbose: bool) -> None:
     if advice.stripes.command is not None:
         print_lines(f"Before that: {advice.stripes.command}")
         print_prose(f"  {advice.stripes.reason}")
+    for remark in advice.notes:
+        if verbose or remark != NO_QUERY_STATED:
+            note(remark)
+
+
+def _print_headline(portfolio: "Portfolio", units: str) -> None:
+    """Print how many replicas to build, and what they save."""
+    from sds.cli.output import print_prose
+    from sds.cli.quantities import format_seconds, format_size
+
+    space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
+    if not portfolio.layouts:
+        print_prose(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
+        return
+    mark = "" if portfolio.calibrated else ", uncalibrated"
+    print_prose(
+        f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
+        f"{units} of a day from {format_seconds(portfolio.seconds_now)} to "
+        f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
+        f"(predicted{mark})"
+    )
+
+
+def _print_layouts(portfolio: "Portfolio", *, verbose: bool) -> None:
+    """Print the replicas to build, and the commands that build them."""
+    from sds.cli.output import print_lines, print_prose, print_table
+    from sds.cli.quantities import format_days, format_seconds, format_size
+    from sds.text import factor_text, share_text
+
+    print_table(
+        (
+            "replica",
+            "serves>",
+            "saves a day>",
+            "in 19 of 20 cases>",
+            "faster>",
+            "confidence>",
+            "size>",
+            "build>",
+            "pays after>",
+        ),
+        [
+            (
+                layout.name,
+                share_text(layout.shares.reads),
+                format_seconds(layout.saving.seconds),
+                f"{format_seconds(layout.saving.low)} to {format_seconds(layout.saving.high)}",
+                f"{factor_text(layout.speedup)}x",
+                f"{layout.confidence:.0%}",
+                format_size(layout.size_bytes),
+                format_seconds(layout.build_s),
+                format_days(layout.break_even_days),
+            )
+            for layout in portfolio.layouts
+        ],
+    )
+    for layout in portfolio.layouts:
+        print_prose(f"  {layout.reason}")
+        print_lines(f"    {layout.command}")
+        if layout.alike and verbose:
+            print_prose(f"    the models cannot tell from it: {'; '.join(layout.alike)}")
+
+
+def _print_declined(portfolio: "Portfolio", *, verbose: bool) -> None:
+    """Print which layouts were compared and are not built, and why."""
+    from sds.cli.output import print_lines, print_prose
+    from sds.text import counted
+
+    if not verbose:
+        n = len(portfolio.declined)
+        print_prose(f"{counted(n, 'other layout')} left out, why: sds advise --verbose")
+        return
+    print_lines("Not built:")
+    for declined in portfolio.declined:
+        print_prose(f"  {declined.name} of {declined.target}: {declined.reason}")
 
 
 def _print_measured(portfolio: "Portfolio") -> None:
