@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import split_name
+from sds.cli.names import named_order, split_name
 from sds.cli.options import AsJson, DatasetName
 from sds.errors import SdsValueError
 from sds.files import canonical_path
@@ -201,7 +201,7 @@ def what_if(
     from sds.cli.commands.advise_queries import queried_tables
     from sds.cli.commands.reorganize import named_tiles
     from sds.cli.output import print_json
-    from sds.cli.quantities import parse_chunks, parse_order
+    from sds.cli.quantities import parse_chunks
     from sds.hdf5.dataset import parse_dataset_name
     from sds.home import default_home
     from sds.server.operations.advice_reports import WhatIfRequest
@@ -221,7 +221,7 @@ def what_if(
     request = WhatIfRequest(
         file=canonical_path(file),
         dataset=dataset,
-        order=None if order is None else parse_order(order),
+        order=None if order is None else named_order(order, file, dataset),
         chunks=shape if isinstance(shape, tuple) else None,
         filtered=compress == "source",
         region=region,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sds.cli.names import named_order
 from sds.cli.options import AsJson, DatasetName
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def explain(
 
     file, dataset = parse_dataset_name(name)
     layouts = _layouts(
-        orders=order or [],
+        orders=[named_order(text, file, dataset) for text in order or []],
         chunks=chunks or [],
         stored_ratio=stored_ratio,
         stripe_sizes=[parse_size(text, name="--stripe-size") for text in stripe_size or []],
@@ -164,7 +165,7 @@ def _hypothetical_disks(
 
 def _layouts(
     *,
-    orders: list[str],
+    orders: list[tuple[int, ...]],
     chunks: list[str],
     stored_ratio: float | None,
     stripe_sizes: list[int],
@@ -174,10 +175,10 @@ def _layouts(
     """Return every combination of hypothetical layouts, in the order of the options."""
     from dataclasses import replace
 
-    from sds.cli.quantities import parse_chunks, parse_order
+    from sds.cli.quantities import parse_chunks
     from sds.errors import LayoutError
 
-    orders_or_none: list[tuple[int, ...] | None] = [parse_order(text) for text in orders]
+    orders_or_none: list[tuple[int, ...] | None] = [*orders]
     shapes: list[tuple[int, ...] | None] = []
     for text in chunks:
         shape = parse_chunks(text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sds.cli.names import named_order
 from sds.cli.options import AsJson, DatasetName
 from sds.errors import ConfigurationError, SdsValueError
 from sds.files import canonical_path
@@ -35,7 +36,7 @@ def reorganize(
         typer.Option(
             metavar="AXES",
             help="Axis order of the replica: its axis i is source axis AXES[i], "
-            "as in numpy.transpose; for example 2,0,1.",
+            "as in numpy.transpose; for example 2,0,1, or lat,lon,time by names of dimensions.",
         ),
     ] = None,
     sort: Annotated[
@@ -134,7 +135,6 @@ def reorganize(
         format_seconds,
         format_size,
         parse_chunks,
-        parse_order,
         parse_size,
     )
     from sds.hdf5.dataset import parse_dataset_name
@@ -188,7 +188,7 @@ def reorganize(
         request = ReorganizeRequest(
             file=canonical_path(file),
             dataset=dataset,
-            order=parse_order(order),
+            order=named_order(order, file, dataset),
             chunks=None if chunks is None else parse_chunks(chunks),
             compress=compress,
             region=region,
