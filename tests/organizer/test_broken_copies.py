@@ -15,10 +15,11 @@ from sds.geometry import SegmentList
 from sds.geometry.least_memory import FIXED_BYTES
 from sds.home import Home
 from sds.organizer import SegmentPlan, plan_reorganization, plan_sorting, reorganize
+from sds.organizer.copy import slab_steps
 from sds.organizer.copy.source_reader import SourceReader
 from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
 from sds.organizer.plans.reorganization_plan import Slab
-from sds.organizer.reorganizers import sorter, transposer
+from sds.organizer.reorganizers import sorter
 from tests.organizer.sources import settle
 
 EXTENT = (24, 16, 16)
@@ -182,7 +183,7 @@ def test_a_wrong_permutation_is_found(plan, home, monkeypatch):
         turned = out[: slab.n_elements * 4].view("<i4").reshape(slab.permuted(order).shape)
         turned[...] = turned[:, :, ::-1].copy()
 
-    calls(monkeypatch, transposer, "permute_slab", with_an_axis_reversed)
+    calls(monkeypatch, slab_steps, "permute_slab", with_an_axis_reversed)
     refused(plan, home)
 
 
