@@ -250,7 +250,8 @@ class Layouts
                 const double cold_s = sds_cold_s(&costs[j]);
                 const bool serves = !is_plain && cold_s >= 0 && cold_s < original_s;
                 seconds[i * m + j] = seconds_of(costs[j], candidates_[j].model.margin);
-                warm[i * m + j] = std::min(seconds[i * m + j], warm_of(costs[j]));
+                const double margin = costs[j].is_probed ? SDS_WARM_MARGIN : 1;
+                warm[i * m + j] = std::min(seconds[i * m + j], warm_of(costs[j]) / margin);
                 compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
             }
         }

@@ -18,21 +18,6 @@ def split_name(name: str) -> tuple[str, str | None]:
     return canonical_path(file), dataset
 
 
-def named_order(text: str, file: str | Path, dataset: str) -> tuple[int, ...]:
-    """Return the axis order that ``2,0,1`` says, or ``lat,lon,time`` by names of dimensions.
-
-    Errors as of `parse_order` and `order_of_names`.
-    """
-    from sds.cli.quantities import parse_order
-
-    words = tuple(word.strip() for word in text.strip().strip("()[]").split(","))
-    if all(word.lstrip("+-").isdigit() or not word for word in words):
-        return parse_order(text)
-    from sds.hdf5.dimension_names import order_of_names
-
-    return order_of_names(file, dataset, words)
-
-
 def check_place(output: Path) -> None:
     """Raise an error unless a file may lie there.
 

@@ -9,6 +9,8 @@ from sds.errors import LayoutError, SdsValueError
 from sds.text import size_text, time_text
 
 if TYPE_CHECKING:
+    import os
+
     from sds.catalog.replica_records import ReplicaRecord
     from sds.geometry import SegmentList
 
@@ -73,6 +75,19 @@ def parse_order(text: str) -> tuple[int, ...]:
         )
         raise LayoutError(message)
     return order
+
+
+def named_order(text: str, file: str | os.PathLike[str], dataset: str) -> tuple[int, ...]:
+    """Return the axis order that ``2,0,1`` says, or ``lat,lon,time`` by names of dimensions.
+
+    Errors as of `parse_order` and `sds.hdf5.dimension_names.order_of_names`.
+    """
+    words = tuple(word.strip() for word in text.strip().strip("()[]").split(","))
+    if all(word.lstrip("+-").isdigit() or not word for word in words):
+        return parse_order(text)
+    from sds.hdf5.dimension_names import order_of_names
+
+    return order_of_names(file, dataset, words)
 
 
 def parse_chunks(text: str) -> tuple[int, ...] | Literal["auto", "contiguous"]:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from sds.atomic_file import sync_directory
 from sds.errors import (
     BuildInterruptedError,
+    BusyError,
     ConfigurationError,
     FileMissingError,
     InsufficientSpaceError,
@@ -442,7 +443,11 @@ def _reorganize(
             _check_staged(builder, replica, plan, progress)
             _check_source(plan)
             _publish(plan, staged, replaces=replaces)
+        except BusyError:
+            raise  # ranks of an earlier build write what is there
         except BuildInterruptedError:
+            if not journal.steps_done:
+                journal.discard()
             raise  # the next build goes on from there
         except Exception as error:
             journal.discard()

@@ -42,6 +42,8 @@ KEEP_S = 7 * 86400.0
 _VERSION = 1
 _PATIENCE_S = 0.2
 _RANKS_END_S = 10.0
+NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
+"""Errors of a lock on a file system that has none, as Lustre mounted without ``flock``."""
 _PART_BYTES = 1 << 20
 
 
@@ -339,9 +341,13 @@ def require_unused(staged: Path) -> None:
     BusyError
         If they do not within a few seconds.
     """
-    descriptor = os.open(staged, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(staged, os.O_RDWR | os.O_CLOEXEC)  # as NFS wants for such a lock
     try:
         error = _try_to_lock(descriptor, _RANKS_END_S)
+    except OSError as refused:
+        if refused.errno not in NO_LOCKS:
+            raise
+        return
     finally:
         os.close(descriptor)
     if error is not None:

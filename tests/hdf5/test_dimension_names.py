@@ -5,7 +5,7 @@ import netCDF4
 import numpy as np
 import pytest
 
-from sds.cli.names import named_order
+from sds.cli.quantities import named_order
 from sds.errors import DatasetNotFoundError, LayoutError
 from sds.hdf5.dimension_names import dimension_names, order_of_names
 

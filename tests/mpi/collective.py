@@ -141,6 +141,16 @@ def errors(folder):
     fails(lambda: read_all(world, path, bad, n, None, None, out), "are negative", last_rank)
     where = np.array([1995]) if last else here
     fails(lambda: read_all(world, path, here, n, where, n, out), "byte 2005 of memory", last_rank)
+    both, where = np.array([100, 0]), np.array([0, 0 if last else 50])
+    fails(
+        lambda: read_all(world, path, both, np.array([10, 10]), where, np.array([10, 10]), out),
+        "regions of memory overlap",
+        last_rank,
+    )
+    huge = np.array([2**63 + 5 if last else 5], np.uint64)
+    fails(lambda: read_all(world, path, here, huge, None, None, out), "beyond 2**62", last_rank)
+    small = here.astype(np.int32) if last else here
+    read_all(world, path, small, n.astype(np.int32), None, None, out)
     memory = read_only if last else out
     fails(lambda: read_all(world, path, here, n, None, None, memory), "not writable", last_rank)
     twice = np.array([0, 5]) if last else np.array([0, 50])

@@ -1,8 +1,8 @@
 """A rank of a build that notes every batch, and dies or fails where a test says so.
 
 Stands in SDS_MPIEXEC before the command that SDS appends. SDS_TEST_RANK is "RANK STEPS DEED": when
-that rank has begun so many steps, it is killed (kill), fails as a full disk does (full), or flips a
-byte of what it writes (flip).
+that rank has begun so many steps, it is killed (kill), fails as a full disk does (full), raises
+what no copy raises (odd), or flips a byte of what it writes (flip).
 """
 
 import errno
@@ -33,6 +33,8 @@ def write_or_not(write, self, slab, elements):
             os.kill(os.getpid(), signal.SIGKILL)
         elif deed == "full":
             raise OSError(errno.ENOSPC, "No space left on device")
+        elif deed == "odd":
+            raise RuntimeError("can't start new thread")
         elif deed == "flip":
             elements[len(elements) // 2] ^= 1
     write(self, slab, elements)

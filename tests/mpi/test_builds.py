@@ -143,7 +143,7 @@ def test_the_next_build_goes_on_when_a_rank_was_killed(cube, home, ranks, victim
     n_steps = len(plan.steps()) if "segments" in options else plan.n_slabs
     for _ in range(repeated(2, 12)):
         ranks(victim, 1 + random.integers(n_steps // 3), "kill")
-        with pytest.raises(BuildInterruptedError, match="goes on from what is on disk"):
+        with pytest.raises(BuildInterruptedError, match="goes on from what was noted"):
             reorganize(plan, home=home, n_ranks=3, rebuild=True)
         noted = noted_steps(home, plan)
         ranks(-1, 0, "kill")
@@ -162,8 +162,30 @@ def test_the_next_build_goes_on_when_a_rank_was_killed(cube, home, ranks, victim
 
 def noted_steps(home, plan):
     journal = journal_directory(home) / f"{plan_digest(plan)}.json"
+    if not journal.exists():
+        return 0
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     return max([line["steps_done"] for line in lines if "steps_done" in line], default=0)
+
+
+@every_kind
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_fails_in_an_odd_way_ends_all(cube, home, ranks, victim, options):
+    """What is no error of the work, as a thread that cannot be started, leaves no rank waiting."""
+    plan = planned(cube, home, **options)
+    ranks(victim, 2, "odd")
+    with pytest.raises((BuildInterruptedError, RuntimeError), match="can't start new thread"):
+        reorganize(plan, home=home, n_ranks=2)
+    assert not plan.output.exists()
+
+
+@pytest.mark.usefixtures("ranks")
+def test_ranks_that_never_began_leave_nothing(cube, home, monkeypatch):
+    monkeypatch.setenv("SDS_MPIEXEC", "false {n}")
+    with pytest.raises(BuildInterruptedError, match="ended with status 1"):
+        reorganize(planned(cube, home), home=home, n_ranks=2)
+    assert not list(journal_directory(home).iterdir())
+    assert not list(home.replicas.rglob("*.partial"))
 
 
 @every_kind
@@ -191,7 +213,6 @@ def test_what_one_rank_wrote_wrong_is_not_published(cube, home, ranks, victim, o
 
 @pytest.mark.usefixtures("ranks")
 def test_ranks_end_with_the_process_that_started_them(cube, home):
-    """Killed, it leaves ranks that could still write; the next build waits for their end."""
     plan = planned(cube, home)
     program = (
         "import pickle, sys, time\n"
@@ -238,19 +259,26 @@ def test_a_file_that_ranks_still_write_is_not_continued(cube, home, ranks, monke
             monkeypatch.setattr("sds.organizer.journal._RANKS_END_S", 0.1)
             with pytest.raises(BusyError, match="ranks of an earlier build still write"):
                 reorganize(plan, home=home)
+            assert staged.exists()
         finally:
             os.killpg(holder.pid, signal.SIGKILL)
+    assert noted_steps(home, plan) > 0
+    reorganize(plan, home=home)
+    check(plan, home)
 
 
 def test_processes_of_another_mpi_are_refused(cube, home, monkeypatch, tmp_path):
     alone = tmp_path / "mpiexec"
-    alone.write_text('#!/bin/sh\nexec "$@"\n')
+    alone.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     alone.chmod(0o755)
-    monkeypatch.setenv("SDS_MPIEXEC", str(alone))
+    monkeypatch.setenv("SDS_MPIEXEC", f"{alone} -n {{n}}")
     with pytest.raises(ConfigurationError, match="another MPI than mpi4py"):
         reorganize(planned(cube, home), home=home, n_ranks=2)
-    monkeypatch.setenv("SDS_MPIEXEC", str(tmp_path / "none"))
+    monkeypatch.setenv("SDS_MPIEXEC", f"{tmp_path / 'none'} {{n}}")
     with pytest.raises(ConfigurationError, match="set SDS_MPIEXEC"):
+        reorganize(planned(cube, home), home=home, n_ranks=2)
+    monkeypatch.setenv("SDS_MPIEXEC", "mpirun")
+    with pytest.raises(ConfigurationError, match=r"write \{n\} for the number of ranks"):
         reorganize(planned(cube, home), home=home, n_ranks=2)
     assert not list(journal_directory(home).iterdir())
 
@@ -272,7 +300,7 @@ def test_the_command(cube, home, started):
     arguments = ["reorganize", f"{cube}:/cube", "--order", "2,0,1", "--json"]
     command = [*sds, *arguments, *started]
     if started == ["mpiexec"]:
-        command = [mpich_program("mpiexec"), "-n", "2", *sds, *arguments]
+        command = [mpich_program("mpiexec"), "-n", "2", *sds, *arguments, "--engine", "mpi"]
     done = subprocess.run(
         command, check=True, env=os.environ | {"SDS_HOME": str(home.root)}, stdout=subprocess.PIPE
     )
@@ -287,13 +315,14 @@ def test_the_command(cube, home, started):
     [
         ((Engine.AUTO, None), {}, 1),
         ((Engine.AUTO, 3), {}, 3),
-        ((Engine.AUTO, None), {"PMI_RANK": "0", "PMI_SIZE": "4"}, 4),
-        ((Engine.AUTO, None), {"PMI_RANK": "3", "PMI_SIZE": "4"}, 0),
+        ((Engine.AUTO, None), {"PMI_RANK": "3", "PMI_SIZE": "4"}, 1),
+        ((Engine.MPI, None), {"PMI_RANK": "0", "PMI_SIZE": "4"}, 4),
+        ((Engine.MPI, None), {"PMI_RANK": "3", "PMI_SIZE": "4"}, 0),
         ((Engine.MPI, 2), {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, 2),
         ((Engine.MPI, None), {"SLURM_NTASKS": "7"}, 7),
         ((Engine.MPI, None), {}, len(os.sched_getaffinity(0))),
         ((Engine.SERIAL, None), {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, 1),
-        ((Engine.SERIAL, 1), {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}, 0),
+        ((Engine.SERIAL, 1), {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}, 1),
     ],
 )
 def test_the_number_of_ranks(monkeypatch, arguments, environment, n_ranks):

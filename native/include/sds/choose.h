@@ -88,11 +88,15 @@ typedef struct sds_choose_given {
     void *context;
 } sds_choose_given;
 
+/* What is in memory is read by a replica only where that is faster by this factor. */
+#define SDS_WARM_MARGIN 1.25
+
 /* Seconds of one read in one layout. */
 typedef struct sds_read_cost {
     double model_s;    /* cold, by the model; negative: it is not held, or cannot be predicted */
     double more_s;     /* besides: decoding, HDF5's time per chunk, permuting in memory */
-    double warm_s;     /* in memory; as cold where nothing is probed */
+    double warm_s;     /* in memory; as cold where nothing is probed. Of a candidate with the
+                          margin, where it is less than cold */
     int32_t is_probed; /* a probe can tell whether it is in memory */
 } sds_read_cost;
 

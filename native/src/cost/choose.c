@@ -340,7 +340,7 @@ static void price_candidate(sds__pricer *self, const sds_candidate *candidate,
     if (!self->may_probe || out->model_s < 0) return;
     out->is_probed = 1;
     const double planned = planned_s(self, &array, &stored);
-    const double warm_s = (SDS__SERVING_S + planned + permuting_s) * SDS__WARM_MARGIN;
+    const double warm_s = (SDS__SERVING_S + planned + permuting_s) * SDS_WARM_MARGIN;
     if (planned >= 0 && warm_s < out->warm_s) out->warm_s = warm_s;
 }
 

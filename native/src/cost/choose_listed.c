@@ -250,7 +250,7 @@ int32_t sds_choose_listed(const sds_layouts *layouts, const sds_listed_read *rea
         n_priced++;
         price_listed(&self, &list, &candidate.layout, &candidate.model,
                      read->n_elements * dataset->element_bytes, &costs.candidate[i]);
-        add_serving(&self, &list, read->n_elements, SDS__WARM_MARGIN, &costs.candidate[i]);
+        add_serving(&self, &list, read->n_elements, SDS_WARM_MARGIN, &costs.candidate[i]);
     }
     int32_t choice = costs.original;
     if (n_priced > 0) {

@@ -7,8 +7,6 @@
 
 /* What serving a read costs besides reading. */
 #define SDS__SERVING_S 3e-6
-/* What is in memory is read by a replica only where that is faster by this factor. */
-#define SDS__WARM_MARGIN 1.25
 
 typedef struct sds__pricer {
     const sds_layouts *layouts;

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import named_order, split_name
+from sds.cli.names import split_name
 from sds.cli.options import AsJson, DatasetName
+from sds.cli.quantities import named_order
 from sds.errors import SdsValueError
 from sds.files import canonical_path
 

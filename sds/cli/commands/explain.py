@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import named_order
 from sds.cli.options import AsJson, DatasetName
+from sds.cli.quantities import named_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

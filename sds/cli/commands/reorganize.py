@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.names import named_order
 from sds.cli.options import AsJson, DatasetName
+from sds.cli.quantities import named_order
 from sds.errors import ConfigurationError, SdsValueError
 from sds.files import canonical_path
 
@@ -100,7 +100,7 @@ def reorganize(
         Engine,
         typer.Option(
             help="Who builds it: one process (serial), or the ranks of an MPI program that is "
-            "started for it (mpi); auto: ranks where --ranks names several, or mpiexec runs this."
+            "started for it (mpi); auto: ranks where --ranks names several."
         ),
     ] = Engine.AUTO,
     ranks: Annotated[
@@ -128,7 +128,7 @@ def reorganize(
     Example: sds reorganize cube.h5:/cube --order 2,0,1, or run.h5:/particles --sort energy
     """
     from sds.catalog.requests import ReorganizeRequest, SortRequest
-    from sds.cli.output import print_fields, print_json, progress_bar
+    from sds.cli.output import note, print_fields, print_json, progress_bar
     from sds.cli.quantities import (
         describe_order,
         format_layout,
@@ -144,6 +144,7 @@ def reorganize(
 
     n_ranks = number_of_ranks(engine, ranks)
     if n_ranks == 0:
+        note("another process of this MPI program builds")
         return
     file, dataset = parse_dataset_name(name)
     memory_bytes = parse_size(memory, name="--memory")
@@ -226,12 +227,12 @@ def number_of_ranks(engine: Engine, ranks: int | None) -> int:
     SdsValueError
         If engine and number contradict each other.
     """
+    if engine is Engine.SERIAL and ranks not in {None, 1}:
+        raise SdsValueError(f"--engine serial is one process; leave --ranks {ranks} out")
+    if engine is not Engine.MPI:
+        return ranks or 1
     rank, size = _place_in_mpi_program()
-    if engine is Engine.SERIAL:
-        if ranks not in {None, 1}:
-            raise SdsValueError(f"--engine serial is one process; leave --ranks {ranks} out")
-        ranks = 1
-    elif ranks is None and (size > 1 or engine is Engine.AUTO):
+    if ranks is None and size > 1:
         ranks = size
     elif ranks is None:
         ranks = int(os.environ.get("SLURM_NTASKS", len(os.sched_getaffinity(0))))

@@ -1,5 +1,6 @@
 """``sds try``: run a program, and say what its reads took and what would make them faster."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sds.home import Home
-    from sds.server.operations.advice_reports import Advice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,29 +58,75 @@ def try_program(
 
     Example: sds try -- python analysis.py cube.h5
     """
-    from sds.cli.output import print_prose
-    from sds.home import default_home, users_environment
-    from sds.text import counted, size_text, time_text
+    from contextlib import redirect_stdout
+
+    from sds.errors import SdsError
+    from sds.home import default_home
+    from sds.text import time_text
 
     home = default_home()
     before = _traces(home)
-    began_s = time.monotonic()
-    status = subprocess.run(  # noqa: S603  (the user's own command)
-        [sys.executable, "-m", "sds.cli", "run", "--", *command],
-        check=False,
-        env=users_environment(),
-    ).returncode
-    if status < 0:  # by a signal, as shells number it
-        status = 128 - status
+    began_s, began_ns = time.monotonic(), time.time_ns()
+    status = _run(command)
     took = time_text(time.monotonic() - began_s)
-    reads = program_reads(_traces(home) - before)
-    print_prose("", f"{command[0]} took {took} and ended with status {status}.")
+    reads = program_reads(_traces(home) - before, since_ns=began_ns)
+    # What the program prints may go into a pipe.
+    with redirect_stdout(sys.stderr):
+        _print_reads(command[0], f"took {took} and ended with status {status}", reads)
+        try:
+            commands = _advise(reads) if reads.n_reads else []
+        except SdsError as error:
+            from sds.cli.output import note
+
+            note(f"no advice: {error}")
+            return status
+        if commands and (yes or _wants_to_build(len(commands))) and not _build(commands):
+            return ExitCode.FAILED
+    return status
+
+
+def _run(command: "Sequence[str]") -> int:
+    """Run a program as ``sds run`` does; return its status, of a signal as shells number it.
+
+    Signals of the terminal are the program's to answer; those that end this process end it.
+    """
+    from sds.home import users_environment
+
+    running: subprocess.Popen[bytes] | None = None
+
+    def forward(number: int, _: object) -> None:
+        if running is not None and number in {signal.SIGTERM, signal.SIGHUP}:
+            running.send_signal(number)
+
+    caught = [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP]
+    # What is ignored, as under nohup, stays so for the program.
+    before = {n: signal.getsignal(n) for n in caught if signal.getsignal(n) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, forward)
+    try:
+        running = subprocess.Popen(  # noqa: S603  (the user's own command)
+            [sys.executable, "-P", "-m", "sds.cli", "run", "--", *command],
+            env=users_environment(),
+        )
+        status = running.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
+
+
+def _print_reads(program: str, how_it_ended: str, reads: ProgramReads) -> None:
+    """Print how a program ended, and what its reads took."""
+    from sds.cli.output import print_prose
+    from sds.text import counted, size_text, time_text
+
+    print_prose("", f"{program} {how_it_ended}.")
     if not reads.n_reads:
         print_prose(
             "No read of it was traced. It may have read no HDF5 file, or with an HDF5 that cannot "
-            f"be served: sds run --verbose -- {command[0]} ... says which it has."
+            f"be served: sds run --verbose -- {program} ... says which it has."
         )
-        return status
+        return
     files = dict.fromkeys(file for file, _ in reads.datasets)
     print_prose(
         f"It read {size_text(reads.bytes_read)} of {counted(len(reads.datasets), 'dataset')} in "
@@ -88,11 +134,6 @@ def try_program(
         f"{time_text(reads.seconds)}: {reads.by_replicas:,} from replicas, "
         f"{reads.by_engine:,} by the read engine."
     )
-    advice = _advise(reads)
-    commands = [layout.command for layout in advice.portfolio.layouts]
-    if commands and (yes or _wants_to_build(len(commands))) and not _build(commands):
-        return ExitCode.FAILED
-    return status
 
 
 def _traces(home: "Home") -> "set[Path]":
@@ -101,8 +142,16 @@ def _traces(home: "Home") -> "set[Path]":
     return set(home.spool.glob(f"*{SUFFIX}"))
 
 
-def program_reads(traces: "set[Path]") -> ProgramReads:
-    """Return what traces hold; one that a server has counted and removed meanwhile is left out."""
+def program_reads(traces: "set[Path]", *, since_ns: int) -> ProgramReads:
+    """Return what traces hold of processes that began since a time.
+
+    A trace that a server has counted and removed meanwhile is left out.
+
+    Parameters
+    ----------
+    since_ns
+        Nanoseconds since the epoch.
+    """
     import numpy as np
 
     from sds.errors import SdsError
@@ -114,6 +163,8 @@ def program_reads(traces: "set[Path]") -> ProgramReads:
         try:
             found = read_spool(path)
         except (SdsError, OSError):
+            continue
+        if found.process.start_ns < since_ns:
             continue
         records = found.records
         sizes = {each.id: each.element_bytes for each in found.datasets}
@@ -141,29 +192,33 @@ def program_reads(traces: "set[Path]") -> ProgramReads:
     )
 
 
-def _advise(reads: ProgramReads) -> "Advice":
-    """Print the advice on the files of a program."""
+def _advise(reads: ProgramReads) -> "list[str]":
+    """Print the advice on the files of a program that are still there; return what builds it."""
+    from pathlib import Path
+
     from sds.cli.commands.advise import count_traces, print_advice
     from sds.home import default_home
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
 
-    files = dict.fromkeys(file for file, _ in reads.datasets)
+    files = [file for file in dict.fromkeys(f for f, _ in reads.datasets) if Path(file).exists()]
+    if not files:
+        return []
     request = AdviceRequest(datasets=tuple(NamedDataset(file=file) for file in files))
     with connect(default_home()) as service:
         count_traces(service)
         advice = service.advise(request)
     print_advice(advice, "reads")
-    return advice
+    return [layout.command for layout in advice.portfolio.layouts]
 
 
 def _wants_to_build(n_replicas: int) -> bool:
     """Ask on a terminal whether to build what is advised; no, elsewhere."""
     from sds.text import counted
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    return typer.confirm(f"Build {counted(n_replicas, 'replica')} now?", default=False)
+    return typer.confirm(f"Build {counted(n_replicas, 'replica')} now?", default=False, err=True)
 
 
 def _build(commands: "Sequence[str]") -> bool:
@@ -174,7 +229,8 @@ def _build(commands: "Sequence[str]") -> bool:
 
     for command in commands:
         print_lines(f"$ {command}")
-        own = [sys.executable, "-m", "sds.cli", *shlex.split(command)[1:]]
-        if subprocess.run(own, check=False).returncode:  # noqa: S603  (a command of ours)
+        sys.stderr.flush()
+        own = [sys.executable, "-P", "-m", "sds.cli", *shlex.split(command)[1:]]
+        if subprocess.run(own, check=False, stdout=sys.stderr).returncode:  # noqa: S603  (ours)
             return False
     return True

@@ -16,14 +16,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class OtherRankError(SdsError):
+    """An error of another rank.
+
+    Attributes
+    ----------
+    original
+        The error, as that rank has it.
+    """
+
+    def __init__(self, message: str, original: Exception) -> None:
+        super().__init__(message)
+        self.original = original
+
+
 def raise_on_all(comm: Comm, error: Exception | None) -> None:
-    """Raise the error of this rank; or of the first rank that has one, as its cause.
+    """Raise the error of this rank, or that of the first rank that has one.
 
     All ranks call it together.
 
     Raises
     ------
-    SdsError
+    OtherRankError
         Where another rank has an error; names the rank.
     """
     failed = comm.allreduce(comm.size if error is None else comm.rank, op=MPI.MIN)
@@ -32,7 +46,7 @@ def raise_on_all(comm: Comm, error: Exception | None) -> None:
     of_first = comm.bcast(error, root=failed)
     if error is not None:
         raise error
-    raise SdsError(f"rank {failed}: {of_first}") from of_first
+    raise OtherRankError(f"rank {failed}: {of_first}", of_first) from of_first
 
 
 def on_all(comm: Comm, call: Callable[[], T]) -> T:
@@ -40,7 +54,7 @@ def on_all(comm: Comm, call: Callable[[], T]) -> T:
     error: Exception | None = None
     try:
         returned = call()
-    except (SdsError, OSError, MemoryError) as raised:
+    except Exception as raised:  # noqa: BLE001  (raised below: the others must not wait)
         error = raised
     raise_on_all(comm, error)
     return returned

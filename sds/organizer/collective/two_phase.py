@@ -29,7 +29,7 @@ from sds.errors import SdsError, SdsValueError
 from sds.files import open_regular, path_error
 from sds.geometry.storage_layout import LOCAL_DISK_STRIPES, StripeLayout
 from sds.hdf5.striping import find_stripes
-from sds.organizer.collective.agreement import raise_on_all
+from sds.organizer.collective.agreement import on_all, raise_on_all
 from sds.organizer.collective.collective_settings import CollectiveSettings, Order
 from sds.organizer.collective.exchange import plan_exchange
 from sds.organizer.collective.pieces import NO_PIECES, Pieces, match_regions
@@ -84,8 +84,8 @@ def read_all(  # noqa: PLR0917  (as sds.read_list)
 ) -> CollectiveReport:
     """Read regions of a file into memory, on all ranks of a communicator together.
 
-    Each rank passes its own regions, which may overlap, also with those of other ranks, and may be
-    none. Memory then holds what :func:`sds.read_list` would leave there.
+    Each rank passes its own regions, which may be none. Those of the file may overlap, also with
+    those of other ranks. Memory then holds what :func:`sds.read_list` would leave there.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def read_all(  # noqa: PLR0917  (as sds.read_list)
     Raises
     ------
     SdsValueError
-        If regions are negative, their sums differ, or one reaches outside of `out`. Nothing is
-        read.
+        If regions are negative, their sums differ, or one reaches outside of `out` or overlaps
+        another there. Nothing is read.
     TruncatedFileError, FileMissingError, PermissionDeniedError, OSError
         If an aggregator cannot read; the regions of `out` are then undefined.
     SdsError
@@ -181,7 +181,9 @@ def _transfer(
                 settings=settings,
             )
             n_iterations = plan.n_iterations
-            _Carrier(comm, request, plan, storage, into).carry_out(is_write=is_write)
+            carrier = _Carrier(comm, request, plan, storage, into)
+            on_all(comm, carrier.prepare)
+            carrier.carry_out(is_write=is_write)
         raise_on_all(comm, storage.error)
     finally:
         storage.close()
@@ -249,11 +251,11 @@ def _agree(
     is_write: bool,
 ) -> _Request:
     """Return what is requested, where all ranks may and request the like."""
-    error: SdsError | None = None
+    error: Exception | None = None
     pieces = NO_PIECES
     try:
         pieces = _pieces(regions, memory, is_write=is_write)
-    except SdsError as raised:
+    except Exception as raised:  # noqa: BLE001  (raised below: the other ranks must not wait)
         error = raised
     offer = _Offer(
         error=None if error is None else str(error),
@@ -339,12 +341,18 @@ def _pieces(regions: Lists, memory: NDArray[np.generic], *, is_write: bool) -> P
         pieces = Pieces(offsets=in_file[0], lengths=in_file[1], memory=in_memory[0])
     else:
         pieces = match_regions(*in_file, *in_memory)
-    if is_write:
-        order = np.argsort(pieces.offsets, kind="stable")
-        ends = (pieces.offsets + pieces.lengths)[order]
-        if (pieces.offsets[order][1:] < ends[:-1]).any():
-            raise SdsValueError("regions of the file overlap; write each byte once")
+    if is_write and _overlap(pieces.offsets, pieces.lengths):
+        raise SdsValueError("regions of the file overlap; write each byte once")
+    if not is_write and _overlap(pieces.memory, pieces.lengths):
+        raise SdsValueError("regions of memory overlap; read each byte to one place")
     return pieces
+
+
+def _overlap(offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> bool:
+    """Return whether any two regions have a byte in common."""
+    order = np.argsort(offsets, kind="stable")
+    ends = (offsets + lengths)[order]
+    return bool((offsets[order][1:] < ends[:-1]).any())
 
 
 def _checked(
@@ -359,11 +367,13 @@ def _checked(
             f"{sizes.dtype} of shape {sizes.shape}; pass integers, as many of one as of the other"
         )
         raise SdsValueError(message)
-    lowest = min(begins.min(initial=0), sizes.min(initial=0))
-    if lowest < 0 or (begins > _MAX_OFFSET - sizes).any():
+    reach = 0 if not begins.size else max(int(begins.max()), int(sizes.max()))
+    lowest = 0 if not begins.size else min(int(begins.min()), int(sizes.min()))
+    firsts, lengths_of = begins.astype(np.int64), sizes.astype(np.int64)
+    if lowest < 0 or reach > _MAX_OFFSET or (firsts > _MAX_OFFSET - lengths_of).any():
         message = f"{what}_offsets or {what}_lengths are negative, or end beyond 2**62 bytes"
         raise SdsValueError(message)
-    return begins[sizes > 0].astype(np.int64), sizes[sizes > 0].astype(np.int64)
+    return firsts[lengths_of > 0], lengths_of[lengths_of > 0]
 
 
 def _stripes_of(file: str | os.PathLike[str]) -> StripeLayout:
@@ -388,12 +398,12 @@ class _Storage:
         try:
             flags = os.O_WRONLY if self._is_write else os.O_RDONLY
             self._descriptor = open_regular(self._file, flags)
-        except SdsError as error:
-            self.error = error
-        except OSError as error:
-            self.error = path_error(os.fspath(self._file), error)
-        else:
             self._reader = _native.ReadFile(self._descriptor, may_map=False)
+        except OSError as error:
+            is_ours = isinstance(error, SdsError)
+            self.error = error if is_ours else path_error(os.fspath(self._file), error)
+        except Exception as error:  # noqa: BLE001  (raised on all ranks later)
+            self.error = error
 
     def access(
         self,
@@ -418,7 +428,7 @@ class _Storage:
                 _native.write_list(self._descriptor, *lists, memory.data)
             else:
                 _native.read_list(self._reader, *lists, memory.data)
-        except (SdsError, OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001  (raised on all ranks later)
             self.error = error
         self.n_bytes += int(lengths.sum())
         self.seconds += time.perf_counter() - began_s
@@ -444,14 +454,18 @@ class _Carrier:
         self._plan = plan
         self._storage = storage
         self._memory = memory
-        most = max((item.n_bytes for item in plan.items.values()), default=0)
-        self._buffer = np.empty(most, np.uint8)
+        self._buffer = np.empty(0, np.uint8)
         # Where OSTs are kept apart, aggregators begin an iteration together.
         self._aggregators: Comm | None = None
         if request.order is not Order.CONVENTIONAL:
             is_one = comm.rank in request.aggregators
             aggregators = comm.Split(0 if is_one else MPI.UNDEFINED, comm.rank)
             self._aggregators = aggregators if is_one else None
+
+    def prepare(self) -> None:
+        """Take memory for the largest item."""
+        most = max((item.n_bytes for item in self._plan.items.values()), default=0)
+        self._buffer = np.empty(most, np.uint8)
 
     def carry_out(self, *, is_write: bool) -> None:
         """Transfer everything. Errors of the storage are kept there."""

@@ -85,9 +85,14 @@ def copy_in_steps(
                 begun_s = time.monotonic()
                 target.note(checkpoint, index, share_done=done_bytes / steps.total_bytes)
                 noted_s = time.monotonic()
-                pause_s = max(CHECKPOINT_S, _NOTES_SHARE * (noted_s - begun_s))
+                pause_s = pause_after(noted_s - begun_s)
             copier.begin(index)
         copier.finish()
+
+
+def pause_after(note_s: float) -> float:
+    """Return the seconds to the next checkpoint after one that took so long."""
+    return max(CHECKPOINT_S, _NOTES_SHARE * note_s)
 
 
 class StepCopier:

@@ -11,7 +11,6 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from sds.errors import SdsError
 from sds.organizer.collective.agreement import raise_on_all
 from sds.organizer.copy.chunk_encoder import ChunkEncoder
 
@@ -36,8 +35,9 @@ class ChunkSender:
         self._encoder: ChunkEncoder | None = None
         if plan.encode_bytes:
             self._encoder = ChunkEncoder(plan.layout, plan.element_size_bytes, plan.encode_bytes)
-        # One message waits at most: the next is not made before it is taken.
-        self._own: queue.Queue[object] = queue.Queue(maxsize=1)
+        self._own: queue.SimpleQueue[object] = queue.SimpleQueue()
+        # Of the first rank's own messages: the next is made when the one before is taken.
+        self._room = threading.Semaphore(1)
         self._n_sent = 0
 
     def __enter__(self) -> Self:
@@ -51,8 +51,11 @@ class ChunkSender:
 
     def write(self, slab: Slab, elements: NDArray[np.uint8]) -> None:
         """Send a box of the replica: chunks as they are stored, or elements for HDF5 to filter."""
+        is_own = self._world.rank == 0
+        if is_own:
+            self._room.acquire()
         if self._encoder is None:
-            self._send((slab, elements.copy()))
+            self._send((slab, elements.copy() if is_own else elements))
         else:
             self._send(list(self._encoder.encode(slab, elements)))
 
@@ -65,7 +68,9 @@ class ChunkSender:
 
     def take_own(self) -> object:
         """Return what the first rank itself sent next."""
-        return self._own.get()
+        message = self._own.get()
+        self._room.release()
+        return message
 
     def produce(self, copier: StepCopier, steps: range) -> Exception | None:
         """Carry out steps; in place of those that fail, send nothing. Return the error."""
@@ -75,7 +80,7 @@ class ChunkSender:
             for index in steps:
                 copier.begin(index)
             copier.finish()
-        except (SdsError, OSError, MemoryError) as raised:
+        except Exception as raised:  # noqa: BLE001  (returned: the others must not wait)
             error = raised
         for _ in range(len(steps) - (self._n_sent - before)):
             self._send(None)
@@ -111,7 +116,7 @@ def copy_batch(
             continue  # taken all the same: who sends must not wait
         try:
             _write(target, message)
-        except (SdsError, OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001  (raised on all below)
             failed = error
     producing.join()
     raise_on_all(world, failed or errors[0])

@@ -14,7 +14,12 @@ from sds.organizer.reorganizers.segment_verify import problem_of_layout
 from sds.organizer.replica_file.container import create_container
 from sds.organizer.replica_file.filters import require_filters
 from sds.organizer.replica_file.replica import describe_replica
-from sds.organizer.verify import VerificationReport, check_stored, source_problems
+from sds.organizer.verify import (
+    VerificationReport,
+    check_stored,
+    drop_from_page_cache,
+    source_problems,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +100,7 @@ class MpiBuilder:
 
         job = CompareJob(plan=plan, replica=replica)
         compared: Compared = run_ranks(job, self._n_ranks, on_event)
+        drop_from_page_cache(replica.path)  # ranks may be elsewhere
         report = check_stored(replica, progress=None, checksums=compared.checksums)
         if not report.ok:
             return report

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What an MPI program tells its own processes: ranks that inherit it would join that program.
-_OF_MPI = re.compile("PMI_|PMIX_|HYD_|HYDI_|HYDRA_|MPIEXEC_|OMPI_|PRTE_")
+# What an MPI program tells its own processes: ranks that inherit it would join that program. What
+# users set for mpiexec (HYDRA_HOST_FILE, OMPI_MCA_...) stays.
+_OF_MPI = re.compile("PMI_|PMIX_|HYDI_|MPI_LOCAL|OMPI_COMM_WORLD_|OMPI_APP_CTX|OMPI_FIRST_RANKS")
 _END_S = 10.0
 _MOST_SAID = 2000
 
@@ -54,8 +55,9 @@ def run_ranks(job: Job, n_ranks: int, on_event: Callable[[EventKind, Any], None]
     command = [
         *_mpiexec(n_ranks),
         sys.executable,
+        "-P",
         "-m",
-        "sds.organizer.parallel.rank_main",
+        "sds.organizer.parallel",
         str(n_ranks),
     ]
     with tempfile.TemporaryFile() as said, _started(command, said) as running:
@@ -76,7 +78,8 @@ def run_ranks(job: Job, n_ranks: int, on_event: Callable[[EventKind, Any], None]
             said.seek(0)
             message = (
                 f"the {n_ranks} ranks of the build ended with status {running.returncode} before "
-                f"it did; the next build of the same plan goes on from what is on disk. They said: "
+                "it did; the same build, when it is begun again, goes on from what was noted to be "
+                "on disk. They said: "
                 f"{said.read()[-_MOST_SAID:].decode(errors='replace').strip() or 'nothing'}"
             )
             raise BuildInterruptedError(message)
@@ -140,6 +143,9 @@ def _mpiexec(n_ranks: int) -> list[str]:
         )
         raise MissingExtraError(message)
     set_to = os.environ.get("SDS_MPIEXEC", "").split()
+    if set_to and not any("{n}" in part for part in set_to):
+        message = f"SDS_MPIEXEC is {' '.join(set_to)!r}; write {{n}} for the number of ranks"
+        raise ConfigurationError(message)
     if set_to:
         return [part.replace("{n}", str(n_ranks)) for part in set_to]
     try:

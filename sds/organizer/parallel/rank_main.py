@@ -1,4 +1,4 @@
-"""Work of one rank of a build: ``mpiexec -n N python -m sds.organizer.parallel.rank_main N``.
+"""Work of one rank of a build.
 
 Ranks take the slabs of a copy in batches, each of as many neighbors as its threads keep busy with.
 Between batches they agree on errors, and from time to time all sync, so that the number of slabs on
@@ -17,6 +17,7 @@ import pickle
 import sys
 import threading
 import time
+import traceback
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,12 @@ import numpy as np
 from mpi4py import MPI
 
 from sds.errors import ConfigurationError, SdsError
-from sds.organizer.collective.agreement import on_all
+from sds.organizer.collective.agreement import OtherRankError, on_all
 from sds.organizer.copy.slab_steps import SlabSteps
 from sds.organizer.copy.source_reader import SourceReader
-from sds.organizer.copy.stepwise_copy import CHECKPOINT_S, StepCopier
+from sds.organizer.copy.stepwise_copy import CHECKPOINT_S, StepCopier, pause_after
 from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
+from sds.organizer.journal import NO_LOCKS
 from sds.organizer.parallel.chunk_exchange import ChunkSender, copy_batch
 from sds.organizer.parallel.rank_jobs import Compared, CompareJob, Copied, CopyJob, event_line
 from sds.organizer.plans.segment_plan import SegmentPlan
@@ -61,10 +63,19 @@ _BATCHES_OF_THREADS = 2
 def main() -> None:
     """Take the job from standard input, and report events of it on standard output."""
     world = MPI.COMM_WORLD
+    try:
+        _work(world)
+    except BaseException:  # noqa: BLE001  (the other ranks wait for this one)
+        traceback.print_exc()
+        sys.stderr.flush()
+        world.Abort(1)
+
+
+def _work(world: Comm) -> None:
     starter = Starter(world)
     job = starter.take_job() if world.rank == 0 else None
+    wanted = int(sys.argv[1])
     try:
-        wanted = int(sys.argv[1])
         if world.size != wanted:
             message = (
                 f"mpiexec started {wanted} processes that are {world.size} MPI program each: it is "
@@ -73,8 +84,10 @@ def main() -> None:
             raise ConfigurationError(message)
         job = world.bcast(job)
         returned = _copy(starter, job) if isinstance(job, CopyJob) else _compare(starter, job)
+    except OtherRankError as error:
+        starter.report("raised", error.original)
     except (SdsError, OSError, MemoryError) as error:
-        starter.report("raised", error.__cause__ or error)
+        starter.report("raised", error)
     else:
         starter.report("returned", returned)
 
@@ -85,6 +98,10 @@ class Starter:
     def __init__(self, world: Comm) -> None:
         self.world = world
         self._notes = threading.Semaphore(0)
+        # What libraries print goes to standard error, not between the events.
+        sys.stdout.flush()
+        self._events = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)
 
     def take_job(self) -> Job:
         """Return the job; from then on this rank, and so all, end when the starter is gone."""
@@ -95,13 +112,16 @@ class Starter:
     def _listen(self) -> None:
         while os.read(sys.stdin.fileno(), 1):
             self._notes.release()
-        os._exit(1)
+        try:
+            self.world.Abort(1)
+        finally:
+            os._exit(1)
 
     def report(self, kind: EventKind, value: Any) -> None:  # noqa: ANN401
         """Report an event, on the first rank."""
         if self.world.rank == 0:
-            sys.stdout.buffer.write(event_line(kind, value))
-            sys.stdout.buffer.flush()
+            self._events.write(event_line(kind, value))
+            self._events.flush()
 
     @property
     def steps_done(self) -> int:
@@ -210,16 +230,19 @@ def _in_batches(
 
     before = sum(steps.step_bytes(index) for index in range(first))
     most = world.size * 2 * steps.n_buffers * _BATCHES_OF_THREADS
-    noted_s = time.monotonic()
-    with StepCopier(steps, advance) as copier:
+    noted_s, pause_s = time.monotonic(), CHECKPOINT_S
+    with ExitStack() as stack:
+        copier = on_all(world, lambda: stack.enter_context(StepCopier(steps, advance)))
         for begin in range(first, steps.n_steps, most):
             batch = range(begin, min(begin + most, steps.n_steps))
             copy(copier, batch)
             all_bytes = before + world.allreduce(done_bytes)
             starter.report("bytes", all_bytes)
-            if world.bcast(time.monotonic() - noted_s > CHECKPOINT_S):
+            if world.bcast(time.monotonic() - noted_s > pause_s):
+                begun_s = time.monotonic()
                 note(batch.stop, all_bytes / steps.total_bytes)
                 noted_s = time.monotonic()
+                pause_s = pause_after(noted_s - begun_s)
 
 
 def _share(steps: range, world: Comm) -> range:
@@ -239,7 +262,11 @@ def _locked(staged: Path) -> Iterator[None]:
     """Hold a lock on a file that is shared with the other ranks."""
     descriptor = os.open(staged, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
         yield
     finally:
         os.close(descriptor)
@@ -287,7 +314,3 @@ def _compare(starter: Starter, job: CompareJob) -> Compared:
         every = [problem_uncompared(plan, n_compared)]
     starter.report("bytes", 2 * plan.size_bytes)
     return Compared(checksums=found, problems=tuple(every))
-
-
-if __name__ == "__main__":
-    main()
