@@ -23,7 +23,7 @@ from sds.errors import RankDeficientError
 from sds.geometry import ContiguousLayout, IoMode
 from sds.recommender.models.cost_model import GapKind, HeldoutError
 from sds.recommender.models.samples import Samples
-from sds.simulator import Mode, Operation, hopper, simulate_many
+from sds.simulator import Operation, hopper, simulate_many
 
 _PROCESSES = (64, 128, 256, 512)
 _AGGREGATORS = (4, 8, 16, 32)
@@ -52,7 +52,7 @@ def simulated(experiment: Experiment, n_each: int, seed: int) -> Simulated:
                     tuple(own.extent[a] for a in order),
                     pattern.reads().permuted(order),
                     element_size_bytes=own.element_size_bytes,
-                    mode=Mode.COLLECTIVE,
+                    mode=IoMode.COLLECTIVE,
                 )
                 for order in own.orders
             ]

@@ -23,7 +23,8 @@ import numpy as np
 
 from benchmarks.table1.protocol import Experiment, draw_library
 from sds import _native
-from sds.simulator import Mode, Operation, hopper
+from sds.geometry import IoMode
+from sds.simulator import Operation, hopper
 from sds.simulator.simulation import simulated
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def simulate(run: Run, *, request_by_request: bool = False) -> Timed:
 
 
 def runs_of(
-    experiment: Experiment, patterns: Sequence[Pattern], mode: Mode = Mode.INDEPENDENT
+    experiment: Experiment, patterns: Sequence[Pattern], mode: IoMode = IoMode.INDEPENDENT
 ) -> list[Run]:
     """Return every pattern in every layout."""
     runs = []
@@ -129,7 +130,7 @@ def full_size(seed: int, threads: int) -> None:
         f"{sum(t.found['events'] for t in timed):,} events. The slowest ones:"
     )
     print_runs(sorted(timed, key=lambda t: -t.wall_s)[:6])
-    together = runs_of(experiment, draw_library(seed, experiment, _N_EACH), Mode.COLLECTIVE)
+    together = runs_of(experiment, draw_library(seed, experiment, _N_EACH), IoMode.COLLECTIVE)
     begin = time.perf_counter()
     with ThreadPoolExecutor(max_workers=threads) as pool:
         slowest = max(pool.map(simulate, together), key=lambda t: t.wall_s)

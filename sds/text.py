@@ -20,8 +20,13 @@ DAY_S = 86400.0
 _TIME_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
 
-def choice(kind: type[Choice], value: str) -> Choice:
+def choice(kind: type[Choice], value: str, name: str) -> Choice:
     """Return the member of an enumeration that a text names.
+
+    Parameters
+    ----------
+    name
+        Name of the choice, for the message.
 
     Raises
     ------
@@ -31,7 +36,7 @@ def choice(kind: type[Choice], value: str) -> Choice:
     try:
         return kind(value)
     except ValueError:
-        message = f"{kind.__name__.lower()} {value!r}; there are {', '.join(kind)}"
+        message = f"{name} {value!r}; there are {', '.join(kind)}"
         raise SdsValueError(message) from None
 
 

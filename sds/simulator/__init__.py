@@ -5,12 +5,11 @@ model: docs/explanation/simulator.md says what is modelled and what is left out.
 """
 
 from sds.geometry.process_reads import even_parts
-from sds.simulator.operation import Mode, Operation, ReadStrategy
+from sds.simulator.operation import Operation, ReadStrategy
 from sds.simulator.parameters import SimulatorParameters, hopper, striped
 from sds.simulator.simulation import SimulatedTime, simulate, simulate_many
 
 __all__ = [
-    "Mode",
     "Operation",
     "ReadStrategy",
     "SimulatedTime",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError, SelectionError
-from sds.geometry import MAX_PROCESSES, Dataspace, ProcessReads, check_order
+from sds.geometry import MAX_PROCESSES, Dataspace, IoMode, ProcessReads, check_order
 from sds.geometry.storage_layout import MAX_SIZE_BYTES
 from sds.text import choice
 
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 1 << 20
 _MAX_OFFSET = 1 << 61
-
-
-class Mode(StrEnum):
-    """Mode of an operation: processes read each on its own, or together."""
-
-    INDEPENDENT = "independent"
-    COLLECTIVE = "collective"
 
 
 class ReadStrategy(StrEnum):
@@ -74,7 +67,7 @@ class Operation:
     element_size_bytes: int
     slabs: NDArray[np.int64]
     data_offset_bytes: int = 0
-    mode: Mode = Mode.INDEPENDENT
+    mode: IoMode = IoMode.INDEPENDENT
     strategy: ReadStrategy = ReadStrategy.MULTIPLE
     list_depth: int = 64
     sieve_buffer_bytes: int = 32 << 20
@@ -101,8 +94,8 @@ class Operation:
         for name, value in (
             ("extent", space.extent),
             ("slabs", slabs),
-            ("mode", choice(Mode, self.mode)),
-            ("strategy", choice(ReadStrategy, self.strategy)),
+            ("mode", choice(IoMode, self.mode, "mode")),
+            ("strategy", choice(ReadStrategy, self.strategy, "strategy")),
         ):
             object.__setattr__(self, name, value)
 
@@ -114,7 +107,7 @@ class Operation:
         *,
         element_size_bytes: int,
         data_offset_bytes: int = 0,
-        mode: Mode | str = Mode.INDEPENDENT,
+        mode: IoMode | str = IoMode.INDEPENDENT,
         strategy: ReadStrategy | str = ReadStrategy.MULTIPLE,
         list_depth: int = 64,
         sieve_buffer_bytes: int = 32 << 20,
@@ -125,8 +118,8 @@ class Operation:
             element_size_bytes=element_size_bytes,
             slabs=_slabs_of(selections, len(extent)),
             data_offset_bytes=data_offset_bytes,
-            mode=choice(Mode, mode),
-            strategy=choice(ReadStrategy, strategy),
+            mode=choice(IoMode, mode, "mode"),
+            strategy=choice(ReadStrategy, strategy, "strategy"),
             list_depth=list_depth,
             sieve_buffer_bytes=sieve_buffer_bytes,
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sds import _native
 from sds.errors import LayoutError, SdsValueError
-from sds.simulator.operation import Mode
+from sds.geometry import IoMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +113,7 @@ def simulated(
         element_bytes=operation.element_size_bytes,
         offset_bytes=operation.data_offset_bytes,
         selections=operation.slabs,
-        is_collective=operation.mode is Mode.COLLECTIVE,
+        is_collective=operation.mode is IoMode.COLLECTIVE,
         strategy=operation.strategy.code,
         list_depth=operation.list_depth,
         sieve_buffer_bytes=operation.sieve_buffer_bytes,

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sds.geometry import RaidLayout, StripeLayout
-from sds.simulator import Mode, Operation, ReadStrategy, hopper
+from sds.geometry import IoMode, RaidLayout, StripeLayout
+from sds.simulator import Operation, ReadStrategy, hopper
 from sds.simulator.simulation import simulated
 from tests.simulator.one_by_one import simulate as simulate_one_by_one
 from tests.sizes import repeated
@@ -100,7 +100,7 @@ def operations(draw):
         element_size_bytes=draw(st.sampled_from([1, 2, 3, 8, 16])),
         data_offset_bytes=draw(st.sampled_from([0, 1, 16, 100])),
         slabs=slabs,
-        mode=draw(st.sampled_from(Mode)),
+        mode=draw(st.sampled_from(IoMode)),
         strategy=draw(st.sampled_from(ReadStrategy)),
         list_depth=draw(st.integers(1, 5)),
         sieve_buffer_bytes=draw(st.integers(1, 200)),

@@ -67,8 +67,8 @@ class CollectiveSettings:
             raise SdsValueError(message)
         if not 0 <= self.threshold <= 1:
             raise SdsValueError(f"threshold is {self.threshold}; give 0 to 1")
-        object.__setattr__(self, "partition", choice(Partition, self.partition))
+        object.__setattr__(self, "partition", choice(Partition, self.partition, "partition"))
         if self.order is not None:
-            object.__setattr__(self, "order", choice(Order, self.order))
+            object.__setattr__(self, "order", choice(Order, self.order, "order"))
         if self.n_aggregators is not None and self.n_aggregators < 1:
             raise SdsValueError(f"n_aggregators is {self.n_aggregators}; give at least 1")
