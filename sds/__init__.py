@@ -40,3 +40,8 @@ def __getattr__(name: str) -> object:
         return found
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
+    return sorted(__all__)

@@ -129,3 +129,14 @@ def test_commands_beside_a_server_load_what_they_print_alone(served, words, heav
 def test_commands_without_a_server_load_what_they_need_alone(home, words, heavy):
     found = imported_by(home, *words)
     assert found.isdisjoint(heavy), found & set(heavy)
+
+
+def test_public_names_are_listed_before_they_are_imported():
+    program = (
+        "import sys, sds; names = dir(sds); loaded = 'h5py' in sys.modules; "
+        "print(loaded, names == sorted(sds.__all__), all(hasattr(sds, name) for name in names))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["False", "True", "True"]
