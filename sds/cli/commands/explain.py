@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sds.cli.options import AsJson, DatasetName
+from sds.cli.names import split_name
+from sds.cli.options import AsJson
 from sds.cli.quantities import named_order
+from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,10 +29,18 @@ class Preset(enum.StrEnum):
 
 
 def explain(
-    name: DatasetName,
-    selection: Annotated[
-        str, typer.Argument(metavar="SELECTION", help="As in NumPy, for example '[:, 3, ::2]'.")
+    name: Annotated[
+        str,
+        typer.Argument(metavar="FILE[:/DATASET]", help="A dataset; a file, without a selection."),
     ],
+    selection: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SELECTION",
+            help="As in NumPy, for example '[:, 3, ::2]'; if not given, the datasets are listed, "
+            "with what one plane across each of their axes costs.",
+        ),
+    ] = None,
     *,
     order: Annotated[
         list[str] | None,
@@ -96,6 +106,17 @@ def explain(
     from sds.server.operations.file_system_models import configured_raid, configured_stripes
     from sds.server.settings import load_settings
 
+    if selection is None:
+        supposed = (
+            order, chunks, stored_ratio, preset, stripe_size, stripe_count, raid_disks, raid_unit,
+            raid_min_request, compare or None, draw,
+        )  # fmt: skip
+        if any(given is not None for given in supposed):
+            message = f"{name} without a selection: name one, such as '[:, 5]', with these options"
+            raise SdsValueError(message)
+        _explain_file(name, as_json=as_json)
+        return
+
     def size(text: str | None, option: str) -> int | None:
         return None if text is None else parse_size(text, name=option)
 
@@ -140,6 +161,62 @@ def explain(
         _print_explanation(found[0])
     else:
         _print_comparison(found, labels, fastest_of(found))
+
+
+def _explain_file(name: str, *, as_json: bool) -> None:
+    """Print the datasets of a file, and what one plane across each of their axes costs."""
+    from sds.cli.output import note, print_json, print_lines, print_table
+    from sds.cli.quantities import format_seconds, format_size
+    from sds.engine import measured_parameters
+    from sds.explain.file_overview import overview
+    from sds.home import default_home
+    from sds.server.operations.file_system_models import configured_raid, configured_stripes
+    from sds.server.settings import load_settings
+    from sds.text import counted
+
+    file, dataset = split_name(name)
+    home = default_home()
+    settings = load_settings(home)
+    found, n_more = overview(
+        file,
+        dataset,
+        configured=configured_stripes(settings),
+        raid=configured_raid(settings),
+        models=_models_of(Path(file)),
+        parameters=measured_parameters(home, file),
+        home=home,
+    )
+    if as_json:
+        print_json({"file": file, "datasets": found, "left_out": n_more})
+        return
+    for each in found:
+        extent = "x".join(map(str, each.extent)) or "scalar"
+        stored = "contiguous" if each.chunk_shape is None else "chunks of "
+        stored += "" if each.chunk_shape is None else "x".join(map(str, each.chunk_shape))
+        filters = f", {','.join(each.filters)}" if each.filters else ""
+        size = format_size(each.size_bytes)
+        print_lines(f"{each.path}  {extent} {each.dtype}, {stored}{filters}, {size}")
+        if not each.planes:
+            continue
+        mark = "" if each.calibrated else ", uncalibrated"
+        print_table(
+            ("one plane of", "useful>", "touched>", "pieces>", f"cold{mark}>", "from"),
+            [
+                (
+                    f"axis {plane.axis} {'/'.join(plane.names)}".strip(),
+                    format_size(plane.bytes_useful),
+                    "-" if plane.bytes_touched is None else format_size(plane.bytes_touched),
+                    "-" if plane.pieces is None else f"{plane.pieces:,}",
+                    "-" if plane.predicted_s is None else format_seconds(plane.predicted_s),
+                    "original"
+                    if plane.served_by is None
+                    else f"replica {plane.served_by.replica_id}",
+                )
+                for plane in each.planes
+            ],
+        )
+    if n_more:
+        note(f"{counted(n_more, 'smaller dataset')} left out; name one as FILE:/DATASET")
 
 
 def _hypothetical_disks(
