@@ -26,7 +26,7 @@ def cube(tmp_path):
         (["nosuch"], 2, "nosuch"),
         (["plot", "predcted", "TMP"], 2, "'KIND': 'predcted' is not one of 'predicted'"),
         (["plot", "predicted", "TMP"], 3, "error: no file system is calibrated; run"),
-        (["explain", "CUBE:/d"], 2, "SELECTION"),
+        (["explain", "CUBE:/d", "--order", "2,0,1"], 2, "without a selection"),
         (["explain", "CUBE:/d", "[0,0,9]"], 2, "9"),
         (["explain", "CUBE:/d", "[oops]"], 2, "oops"),
         (["explain", "CUBE:/d", ":", "--stripe-size", "1X"], 2, "1X"),
