@@ -47,6 +47,8 @@ class PlaneCost:
         From the original, from cold cache; None where no model fits.
     served_by
         The replica that would serve it instead; None: none.
+    notes
+        What is not known, and why.
     """
 
     axis: int
@@ -56,6 +58,7 @@ class PlaneCost:
     pieces: int | None
     predicted_s: float | None
     served_by: ServingReplica | None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,7 @@ def overview(
                         pieces=each.runs if each.chunks_touched is None else each.chunks_touched,
                         predicted_s=each.predicted_s,
                         served_by=each.served_by,
+                        notes=each.notes,
                     )
                     for axis, each in enumerate(explained)
                 ),

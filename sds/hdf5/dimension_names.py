@@ -53,9 +53,11 @@ def order_of_names(
         order += axes
     if sorted(order) != list(range(len(named))):
         shown = ", ".join("/".join(names) or f"(axis {i})" for i, names in enumerate(named))
+        if not any(named):
+            shown = f"the {len(named)} axes, which have no names"
         message = (
             f"axis order {','.join(words)!r}: name each dimension of {dataset} once; they are "
-            f"{shown or 'none'}, or write axes by number, for example 2,0,1"
+            f"{shown}; or write axes by number, for example 2,0,1"
         )
         raise LayoutError(message)
     return tuple(order)

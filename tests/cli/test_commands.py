@@ -18,6 +18,7 @@ from sds.home import Home
 from sds.recommender.candidates.replica_cost import build_command
 from sds.redirect.launch.connector import plugin_path
 from sds.server.operations.service import Service
+from tests.organizer.sources import settle
 
 
 @pytest.fixture
@@ -380,3 +381,16 @@ def test_what_cannot_be_reorganized_is_not_advised(sds, tmp_path):
 def test_numbers_of_reads_are_written_out(sds, cube):
     reads = ("--select", "[:, 3, 4]", "--reads", "20000")
     assert "20,000" in sds("what-if", f"{cube}:/d", "--order", "1,2,0", *reads).out
+
+
+def test_replicas_of_an_earlier_state_of_a_file_count_for_nothing(sds, cube):
+    asked = ("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000", "--json")
+    advised = sds(*asked).json["command"]
+    assert sds(*advised.split()[1:]).code == 0
+    assert sds(*asked).json["command"] is None
+    with h5py.File(cube, "r+") as file:
+        file["d"][0, 0, 0] = 7
+    settle(cube)
+    again = sds(*asked).json
+    assert again["command"] == advised
+    assert any("serves no read" in note and "has changed since" in note for note in again["notes"])

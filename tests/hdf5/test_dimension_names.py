@@ -45,7 +45,7 @@ def test_netcdf_dimensions_have_names_with_and_without_a_variable(maps):
 def test_an_axis_may_have_several_names_or_none(labelled):
     with h5py.File(labelled) as file:
         assert dimension_names(file["cube"]) == (("y",), (), ("energies", "channels"))
-    with pytest.raises(LayoutError, match=r"they are y, \(axis 1\), energies/channels"):
+    with pytest.raises(LayoutError, match=r"they are y, \(axis 1\), energies/channels; or write"):
         order_of_names(labelled, "/cube", ("channels", "y"))
 
 

@@ -357,7 +357,11 @@ def _print_headline(portfolio: "Portfolio", units: str) -> None:
 
     space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
     if not portfolio.layouts:
-        print_prose(f"Build nothing: no replica would pay (space{space or ': no limit'}).")
+        best = portfolio.declined[0] if portfolio.declined else None
+        why = "" if best is None else f"; of the best, {best.name}: {best.reason}"
+        print_prose(
+            f"Build nothing: no further replica would pay (space{space or ': no limit'}){why}."
+        )
         return
     mark = "" if portfolio.calibrated else ", uncalibrated"
     print_prose(
@@ -425,20 +429,26 @@ def _print_declined(portfolio: "Portfolio", *, verbose: bool) -> None:
 def _print_measured(portfolio: "Portfolio") -> None:
     """Print what traced reads took, beside what is predicted of them."""
     from sds.cli.output import print_prose
-    from sds.cli.quantities import format_seconds
+    from sds.cli.quantities import format_days, format_seconds
 
     if portfolio.measured_s_now is None or not portfolio.seconds_now:
         return
-    saves = f"; of that it would save {format_seconds(portfolio.saves_s)}"
-    print_prose(
-        f"Measured, the reads of a day took {format_seconds(portfolio.measured_s_now)}"
-        f"{saves if portfolio.layouts else ''}. Predicted are reads from cold cache"
-        + (
+    measured = f"Measured, the reads of a day took {format_seconds(portfolio.measured_s_now)}"
+    if not portfolio.layouts:
+        print_prose(f"{measured}.")
+        return
+    saves_s = portfolio.saves_s
+    build_s = sum(layout.build_s for layout in portfolio.layouts)
+    pays = f", which pays after {format_days(build_s / saves_s)}" if saves_s > 0 else ""
+    warm = ""
+    if portfolio.warm_s_now is not None and portfolio.warm_s_then is not None:
+        warm = (
             f"; from memory they take {format_seconds(portfolio.warm_s_now)} now, "
-            f"{format_seconds(portfolio.warm_s_then)} then."
-            if portfolio.warm_s_now is not None and portfolio.warm_s_then is not None
-            else "."
+            f"{format_seconds(portfolio.warm_s_then)} then"
         )
+    print_prose(
+        f"{measured}; of that it would save {format_seconds(saves_s)}{pays}. "
+        f"The table is of reads from cold cache{warm}."
     )
 
 

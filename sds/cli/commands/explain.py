@@ -200,7 +200,14 @@ def _explain_file(name: str, *, as_json: bool) -> None:
             continue
         mark = "" if each.calibrated else ", uncalibrated"
         print_table(
-            ("one plane of", "useful>", "touched>", "pieces>", f"cold{mark}>", "from"),
+            (
+                "one plane of",
+                "useful>",
+                "touched>",
+                "pieces>",
+                f"original, cold{mark}>",
+                "served by",
+            ),
             [
                 (
                     f"axis {plane.axis} {'/'.join(plane.names)}".strip(),
@@ -215,6 +222,9 @@ def _explain_file(name: str, *, as_json: bool) -> None:
                 for plane in each.planes
             ],
         )
+    unknown = (plane for each in found for plane in each.planes if plane.predicted_s is None)
+    for remark in dict.fromkeys(remark for plane in unknown for remark in plane.notes):
+        note(remark)
     if n_more:
         note(f"{counted(n_more, 'smaller dataset')} left out; name one as FILE:/DATASET")
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sds.home import Home
 
 
+# Shells add this to the number of the signal that ended a program.
+_BY_SIGNAL = 128
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgramReads:
     """Reads of the processes of a program under SDS.
@@ -68,11 +72,14 @@ def try_program(
     before = _traces(home)
     began_s, began_ns = time.monotonic(), time.time_ns()
     status = _run(command)
+    if status in {ExitCode.NOT_EXECUTABLE, ExitCode.COMMAND_NOT_FOUND}:
+        return status
     took = time_text(time.monotonic() - began_s)
     reads = program_reads(_traces(home) - before, since_ns=began_ns)
+    was_ended = status > _BY_SIGNAL
     # What the program prints may go into a pipe.
     with redirect_stdout(sys.stderr):
-        _print_reads(command[0], f"took {took} and ended with status {status}", reads)
+        _print_reads(command[0], f"took {took} and {_ending(status)}", reads)
         try:
             commands = _advise(reads) if reads.n_reads else []
         except SdsError as error:
@@ -80,9 +87,21 @@ def try_program(
 
             note(f"no advice: {error}")
             return status
-        if commands and (yes or _wants_to_build(len(commands))) and not _build(commands):
+        wanted = commands and not was_ended and (yes or _wants_to_build(len(commands)))
+        if wanted and not _build(commands):
             return ExitCode.FAILED
     return status
+
+
+def _ending(status: int) -> str:
+    """Return how a program ended, in words."""
+    if status <= _BY_SIGNAL:
+        return f"ended with status {status}"
+    try:
+        name = signal.Signals(status - _BY_SIGNAL).name
+    except ValueError:
+        return f"ended with status {status}"
+    return f"ended with status {status}, as by {name}; what it read last may not be traced"
 
 
 def _run(command: "Sequence[str]") -> int:
@@ -112,7 +131,7 @@ def _run(command: "Sequence[str]") -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return status if status >= 0 else 128 - status
+    return status if status >= 0 else _BY_SIGNAL - status
 
 
 def _print_reads(program: str, how_it_ended: str, reads: ProgramReads) -> None:
@@ -197,11 +216,16 @@ def _advise(reads: ProgramReads) -> "list[str]":
     from pathlib import Path
 
     from sds.cli.commands.advise import count_traces, print_advice
+    from sds.cli.output import note
     from sds.home import default_home
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
 
-    files = [file for file in dict.fromkeys(f for f, _ in reads.datasets) if Path(file).exists()]
+    named = dict.fromkeys(file for file, _ in reads.datasets)
+    files = [file for file in named if Path(file).exists()]
+    for file in named:
+        if file not in files:
+            note(f"no advice on {file}: it is no longer there")
     if not files:
         return []
     request = AdviceRequest(datasets=tuple(NamedDataset(file=file) for file in files))

@@ -14,6 +14,7 @@ from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.files import canonical_path
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
+from sds.hdf5.identity import identity_of
 from sds.organizer.plans.reorganization_plan import check_reorganizable
 from sds.organizer.replica_file.filters import parse_filters
 from sds.recommender.candidates.dataset_reads import DatasetReads
@@ -152,7 +153,18 @@ class KnownReads:
             self._build_rates[file] = measured_build_rates(self._store, file)
         found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
         active = [record for record in found if record.sort is None]  # others serve no reads
-        layouts = [record.layout for record in active if record.replica is not None]
+        now = identity_of(file)
+        layouts = []
+        for record in active:
+            changed = record.source_identity.difference(now)
+            if changed:
+                notes.append(
+                    f"replica {record.id} of {described.path} serves no read: {file} has changed "
+                    f"since ({changed}); build it again, or remove it (sds replicas remove "
+                    f"{record.id})"
+                )
+            elif record.replica is not None:
+                layouts.append(record.layout)
         stripes = self._models.stripes_of(file)
         try:
             filters = parse_filters("source", described.filters)

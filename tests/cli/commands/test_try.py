@@ -71,14 +71,31 @@ def test_what_is_advised_is_built_on_request(sds_try, cube):
 
 
 @pytest.mark.parametrize(
-    ("command", "status"),
-    [(["sh", "-c", "exit 5"], 5), (["sh", "-c", "kill -9 $$"], 137), (["no-such-program"], 127)],
+    ("command", "status", "how"),
+    [
+        (["sh", "-c", "exit 5"], 5, "ended with status 5."),
+        (["sh", "-c", "kill -9 $$"], 137, "ended with status 137, as by SIGKILL; what it read"),
+    ],
 )
-def test_a_program_without_reads_keeps_its_status(sds_try, command, status):
+def test_a_program_without_reads_keeps_its_status(sds_try, command, status, how):
     told = sds_try("--", *command)
     assert told.returncode == status
-    assert f"ended with status {status}" in told.stderr
-    assert "No read of it was traced" in told.stderr
+    words = " ".join(told.stderr.split())
+    assert how in words
+    assert "No read of it was traced" in words
+
+
+def test_a_program_that_cannot_be_started_gets_no_report(sds_try):
+    told = sds_try("no-such-program")
+    assert told.returncode == 127
+    assert told.stderr == "sds: error: no-such-program: command not found\n"
+
+
+def test_nothing_is_built_for_a_program_that_was_killed(sds_try, cube, tmp_path):
+    program = PROGRAM.replace("sys.exit(3)", "import os, signal; os.kill(os.getpid(), 9)")
+    told = sds_try("--yes", "--", sys.executable, "-c", program, cube)
+    assert told.returncode == 137
+    assert not list(Home(tmp_path / "home").replicas.rglob("*.h5"))
 
 
 def test_traces_that_are_gone_or_damaged_are_left_out(tmp_path):
@@ -92,7 +109,9 @@ def test_a_file_that_is_gone_changes_no_status(sds_try, cube):
     program = PROGRAM.replace("sys.exit(3)", "import os; os.unlink(sys.argv[1]); sys.exit(0)")
     told = sds_try(sys.executable, "-c", program, cube)
     assert told.returncode == 0, told.stderr
-    assert "It read 4 MiB" in " ".join(told.stderr.split())
+    words = " ".join(told.stderr.split())
+    assert "It read 4 MiB" in words
+    assert "it is no longer there" in words
 
 
 def test_modules_of_the_users_directory_are_not_imported(sds_try, tmp_path, monkeypatch):
