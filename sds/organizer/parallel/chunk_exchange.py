@@ -54,10 +54,15 @@ class ChunkSender:
         is_own = self._world.rank == 0
         if is_own:
             self._room.acquire()
-        if self._encoder is None:
-            self._send((slab, elements.copy() if is_own else elements))
-        else:
-            self._send(list(self._encoder.encode(slab, elements)))
+        try:
+            if self._encoder is None:
+                self._send((slab, elements.copy() if is_own else elements))
+            else:
+                self._send(list(self._encoder.encode(slab, elements)))
+        except BaseException:
+            if is_own:
+                self._room.release()  # nothing was sent that could be taken
+            raise
 
     def _send(self, message: object) -> None:
         if self._world.rank == 0:
