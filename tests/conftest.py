@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import dataclass
 
 # Before netCDF4, beside whose codecs h5py cannot make datasets with hdf5plugin's Blosc.
 import hdf5plugin  # noqa: F401
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from sds import _native
+from sds.cli.command_line import run_command
 from sds.hdf5.identity import FileSystemKind
 from sds.home import Home
 from tests.sizes import IS_ALL, repeated
@@ -98,6 +100,54 @@ def _heed_interrupts():
     yield
     if are_ignored:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+# Pytest's own, and what xdist tells of the test that runs.
+_OF_PYTEST = "PYTEST_"
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_left_as_it_was():
+    """Fail the test that changes the environment, not those that happen to run behind it."""
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    changed = {
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name) and not name.startswith(_OF_PYTEST)
+    }
+    for name in changed:
+        os.environ.pop(name, None)
+    os.environ.update({name: before[name] for name in changed & before.keys()})
+    assert not changed, "left in the environment of the tests that follow"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def sds(capfd, monkeypatch):
+    """Give the function that runs the command line in this process."""
+
+    def run(*words):
+        capfd.readouterr()
+        with monkeypatch.context() as own:
+            own.setenv("HDF5_VOL_CONNECTOR", "")  # a command may set it
+            code = run_command([str(word) for word in words])
+        return Result(int(code), *capfd.readouterr())
+
+    return run
 
 
 @pytest.fixture

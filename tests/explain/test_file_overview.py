@@ -4,7 +4,6 @@ import h5py
 import numpy as np
 import pytest
 
-from sds.cli.command_line import run_command
 from sds.errors import DatasetNotFoundError
 from sds.explain.explanation import explain
 from sds.explain.file_overview import MOST_DATASETS, overview
@@ -80,12 +79,13 @@ def test_a_dataset_that_is_not_there(mixed):
         of(mixed, "/none")
 
 
-def test_the_command(mixed, tmp_path, monkeypatch, capsys):
+def test_the_command(mixed, sds, tmp_path, monkeypatch):
     monkeypatch.setenv("SDS_HOME", str(tmp_path / "home"))
-    assert run_command(["explain", str(mixed)]) == 0
-    printed = capsys.readouterr().out
-    assert "/cube  64x80x100 float32, contiguous, 1.95 MiB" in printed
-    assert "axis 2 energy" in printed
-    assert "chunks of 1x80x100, gzip" in printed
-    assert run_command(["explain", str(mixed), "--order", "2,0,1"]) == 2
-    assert "without a selection: name one" in capsys.readouterr().err
+    told = sds("explain", mixed)
+    assert told.code == 0
+    assert "/cube  64x80x100 float32, contiguous, 1.95 MiB" in told.out
+    assert "axis 2 energy" in told.out
+    assert "chunks of 1x80x100, gzip" in told.out
+    refused = sds("explain", mixed, "--order", "2,0,1")
+    assert refused.code == 2
+    assert "without a selection: name one" in refused.err
