@@ -242,6 +242,9 @@ struct H5VL_dataset_get_args_t {
     H5VL_dataset_get_t op_type;
     union {
         struct {
+            hid_t dapl_id;
+        } get_dapl;
+        struct {
             hid_t dcpl_id;
         } get_dcpl;
         struct {

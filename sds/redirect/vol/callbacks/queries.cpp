@@ -58,4 +58,18 @@ int64_t allocated_end_of(const Object &file)
                : 0;
 }
 
+bool chunk_cache_of(const Object &dataset, size_t &n_slots, size_t &n_bytes)
+{
+    const Functions &hdf5 = dataset.hdf5();
+    if (!hdf5.H5Pget_chunk_cache) return false;
+    Request<H5VL_dataset_get_args_t> request(H5VL_DATASET_GET_DAPL);
+    if (pass_on(dataset, dataset.below->dataset_cls.get, hdf5.H5VLdataset_get, &request.args,
+                *dataset.host->default_dxpl, nullptr) < 0)
+        return false;
+    const hid_t dapl = request.args.args.get_dapl.dapl_id;
+    const bool is_known = hdf5.H5Pget_chunk_cache(dapl, &n_slots, &n_bytes, nullptr) >= 0;
+    hdf5.H5Pclose(dapl);
+    return is_known;
+}
+
 } // namespace sds::vol

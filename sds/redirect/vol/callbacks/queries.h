@@ -52,4 +52,8 @@ int descriptor_of(const Object &file);
 // where it cannot be had.
 int64_t allocated_end_of(const Object &file);
 
+// What HDF5 keeps of a dataset's chunks: so many at most, of so many bytes. False where it cannot
+// be had.
+bool chunk_cache_of(const Object &dataset, size_t &n_slots, size_t &n_bytes);
+
 } // namespace sds::vol

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "chunked_transfer.h"
+#include "clock.h"
 #include "config.h"
 #include "conversion.h"
 #include "decision_log.h"
 #include "element_walk.h"
 #include "error_stack.h"
+#include "kept_chunks.h"
 #include "latest.h"
 #include "memory_layout.h"
 #include "open_dataset.h"
@@ -53,6 +55,7 @@ constexpr int max_decisions = 4;
 struct Redirection {
     Decision *newest;           // the latest decisions
     ScatteredChoices scattered; // and of reads that are no box
+    KeptChunks *kept;           // nullptr: HDF5's cache does not hold all of the dataset
     uint64_t partial;           // candidates that hold a part, one bit each
     int32_t index;              // in the file's table
     int32_t n_candidates;       // 0: no table names it
@@ -80,6 +83,7 @@ enum Reason {
     other_type,
     empty_selection,
     original_cheaper,
+    kept_decoded,
     not_held,
     large_chunks,
     boxes_alone,
@@ -103,6 +107,7 @@ constexpr const char *reason_text[] = {
     "the memory type needs a conversion that SDS leaves to HDF5",
     "nothing is selected",
     "the original is predicted to be cheaper",
+    "the program's chunk cache holds the dataset, and replicas were measured slower than copies",
     "no replica holds all that is selected",
     "the replica's chunks are larger than 1 MiB, which would take much of the program's memory",
     "only replicas in chunks or of segments are there, which serve boxes alone",
@@ -173,9 +178,8 @@ bool is_of_extent(const Host &host, hid_t space, const StoredDataset &stored)
 }
 
 // What the dataset may be read from, for one read.
-Layouts layouts_of(const OpenDataset &dataset)
+Layouts layouts_of(const OpenDataset &dataset, const Redirection &redirection)
 {
-    const Redirection &redirection = *dataset.redirection;
     Layouts layouts = {};
     layouts.table = dataset.file->table;
     layouts.index = redirection.index;
@@ -186,6 +190,11 @@ Layouts layouts_of(const OpenDataset &dataset)
     layouts.itself = candidate_of_itself(dataset.description, layouts.dataset);
     if (redirection.by_engine_too) layouts.original = dataset.file->original;
     return layouts;
+}
+
+Layouts layouts_of(const OpenDataset &dataset)
+{
+    return layouts_of(dataset, *dataset.redirection);
 }
 
 sds_candidate candidate_of(const OpenDataset &dataset, int32_t i)
@@ -516,9 +525,10 @@ bool asks_for_collective(const Host &host, hid_t dxpl)
     return host.hdf5.H5Pget_dxpl_mpio(dxpl, &mode) >= 0 && mode == collective;
 }
 
-Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type)
+Redirection *find_redirection(const Object &object, const OpenDataset &dataset, hid_t type)
 {
     if (!dataset.file) return nullptr;
+    const Host &host = *object.host;
     const bool by_engine_too = may_be_read_by_engine(host, dataset, type);
     if (!dataset.file->table && !by_engine_too) return nullptr;
     Redirection found = {};
@@ -526,7 +536,10 @@ Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_
     if (dataset.file->table) look_up(host, dataset, type, found);
     if (!by_engine_too && found.n_candidates == 0) return nullptr;
     auto *made = static_cast<Redirection *>(malloc(sizeof(Redirection)));
-    if (made) *made = found;
+    if (!made) return nullptr;
+    *made = found;
+    if (made->n_candidates > 0)
+        made->kept = follow_chunks(object, dataset.description, layouts_of(dataset, *made).dataset);
     return made;
 }
 
@@ -534,6 +547,7 @@ void release_redirection(Redirection *redirection)
 {
     free_all(redirection->newest);
     release_choices(redirection->scattered);
+    release_chunks(redirection->kept);
     free(redirection);
 }
 
@@ -547,12 +561,19 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
 {
     // HDF5 refuses a read without a buffer.
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
+    KeptChunks *kept = dataset.redirection->kept;
+    if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request);
+    const NativeRead native = kept ? count_read(*kept, selection.slab) : NativeRead{};
     const int32_t choice = choose(dataset, selection.slab);
     if (choice < 0) tell(dataset, why_none(dataset, selection.slab));
     if (choice == SDS_BY_HDF5) return 0;
-    return serve_box(object, dataset, choice, selection, request);
+    const int64_t begin_ns = kept ? monotonic_ns() : 0;
+    const int64_t server = serve_box(object, dataset, choice, selection, request);
+    if (kept && server != 0)
+        count_served(*kept, native, static_cast<double>(monotonic_ns() - begin_ns) * 1e-9);
+    return server;
 }
 
 } // namespace sds::vol

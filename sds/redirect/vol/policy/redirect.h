@@ -30,7 +30,7 @@ inline bool is_collective(const Host &host, hid_t dxpl)
 // What else than HDF5 may read a dataset: replicas that the file's table names, and the engine, its
 // contiguous original. nullptr where HDF5 alone does. type: the dataset's, which stays the
 // caller's.
-Redirection *find_redirection(const Host &host, const OpenDataset &dataset, hid_t type);
+Redirection *find_redirection(const Object &object, const OpenDataset &dataset, hid_t type);
 void release_redirection(Redirection *redirection);
 
 // Whether a table names any.

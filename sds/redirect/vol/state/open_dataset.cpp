@@ -263,9 +263,8 @@ OpenDataset *make_state(const Host &host, OpenFile *file, const sds_trace_datase
 // Find who may read it besides HDF5. type: the dataset's.
 void redirect(const Object &object, OpenDataset &dataset, hid_t type)
 {
-    const Host &host = *object.host;
     const StoredDataset &stored = dataset.description;
-    dataset.redirection = find_redirection(host, dataset, type);
+    dataset.redirection = find_redirection(object, dataset, type);
     if (dataset.redirection && dataset.file->original && stored.element_bytes > 0)
         dataset.window_elements = window_elements_of(*dataset.file->original, stored);
     if (dataset.redirection && stored.n_filters > 0 && !has_filters(object)) {
