@@ -6,13 +6,11 @@
 #include "queries.h"
 #include "sds/choose.h"
 #include "sds/io_model.h"
-#include "sds/table_format.h"
 
 namespace sds::vol
 {
 
 struct KeptChunks {
-    double chunk_s;   // to have one decoded
     double native_s;  // of the reads so far, by HDF5
     double served_s;  // of those that a replica served, as it took
     double copied_s;  // by HDF5, of those among them that had been copies
@@ -104,8 +102,7 @@ double runs_of(const KeptChunks &kept, const sds_hyperslab &slab, double n_eleme
 
 } // namespace
 
-KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored,
-                          const sds_table_dataset &dataset)
+KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored)
 {
     if (stored.storage != SDS_STORAGE_CHUNKED || !stored.chunk || stored.rank < 1) return nullptr;
     size_t n_slots = 0, cache_bytes = 0;
@@ -127,8 +124,6 @@ KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored,
     sds_io_parameters costs;
     sds_io_parameters_builtin(&costs);
     kept->copy_s_per_byte = costs.copy_s_per_byte;
-    kept->chunk_s =
-        SDS_HDF5_CHUNK_S + static_cast<double>(chunk_bytes) * dataset.chunks.decode_s_per_byte;
     kept->element_bytes = stored.element_bytes;
     kept->rank = stored.rank;
     for (int32_t axis = 0; axis < stored.rank; axis++) {
@@ -148,7 +143,7 @@ bool is_left_to_cache(const KeptChunks &kept)
     return __atomic_load_n(&kept.is_left, __ATOMIC_RELAXED);
 }
 
-NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab)
+NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab, double predicted_s)
 {
     const Turn turn(kept);
     if (!turn.has_it()) return {0, false};
@@ -157,10 +152,11 @@ NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab)
     double n_elements = 1;
     for (int32_t axis = 0; axis < kept.rank; axis++)
         n_elements *= static_cast<double>(slab.count[axis] * slab.block[axis]);
-    const double seconds =
+    const double copied_s =
         read_s + n * held_chunk_s + runs_of(kept, slab, n_elements) * run_s +
-        n_elements * static_cast<double>(kept.element_bytes) * kept.copy_s_per_byte +
-        static_cast<double>(n_new) * kept.chunk_s;
+        n_elements * static_cast<double>(kept.element_bytes) * kept.copy_s_per_byte;
+    const double decoded_s = predicted_s > copied_s ? predicted_s - copied_s : 0;
+    const double seconds = copied_s + decoded_s * static_cast<double>(n_new) / n;
     kept.native_s += seconds;
     return {seconds, n_new == 0};
 }

@@ -11,7 +11,6 @@
 #include "object.h"
 
 struct sds_hyperslab;
-struct sds_table_dataset;
 
 namespace sds::vol
 {
@@ -21,8 +20,7 @@ struct KeptChunks;
 
 // Begin to follow a dataset; nullptr where it is not in chunks, HDF5's cache does not hold all of
 // them, or they are too many to be followed.
-KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored,
-                          const sds_table_dataset &dataset);
+KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored);
 void release_chunks(KeptChunks *kept);
 
 // Whether HDF5 reads the dataset from now on.
@@ -34,8 +32,8 @@ struct NativeRead {
     bool is_copy; // of chunks that it would hold all
 };
 
-// Count a read of a box.
-NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab);
+// Count a read of a box, for which HDF5 is predicted to take so long where it holds nothing.
+NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab, double predicted_s);
 // Count that a replica served it.
 void count_served(KeptChunks &kept, const NativeRead &native, double seconds);
 

@@ -83,7 +83,7 @@ Choice choose_box(const OpenDataset &dataset, const Layouts &layouts, const sds_
     const sds_choose_given given = given_of(read);
     sds_read_costs costs = {};
     const int32_t of = sds_choose(&layouts, &slab, &given, &costs);
-    return {of, sds_choice_uses(of, costs.hangs_on)};
+    return {of, sds_choice_uses(of, costs.hangs_on), sds_cold_s(&costs.by_hdf5)};
 }
 
 } // namespace sds::vol

@@ -40,6 +40,7 @@ sds_choose_given given_of(const ReadToChoose &read);
 struct Choice {
     int32_t of; // as sds_choose returns it
     uint32_t n_uses;
+    double by_hdf5_s = -1; // by the original's model; negative where it predicts nothing
 };
 Choice choose_box(const OpenDataset &dataset, const Layouts &layouts, const sds_hyperslab &slab);
 

@@ -45,8 +45,7 @@ struct Holders {
 struct Decision {
     Decision *next;
     Holders holders;
-    int32_t choice;  // of the candidates; negative: how the original is read
-    uint32_t n_left; // uses until it is made anew
+    Choice choice;   // n_uses: until it is made anew
     int64_t shape[]; // counts, blocks and strides
 };
 constexpr int max_decisions = 4;
@@ -178,8 +177,9 @@ bool is_of_extent(const Host &host, hid_t space, const StoredDataset &stored)
 }
 
 // What the dataset may be read from, for one read.
-Layouts layouts_of(const OpenDataset &dataset, const Redirection &redirection)
+Layouts layouts_of(const OpenDataset &dataset)
 {
+    const Redirection &redirection = *dataset.redirection;
     Layouts layouts = {};
     layouts.table = dataset.file->table;
     layouts.index = redirection.index;
@@ -190,11 +190,6 @@ Layouts layouts_of(const OpenDataset &dataset, const Redirection &redirection)
     layouts.itself = candidate_of_itself(dataset.description, layouts.dataset);
     if (redirection.by_engine_too) layouts.original = dataset.file->original;
     return layouts;
-}
-
-Layouts layouts_of(const OpenDataset &dataset)
-{
-    return layouts_of(dataset, *dataset.redirection);
 }
 
 sds_candidate candidate_of(const OpenDataset &dataset, int32_t i)
@@ -235,26 +230,25 @@ void remember(Redirection &redirection, const Holders &holders, const sds_hypers
         put_in_front(redirection.newest, max_decisions, sizeof(Decision) + 3 * n * sizeof(int64_t));
     if (!made) return;
     made->holders = holders;
-    made->choice = choice.of;
-    made->n_left = choice.n_uses;
+    made->choice = choice;
     memcpy(made->shape, slab.count, n * sizeof(int64_t));
     memcpy(made->shape + n, slab.block, n * sizeof(int64_t));
     memcpy(made->shape + 2 * n, slab.stride, n * sizeof(int64_t));
 }
 
 // The decision for reads of this shape, made anew where it is due.
-int32_t decide(const OpenDataset &dataset, const Holders &holders, const sds_hyperslab &slab)
+Choice decide(const OpenDataset &dataset, const Holders &holders, const sds_hyperslab &slab)
 {
     Redirection &redirection = *dataset.redirection;
     for (Decision *decision = redirection.newest; decision; decision = decision->next)
-        if (decision->n_left > 0 && decision->holders == holders &&
+        if (decision->choice.n_uses > 0 && decision->holders == holders &&
             is_of_shape(slab, decision->shape)) {
-            decision->n_left--;
+            decision->choice.n_uses--;
             return decision->choice;
         }
     const Choice choice = choose_box(dataset, layouts_of(dataset), slab);
     remember(redirection, holders, slab, choice);
-    return choice.of;
+    return choice;
 }
 
 // What was found in memory is not there any more: have decide() look anew.
@@ -264,7 +258,7 @@ void expire(Redirection &redirection)
     expire_choices(redirection.scattered);
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE)) return;
     for (Decision *decision = redirection.newest; decision; decision = decision->next)
-        if (decision->choice == SDS_BY_ENGINE_IF_CACHED) decision->n_left = 0;
+        if (decision->choice.of == SDS_BY_ENGINE_IF_CACHED) decision->choice.n_uses = 0;
     __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
 }
 
@@ -274,21 +268,22 @@ bool is_in_one_run(const OpenDataset &dataset, const sds_hyperslab &slab)
 }
 
 // Apart: most reads lie in one run and come no further.
-__attribute__((noinline)) int32_t predict_or_remember(const OpenDataset &dataset,
-                                                      const sds_hyperslab &slab)
+__attribute__((noinline)) Choice predict_or_remember(const OpenDataset &dataset,
+                                                     const sds_hyperslab &slab)
 {
     Redirection &redirection = *dataset.redirection;
     const Holders holders = holders_of(dataset, slab);
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE))
-        return choose_box(dataset, layouts_of(dataset), slab).of; // another thread is at it
-    const int32_t choice = decide(dataset, holders, slab);
+        return choose_box(dataset, layouts_of(dataset), slab); // another thread is at it
+    const Choice choice = decide(dataset, holders, slab);
     __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
     return choice;
 }
 
-int32_t choose(const OpenDataset &dataset, const sds_hyperslab &slab)
+Choice choose(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
-    if (is_in_one_run(dataset, slab) && config().engine != Engine::always) return SDS_BY_HDF5;
+    if (is_in_one_run(dataset, slab) && config().engine != Engine::always)
+        return {SDS_BY_HDF5, 0, 0};
     return predict_or_remember(dataset, slab);
 }
 
@@ -538,8 +533,7 @@ Redirection *find_redirection(const Object &object, const OpenDataset &dataset, 
     auto *made = static_cast<Redirection *>(malloc(sizeof(Redirection)));
     if (!made) return nullptr;
     *made = found;
-    if (made->n_candidates > 0)
-        made->kept = follow_chunks(object, dataset.description, layouts_of(dataset, *made).dataset);
+    if (made->n_candidates > 0) made->kept = follow_chunks(object, dataset.description);
     return made;
 }
 
@@ -565,12 +559,13 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request);
-    const NativeRead native = kept ? count_read(*kept, selection.slab) : NativeRead{};
-    const int32_t choice = choose(dataset, selection.slab);
-    if (choice < 0) tell(dataset, why_none(dataset, selection.slab));
-    if (choice == SDS_BY_HDF5) return 0;
+    const Choice choice = choose(dataset, selection.slab);
+    const NativeRead native =
+        kept ? count_read(*kept, selection.slab, choice.by_hdf5_s) : NativeRead{};
+    if (choice.of < 0) tell(dataset, why_none(dataset, selection.slab));
+    if (choice.of == SDS_BY_HDF5) return 0;
     const int64_t begin_ns = kept ? monotonic_ns() : 0;
-    const int64_t server = serve_box(object, dataset, choice, selection, request);
+    const int64_t server = serve_box(object, dataset, choice.of, selection, request);
     if (kept && server != 0)
         count_served(*kept, native, static_cast<double>(monotonic_ns() - begin_ns) * 1e-9);
     return server;
