@@ -78,7 +78,7 @@ import hashlib, sys
 import h5py
 import numpy as np
 rng = np.random.default_rng(11)
-with h5py.File(sys.argv[1], "r") as file:
+with h5py.File(sys.argv[1], "r", rdcc_nbytes=0) as file:  # a cache that holds all would serve
     cube = file["image/cube"]
     for _ in range(400):
         index = []

@@ -23,6 +23,8 @@ _REMEDIES = {
     "writable": "take write permission from group and others (chmod go-w)",
     "does not name": "build a replica with `sds reorganize`",
     "not that of the table": "build its replicas anew with `sds reorganize`",
+    "chunk cache holds": "nothing to do: reads from HDF5's chunk cache are copies; with a smaller "
+    "one (rdcc_nbytes) replicas serve",
     "lie in other files": "nothing to do: such datasets are read through HDF5",
     "data transform": "nothing to do: HDF5 computes such reads itself",
     "in the transfer's properties": "nothing to do: such reads are left to HDF5",
