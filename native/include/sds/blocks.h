@@ -18,10 +18,10 @@ extern "C" {
 int64_t sds_block_bytes(int64_t n_bytes);
 
 typedef enum sds_block_checks {
-    /* A random block of what a read asks for: the first after a random share of 8 blocks, so that
-     * any read may meet it and checks read an eighth more at most, then with every further 256. */
+    /* A random block of what a read asks for, once 8 blocks were asked for in all, and again with
+     * every further 256. */
     SDS_BLOCKS_SAMPLED,
-    SDS_BLOCKS_SAMPLED_SOON, /* so, but the first after a random share of one block */
+    SDS_BLOCKS_SAMPLED_SOON, /* so, but the first once one block was asked for */
     SDS_BLOCKS_ALL           /* each block before the first read of it */
 } sds_block_checks;
 

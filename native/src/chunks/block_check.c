@@ -37,16 +37,6 @@ int64_t sds_block_bytes(int64_t n_bytes)
     return block;
 }
 
-/* Steele 2014, SplitMix64. */
-static int64_t random_below(sds_blocks *blocks, int64_t n)
-{
-    uint64_t z =
-        __atomic_add_fetch(&blocks->random, UINT64_C(0x9E3779B97F4A7C15), __ATOMIC_RELAXED);
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return (int64_t)((z ^ (z >> 31)) % (uint64_t)n);
-}
-
 sds_status sds_blocks_new(int64_t data_offset_bytes, int64_t data_bytes, sds_block_checks checks,
                           sds_blocks **out)
 {
@@ -64,9 +54,8 @@ sds_status sds_blocks_new(int64_t data_offset_bytes, int64_t data_bytes, sds_blo
     blocks->n_blocks = n_blocks;
     blocks->checks = checks;
     blocks->damaged = NO_BLOCK;
+    blocks->until_due = (checks == SDS_BLOCKS_SAMPLED_SOON ? 1 : FIRST_SAMPLE_BLOCKS) * block_bytes;
     blocks->random = (uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)blocks;
-    const int64_t latest = checks == SDS_BLOCKS_SAMPLED_SOON ? 1 : FIRST_SAMPLE_BLOCKS;
-    blocks->until_due = 1 + random_below(blocks, latest * block_bytes);
     return SDS_OK;
 }
 
@@ -163,6 +152,16 @@ static sds_status check_all(sds_blocks *blocks, int fd, const sds__access *acces
         }
     }
     return SDS_OK;
+}
+
+/* Steele 2014, SplitMix64. */
+static int64_t random_below(sds_blocks *blocks, int64_t n)
+{
+    uint64_t z =
+        __atomic_add_fetch(&blocks->random, UINT64_C(0x9E3779B97F4A7C15), __ATOMIC_RELAXED);
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return (int64_t)((z ^ (z >> 31)) % (uint64_t)n);
 }
 
 /* Where there are no checksums, none is looked for again. */
