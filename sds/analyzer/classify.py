@@ -130,6 +130,7 @@ def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
         processes=tuple(sorted({p for m in members for p in m.processes})),
         n_concurrent=_concurrent(members),
         n_redirected=sum(m.n_redirected for m in members),
+        redirected_s=sum(m.redirected_s for m in members),
         n_collective=sum(m.n_collective for m in members),
         places=joined_places((place for m in members for place in m.places), lead.extent),
     )
@@ -261,6 +262,7 @@ def _pattern(
             for first, last in zip(first_ns.tolist(), last_ns.tolist(), strict=True)
         ),
         n_redirected=int(reads.n_redirected[rows].sum()),
+        redirected_s=float(reads.redirected_ns[rows].sum()) * 1e-9,
         n_collective=int(reads.n_collective[rows].sum()),
         irregular=irregular,
         places=_places(reads.sections.rows(rows), batch.extent),

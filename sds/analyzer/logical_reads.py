@@ -134,7 +134,9 @@ class LogicalReads:
         Selected bytes of the group, shape (m,).
     elapsed_ns, start_ns, last_start_ns
         Sum; first; last; shape (m,).
-    n_redirected, n_collective
+    n_redirected, redirected_ns
+        HDF5 reads that a replica served, and their share of `elapsed_ns`, shape (m,).
+    n_collective
         HDF5 reads, shape (m,).
     thread
         That read, shape (m,).
@@ -153,6 +155,7 @@ class LogicalReads:
     start_ns: Int64
     last_start_ns: Int64
     n_redirected: Int64
+    redirected_ns: Int64
     n_collective: Int64
     thread: Int64
     sections: Sections
@@ -280,6 +283,7 @@ def _grouped(
         start_ns=records.start_ns,
         last_start_ns=records.last_start_ns,
         n_redirected=np.where(records.served_by > 0, n_calls, 0),
+        redirected_ns=np.where(records.served_by > 0, records.elapsed_ns, 0),
         n_collective=np.where(records.collective, n_calls, 0),
         thread=records.thread,
         sections=_sections(records, first),
@@ -376,6 +380,7 @@ def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
         start_ns=reads.start_ns[index],
         last_start_ns=reads.last_start_ns[index],
         n_redirected=reads.n_redirected[index],
+        redirected_ns=reads.redirected_ns[index],
         n_collective=reads.n_collective[index],
         thread=reads.thread[index],
         sections=reads.sections.rows(index),
@@ -413,6 +418,7 @@ def _merged(reads: LogicalReads, first: Int64, axis: Int64, group: Int64) -> Log
         start_ns=reads.start_ns[first],
         last_start_ns=reads.last_start_ns[last],
         n_redirected=total(reads.n_redirected),
+        redirected_ns=total(reads.redirected_ns),
         n_collective=total(reads.n_collective),
         thread=reads.thread[first],
         sections=reads.sections.joined(first),

@@ -92,8 +92,8 @@ class AccessPattern:
         Keys of the processes that read, sorted. Empty where stated.
     n_concurrent
         The most processes that were reading at one time: Nproc of Liu 2014, Eq. 4.
-    n_redirected
-        HDF5 reads that a replica served.
+    n_redirected, redirected_s
+        HDF5 reads that a replica served, and what of `elapsed_s` they took.
     n_collective
         HDF5 reads that were collective MPI transfers.
     irregular
@@ -124,6 +124,7 @@ class AccessPattern:
     processes: tuple[str, ...] = field(default=())
     n_concurrent: int = 1
     n_redirected: int = 0
+    redirected_s: float = 0.0
     n_collective: int = 0
     irregular: bool = False
     stated: bool = False

@@ -236,9 +236,11 @@ def run_demo(
         extents = _make_files(place, size_bytes, say=say, bar=bar)
         place.home.create()
         place.bare_home.create()
-        # On any file system: no other program writes to the files.
+        # On any file system: no other program writes to the files. And however fast they are read.
         trusted = json.dumps([str(place.root)])
-        place.home.config.write_text(f"trusted_directories = {trusted}\n", encoding="utf-8")
+        place.home.config.write_text(
+            f"trusted_directories = {trusted}\nadvice_min_s = 0\n", encoding="utf-8"
+        )
         server = stack.enter_context(
             DemoServer(place.home, log=place.root / "server.log", keep=keep)
         )

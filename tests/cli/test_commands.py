@@ -84,11 +84,11 @@ def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
     ).json
     assert advice["order"][0] == 2
     assert advice["command"].startswith("sds reorganize ")
-    assert advice["predicted_s"] < advice["predicted_s_now"]
+    assert advice["seconds_then"] < advice["seconds_now"]
     assert advice["calibrated"] is False
     assert advice["measured_s_now"] is None
     assert (advice["seconds_now"], advice["seconds_now_basis"]) == (
-        advice["predicted_s_now"],
+        advice["cold_s_now"],
         "predicted",
     )
     text = sds("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000").out

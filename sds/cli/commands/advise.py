@@ -279,7 +279,6 @@ def _as_json(name: str, advice: "Advice") -> dict[str, object]:
     portfolio = advice.portfolio
     best = portfolio.layouts[0] if portfolio.layouts else None
     file, dataset = split_name(name if best is None else best.target)
-    is_measured = portfolio.measured_s_now is not None
     return {
         "file": file,
         "dataset": dataset,
@@ -287,13 +286,14 @@ def _as_json(name: str, advice: "Advice") -> dict[str, object]:
         "command": None if best is None else best.command,
         "calibrated": portfolio.calibrated,
         "measured_s_now": portfolio.measured_s_now,
-        "seconds_now": portfolio.measured_s_now if is_measured else portfolio.seconds_now,
-        "seconds_now_basis": "measured" if is_measured else "predicted",
-        "saves_s": portfolio.saves_s,
+        "seconds_now": portfolio.seconds_now,
+        "seconds_now_basis": portfolio.basis,
+        "seconds_then": portfolio.seconds_then,
+        "saves_s": portfolio.saving.seconds,
+        "cold_s_now": portfolio.cold_s_now,
+        "cold_s_then": portfolio.cold_s_then,
         "warm_s_now": portfolio.warm_s_now,
-        "warm_s": portfolio.warm_s_then,
-        "predicted_s_now": portfolio.seconds_now,
-        "predicted_s": portfolio.seconds_then,
+        "warm_s_then": portfolio.warm_s_then,
         "speedup": None if best is None else best.speedup,
         "portfolio": portfolio,
         "stripes": advice.stripes,
@@ -330,7 +330,7 @@ def print_advice(advice: "Advice", units: str, *, verbose: bool = False) -> None
 
     portfolio = advice.portfolio
     _print_headline(portfolio, units)
-    _print_measured(portfolio)
+    _print_cold_and_warm(portfolio)
     if portfolio.layouts:
         _print_layouts(portfolio, verbose=verbose)
     for models in portfolio.models if verbose else ():
@@ -363,12 +363,16 @@ def _print_headline(portfolio: "Portfolio", units: str) -> None:
             f"Build nothing: no further replica would pay (space{space or ': no limit'}){why}."
         )
         return
-    mark = "" if portfolio.calibrated else ", uncalibrated"
+    predicted = "predicted" if portfolio.calibrated else "predicted, uncalibrated"
+    now, then = format_seconds(portfolio.seconds_now), format_seconds(portfolio.seconds_then)
+    times = {
+        "measured": f"{now} (measured) to {then} ({predicted})",
+        "mixed": f"{now} (measured in part) to {then} ({predicted})",
+        "predicted": f"{now} to {then} ({predicted})",
+    }
     print_prose(
         f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
-        f"{units} of a day from {format_seconds(portfolio.seconds_now)} to "
-        f"{format_seconds(portfolio.seconds_then)}, saving {_interval(portfolio.saving)} "
-        f"(predicted{mark})"
+        f"{units} of a day from {times[portfolio.basis]}, saving {_interval(portfolio.saving)}"
     )
 
 
@@ -426,30 +430,29 @@ def _print_declined(portfolio: "Portfolio", *, verbose: bool) -> None:
         print_prose(f"  {declined.name} of {declined.target}: {declined.reason}")
 
 
-def _print_measured(portfolio: "Portfolio") -> None:
-    """Print what traced reads took, beside what is predicted of them."""
+def _print_cold_and_warm(portfolio: "Portfolio") -> None:
+    """Print what traced reads are predicted to take from cold cache, and from memory."""
     from sds.cli.output import print_prose
-    from sds.cli.quantities import format_days, format_seconds
+    from sds.cli.quantities import format_seconds
 
-    if portfolio.measured_s_now is None or not portfolio.seconds_now:
+    if portfolio.basis == "predicted":
         return
-    measured = f"Measured, the reads of a day took {format_seconds(portfolio.measured_s_now)}"
     if not portfolio.layouts:
-        print_prose(f"{measured}.")
+        if portfolio.measured_s_now is not None:
+            took = format_seconds(portfolio.measured_s_now)
+            print_prose(f"Measured, the reads of a day took {took}.")
         return
-    saves_s = portfolio.saves_s
-    build_s = sum(layout.build_s for layout in portfolio.layouts)
-    pays = f", which pays after {format_days(build_s / saves_s)}" if saves_s > 0 else ""
-    warm = ""
-    if portfolio.warm_s_now is not None and portfolio.warm_s_then is not None:
-        warm = (
-            f"; from memory they take {format_seconds(portfolio.warm_s_now)} now, "
-            f"{format_seconds(portfolio.warm_s_then)} then"
-        )
-    print_prose(
-        f"{measured}; of that it would save {format_seconds(saves_s)}{pays}. "
-        f"The table is of reads from cold cache{warm}."
+    ways = (
+        ("from cold cache", portfolio.cold_s_now, portfolio.cold_s_then),
+        ("from memory", portfolio.warm_s_now, portfolio.warm_s_then),
     )
+    known = [
+        f"{name} {format_seconds(now)} now and {format_seconds(then)} then"
+        for name, now, then in ways
+        if now is not None and then is not None
+    ]
+    if known:
+        print_prose(f"The models alone predict {'; '.join(known)}.")
 
 
 def _print_what_if(answer: "WhatIf", units: str) -> None:

@@ -34,7 +34,7 @@ class ReadCosts:
     Attributes
     ----------
     original
-        As the original is read, by HDF5 or by the engine, shape (n,).
+        As the original is read, by HDF5 or by the engine, from cold cache, shape (n,).
     by_hdf5
         From the original through HDF5, as collective reads are, shape (n,).
     replicas
@@ -75,6 +75,43 @@ class ReadCosts:
     def seconds_warm(self) -> NDArray[np.float64]:
         """Return the same where all that is read is in memory, by what serves cold reads."""
         return self._as_chosen(self.original_warm, self.replicas_warm)
+
+    def as_traced(self, measured_s: NDArray[np.float64]) -> ReadCosts:
+        """Return what reads take that are as cold or as warm as those that were traced.
+
+        Parameters
+        ----------
+        measured_s
+            Mean seconds of each from the original, shape (n,); nan: not known, and nothing changes.
+
+        Notes
+        -----
+        What was measured of the original counts as it is. Where it lies between what is predicted
+        of reads from memory and of cold ones, that share of the reads was cold, and would be in
+        replicas. Where it is beyond the cold ones, the device is slower than the model has it, for
+        replicas by the same factor; where it is below the warm ones, replicas take what is
+        predicted of them from memory. Which replica serves remains what programs choose by.
+        """
+        known = np.isfinite(measured_s)
+        cold, warm = self.original, np.minimum(self.original_warm, self.original)
+        between = np.where(cold > warm, cold - warm, 1.0)
+        share = np.where(cold > warm, np.clip((measured_s - warm) / between, 0, 1), 1.0)
+        factor = np.maximum(measured_s / cold, np.where(cold > warm, 1.0, 0.0))
+        with np.errstate(invalid="ignore"):  # infinite where a replica does not hold the read
+            replicas = np.where(
+                np.isfinite(self.replicas),
+                factor[:, np.newaxis]
+                * (
+                    share[:, np.newaxis] * self.replicas
+                    + (1 - share[:, np.newaxis]) * self.replicas_warm
+                ),
+                np.inf,
+            )
+        return replace(
+            self,
+            original=np.where(known, measured_s, cold),
+            replicas=np.where(known[:, np.newaxis], replicas, self.replicas),
+        )
 
     def _as_chosen(
         self, original: NDArray[np.float64], replicas: NDArray[np.float64]

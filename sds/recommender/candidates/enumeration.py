@@ -64,7 +64,10 @@ _TIE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateCosts:
-    """A dataset's reads and their predicted times in the layouts there are and might be.
+    """A dataset's reads and their times in the layouts there are and might be.
+
+    Reads that were traced take what was measured of them, and in replicas what follows from it
+    (`ReadCosts.as_traced`); others what is predicted of cold ones.
 
     Attributes
     ----------
@@ -72,15 +75,17 @@ class CandidateCosts:
         The reads, n of them, those that take longest first.
     now
         Seconds of each in the layouts that exist, shape (n,).
+    is_measured
+        Of which that is what traced reads took, shape (n,).
     layouts
         Replicas that might be built, m of them.
     min_reads
         Of each of segments how often its tiles had to be read; 0 of others.
     seconds
         Of each read in each replica, shape (n, m); infinite where it would not serve the read.
-    now_warm, seconds_warm
-        `now` and `seconds` where all that is read is in memory; of `seconds_warm` those count that
-        are finite in `seconds`.
+    now_cold, seconds_cold, now_warm, seconds_warm
+        `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
+        memory; of `seconds_cold` and `seconds_warm` those count that are finite in `seconds`.
     doubtful
         The layout by which a read is predicted fastest among those that would not serve it, and how
         many times as fast: by less than the models err.
@@ -92,9 +97,12 @@ class CandidateCosts:
 
     classes: tuple[ReadClass, ...]
     now: NDArray[np.float64]
+    is_measured: NDArray[np.bool_]
     layouts: tuple[ReplicaLayout, ...]
     min_reads: tuple[int, ...]
     seconds: NDArray[np.float64]
+    now_cold: NDArray[np.float64]
+    seconds_cold: NDArray[np.float64]
     now_warm: NDArray[np.float64]
     seconds_warm: NDArray[np.float64]
     doubtful: tuple[ReplicaLayout, float] | None
@@ -138,7 +146,18 @@ def usable_patterns(dataset: DatasetReads) -> list[AccessPattern]:
 def class_costs(
     dataset: DatasetReads, classes: Sequence[ReadClass], layouts: Sequence[ReplicaLayout]
 ) -> ReadCosts:
-    """Return what classes of reads take in replicas; infinite where these do not hold them."""
+    """Return what classes of reads take in replicas, as cold or warm as they were traced.
+
+    Infinite where a replica does not hold them.
+    """
+    measured_s = np.array([read.measured_s for read in classes])
+    return predicted_costs(dataset, classes, layouts).as_traced(measured_s)
+
+
+def predicted_costs(
+    dataset: DatasetReads, classes: Sequence[ReadClass], layouts: Sequence[ReplicaLayout]
+) -> ReadCosts:
+    """Return what classes of reads are predicted to take in replicas, from cold cache."""
     extent = dataset.array.extent
     # What a read takes of tiles depends on their shape, not on which of them there are.
     alike = [x if x.segments is None else (x.order, x.segments.tile_shape) for x in layouts]
@@ -156,11 +175,15 @@ def class_costs(
     held = np.array(
         [[read.is_held_by(x, extent) for x in layouts] for read in classes], dtype=np.bool_
     ).reshape(len(classes), len(layouts))
+    warm = costs.replicas_warm[:, columns]
+    # From memory tiles are not predicted: they take no longer than the original, in more runs.
+    of_tiles = np.array([x.segments is not None for x in layouts], dtype=np.bool_)
+    warm = np.where(of_tiles, np.minimum(warm, costs.original_warm[:, np.newaxis]), warm)
     return replace(
         costs,
         replicas=np.where(held, costs.replicas[:, columns], np.inf),
         compared=np.where(held, costs.compared[:, columns], np.inf),
-        replicas_warm=np.where(held, costs.replicas_warm[:, columns], np.inf),
+        replicas_warm=np.where(held, warm, np.inf),
     )
 
 
@@ -220,7 +243,9 @@ class _Enumeration:
             *self._layouts_of_segments(tiled, whole, classes, now),
         ]
         layouts = [x for x in dict.fromkeys(layouts) if x not in dataset.existing]
-        costs = class_costs(dataset, classes, layouts)
+        cold = predicted_costs(dataset, classes, layouts)
+        measured_s = np.array([read.measured_s for read in classes])
+        costs = cold.as_traced(measured_s)
         keep = _worth_comparing(
             np.minimum(costs.serving, now[:, np.newaxis]),
             float(now @ per_day),
@@ -234,15 +259,19 @@ class _Enumeration:
             chunked=[x.chunk_shape is not None for x in layouts],
         )
         kept = tuple(layouts[j] for j in keep)
+        existing = predicted_costs(dataset, classes, dataset.existing)
         return CandidateCosts(
             classes=tuple(classes),
             now=now,
+            is_measured=np.isfinite(measured_s) & (existing.chosen() < 0),
             layouts=kept,
             min_reads=tuple(
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept
             ),
             seconds=costs.serving[:, keep],
-            now_warm=class_costs(dataset, classes, dataset.existing).seconds_warm(),
+            now_cold=existing.seconds(),
+            seconds_cold=cold.replicas[:, keep],
+            now_warm=existing.seconds_warm(),
             seconds_warm=costs.replicas_warm[:, keep],
             doubtful=_doubtful(layouts, costs, now),
             fixed_s_per_day=self._fixed_s(),

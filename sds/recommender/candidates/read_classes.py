@@ -6,6 +6,7 @@ each is served by a replica or is not.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,6 +62,8 @@ class ReadClass:
         Processes that read at one time.
     per_day, observed
         HDF5 reads that a replica may serve, a day and in all that was observed.
+    measured_s
+        Mean seconds of such a read from the original, as traced; nan: none was.
     inside
         Of the boxes and segments in question, those that hold these reads.
     """
@@ -72,6 +75,7 @@ class ReadClass:
     n_concurrent: int
     per_day: float
     observed: float
+    measured_s: float = math.nan
     inside: frozenset[Box | SegmentList] = frozenset()
 
     @classmethod
@@ -99,6 +103,7 @@ class ReadClass:
             n_concurrent=most.n_concurrent,
             per_day=per_day,
             observed=float(sum(free)),
+            measured_s=_mean_original_s(alike),
         )
 
     def is_held_by(self, layout: ReplicaLayout, extent: tuple[int, ...]) -> bool:
@@ -106,6 +111,23 @@ class ReadClass:
         if layout.segments is not None:
             return layout.segments in self.inside
         return layout.region in self.inside or layout.holds_all(extent)
+
+
+def _mean_original_s(alike: Sequence[AccessPattern]) -> float:
+    """Return the mean seconds of traced reads from the original; nan where there is none.
+
+    Of collective reads, whose time holds the waits for other ranks, none counts.
+    """
+    n, seconds = 0, 0.0
+    for pattern in alike:
+        n_original = pattern.n_calls - pattern.n_redirected
+        original_s = pattern.elapsed_s - pattern.redirected_s
+        # Before redirected_s was kept, only the sum of both is known.
+        is_apart = not pattern.n_redirected or pattern.redirected_s > 0
+        if is_apart and not pattern.n_collective and n_original > 0 and original_s > 0:
+            n += n_original
+            seconds += original_s
+    return seconds / n if n else math.nan
 
 
 @dataclass(slots=True)

@@ -28,9 +28,9 @@ class NoiseGates:
         HDF5 reads seen. Not logical reads: a loop over all planes is one of those, and yet has
         shown often enough what it reads. Stated patterns pass: the user vouches for them.
     min_total_s
-        Predicted time of all reads in the layouts that exist.
+        Time of all reads in the layouts that exist, as traced or predicted.
     min_saving_s
-        Predicted saving of all reads, seconds.
+        Saving of all reads, seconds.
     min_speedup
         Time now over time then, of the reads that the new layout would serve.
     min_confidence
@@ -42,6 +42,11 @@ class NoiseGates:
     min_saving_s: float = 0.05
     min_speedup: float = 1.5
     min_confidence: float = 0.9
+
+    @classmethod
+    def from_total(cls, min_total_s: float) -> NoiseGates:
+        """Return the gates where all reads must take so long; half of it must be saved."""
+        return cls(min_total_s=min_total_s, min_saving_s=min_total_s / 2)
 
     def __post_init__(self) -> None:
         least = (self.min_calls, self.min_total_s, self.min_saving_s)

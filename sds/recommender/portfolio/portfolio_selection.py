@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from sds.recommender.candidates.dataset_reads import DatasetReads
     from sds.recommender.candidates.enumeration import ChunkShapes
+    from sds.recommender.portfolio.values import Basis
 
 _N_DECLINED = 3
 _N_ALIKE = 3
@@ -101,6 +102,12 @@ def _sum_of_known(seconds: Sequence[float | None]) -> float | None:
     """Return the sum; None where one is not known, or there are none."""
     known = [one for one in seconds if one is not None]
     return math.fsum(known) if known and len(known) == len(seconds) else None
+
+
+def _common_basis(all_: Sequence[Basis]) -> Basis:
+    """Return the basis of a sum of times."""
+    found = set(all_)
+    return found.pop() if len(found) == 1 else "mixed" if found else "predicted"
 
 
 class _Choice:
@@ -282,7 +289,10 @@ class _Choice:
             n_groups=self.n_groups,
             notes=(*self._smaller(chosen), *self._notes()),
             datasets=tuple(datasets),
+            basis=_common_basis([one.basis for one in datasets]),
             measured_s_now=_sum_of_known([one.measured_s_now for one in datasets]),
+            cold_s_now=_sum_of_known([one.cold_s_now for one in datasets]),
+            cold_s_then=_sum_of_known([one.cold_s_then for one in datasets]),
             warm_s_now=_sum_of_known([one.warm_s_now for one in datasets]),
             warm_s_then=_sum_of_known([one.warm_s_then for one in datasets]),
         )
@@ -299,7 +309,10 @@ class _Choice:
             saving=workload.saving(np.full_like(by, AS_NOW), by),
             calibrated=workload.calibrated,
             models=workload.models,
+            basis=workload.basis,
             measured_s_now=workload.measured_s_per_day,
+            cold_s_now=workload.cold_s_per_day(np.full_like(by, AS_NOW)),
+            cold_s_then=workload.cold_s_per_day(by),
             warm_s_now=workload.warm_s_per_day(np.full_like(by, AS_NOW)),
             warm_s_then=workload.warm_s_per_day(by),
         )

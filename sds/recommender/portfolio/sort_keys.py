@@ -209,6 +209,7 @@ def query_workload(
         unit="query",
         candidates=tuple(_candidate(queries, layout) for layout in chosen),
         now=now[0],
+        is_measured=np.zeros(len(now[0]), dtype=np.bool_),
         seconds=there[0],
         bounds=(now[1:], there[1:]),
         per_day=per_day,

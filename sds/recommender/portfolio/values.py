@@ -22,6 +22,10 @@ NO_QUERY_STATED = (
 )
 
 
+Basis = Literal["measured", "predicted", "mixed"]
+"""Origin of times: traced reads, models, or some of both."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
     """Predicted seconds saved a day, with the interval that holds in 19 of 20 cases.
@@ -161,12 +165,17 @@ class DatasetTimes:
 
     Attributes
     ----------
-    measured_s_now
-        Of the reads as they were traced; None where reads or queries are stated.
     seconds_now, seconds_then, saving
-        Predicted, of reads from cold cache.
-    warm_s_now, warm_s_then
-        Predicted of the same reads where all that they read is in memory; None of queries.
+        Of reads that are as cold or warm as those that were traced; of queries, and of reads that
+        were not traced, as predicted from cold cache.
+    basis
+        Whether `seconds_now` is measured or predicted.
+    measured_s_now
+        Of the reads as they were traced, by whatever served them; None where reads or queries are
+        stated.
+    cold_s_now, cold_s_then, warm_s_now, warm_s_then
+        Predicted of the same reads from cold cache, and where all that they read is in memory; None
+        of queries.
     """
 
     target: str
@@ -175,29 +184,12 @@ class DatasetTimes:
     saving: Saving
     calibrated: bool
     models: ModelNames
+    basis: Basis = "predicted"
     measured_s_now: float | None = None
+    cold_s_now: float | None = None
+    cold_s_then: float | None = None
     warm_s_now: float | None = None
     warm_s_then: float | None = None
-
-    @property
-    def saves_s(self) -> float:
-        """Seconds saved a day: of what was measured to be spent, where that is known.
-
-        How much of the reads was in memory follows from where the measured time lies between those
-        that are predicted warm and cold; beyond them, predictions are off by the same factor now
-        and then.
-        """
-        measured_s, warm_now_s, warm_then_s = self.measured_s_now, self.warm_s_now, self.warm_s_then
-        if measured_s is None or warm_now_s is None or warm_then_s is None or not self.seconds_now:
-            return self.saving.seconds
-        if measured_s >= self.seconds_now:
-            then_s = self.seconds_then * measured_s / self.seconds_now
-        elif measured_s <= warm_now_s:
-            then_s = warm_then_s * measured_s / warm_now_s
-        else:
-            cold = (measured_s - warm_now_s) / (self.seconds_now - warm_now_s)
-            then_s = cold * self.seconds_then + (1 - cold) * warm_then_s
-        return max(0.0, measured_s - then_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,14 +212,10 @@ class Portfolio:
         What not to, per dataset those that would save most alone.
     budget_bytes, used_bytes
         Space for replicas besides those that exist (None: no limit), and what `layouts` take.
-    seconds_now, seconds_then
-        Predicted time of all reads and queries of a day, as things are and with the portfolio.
-    saving
-        The difference.
-    measured_s_now
-        Time of all reads of a day as they were traced; None where some reads or queries are stated.
-    warm_s_now, warm_s_then
-        Predicted time of all reads of a day from memory; None where there are queries.
+    seconds_now, seconds_then, saving, basis, measured_s_now
+        Of all reads and queries of a day; as of `DatasetTimes`.
+    cold_s_now, cold_s_then, warm_s_now, warm_s_then
+        Predicted of all reads of a day; None where there are queries.
     bound_s_per_day
         No set of the layouts compared saves more within the budget, build times spread over
         `PortfolioSettings.pay_within_days`.
@@ -253,6 +241,7 @@ class Portfolio:
     seconds_now: float
     seconds_then: float
     saving: Saving
+    basis: Basis
     bound_s_per_day: float
     exact: bool
     calibrated: bool
@@ -262,13 +251,10 @@ class Portfolio:
     notes: tuple[str, ...]
     datasets: tuple[DatasetTimes, ...]
     measured_s_now: float | None = None
+    cold_s_now: float | None = None
+    cold_s_then: float | None = None
     warm_s_now: float | None = None
     warm_s_then: float | None = None
-
-    @property
-    def saves_s(self) -> float:
-        """Seconds saved a day, of all datasets; see `DatasetTimes.saves_s`."""
-        return math.fsum(one.saves_s for one in self.datasets)
 
     def of_each(self) -> tuple[Recommendation, ...]:
         """Return the part of each dataset and table."""

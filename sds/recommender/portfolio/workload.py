@@ -29,7 +29,7 @@ from sds.recommender.candidates.replica_cost import (
     size_bytes,
 )
 from sds.recommender.models.cost_model import SIGMAS_95, UNCALIBRATED_MARGIN, serving_margin
-from sds.recommender.portfolio.values import ModelNames, saving_interval
+from sds.recommender.portfolio.values import Basis, ModelNames, saving_interval
 from sds.text import factors_apart
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 AS_NOW = -1
 """Index in place of a candidate's: the layouts that exist."""
+
+TRACED_LOG_ERROR = 0.25
+"""Standard deviation of log(time of a day to come / traced time): chosen, for reads repeat so."""
 
 UNCALIBRATED = (
     "predictions are uncalibrated, taken to be wrong by more than a factor of 3 in one case of "
@@ -89,11 +92,14 @@ class Workload:
     candidates
         Replicas that might be built.
     now
-        Seconds of each as things are, shape (n,).
+        Seconds of each as things are, shape (n,): measured where it was traced, else predicted.
+    is_measured
+        Which were, shape (n,).
     seconds
         Seconds in each candidate, shape (n, m); infinite where it would not serve.
-    warm
-        `now` and `seconds` where all that is read is in memory; None: not known.
+    cold, warm
+        `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
+        memory; None: not known.
     bounds
         `now` and `seconds` at both ends of what is not known of the data, shapes (2, n) and
         (2, n, m); None: nothing is left open.
@@ -122,7 +128,9 @@ class Workload:
     unit: Literal["read", "query"]
     candidates: tuple[Candidate, ...]
     now: NDArray[np.float64]
+    is_measured: NDArray[np.bool_]
     seconds: NDArray[np.float64]
+    cold: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     warm: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     per_day: NDArray[np.float64]
@@ -151,14 +159,30 @@ class Workload:
             by[faster] = c
         return best, by
 
-    def warm_s_per_day(self, by: NDArray[np.int64]) -> float | None:
-        """Return the seconds a day where all that is read is in memory, each served as `by` says.
+    @property
+    def basis(self) -> Basis:
+        """Origin of `now`: measured, predicted, or some of both."""
+        if not self.is_measured.any():
+            return "predicted"
+        return "measured" if self.is_measured.all() else "mixed"
+
+    def cold_s_per_day(self, by: NDArray[np.int64]) -> float | None:
+        """Return the seconds a day of reads from cold cache, each served as `by` says.
 
         None where that is not known.
         """
-        if self.warm is None:
+        return self._s_per_day(self.cold, by)
+
+    def warm_s_per_day(self, by: NDArray[np.int64]) -> float | None:
+        """Return the same where all that is read is in memory."""
+        return self._s_per_day(self.warm, by)
+
+    def _s_per_day(
+        self, times: tuple[NDArray[np.float64], NDArray[np.float64]] | None, by: NDArray[np.int64]
+    ) -> float | None:
+        if times is None:
             return None
-        now, there = self.warm
+        now, there = times
         return self._sum(now, there, by, np.arange(len(now))) + self.fixed_s_per_day
 
     def saving(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> Saving:
@@ -229,7 +253,9 @@ def read_workload(
             for layout, n in zip(costs.layouts, costs.min_reads, strict=True)
         ),
         now=costs.now,
+        is_measured=costs.is_measured,
         seconds=costs.seconds,
+        cold=(costs.now_cold, costs.seconds_cold),
         warm=(costs.now_warm, costs.seconds_warm),
         per_day=np.array([read.per_day for read in costs.classes]),
         observed=np.array([read.observed for read in costs.classes]),
@@ -241,7 +267,10 @@ def read_workload(
         n_patterns=len(dataset.patterns),
         calibrated=all(model.calibrated for model in models),
         models=ModelNames.of(models),
-        log_errors=(models[0].log_error, models[1].log_error),
+        log_errors=(
+            TRACED_LOG_ERROR if costs.is_measured.all() else models[0].log_error,
+            models[1].log_error,
+        ),
         ratio_errors=(models[0].ratio_error, models[1].ratio_error),
         notes=tuple(f"{dataset.target}: {words}" for words in _notes(dataset, costs)),
     )

@@ -15,6 +15,7 @@ from sds.hdf5.dataset import describe_dataset
 from sds.hdf5.identity import identity_of
 from sds.organizer.replica_file.filters import parse_filters
 from sds.recommender.candidates.segment_candidates import RecurringTiles
+from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
 from sds.recommender.portfolio.what_if import what_if, what_if_sorted
@@ -89,7 +90,10 @@ class Adviser:
         free = shutil.disk_usage(self._home.replicas.parent).free
         reads = [each.reads for each in known]
         portfolio = choose_portfolio(
-            reads, tables=tables, budget_bytes=free if budget is None else budget
+            reads,
+            tables=tables,
+            budget_bytes=free if budget is None else budget,
+            gates=NoiseGates.from_total(self._settings.advice_min_s),
         )
         if budget is not None and portfolio.used_bytes > free:
             notes.append(

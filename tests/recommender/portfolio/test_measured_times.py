@@ -1,64 +1,113 @@
-"""What was measured stands beside what is predicted, and no saving is larger than it."""
+"""Where reads were traced, advice rests on what they took."""
 
-import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
+from sds.geometry import ReplicaLayout
+from sds.recommender.candidates.cost_matrix import ReadCosts
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from tests.recommender.portfolio.test_portfolio_selection import CUBE, reads_of, traced
 
 
-def planes(measured_s, target="f.h5:/d"):
-    return traced(reads_of(CUBE, ("[:, :, 5]", 50), target=target), elapsed_s=measured_s)
+def planes(measured_s, target="f.h5:/d", **changes):
+    return traced(reads_of(CUBE, ("[:, :, 5]", 50), target=target), elapsed_s=measured_s, **changes)
 
 
-def test_times_of_a_day_are_measured_where_all_reads_were_traced():
-    portfolio = choose_portfolio([planes(3.0), planes(2.0, "g.h5:/d")])
-    assert portfolio.measured_s_now == pytest.approx(5.0)
-    assert [one.measured_s_now for one in portfolio.datasets] == [3.0, 2.0]
-
-
-def test_stated_reads_were_never_measured():
-    stated = reads_of(CUBE, ("[:, :, 5]", 50))
-    assert choose_portfolio([stated]).measured_s_now is None
-    assert choose_portfolio([stated, planes(2.0, "g.h5:/d")]).measured_s_now is None
-    assert choose_portfolio([]).measured_s_now is None
-    assert choose_portfolio([stated]).saves_s == choose_portfolio([stated]).saving.seconds
-
-
-def test_reads_from_memory_are_predicted_apart():
-    portfolio = choose_portfolio([planes(1.0)])
-    assert portfolio.layouts
-    assert 0 < portfolio.warm_s_now < portfolio.seconds_now
-    assert 0 < portfolio.warm_s_then < portfolio.warm_s_now
-    assert portfolio.warm_s_then <= portfolio.seconds_then
-
-
-def times(measured_s):
-    (one,) = choose_portfolio([planes(measured_s)]).datasets
+def times(dataset):
+    (one,) = choose_portfolio([dataset]).datasets
     return one
 
 
-def test_no_more_is_saved_than_was_spent():
-    cold = times(1.0)
-    for measured_s in (0.0, 1e-6, cold.warm_s_now, 1.0, cold.seconds_now, 10 * cold.seconds_now):
-        assert 0 <= times(measured_s).saves_s <= measured_s
-    # As cold or as warm as predicted, it saves what is predicted of that.
-    assert times(cold.seconds_now).saves_s == pytest.approx(cold.saving.seconds)
-    assert times(cold.warm_s_now).saves_s == pytest.approx(cold.warm_s_now - cold.warm_s_then)
-    # Predictions that are off by a factor are so now and then.
-    assert times(3 * cold.seconds_now).saves_s == pytest.approx(3 * cold.saving.seconds)
-    assert times(cold.warm_s_now / 3).saves_s == pytest.approx(
-        (cold.warm_s_now - cold.warm_s_then) / 3
-    )
-    # What is slower was colder.
-    steps = [times(cold.warm_s_now * 2**step).saves_s for step in range(8)]
-    assert steps == sorted(steps)
+STATED = reads_of(CUBE, ("[:, :, 5]", 50))
 
 
-def test_a_portfolio_saves_what_its_datasets_do():
+def test_traced_reads_take_now_what_they_took():
     portfolio = choose_portfolio([planes(3.0), planes(2.0, "g.h5:/d")])
-    assert portfolio.saves_s == math.fsum(one.saves_s for one in portfolio.datasets)
-    one = replace(portfolio.datasets[0], warm_s_now=None)
-    assert one.saves_s == one.saving.seconds
+    assert portfolio.basis == "measured"
+    assert portfolio.seconds_now == portfolio.measured_s_now == pytest.approx(5.0)
+    assert [one.seconds_now for one in portfolio.datasets] == [pytest.approx(3.0), 2.0]
+    assert portfolio.layouts
+    assert portfolio.saving.seconds < 5.0
+
+
+def test_stated_reads_were_never_measured():
+    assert times(STATED).basis == "predicted"
+    assert times(STATED).measured_s_now is None
+    assert times(STATED).seconds_now == times(STATED).cold_s_now
+    both = choose_portfolio([replace(STATED, target="g.h5:/d"), planes(2.0)])
+    assert (both.basis, both.measured_s_now) == ("mixed", None)
+    assert choose_portfolio([]).measured_s_now is None
+
+
+def test_reads_from_memory_and_from_cold_cache_are_predicted_apart():
+    one = times(planes(1.0))
+    assert 0 < one.warm_s_then < one.warm_s_now < one.cold_s_now
+    assert one.warm_s_then <= one.cold_s_then < one.cold_s_now
+
+
+def test_no_more_is_saved_than_was_spent():
+    cold = times(planes(1.0))
+    for measured_s in (1e-6, cold.warm_s_now, 1.0, cold.cold_s_now, 10 * cold.cold_s_now):
+        one = times(planes(measured_s))
+        assert 0 <= one.saving.seconds <= measured_s
+        assert one.seconds_now == pytest.approx(measured_s)
+    # As cold as predicted, replicas save what is predicted; what is slower is so everywhere.
+    for factor in (1, 3):
+        one = times(planes(factor * cold.cold_s_now))
+        assert one.seconds_then == pytest.approx(factor * cold.cold_s_then)
+
+
+def test_little_that_was_measured_is_not_worth_a_replica():
+    portfolio = choose_portfolio([planes(0.02)])
+    assert not portfolio.layouts
+    assert "all reads take 20 ms" in portfolio.declined[0].reason
+    assert times(STATED).cold_s_now > 1  # the models alone would build
+
+
+def test_reads_that_replicas_served_say_nothing_of_the_original():
+    half = planes(3.0, n_redirected=25, redirected_s=1.0)
+    assert times(half).seconds_now == pytest.approx(50 * 2.0 / 25)
+    # Of an older catalog the two are not told apart.
+    unknown = planes(3.0, n_redirected=25)
+    assert times(unknown).basis == "predicted"
+    assert times(planes(3.0, n_redirected=50, redirected_s=3.0)).basis == "predicted"
+    assert times(planes(3.0, n_collective=10)).basis == "predicted"
+
+
+def test_reads_that_a_replica_serves_now_are_predicted_from_what_the_original_took():
+    served = replace(planes(3.0), existing=(ReplicaLayout.whole(CUBE, order=(2, 0, 1)),))
+    assert times(served).basis == "predicted"
+    assert times(served).seconds_now == pytest.approx(times(planes(3.0)).seconds_then)
+
+
+def seconds(shape):
+    return arrays(np.float64, shape, elements=st.floats(1e-6, 1e3))
+
+
+@given(
+    original=seconds((2, 3)), replica=seconds((2, 3, 2)), measured=seconds(3),
+    known=arrays(np.bool_, 3),
+)  # fmt: skip
+def test_times_as_traced(original, replica, measured, known):
+    (warm, cold), (there_warm, there) = np.sort(original, axis=0), np.sort(replica, axis=0)
+    costs = ReadCosts(
+        original=cold, by_hdf5=cold, replicas=there, compared=there, original_warm=warm,
+        replicas_warm=there_warm,
+    )  # fmt: skip
+    found = costs.as_traced(np.where(known, measured, np.nan))
+    np.testing.assert_array_equal(found.original, np.where(known, measured, cold))
+    np.testing.assert_array_equal(found.replicas[~known], there[~known])
+    np.testing.assert_array_equal(found.compared, there)
+    for i in np.flatnonzero(known):
+        if measured[i] >= cold[i] or warm[i] == cold[i]:  # equal: from memory it is not known
+            np.testing.assert_allclose(found.replicas[i], there[i] * measured[i] / cold[i])
+        elif measured[i] <= warm[i]:
+            np.testing.assert_array_equal(found.replicas[i], there_warm[i])
+        else:
+            assert (found.replicas[i] <= there[i] * (1 + 1e-9)).all()
+            assert (found.replicas[i] >= there_warm[i] * (1 - 1e-9)).all()
