@@ -114,6 +114,7 @@ def diagnose(
     problems = _home_problems(home, environ) + _environment_problems(environ)
     hosts: tuple[HostReport, ...] = ()
     datasets: tuple[DatasetReport, ...] = ()
+    tables = find_tables(home, None if file is None else Path(file))
     plugin = ""
     try:
         plugin = str(connector.plugin_path())
@@ -141,6 +142,12 @@ def diagnose(
             datasets += report.datasets
             if report.problem:
                 problems.append(Problem(what=report.problem, remedy=report.remedy))
+            else:
+                problems += [
+                    Problem(what=table.problem, remedy=_OF_CHANGED_SOURCE)
+                    for table in tables
+                    if table.problem
+                ]
     return Diagnosis(
         plugin=plugin,
         python=None if command else str(interpreter),
@@ -148,11 +155,18 @@ def diagnose(
         home=str(home.root),
         disabled=_is_disabled(home, environ),
         hosts=hosts,
-        tables=find_tables(home, None if file is None else Path(file)),
+        tables=tables,
         file=None if file is None else os.fspath(file),
         datasets=datasets,
         problems=tuple(problems),
     )
+
+
+# A table that can be read, of a source that is not what it was.
+_OF_CHANGED_SOURCE = (
+    "build its replicas anew with `sds reorganize`, or, where its bytes are the same, let "
+    "`sds replicas verify` compare them"
+)
 
 
 def _remedy_of(plugin: str) -> str:

@@ -138,9 +138,14 @@ def test_a_damaged_table(home, cube):
 def test_a_source_that_has_changed(home, cube):
     redirect(cube, [("/cube", (2, 0, 1))], home)
     os.utime(cube)
-    (report,) = examine(home, cube).datasets
+    diagnosis = examine(home, cube)
+    (report,) = diagnosis.datasets
     assert report.reason == "the source has changed since its replica was made"
     assert "sds reorganize" in report.remedy
+    (problem,) = diagnosis.problems
+    assert f"{cube} has changed" in problem.what
+    assert "sds reorganize" in problem.remedy
+    assert not diagnosis.is_healthy
 
 
 def test_a_damaged_replica(home, cube):
