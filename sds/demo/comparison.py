@@ -120,11 +120,11 @@ def find_program(name: str) -> Program:
 
 
 def run_program(
-    program: Program, arguments: Sequence[str], *, home: Home | None
+    program: Program, arguments: Sequence[str], *, home: Home | None, by_engine: bool = True
 ) -> dict[str, Timing]:
     """Run a program, under ``sds run`` where a home is given, and return its timings by kind.
 
-    Other kinds of read are left out.
+    Other kinds of read are left out. `by_engine`: whether SDS's engine may read originals.
 
     Raises
     ------
@@ -142,6 +142,8 @@ def run_program(
     command = [sys.executable, str(program.path), *arguments]
     if home is not None:
         environment["SDS_HOME"] = str(home.root)
+        if not by_engine:
+            environment["SDS_ENGINE"] = "0"
         command = [sys.executable, "-m", "sds.cli", "run", "--", *command]
     done = subprocess.run(  # noqa: S603  (our own scripts)
         command,

@@ -250,7 +250,7 @@ def run_demo(
         calibrated = size_bytes >= _SMALLEST_CALIBRATED_BYTES
         if calibrated:
             _calibrate(place, service, budget_s=_CALIBRATION_S, say=say, bar=bar)
-        patterns = _watch(place, programs, extents, service, say=say, bar=bar)
+        patterns = _watch(place, programs, extents, service, by_engine=calibrated, say=say, bar=bar)
         again_s = _LONG_CALIBRATION_S if calibrated else None
         advised = _advise(place, service, again_s=again_s, say=say, bar=bar)
         replicas, waits_s = _build(advised, service, say=say, bar=bar)
@@ -332,10 +332,15 @@ def _watch(
     extents: Extents,
     service: Service,
     *,
+    by_engine: bool,
     say: Callable[[str], None],
     bar: Bar,
 ) -> tuple[PatternRecord, ...]:
-    """Run the programs once under SDS and return the patterns found in their traces."""
+    """Run the programs once under SDS and return the patterns found in their traces.
+
+    by_engine: whether the engine may read. Of small files its reads take so little that advice
+    without a calibration cannot tell them from a replica's.
+    """
     scale = max(1.0, 2**30 / extents.size_bytes)
     n_planes = min(extents.cube[2], math.ceil(scale * _WATCHED_PLANES))
     n_points = min(_MOST_POINTS, math.ceil(scale * _WATCHED_POINTS))
@@ -350,7 +355,7 @@ def _watch(
             source = _source(place, program)
             page_cache.empty([source])
             arguments = (str(source), *reads[program.name], "--seed", str(_WATCHED_SEED))
-            run_program(program, arguments, home=place.home)
+            run_program(program, arguments, home=place.home, by_engine=by_engine)
     report = service.ingest()
     patterns = service.patterns()
     if not patterns:
