@@ -75,23 +75,42 @@ def new_failures(seen: Comparison) -> str:
     return f"{len(seen.new_failures)}{named}"
 
 
-def table(results: Sequence[SuiteResult]) -> str:
-    """Return the results as a Markdown table."""
-    rows = [
-        "| Suite | Versions | Native | Under SDS | New failures | Time (CPU), ratio |",
-        "|---|---|---|---|---|---|",
-    ]
-    rows += [
-        f"| {result.title} | {result.versions} | {counted(result.comparison.native)} "
-        f"| {counted(result.comparison.connector)} | {new_failures(result.comparison)} "
-        f"| {result.comparison.wall_ratio:.2f} ({result.comparison.cpu_ratio:.2f}) |"
-        for result in results
-    ]
-    return "\n".join(rows)
+HEADING = (
+    "| Suite | Versions | Native | Under SDS | New failures | Time (CPU), ratio |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def row(result: SuiteResult) -> str:
+    """Return a result as a row of a table in Markdown."""
+    seen = result.comparison
+    return (
+        f"| {result.title} | {result.versions} | {counted(seen.native)} "
+        f"| {counted(seen.connector)} | {new_failures(seen)} "
+        f"| {seen.wall_ratio:.2f} ({seen.cpu_ratio:.2f}) |"
+    )
+
+
+def table(results: Sequence[SuiteResult], before: str = "") -> str:
+    """Return the results as a Markdown table.
+
+    before
+        An earlier table: rows of suites and versions that are not among the results stay in it.
+    """
+    rows = [line for line in before.splitlines() if line.startswith("| ") and line not in HEADING]
+    for new in map(row, results):
+        title, versions = new.split(" | ")[:2]
+        same = [i for i, old in enumerate(rows) if old.startswith(f"{title} | ")]
+        again = [i for i in same if rows[i].startswith(f"{title} | {versions} | ")]
+        if again:
+            rows[again[0]] = new
+        else:
+            rows.insert(same[-1] + 1 if same else len(rows), new)
+    return "\n".join([*HEADING, *rows])
 
 
 def update_document(path: Path, results: Sequence[SuiteResult]) -> None:
-    """Replace the table in a document.
+    """Write results into the table in a document; the rows of other suites and versions stay.
 
     Raises
     ------
@@ -100,7 +119,7 @@ def update_document(path: Path, results: Sequence[SuiteResult]) -> None:
     """
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    old, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{path} lacks {BEGIN!r} and {END!r}, between which the table is written")
-    path.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}")
+    path.write_text(f"{before}{BEGIN}\n\n{table(results, old)}\n\n{END}{after}")

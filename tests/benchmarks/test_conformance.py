@@ -162,7 +162,8 @@ def test_what_is_no_source_tree_of_netcdf_is_refused(tmp_path):
     }
 
 
-def test_results_are_kept_and_written_as_a_table(tmp_path):
+@pytest.mark.parametrize("is_new", [False, True])
+def test_results_are_kept_and_written_as_a_table(tmp_path, is_new):
     result = SuiteResult(
         suite="h5py",
         title="h5py: its tests",
@@ -176,14 +177,20 @@ def test_results_are_kept_and_written_as_a_table(tmp_path):
     assert report.load_results(tmp_path) == [result]
     assert "passes" in report.summary(result)
     document = tmp_path / "document.md"
-    document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    kept = "| h5py: its tests | h5py 2 | 1 passed | 1 passed | 0 | 1.00 (1.00) |"
+    stale = "| h5py: its tests | h5py 3 | old | old | 0 | 1.00 (1.00) |"
+    last = "| another suite | h5py 3 | 1 passed | 1 passed | 0 | 1.00 (1.00) |"
+    rows = f"{kept}\n{last}\n" if is_new else f"{kept}\n{stale}\n{last}\n"
+    document.write_text(f"before\n{report.BEGIN}\n{rows}{report.END}\nafter\n")
     for _ in range(2):
         report.update_document(document, report.load_results(tmp_path))
         text = document.read_text()
         assert "old" not in text
         assert text.startswith("before\n")
         assert text.endswith("after\n")
-        assert "| h5py: its tests | h5py 3 |" in text
+        assert text.count("| h5py: its tests | h5py 3 |") == 1
+        # Beside the row of another version, which stays, and before another suite's.
+        assert text.index(kept) < text.index("| h5py: its tests | h5py 3 |") < text.index(last)
     document.write_text("nothing")
     with pytest.raises(ValueError, match="lacks"):
         report.update_document(document, [result])
