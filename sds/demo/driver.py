@@ -332,7 +332,7 @@ def _watch(
     extents: Extents,
     service: Service,
     *,
-    by_engine: bool,
+    by_engine: bool = True,
     say: Callable[[str], None],
     bar: Bar,
 ) -> tuple[PatternRecord, ...]:
