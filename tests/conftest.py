@@ -102,8 +102,8 @@ def _heed_interrupts():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-# Pytest's own, and what xdist tells of the test that runs.
-_OF_PYTEST = "PYTEST_"
+# Pytest's own, and what importing netCDF4 sets.
+_SET_BY_OTHERS = ("PYTEST_", "HDF5_PLUGIN_PATH")
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ def _environment_is_left_as_it_was():
     changed = {
         name
         for name in before.keys() | after.keys()
-        if before.get(name) != after.get(name) and not name.startswith(_OF_PYTEST)
+        if before.get(name) != after.get(name) and not name.startswith(_SET_BY_OTHERS)
     }
     for name in changed:
         os.environ.pop(name, None)
