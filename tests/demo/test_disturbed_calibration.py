@@ -34,7 +34,7 @@ def test_what_a_disturbed_calibration_cannot_tell_is_measured_again(tmp_path, mo
     driver._make_files(place, size_bytes, **edges)
     programs = tuple(map(find_program, ("image", "series")))
     with Service.open(place.home) as service:
-        driver._watch(place, programs, extents_of(size_bytes), service, **edges)
+        driver._watch(place, programs, extents_of(size_bytes), service, by_engine=False, **edges)
         root = place.root
         record = service._store.add_calibration(
             mount_point=str(filesystem_of(root).mount_point),
