@@ -7,7 +7,12 @@ import pytest
 from sds.organizer import plan_reorganization, reorganize
 from sds.redirect.tables import publish_table
 from tests.redirected import reads_by_replica, settle, table_of, with_models
-from tests.under_connector import connector_environment, decisions, run_python
+from tests.under_connector import (
+    connector_environment,
+    decisions,
+    native_environment,
+    run_python,
+)
 
 SHAPE = (64, 256, 256)
 N_BYTES = 4 * 64 * 256 * 256
@@ -21,6 +26,24 @@ READ = """
         data = file["d"]
         right = [np.array_equal(data[i], values[i]) for _ in range(3) for i in range({shape}[0])]
     print(sum(right))
+"""
+
+
+OUTSIDE = """
+    import sys, h5py, numpy as np
+    from h5py import h5s
+    with h5py.File(sys.argv[1], rdcc_nbytes={size}, rdcc_nslots=1009) as file:
+        data, largest = file["d"], 2**64 - 2
+        memory, out = h5s.create_simple((1,)), np.empty(1, "i4")
+        for start in ((63, 255, 256), (64, 0, 0), (2**63, 0, 0), (0, 0, largest - 1)):
+            space = h5s.create_simple((largest, 1024, largest))
+            space.select_hyperslab(start, (1, 1, 1))
+            try:
+                data.id.read(memory, space, out)
+                print("read", start)
+            except (OSError, ValueError, RuntimeError):
+                print("refused", start)
+        print(data[1, 2, 3])
 """
 
 
@@ -58,3 +81,11 @@ def test_a_cache_that_holds_all_chunks_is_used(published, tmp_path, holds_all):
         assert 0 < served < N_READS // 2
     else:
         assert served == N_READS
+
+
+def test_selections_outside_the_dataset_are_left_to_hdf5(published):
+    path, home = published
+    program = OUTSIDE.format(size=N_BYTES)
+    expected = run_python(program, path, env=native_environment()).stdout
+    assert expected.endswith(f"\n{(1 * 65536 + 2 * 256 + 3) // 7}\n")
+    assert run_python(program, path, env=connector_environment(home.root)).stdout == expected

@@ -61,6 +61,22 @@ class Turn
     const bool has_it_;
 };
 
+// Programs may select in a space of another extent, which HDF5 refuses.
+bool is_inside(const KeptChunks &kept, const sds_hyperslab &slab)
+{
+    for (int32_t axis = 0; axis < kept.rank; axis++) {
+        int64_t end;
+        if (slab.start[axis] < 0 || slab.count[axis] < 1 || slab.stride[axis] < 1 ||
+            slab.block[axis] < 1 ||
+            __builtin_mul_overflow(slab.count[axis] - 1, slab.stride[axis], &end) ||
+            __builtin_add_overflow(end, slab.start[axis], &end) ||
+            __builtin_add_overflow(end, slab.block[axis], &end) ||
+            end > kept.n_on_axis[axis] * kept.shape[axis])
+            return false;
+    }
+    return true;
+}
+
 // Whether a selection has indices of an axis within [begin, end).
 bool selects(const sds_hyperslab &slab, int32_t axis, int64_t begin, int64_t end)
 {
@@ -85,7 +101,7 @@ int64_t mark(KeptChunks &kept, const sds_hyperslab &slab, int32_t axis, int64_t 
     const int64_t shape = kept.shape[axis], start = slab.start[axis];
     const int64_t last = start + (slab.count[axis] - 1) * slab.stride[axis] + slab.block[axis] - 1;
     int64_t n = 0;
-    for (int64_t i = start / shape; i <= last / shape && i < kept.n_on_axis[axis]; i++)
+    for (int64_t i = start / shape; i <= last / shape; i++)
         if (selects(slab, axis, i * shape, (i + 1) * shape))
             n += mark(kept, slab, axis + 1, number * kept.n_on_axis[axis] + i, n_new);
     return n;
@@ -111,7 +127,8 @@ KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored)
     for (int32_t axis = 0; axis < stored.rank; axis++) {
         const int64_t shape = stored.chunk[axis];
         if (shape < 1 || __builtin_mul_overflow(chunk_bytes, shape, &chunk_bytes) ||
-            __builtin_mul_overflow(n_chunks, (stored.extent[axis] + shape - 1) / shape, &n_chunks))
+            stored.extent[axis] < 1 ||
+            __builtin_mul_overflow(n_chunks, (stored.extent[axis] - 1) / shape + 1, &n_chunks))
             return nullptr;
     }
     if (n_chunks > most_chunks || static_cast<size_t>(n_chunks) > n_slots ||
@@ -128,7 +145,7 @@ KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored)
     kept->rank = stored.rank;
     for (int32_t axis = 0; axis < stored.rank; axis++) {
         kept->shape[axis] = stored.chunk[axis];
-        kept->n_on_axis[axis] = (stored.extent[axis] + stored.chunk[axis] - 1) / stored.chunk[axis];
+        kept->n_on_axis[axis] = (stored.extent[axis] - 1) / stored.chunk[axis] + 1;
     }
     return kept;
 }
@@ -146,7 +163,7 @@ bool is_left_to_cache(const KeptChunks &kept)
 NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab, double predicted_s)
 {
     const Turn turn(kept);
-    if (!turn.has_it()) return {0, false};
+    if (!turn.has_it() || slab.rank != kept.rank || !is_inside(kept, slab)) return {0, false};
     int64_t n_new = 0;
     const auto n = static_cast<double>(mark(kept, slab, 0, 0, n_new));
     double n_elements = 1;
