@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 
 # Before netCDF4, beside whose codecs h5py cannot make datasets with hdf5plugin's Blosc.
 import hdf5plugin  # noqa: F401
@@ -15,6 +14,7 @@ from sds import _native
 from sds.cli.command_line import run_command
 from sds.hdf5.identity import FileSystemKind
 from sds.home import Home
+from tests.command_result import Result
 from tests.sizes import IS_ALL, repeated
 from tests.system_packages import find_program
 
@@ -121,19 +121,6 @@ def _environment_is_left_as_it_was():
         os.environ.pop(name, None)
     os.environ.update({name: before[name] for name in changed & before.keys()})
     assert not changed, "left in the environment of the tests that follow"
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a command ended, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -17,6 +15,7 @@ import pytest
 
 from sds.home import Home
 from sds.server.remote_service import server_address
+from tests.command_result import Result
 from tests.native_runs import once
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -36,17 +35,6 @@ with h5py.File(sys.argv[1], "r") as file:
         digest.update(cube[pixel, 63 - pixel].tobytes())
 print(digest.hexdigest())
 """
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -106,7 +94,7 @@ class Sds:
             check=False,
             timeout=6 * PATIENCE_S,  # the demonstration makes hundreds of runs
         )
-        return Done(result.returncode, result.stdout, result.stderr)
+        return Result(result.returncode, result.stdout, result.stderr)
 
     def read(self, program, *arguments, **variables):
         """Run a program under sds; return what it printed and which decisions were made."""

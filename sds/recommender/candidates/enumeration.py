@@ -230,10 +230,13 @@ class _Enumeration:
             for alike in self.groups
             for read in classes_in_parts(alike, boxes, segments, days=self.days)
         ]
-        now = seconds_now(dataset, found)
+        existing = predicted_costs(dataset, found, dataset.existing)
+        measured_s = np.array([read.measured_s for read in found])
+        now = existing.as_traced(measured_s).seconds()
         per_day = np.array([read.per_day for read in found])
         slowest = np.argsort(-per_day * now, kind="stable")
         classes, now, per_day = [found[i] for i in slowest], now[slowest], per_day[slowest]
+        measured_s = measured_s[slowest]
         whole = self._whole_layouts(classes, now)
         costs = class_costs(dataset, classes, whole)
         gains = per_day[:, np.newaxis] * np.maximum(0.0, now[:, np.newaxis] - costs.replicas)
@@ -244,7 +247,6 @@ class _Enumeration:
         ]
         layouts = [x for x in dict.fromkeys(layouts) if x not in dataset.existing]
         cold = predicted_costs(dataset, classes, layouts)
-        measured_s = np.array([read.measured_s for read in classes])
         costs = cold.as_traced(measured_s)
         keep = _worth_comparing(
             np.minimum(costs.serving, now[:, np.newaxis]),
@@ -259,19 +261,18 @@ class _Enumeration:
             chunked=[x.chunk_shape is not None for x in layouts],
         )
         kept = tuple(layouts[j] for j in keep)
-        existing = predicted_costs(dataset, classes, dataset.existing)
         return CandidateCosts(
             classes=tuple(classes),
             now=now,
-            is_measured=np.isfinite(measured_s) & (existing.chosen() < 0),
+            is_measured=np.isfinite(measured_s) & (existing.chosen()[slowest] < 0),
             layouts=kept,
             min_reads=tuple(
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept
             ),
             seconds=costs.serving[:, keep],
-            now_cold=existing.seconds(),
+            now_cold=existing.seconds()[slowest],
             seconds_cold=cold.replicas[:, keep],
-            now_warm=existing.seconds_warm(),
+            now_warm=existing.seconds_warm()[slowest],
             seconds_warm=costs.replicas_warm[:, keep],
             doubtful=_doubtful(layouts, costs, now),
             fixed_s_per_day=self._fixed_s(),

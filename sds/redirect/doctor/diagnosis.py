@@ -144,9 +144,9 @@ def diagnose(
                 problems.append(Problem(what=report.problem, remedy=report.remedy))
             else:
                 problems += [
-                    Problem(what=table.problem, remedy=_OF_CHANGED_SOURCE)
+                    Problem(what=table.problem, remedy=table.remedy)
                     for table in tables
-                    if table.problem
+                    if table.remedy
                 ]
     return Diagnosis(
         plugin=plugin,
@@ -160,13 +160,6 @@ def diagnose(
         datasets=datasets,
         problems=tuple(problems),
     )
-
-
-# A table that can be read, of a source that is not what it was.
-_OF_CHANGED_SOURCE = (
-    "build its replicas anew with `sds reorganize`, or, where its bytes are the same, let "
-    "`sds replicas verify` compare them"
-)
 
 
 def _remedy_of(plugin: str) -> str:

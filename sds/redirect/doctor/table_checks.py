@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from sds.home import Home
 
 
+_CHANGED = (
+    "build its replicas anew with `sds reorganize`, or, where its bytes are the same, let "
+    "`sds replicas verify` compare them"
+)
+_NOT_SEEN = "see to it that this account can read the file; until then programs read no replica"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
     """A redirect table.
@@ -29,12 +36,15 @@ class TableReport:
         Those that have replicas.
     problem
         Why no program is served by it; empty where nothing is wrong with the table itself.
+    remedy
+        What to do about its source; empty where that is not the problem.
     """
 
     path: str
     source: str
     datasets: tuple[str, ...]
     problem: str
+    remedy: str = ""
 
 
 def find_tables(home: Home, source: Path | None = None) -> tuple[TableReport, ...]:
@@ -51,18 +61,19 @@ def _report(path: Path) -> TableReport:
     except OSError as error:
         problem = f"this account cannot read it: {error.strerror}"
         return TableReport(path=str(path), source="", datasets=(), problem=problem)
-    problem = ""
+    problem = remedy = ""
     try:
         source = table.source_path
         changed = table.source_identity.difference(look_at(source, lambda: source_identity(source)))
     except SdsError as error:
-        problem = str(error)
+        problem, remedy = str(error), _NOT_SEEN
     else:
         if changed:
-            problem = f"{table.source_path} has changed ({changed})"
+            problem, remedy = f"{table.source_path} has changed ({changed})", _CHANGED
     return TableReport(
         path=str(path),
         source=str(table.source_path),
         datasets=tuple(dataset.path for dataset in table.datasets),
         problem=problem,
+        remedy=remedy,
     )

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "memory_budget.h"
 #include "open_dataset.h"
 #include "queries.h"
 #include "sds/choose.h"
@@ -11,6 +12,7 @@ namespace sds::vol
 {
 
 struct KeptChunks {
+    int64_t n_bytes;  // of all this, as counted by memory_budget.h
     double native_s;  // of the reads so far, by HDF5
     double served_s;  // of those that a replica served, as it took
     double copied_s;  // by HDF5, of those among them that had been copies
@@ -135,9 +137,15 @@ KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored)
         __builtin_mul_overflow(n_chunks, chunk_bytes, &all_bytes) ||
         static_cast<size_t>(all_bytes) > cache_bytes)
         return nullptr;
-    const auto n_bytes = static_cast<size_t>(n_chunks + 7) / 8;
-    auto *kept = static_cast<KeptChunks *>(calloc(1, sizeof(KeptChunks) + n_bytes));
-    if (!kept) return nullptr;
+    const auto n_bytes = sizeof(KeptChunks) + static_cast<size_t>(n_chunks + 7) / 8;
+    const auto counted = static_cast<int64_t>(n_bytes);
+    if (!take_memory(MemoryUse::lasting, counted)) return nullptr;
+    auto *kept = static_cast<KeptChunks *>(calloc(1, n_bytes));
+    if (!kept) {
+        give_memory(MemoryUse::lasting, counted);
+        return nullptr;
+    }
+    kept->n_bytes = counted;
     sds_io_parameters costs;
     sds_io_parameters_builtin(&costs);
     kept->copy_s_per_byte = costs.copy_s_per_byte;
@@ -152,6 +160,8 @@ KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored)
 
 void release_chunks(KeptChunks *kept)
 {
+    if (!kept) return;
+    give_memory(MemoryUse::lasting, kept->n_bytes);
     free(kept);
 }
 

@@ -19,7 +19,7 @@ struct StoredDataset;
 struct KeptChunks;
 
 // Begin to follow a dataset; nullptr where it is not in chunks, HDF5's cache does not hold all of
-// them, or they are too many to be followed.
+// them, or they are too many to be followed, by themselves or beside what else SDS keeps.
 KeptChunks *follow_chunks(const Object &object, const StoredDataset &stored);
 void release_chunks(KeptChunks *kept);
 
