@@ -121,8 +121,7 @@ class ReorganizeRequest:
             raise LayoutError(message)
         if self.segments is not None:
             self._check_segments(self.segments)
-        if not 1 <= self.n_ranks <= MAX_RANKS:
-            raise SdsValueError(f"n_ranks is {self.n_ranks}; give 1 to {MAX_RANKS}")
+        _check_ranks(self.n_ranks)
         _check_memory(self.memory_bytes)
 
     def _check_segments(self, segments: SegmentList) -> None:
@@ -144,6 +143,11 @@ class ReorganizeRequest:
                 "contiguously, one behind the other, and say themselves what is copied"
             )
             raise LayoutError(message)
+
+
+def _check_ranks(n_ranks: int) -> None:
+    if not 1 <= n_ranks <= MAX_RANKS:
+        raise SdsValueError(f"n_ranks is {n_ranks}; give 1 to {MAX_RANKS}")
 
 
 def _check_memory(memory_bytes: int) -> None:
@@ -169,6 +173,8 @@ class SortRequest:
         Where to write it; None: in the home.
     force
         Build it also where replicas then take more than the setting ``replica_budget_bytes``.
+    n_ranks
+        As of :class:`ReorganizeRequest`.
     """
 
     file: AbsolutePath
@@ -178,9 +184,11 @@ class SortRequest:
     memory_bytes: Whole = 512 << 20
     output: AbsolutePath | None = None
     force: Flag = False
+    n_ranks: Whole = 1
     kind: Literal["sort"] = "sort"
 
     def __post_init__(self) -> None:
+        _check_ranks(self.n_ranks)
         _check_memory(self.memory_bytes)
 
 

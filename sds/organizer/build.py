@@ -49,7 +49,7 @@ from sds.organizer.journal import (
     require_unused,
     staged_name,
 )
-from sds.organizer.parallel.mpi_builder import MpiBuilder
+from sds.organizer.parallel.mpi_builder import MpiCopier, MpiSorter
 from sds.organizer.plans.reorganization_plan import (
     ReorganizationPlan,
     ReorganizationRequest,
@@ -383,8 +383,8 @@ def reorganize(
     Parameters
     ----------
     n_ranks
-        Processes that copy and compare, where there are several as ranks of an MPI program that is
-        started for it; tables are sorted by one.
+        Processes that copy or sort, and compare: where there are several, as ranks of an MPI
+        program that is started for it.
 
     Raises
     ------
@@ -399,21 +399,20 @@ def reorganize(
     BusyError
         If another process is building this very replica.
     SdsValueError
-        If something else lies at the output, or ranks are to sort.
+        If something else lies at the output.
     BuildInterruptedError
         If the ranks ended. The next build of the same plan goes on from what is on disk.
     """
-    if n_ranks > 1:
-        if isinstance(plan, SortPlan):
-            message = f"{n_ranks} ranks: they sort no tables; let one process build this"
-            raise SdsValueError(message)
-        ranks: Builder[Any] = MpiBuilder(n_ranks)
-        return _reorganize(plan, ranks, home=home, rebuild=rebuild, progress=progress)
     if isinstance(plan, SortPlan):
         from sds.organizer.reorganizers.sorter import Sorter  # noqa: PLC0415  (h5py)
 
-        return _reorganize(plan, Sorter(), home=home, rebuild=rebuild, progress=progress)
-    organizer = load_organizer(plan.organizer)
+        sorter: Builder[SortPlan] = Sorter()
+        if n_ranks > 1:
+            plan, sorter = plan.in_runs(), MpiSorter(n_ranks)
+        return _reorganize(plan, sorter, home=home, rebuild=rebuild, progress=progress)
+    organizer: Builder[Any] = load_organizer(plan.organizer)
+    if n_ranks > 1:
+        organizer = MpiCopier(n_ranks)
     return _reorganize(plan, organizer, home=home, rebuild=rebuild, progress=progress)
 
 

@@ -15,16 +15,18 @@ from sds.organizer.copy import stepwise_copy
 
 stepwise_copy.CHECKPOINT_S = 0.0
 
-from mpi4py import MPI  # noqa: E402  (the constant is imported by name)
+import numpy as np  # noqa: E402  (the constant is imported by name)
+from mpi4py import MPI  # noqa: E402
 
 from sds.organizer.copy.targets import ContiguousTarget  # noqa: E402
 from sds.organizer.parallel import rank_main  # noqa: E402
 from sds.organizer.parallel.chunk_exchange import ChunkSender  # noqa: E402
+from sds.organizer.reorganizers.sorted_runs import SortedOutput  # noqa: E402
 
 n_written = 0
 
 
-def write_or_not(write, self, slab, elements):
+def write_or_not(write, self, *arguments):
     global n_written  # noqa: PLW0603  (a program of one file)
     n_written += 1
     rank, steps, deed = os.environ.get("SDS_TEST_RANK", "-1 0 kill").split()
@@ -36,11 +38,12 @@ def write_or_not(write, self, slab, elements):
         elif deed == "odd":
             raise RuntimeError("can't start new thread")
         elif deed == "flip":
+            elements = arguments[-1].view(np.uint8)
             elements[len(elements) // 2] ^= 1
-    write(self, slab, elements)
+    write(self, *arguments)
 
 
-for kind in (ContiguousTarget, ChunkSender):
+for kind in (ContiguousTarget, ChunkSender, SortedOutput):
     kind.write = functools.partialmethod(functools.partial(write_or_not, kind.write))
 sys.argv = sys.argv[-2:]
 rank_main.main()

@@ -24,6 +24,7 @@ from sds.errors import (
     VerificationError,
 )
 from sds.geometry import SegmentList
+from sds.hdf5.row_numbers import RowNumbers
 from sds.home import Home
 from sds.organizer import plan_reorganization, plan_sorting, reorganize, verify_replica
 from sds.organizer.journal import journal_directory, plan_digest, staged_name
@@ -283,14 +284,83 @@ def test_processes_of_another_mpi_are_refused(cube, home, monkeypatch, tmp_path)
     assert not list(journal_directory(home).iterdir())
 
 
-def test_ranks_sort_no_tables(tmp_path, home):
-    path = tmp_path / "table.h5"
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "table.h5"
+    rng = np.random.default_rng(11)
+    energy = rng.exponential(size=60_000).astype("<f4")
+    energy[rng.integers(len(energy), size=500)] = np.nan
     with h5py.File(path, "w") as file:
-        file["t"] = np.zeros(10, [("a", "f8")])
+        file["t/energy"] = energy
+        file["t/few"] = rng.integers(3, size=len(energy)).astype("<i2")  # ties across all runs
+        file["t/risen"] = np.arange(len(energy), dtype="<i8")
+        file.create_dataset("t/x", data=rng.random(len(energy)), chunks=(7000,), compression=1)
     settle(path)
-    plan = plan_sorting(path, "/t", key="a", home=home)
-    with pytest.raises(SdsValueError, match="let one process build this"):
+    return path
+
+
+def sorting(table, home, key="energy", **options):
+    return plan_sorting(table, "/t", key=key, home=home, memory_bytes=6 << 20, **options)
+
+
+def check_rows(plan, home):
+    """Compare a published replica with a stable sort of its source; nothing else is left."""
+    assert verify_replica(plan.output).ok
+    key = plan.sort.key
+    with h5py.File(plan.source_path) as source, h5py.File(plan.output) as copy:
+        columns = {name: source[f"t/{name}"][...] for name in plan.sort.columns}
+        order = np.argsort(columns[key], kind="stable")  # NaN last, as they lie in the source
+        assert (RowNumbers(copy, plan.n_rows).read(0, plan.n_rows) == order).all()
+        for name, values in columns.items():
+            assert copy[f"t/{name}"][...].tobytes() == values[order].tobytes()
+    assert not list(journal_directory(home).iterdir())
+    assert not list(home.replicas.rglob("*.partial"))
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("n_ranks", [2, 3])
+@pytest.mark.parametrize("key", ["energy", "few", "risen"])
+@pytest.mark.parametrize("n_rows", [60_000, 700, 2])
+def test_ranks_sort_as_one_process_does(tmp_path, table, home, *, n_ranks, key, n_rows):
+    if n_rows < 60_000:
+        few = tmp_path / "few.h5"
+        with h5py.File(table) as file, h5py.File(few, "w") as short:
+            for name, column in file["t"].items():
+                short[f"t/{name}"] = column[:n_rows]
+        settle(few)
+        table = few
+    plan = sorting(table, home, key)
+    if n_rows == 700:
+        plan = dataclasses.replace(plan, run_rows=60, merge_rows=10)  # several of each rank
+    calls = []
+    reorganize(plan, home=home, n_ranks=n_ranks, progress=lambda *call: calls.append(call))
+    check_rows(plan, home)
+    for phase, total in (("copy", plan.size_bytes), ("verify", 2 * plan.size_bytes)):
+        done = [n for name, n, of in calls if name == phase and of == total]
+        assert done == sorted(done)
+        assert done[-1] == total
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize(
+    ("deed", "error"),
+    [
+        ("kill", BuildInterruptedError),
+        ("full", InsufficientSpaceError),
+        ("flip", VerificationError),
+    ],
+)
+def test_a_sort_of_which_a_rank_fails_leaves_nothing(table, home, ranks, *, victim, deed, error):
+    plan = sorting(table, home)
+    ranks(victim, 3, deed)
+    with pytest.raises(error):
         reorganize(plan, home=home, n_ranks=2)
+    assert not plan.output.exists()
+    assert not list(journal_directory(home).iterdir())
+    assert not list(home.replicas.rglob("*.partial"))
+    ranks(-1, 0, "kill")
+    reorganize(plan, home=home, n_ranks=2)
+    check_rows(plan, home)
 
 
 @pytest.mark.usefixtures("ranks")

@@ -19,7 +19,7 @@ from sds.organizer.copy import slab_steps
 from sds.organizer.copy.source_reader import SourceReader
 from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
 from sds.organizer.plans.reorganization_plan import Slab
-from sds.organizer.reorganizers import sorter
+from sds.organizer.reorganizers import sorted_runs
 from tests.organizer.sources import settle
 
 EXTENT = (24, 16, 16)
@@ -210,12 +210,12 @@ def sorting(request, tmp_path, home):
 def of_column(name, change):
     """Return a defect that changes what is written of a column, once."""
 
-    def defect(original, output, column, elements):
+    def defect(original, output, column, first_row, elements):
         if column == name and not defect.done:
             defect.done = True
             elements = elements.copy()
             change(elements)
-        original(output, column, elements)
+        original(output, column, first_row, elements)
 
     defect.done = False
     return defect
@@ -247,9 +247,11 @@ def turn_rows(elements):
 )  # fmt: skip
 @pytest.mark.parametrize("column", ["key", "x", "row_numbers"])
 def test_columns_that_were_not_written_right_are_found(column, change, sorting, home, monkeypatch):
-    defect = of_column(sorter.ROW_NUMBERS if column == "row_numbers" else column, change)
-    append = sorter._Output.append
-    monkeypatch.setattr(sorter._Output, "append", lambda *arguments: defect(append, *arguments))
+    defect = of_column(sorted_runs.ROW_NUMBERS if column == "row_numbers" else column, change)
+    write = sorted_runs.SortedOutput.write
+    monkeypatch.setattr(
+        sorted_runs.SortedOutput, "write", lambda *arguments: defect(write, *arguments)
+    )
     with pytest.raises(VerificationError):
         reorganize(sorting, home=home)
     assert defect.done
@@ -257,32 +259,34 @@ def test_columns_that_were_not_written_right_are_found(column, change, sorting, 
 
 
 def test_two_columns_in_each_others_place_are_found(sorting, home, monkeypatch):
-    append = sorter._Output.append
+    write = sorted_runs.SortedOutput.write
     other = {"x": "y", "y": "x"}
     monkeypatch.setattr(
-        sorter._Output,
-        "append",
-        lambda output, name, elements: append(output, other.get(name, name), elements),
+        sorted_runs.SortedOutput,
+        "write",
+        lambda output, name, *rest: write(output, other.get(name, name), *rest),
     )
     with pytest.raises(VerificationError, match="does not hold the elements"):
         reorganize(sorting, home=home)
 
 
 def test_a_run_that_is_read_twice_is_found(sorting, home, monkeypatch):
-    read = sorter._RunReader.read
+    read = sorted_runs.RunReader.read
     if sorting.n_runs == 1:
         # The first half of the only run, twice.
         def broken(reader, index):
             run = read(reader, index)
             place = run.place.copy()
             place[: len(place) // 2] = place[len(place) // 2 : len(place) // 2 * 2]
-            return sorter._Run(keys=run.keys, rows=run.rows, place=place, columns=run.columns)
+            return sorted_runs.SortedRun(
+                keys=run.keys, rows=run.rows, place=place, columns=run.columns
+            )
     else:
 
         def broken(reader, index):
             return read(reader, 0 if index == 1 else index)
 
-    monkeypatch.setattr(sorter._RunReader, "read", broken)
+    monkeypatch.setattr(sorted_runs.RunReader, "read", broken)
     with pytest.raises(VerificationError):
         reorganize(sorting, home=home)
 

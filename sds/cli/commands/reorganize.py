@@ -163,7 +163,6 @@ def reorganize(
                 "--region": region,
                 "--tiles": tiles,
                 "--min-reads": min_reads,
-                "--ranks": None if n_ranks == 1 else n_ranks,
             },
         )
         request = SortRequest(
@@ -174,6 +173,7 @@ def reorganize(
             memory_bytes=memory_bytes,
             output=written,
             force=force,
+            n_ranks=n_ranks,
         )
     elif order is None or columns is not None:
         message = "name --order AXES for a dataset, or --sort COLUMN for a table (with --columns)"

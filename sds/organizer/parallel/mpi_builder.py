@@ -1,4 +1,4 @@
-"""Builder whose steps are copied and compared by the ranks of an MPI program."""
+"""Builders whose work is done by the ranks of an MPI program."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
 from sds.organizer.parallel.mpi_ranks import run_ranks
-from sds.organizer.parallel.rank_jobs import CompareJob, CopyJob
+from sds.organizer.parallel.rank_jobs import CompareJob, CopyJob, SortJob
 from sds.organizer.plans.segment_plan import SegmentPlan
 from sds.organizer.reorganizers.segment_verify import problem_of_layout
+from sds.organizer.reorganizers.sorted_container import create_sorted, finish_sorted
 from sds.organizer.replica_file.container import create_container
 from sds.organizer.replica_file.filters import require_filters
 from sds.organizer.replica_file.replica import describe_replica
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sds.organizer.parallel.rank_jobs import Compared, Copied, EventKind
-    from sds.organizer.progress import Checkpoint, DatasetPlan, Progress
+    from sds.organizer.plans.sort_plan import SortPlan
+    from sds.organizer.progress import AnyPlan, Checkpoint, DatasetPlan, Progress
     from sds.organizer.replica_file.replica import Replica
 
 
-class MpiBuilder:
+class MpiCopier:
     """Carries out plans of the transposer and the segmenter by several ranks.
 
     What they build, and the journal, are those of one process: either goes on with what the other
@@ -93,15 +95,54 @@ class MpiBuilder:
                 return VerificationReport(
                     path=replica.path, problems=(problem,), damaged_blocks=(), checked_bytes=0
                 )
+        return _compare(replica, plan, self._n_ranks, progress)
+
+
+class MpiSorter:
+    """Sorts tables by several ranks: with the rows of one process, and without its memory."""
+
+    def __init__(self, n_ranks: int) -> None:
+        self._n_ranks = n_ranks
+
+    def execute(
+        self,
+        plan: SortPlan,
+        staged: Path,
+        *,
+        checkpoint: Checkpoint,  # noqa: ARG002  (a sort that was killed begins anew)
+        progress: Progress | None = None,
+    ) -> Replica:
+        """Write the replica; errors as of :meth:`MpiCopier.execute`."""
+        began_s = time.monotonic()
+        what = f"{plan.dataset_path} in {plan.source_path}"
+        require_filters(plan.source_filters, what, encode=False)
+        create_sorted(staged, plan)
 
         def on_event(_: EventKind, value: Any) -> None:  # noqa: ANN401
             if progress is not None:
-                progress("verify", value, 2 * plan.size_bytes)
+                progress("copy", value, plan.size_bytes)
 
-        job = CompareJob(plan=plan, replica=replica)
-        compared: Compared = run_ranks(job, self._n_ranks, on_event)
-        drop_from_page_cache(replica.path)  # ranks may be elsewhere
-        report = check_stored(replica, progress=None, checksums=compared.checksums)
-        if not report.ok:
-            return report
-        return replace(report, problems=(*compared.problems, *source_problems(replica)))
+        n_nan: int = run_ranks(SortJob(plan=plan, staged=staged), self._n_ranks, on_event)
+        finish_sorted(staged, plan, n_nan=n_nan, build_s=time.monotonic() - began_s)
+        return describe_replica(staged)
+
+    def verify(
+        self, replica: Replica, plan: SortPlan, *, progress: Progress | None = None
+    ) -> VerificationReport:
+        """Compare every row of the replica, read back from disk, with the original."""
+        return _compare(replica, plan, self._n_ranks, progress)
+
+
+def _compare(
+    replica: Replica, plan: AnyPlan, n_ranks: int, progress: Progress | None
+) -> VerificationReport:
+    def on_event(_: EventKind, value: Any) -> None:  # noqa: ANN401
+        if progress is not None:
+            progress("verify", value, 2 * plan.size_bytes)
+
+    compared: Compared = run_ranks(CompareJob(plan=plan, replica=replica), n_ranks, on_event)
+    drop_from_page_cache(replica.path)  # ranks may be elsewhere
+    report = check_stored(replica, progress=None, checksums=compared.checksums)
+    if not report.ok:
+        return report
+    return replace(report, problems=(*compared.problems, *source_problems(replica)))

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from sds.organizer.plans.reorganization_plan import ReorganizationPlan
 from sds.organizer.plans.segment_plan import SegmentPlan
+from sds.organizer.plans.sort_plan import SortPlan
 from sds.organizer.replica_file.replica import Replica
 
 DatasetPlan: TypeAlias = ReorganizationPlan | SegmentPlan
+AnyPlan: TypeAlias = DatasetPlan | SortPlan
 
 _MARK = b"sds-event "
 
@@ -58,10 +60,18 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SortJob:
+    """Sort the rows of a table into a file that `create_sorted` made; how many keys are NaN."""
+
+    plan: SortPlan
+    staged: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompareJob:
     """Read a replica back from disk, and compare it with its source."""
 
-    plan: DatasetPlan
+    plan: AnyPlan
     replica: Replica
 
 
@@ -81,7 +91,7 @@ class Compared:
     problems: tuple[str, ...]
 
 
-Job: TypeAlias = "CopyJob | CompareJob"
+Job: TypeAlias = "CopyJob | SortJob | CompareJob"
 
 
 def event_line(kind: EventKind, value: Any) -> bytes:  # noqa: ANN401  (a number, result or error)

@@ -33,8 +33,17 @@ from sds.organizer.copy.stepwise_copy import CHECKPOINT_S, StepCopier, pause_aft
 from sds.organizer.copy.targets import ChunkedTarget, ContiguousTarget
 from sds.organizer.journal import NO_LOCKS
 from sds.organizer.parallel.chunk_exchange import ChunkSender, copy_batch
-from sds.organizer.parallel.rank_jobs import Compared, CompareJob, Copied, CopyJob, event_line
+from sds.organizer.parallel.rank_jobs import (
+    Compared,
+    CompareJob,
+    Copied,
+    CopyJob,
+    SortJob,
+    event_line,
+)
+from sds.organizer.parallel.rank_sort import compare_rows, sort_rows
 from sds.organizer.plans.segment_plan import SegmentPlan
+from sds.organizer.plans.sort_plan import SortPlan
 from sds.organizer.reorganizers.segment_verify import compare_tiles, problem_uncompared
 from sds.organizer.reorganizers.segmenter import TileSteps
 from sds.organizer.replica_file.filters import require_filters
@@ -55,6 +64,7 @@ if TYPE_CHECKING:
     from sds.organizer.copy.stepwise_copy import Steps
     from sds.organizer.parallel.rank_jobs import EventKind, Job
     from sds.organizer.plans.reorganization_plan import ReorganizationPlan
+    from sds.organizer.replica_file.replica import Replica
 
 # Of each rank between two agreements: the threads of a rank are busy with half of them.
 _BATCHES_OF_THREADS = 2
@@ -83,13 +93,21 @@ def _work(world: Comm) -> None:
             )
             raise ConfigurationError(message)
         job = world.bcast(job)
-        returned = _copy(starter, job) if isinstance(job, CopyJob) else _compare(starter, job)
+        returned = _carry_out(starter, job)
     except OtherRankError as error:
         starter.report("raised", error.original)
     except (SdsError, OSError, MemoryError) as error:
         starter.report("raised", error)
     else:
         starter.report("returned", returned)
+
+
+def _carry_out(starter: Starter, job: Job) -> Copied | Compared | int:
+    if isinstance(job, CopyJob):
+        return _copy(starter, job)
+    if isinstance(job, SortJob):
+        return _sort(starter, job)
+    return _compare(starter, job)
 
 
 class Starter:
@@ -152,6 +170,17 @@ def _copy(starter: Starter, job: CopyJob) -> Copied:
             _copy_chunks(starter, job, replace(plan, n_buffers=1), reader)
         decode_s_per_byte = reader.decode_s_per_byte() if starter.world.rank == 0 else 0.0
     return Copied(checksums=checksums, decode_s_per_byte=decode_s_per_byte)
+
+
+def _sort(starter: Starter, job: SortJob) -> int:
+    with ExitStack() as stack:
+        on_all(starter.world, lambda: stack.enter_context(_locked(job.staged)))
+        return sort_rows(
+            starter.world,
+            job.plan,
+            job.staged,
+            lambda done_bytes: starter.report("bytes", done_bytes),
+        )
 
 
 def _copy_contiguous(starter: Starter, job: CopyJob, reader: SourceReader) -> NDArray[np.uint32]:
@@ -300,17 +329,28 @@ def _compare(starter: Starter, job: CompareJob) -> Compared:
         finally:
             os.close(descriptor)
 
-    def compare() -> tuple[tuple[str, ...], int]:
-        if isinstance(plan, SegmentPlan):
-            problem, n_bytes = compare_tiles(replica, plan, advance, share)
-            return ((problem,) if problem else ()), n_bytes
-        return first_difference(replica, plan, advance, share), 0
-
     found = _joined(world, on_all(world, checksums))
-    problems, n_bytes = on_all(world, compare)
-    every = [problem for of_rank in world.allgather(problems) for problem in of_rank]
-    n_compared = world.allreduce(n_bytes)
-    if isinstance(plan, SegmentPlan) and not every and problem_uncompared(plan, n_compared):
-        every = [problem_uncompared(plan, n_compared)]
+    if isinstance(plan, SortPlan):
+        problems = compare_rows(world, replica, plan, advance)
+    elif isinstance(plan, SegmentPlan):
+        problems = _differing_tiles(world, replica, plan, advance)
+    else:
+        own = on_all(world, lambda: first_difference(replica, plan, advance, share))
+        problems = _of_all(world, own)
     starter.report("bytes", 2 * plan.size_bytes)
-    return Compared(checksums=found, problems=tuple(every))
+    return Compared(checksums=found, problems=problems)
+
+
+def _differing_tiles(
+    world: Comm, replica: Replica, plan: SegmentPlan, advance: Callable[[int], None]
+) -> tuple[str, ...]:
+    problem, n_bytes = on_all(
+        world, lambda: compare_tiles(replica, plan, advance, (world.rank, world.size))
+    )
+    problems = _of_all(world, (problem,) if problem else ())
+    uncompared = problem_uncompared(plan, world.allreduce(n_bytes))
+    return problems or ((uncompared,) if uncompared else ())
+
+
+def _of_all(world: Comm, problems: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(problem for of_rank in world.allgather(problems) for problem in of_rank)

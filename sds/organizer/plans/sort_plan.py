@@ -6,8 +6,8 @@ temporary file until they are merged; the merge holds a piece of each run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from sds.errors import UnsupportedError
 from sds.geometry import Box
@@ -95,6 +95,13 @@ class SortPlan(CopyPlan):
     def n_runs(self) -> int:
         """Runs; one where the table fits into the memory."""
         return -(-self.n_rows // self.run_rows)
+
+    def in_runs(self) -> Self:
+        """Return the plan where the rows are sorted in runs though the memory holds them all."""
+        if self.n_runs > 1:
+            return self
+        needed = self.space_needed_bytes + self.size_bytes + self.n_rows * self.key_size_bytes
+        return replace(self, space_needed_bytes=needed)
 
     def run(self, index: int) -> tuple[int, int]:
         """Return the first row of a run and the number of its rows."""

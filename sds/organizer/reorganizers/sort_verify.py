@@ -9,6 +9,7 @@ what differs passes with a chance of 2**-64. That the rows are in order is looke
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,13 +65,57 @@ def compare_with_table(
 
 def _compare(replica: Replica, plan: SortPlan, advance: Callable[[int], None]) -> tuple[str, ...]:
     """Return a sentence for each way in which the rows differ."""
-    sums = _Sums(plan.sort.columns)
+    return differences(replica, plan, [look_through(replica, plan, draw_key(), (0, 1), advance)])
+
+
+def draw_key() -> int:
+    """Return the key of a comparison, which all parts of it share."""
+    return secrets.randbits(64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Sums and order of a part of the rows of a source, and of as many of a replica.
+
+    Attributes
+    ----------
+    expected, found
+        Of each column the sum of hashes, in the source and in the replica.
+    in_order
+        Whether the rows of the replica are in order, also behind the one before them.
+    n_nan
+        Keys of the replica that are NaN.
+    """
+
+    expected: dict[str, int]
+    found: dict[str, int]
+    in_order: bool
+    n_nan: int
+
+
+def look_through(
+    replica: Replica,
+    plan: SortPlan,
+    key: int,
+    share: tuple[int, int],
+    advance: Callable[[int], None],
+) -> Seen:
+    """Read a part of the rows of both files.
+
+    Parameters
+    ----------
+    share
+        Number of the part, and number of all parts.
+    advance
+        Called with the number of rows read since its last call.
+    """
+    sums = _Sums(plan.sort.columns, key)
+    expected = sums.new()
     with open_source(plan.source_path) as source:
         table = describe_open_table(source, plan.dataset_path, like=plan.sort.key)
         reader = TableReader(source, table, plan.sort.columns)
-        expected = sums.new()
         spans = whole_chunks(plan.n_rows, _longest_chunk(reader, table, plan), plan.run_rows)
-        for first, n_read in spans:
+        for first, n_read in _part(spans, share):
             rows = reader.stored(first, n_read, poison=POISON_OF_SOURCE)
             for at, n_rows in _windows(n_read):
                 numbers = np.arange(first + at, first + at + n_rows, dtype=np.uint64)
@@ -79,38 +124,67 @@ def _compare(replica: Replica, plan: SortPlan, advance: Callable[[int], None]) -
                 advance(n_rows)
     try:
         with reading_back(replica) as copy:
-            found = sums.new()
-            problems = _look_through(copy, plan, sums, found, advance)
+            found, in_order, n_nan = _of_replica(copy, plan, sums, share, advance)
     except OSError as error:
         raise unreadable(replica, error) from error
-    return problems + tuple(
-        f"column {name!r} of {replica.path} does not hold the elements of {plan.source_path}"
-        for name in plan.sort.columns
-        if expected[name] != found[name]
-    )
+    return Seen(expected=expected, found=found, in_order=in_order, n_nan=n_nan)
 
 
-def _look_through(
+def differences(replica: Replica, plan: SortPlan, parts: Sequence[Seen]) -> tuple[str, ...]:
+    """Return a sentence for each way in which the rows differ, of all parts."""
+    problems = []
+    n_nan = sum(part.n_nan for part in parts)
+    if not all(part.in_order for part in parts):
+        problems.append(f"the rows of {replica.path} are not in order")
+    try:
+        with reading_back(replica) as copy:
+            stored_nan = int(copy.attrs[names.SORT_NAN_ROWS])
+            if n_nan != stored_nan:
+                problems.append(f"{replica.path} counts {stored_nan} NaN of {n_nan}")
+            if not _ends_fit(copy, plan, n_nan):
+                problems.append(f"minima and maxima of {replica.path} are not those of its blocks")
+    except OSError as error:
+        raise unreadable(replica, error) from error
+    for name in plan.sort.columns:
+        expected, found = (
+            sum(of_part[name] for of_part in side) & _MASK
+            for side in ([part.expected for part in parts], [part.found for part in parts])
+        )
+        if expected != found:
+            problems.append(
+                f"column {name!r} of {replica.path} does not hold the elements of "
+                f"{plan.source_path}"
+            )
+    return tuple(problems)
+
+
+def _of_replica(
     copy: h5py.File,
     plan: SortPlan,
     sums: _Sums,
-    found: dict[str, int],
+    share: tuple[int, int],
     advance: Callable[[int], None],
-) -> tuple[str, ...]:
-    """Sum the rows of a replica; return a sentence where they are not in order."""
+) -> tuple[dict[str, int], bool, int]:
+    """Return the sums of a part of the rows, whether they are in order, and their NaN."""
     table = describe_open_table(copy, plan.dataset_path, like=plan.sort.key)
     reader = TableReader(copy, table, plan.sort.columns)
     row_numbers = RowNumbers(copy, plan.n_rows)
-    key = plan.sort.key
+    found = sums.new()
+
+    def encoded(first: int, n_rows: int) -> NDArray[np.unsignedinteger[Any]]:
+        return ordered_keys(reader.values([plan.sort.key], first, n_rows)[plan.sort.key])
+
+    is_float = table.column(plan.sort.key).dtype.kind == "f"
     in_order = True
     n_nan = 0
     before: tuple[NDArray[Any], NDArray[Any]] | None = None
-    for first, n_rows in _windows(plan.n_rows):
+    for first, n_rows in _part(_windows(plan.n_rows), share):
+        if before is None and first > 0:
+            before = encoded(first - 1, 1), row_numbers.read(first - 1, 1)
         numbers = row_numbers.read(first, n_rows)
         sums.add(found, numbers, reader.stored(first, n_rows, poison=POISON_OF_REPLICA))
-        values = reader.values([key], first, n_rows)[key]
-        keys = ordered_keys(values)
-        if values.dtype.kind == "f":
+        keys = encoded(first, n_rows)
+        if is_float:
             n_nan += int(np.count_nonzero(keys == nan_key(keys.dtype)))
         if before is not None:  # the last row of the window before
             in_order &= _are_ordered(
@@ -119,12 +193,13 @@ def _look_through(
         in_order &= _are_ordered(keys, numbers)
         before = keys[-1:], numbers[-1:]
         advance(n_rows)
-    problems = [] if in_order else [f"the rows of {copy.filename} are not in order"]
-    if n_nan != int(copy.attrs[names.SORT_NAN_ROWS]):
-        problems.append(f"{copy.filename} counts {copy.attrs[names.SORT_NAN_ROWS]} NaN of {n_nan}")
-    if not _ends_fit(copy, plan, n_nan):
-        problems.append(f"minima and maxima of {copy.filename} are not those of its blocks")
-    return tuple(problems)
+    return found, in_order, n_nan
+
+
+def _part(spans: Sequence[tuple[int, int]], share: tuple[int, int]) -> Sequence[tuple[int, int]]:
+    """Return the spans of a part: neighbors, so that each reads on where it was."""
+    number, n_parts = share
+    return spans[len(spans) * number // n_parts : len(spans) * (number + 1) // n_parts]
 
 
 def _are_ordered(keys: NDArray[Any], numbers: NDArray[np.uint64]) -> bool:
@@ -181,9 +256,9 @@ def _windows(n_rows: int) -> Sequence[tuple[int, int]]:
 class _Sums:
     """Sums of hashes of (row number, element), one per column, under one random key."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], key: int) -> None:
         self._columns = columns
-        self._key = np.uint64(secrets.randbits(64))
+        self._key = np.uint64(key)
 
     def new(self) -> dict[str, int]:
         """Return sums of nothing."""

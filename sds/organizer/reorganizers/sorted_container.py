@@ -40,10 +40,11 @@ ALIGNMENT_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """First bytes of the columns, by name, and of the row numbers."""
+    """First bytes of the columns, by name, and of the row numbers; the end of the file."""
 
     columns: dict[str, int]
     row_numbers: int
+    end_bytes: int
 
 
 def column_path(table_path: str, name: str) -> str:
@@ -116,6 +117,7 @@ def find_places(staged: Path, plan: SortPlan) -> Places:
                 for name in plan.sort.columns
             },
             row_numbers=RowNumbers(target, plan.n_rows).offset_bytes,
+            end_bytes=staged.stat().st_size,
         )
 
 

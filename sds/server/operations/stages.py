@@ -61,8 +61,7 @@ def build(
         share = done_bytes / total_bytes if total_bytes else 1.0
         progress(share / 2 if phase == "copy" else 0.5 + share / 2, what)
 
-    n_ranks = request.n_ranks if request.kind == "reorganize" else 1
-    return reorganize(plan, home=home, n_ranks=n_ranks, progress=report)
+    return reorganize(plan, home=home, n_ranks=request.n_ranks, progress=report)
 
 
 def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
