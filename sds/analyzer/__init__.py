@@ -17,9 +17,12 @@ from sds.analyzer.patterns import (
 )
 from sds.analyzer.read_history import ReadTrail, join_trails, trail_of
 from sds.analyzer.read_records import ReadRecords
+from sds.analyzer.read_times import BY_ENGINE, BY_HDF5, ReadTimes
 from sds.analyzer.regions import BoxGroup, Place, group_boxes
 
 __all__ = [
+    "BY_ENGINE",
+    "BY_HDF5",
     "MIN_READS",
     "AccessPattern",
     "BoxGroup",
@@ -27,6 +30,7 @@ __all__ = [
     "PatternKind",
     "Place",
     "ReadRecords",
+    "ReadTimes",
     "ReadTrail",
     "Shape",
     "best_observed_rate",

@@ -134,10 +134,12 @@ class LogicalReads:
         Selected bytes of the group, shape (m,).
     elapsed_ns, start_ns, last_start_ns
         Sum; first; last; shape (m,).
-    n_redirected, redirected_ns
-        HDF5 reads that a replica served, and their share of `elapsed_ns`, shape (m,).
+    n_redirected
+        HDF5 reads that a replica served, shape (m,).
     n_collective
         HDF5 reads, shape (m,).
+    members, n_members
+        Numbers of the records, group by group, shape (n,); and how many each has, shape (m,).
     thread
         That read, shape (m,).
     sections
@@ -155,13 +157,20 @@ class LogicalReads:
     start_ns: Int64
     last_start_ns: Int64
     n_redirected: Int64
-    redirected_ns: Int64
     n_collective: Int64
+    members: Int64
+    n_members: Int64
     thread: Int64
     sections: Sections
 
     def __len__(self) -> int:
         return len(self.n_reads)
+
+    def members_of(self, rows: Int64) -> Int64:
+        """Return the numbers of the records of some groups."""
+        ends = np.cumsum(self.n_members)
+        firsts = ends - self.n_members
+        return np.concatenate([self.members[firsts[row] : ends[row]] for row in rows])
 
 
 def logical_reads(records: ReadRecords, *, max_pause_s: float = 1.0) -> LogicalReads:
@@ -283,8 +292,9 @@ def _grouped(
         start_ns=records.start_ns,
         last_start_ns=records.last_start_ns,
         n_redirected=np.where(records.served_by > 0, n_calls, 0),
-        redirected_ns=np.where(records.served_by > 0, records.elapsed_ns, 0),
         n_collective=np.where(records.collective, n_calls, 0),
+        members=np.arange(len(records)),
+        n_members=np.ones(len(records), dtype=np.int64),
         thread=records.thread,
         sections=_sections(records, first),
     )
@@ -367,7 +377,7 @@ def _abutting(reads: LogicalReads, max_pause_s: float) -> tuple[NDArray[np.bool_
 
 
 def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
-    """Return some of the groups."""
+    """Return some of the groups, each of one record."""
     return LogicalReads(
         selection=reads.selection.rows(index),
         call=reads.call.rows(index),
@@ -380,8 +390,9 @@ def _rows(reads: LogicalReads, index: Int64) -> LogicalReads:
         start_ns=reads.start_ns[index],
         last_start_ns=reads.last_start_ns[index],
         n_redirected=reads.n_redirected[index],
-        redirected_ns=reads.redirected_ns[index],
         n_collective=reads.n_collective[index],
+        members=reads.members[index],
+        n_members=reads.n_members[index],
         thread=reads.thread[index],
         sections=reads.sections.rows(index),
     )
@@ -418,8 +429,9 @@ def _merged(reads: LogicalReads, first: Int64, axis: Int64, group: Int64) -> Log
         start_ns=reads.start_ns[first],
         last_start_ns=reads.last_start_ns[last],
         n_redirected=total(reads.n_redirected),
-        redirected_ns=total(reads.redirected_ns),
         n_collective=total(reads.n_collective),
+        members=reads.members,
+        n_members=total(reads.n_members),
         thread=reads.thread[first],
         sections=reads.sections.joined(first),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sds.analyzer.read_times import ReadTimes
 from sds.analyzer.regions import Place
 from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Box, Hyperslab, parse_selection
@@ -92,8 +93,11 @@ class AccessPattern:
         Keys of the processes that read, sorted. Empty where stated.
     n_concurrent
         The most processes that were reading at one time: Nproc of Liu 2014, Eq. 4.
-    n_redirected, redirected_s
-        HDF5 reads that a replica served, and what of `elapsed_s` they took.
+    n_redirected
+        HDF5 reads that a replica served.
+    times
+        Times of the HDF5 reads that were not collective, apart for each of what served them; empty
+        where the pattern is stated, or older than such times.
     n_collective
         HDF5 reads that were collective MPI transfers.
     irregular
@@ -124,7 +128,7 @@ class AccessPattern:
     processes: tuple[str, ...] = field(default=())
     n_concurrent: int = 1
     n_redirected: int = 0
-    redirected_s: float = 0.0
+    times: tuple[ReadTimes, ...] = ()
     n_collective: int = 0
     irregular: bool = False
     stated: bool = False
@@ -165,6 +169,10 @@ class AccessPattern:
         call = classify(self.call, self.extent)
         return f"{words}, one {_words(call.kind, call.axes, call.steps, self.extent)} at a time"
 
+    def selects_as(self, slab: Hyperslab) -> bool:
+        """Return whether the calls select as a box does, but for where it begins."""
+        return not self.irregular and _shape(self.call) == _shape(slab)
+
     @property
     def shape_key(self) -> str:
         """Equal for two patterns of one dataset exactly where they are the same pattern.
@@ -184,6 +192,14 @@ class AccessPattern:
             "read by " + _listed(n.bit_length() for n in self.call.shape),
         )
         return "; ".join(parts)
+
+
+def _shape(slab: Hyperslab) -> tuple[tuple[int, int, int], ...]:
+    """Return stride, count and block per axis; adjacent indices as stride 1, block 1."""
+    return tuple(
+        (1, count * block, 1) if count <= 1 or stride == block else (stride, count, block)
+        for stride, count, block in zip(slab.stride, slab.count, slab.block, strict=True)
+    )
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -47,8 +47,10 @@ class ReadRecords:
         What each turn adds to the start, shape (n, n_loops, r).
     start_ns, last_start_ns
         Start of the first and of the last read, nanoseconds since the epoch, shape (n,).
-    elapsed_ns
-        Sum over the record's reads, shape (n,).
+    elapsed_ns, elapsed_min_ns, elapsed_max_ns
+        Sum, least and greatest over the record's reads, shape (n,).
+    latency
+        Reads of [2^b, 2^(b+1)) ns, shape (n, 40).
     thread
         Ordinal of the thread in its process, shape (n,).
     served_by
@@ -72,6 +74,9 @@ class ReadRecords:
     start_ns: NDArray[np.int64]
     last_start_ns: NDArray[np.int64]
     elapsed_ns: NDArray[np.int64]
+    elapsed_min_ns: NDArray[np.int64]
+    elapsed_max_ns: NDArray[np.int64]
+    latency: NDArray[np.uint32]
     thread: NDArray[np.int64]
     served_by: NDArray[np.int64]
     collective: NDArray[np.bool_]
@@ -90,7 +95,7 @@ class ReadRecords:
                 f"loops have shapes {self.repeat.shape} and {self.advance.shape}, not "
                 f"({n}, loops) and ({n}, loops, {rank})"
             )
-        for name in ("n_elements", "start_ns", "last_start_ns", "elapsed_ns", "thread"):
+        for name in _OF_RECORD:
             if getattr(self, name).shape != (n,):
                 raise SdsValueError(f"{name} has shape {getattr(self, name).shape}, not {(n,)}")
         if n and int(self.repeat.min(initial=1)) < 1:
@@ -114,6 +119,15 @@ class ReadRecords:
         return turns
 
 
+_OF_RECORD = (
+    "n_elements",
+    "start_ns",
+    "last_start_ns",
+    "elapsed_ns",
+    "elapsed_min_ns",
+    "elapsed_max_ns",
+    "thread",
+)
 _COLUMNS = tuple(
     field.name
     for field in fields(ReadRecords)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sds.analyzer.read_times import ReadTimes, joined_times
 from sds.client.replica_reader import serving_candidate
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
@@ -46,10 +47,11 @@ from sds.recommender.portfolio.confidence import probability_faster
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import h5py
 
+    from sds.analyzer import AccessPattern
     from sds.engine import IoParameters
     from sds.geometry import ArrayLayout
     from sds.home import Home
@@ -114,9 +116,14 @@ class Explanation:
     osts
         What is touched OST by OST, of those that may be; empty where that is not known or there
         are too many to tell.
+    measured
+        Times of traced reads that select as many indices of each axis, of the dataset as it is,
+        apart for each of what served them.
     predicted_s, predicted_low_s, predicted_high_s
-        Seconds by the model named ``model``, and the interval in which 19 of 20 reads lie; None
-        where none fits.
+        Seconds from cold cache by the model named ``model``, and the interval in which 19 of 20
+        reads lie; None where none fits.
+    predicted_warm_s
+        Seconds where all that is read is in memory; None where that is not known, as of chunks.
     ratio_error
         Standard deviation of the logarithm of the ratio of two such predictions.
     calibrated
@@ -165,6 +172,8 @@ class Explanation:
     predicted_s: float | None = None
     predicted_low_s: float | None = None
     predicted_high_s: float | None = None
+    predicted_warm_s: float | None = None
+    measured: tuple[ReadTimes, ...] = ()
     ratio_error: float | None = None
     model: str | None = None
     calibrated: bool = False
@@ -253,6 +262,7 @@ def compare(
     models: tuple[CostModel, CostModel] | None = None,
     parameters: IoParameters | None = None,
     home: Home | None = None,
+    traced: Mapping[str, Sequence[AccessPattern]] | None = None,
     budget_s: float | None = None,
 ) -> tuple[Explanation, ...]:
     """Return what reading a selection touches in each of several layouts; see `explain`.
@@ -269,6 +279,8 @@ def compare(
         Hold for layouts on the file's own disks only.
     home
         Whose replicas may serve; None: nobody's.
+    traced
+        Patterns of traced reads, by the path of the dataset.
     """
     if not 0 < len(layouts) <= MAX_LAYOUTS:
         message = f"{len(layouts)} layouts to compare; give 1 to {MAX_LAYOUTS}"
@@ -278,7 +290,8 @@ def compare(
         opened = get_dataset(handle, dataset)
         described = describe_open_dataset(opened, file)
         slab = _slab_of(selection, described.extent)
-        return tuple(
+        measured = _measured(described, slab, traced or {})
+        explained = [
             _explain_layout(
                 opened,
                 described,
@@ -295,7 +308,23 @@ def compare(
                 budget_s=budget_s,
             )
             for hypothetical in layouts
+        ]
+        return tuple(
+            replace(each, measured=measured) if layout == HypotheticalLayout() else each
+            for each, layout in zip(explained, layouts, strict=True)
         )
+
+
+def _measured(
+    described: DatasetDescription, slab: Hyperslab, traced: Mapping[str, Sequence[AccessPattern]]
+) -> tuple[ReadTimes, ...]:
+    """Return the times of traced reads that select as a box does, wherever they began."""
+    return joined_times(
+        times
+        for pattern in traced.get(described.path, ())
+        if pattern.extent == described.extent and pattern.selects_as(slab)
+        for times in pattern.times
+    )
 
 
 def _serving_replica(
@@ -412,7 +441,9 @@ def _explain_layout(
         return replace(explanation, notes=(*explanation.notes, unpriced))
     model = models[int(isinstance(layout, ContiguousLayout))]
     predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
-    seconds, serves = _seconds(described, slab, hypothetical, disks, models, parameters=parameters)
+    seconds, warm_s, serves = _seconds(
+        described, slab, hypothetical, disks, models, parameters=parameters
+    )
     if not math.isfinite(seconds):
         seconds = predicted.seconds
     return replace(
@@ -421,6 +452,7 @@ def _explain_layout(
         predicted_s=seconds,
         predicted_low_s=seconds * (predicted.low / predicted.seconds),
         predicted_high_s=seconds * (predicted.high / predicted.seconds),
+        predicted_warm_s=warm_s if warm_s < seconds else None,
         ratio_error=model.ratio_error,
         model=model.name,
         calibrated=model.calibrated,
@@ -435,13 +467,13 @@ def _seconds(
     models: tuple[CostModel, CostModel],
     *,
     parameters: IoParameters | None,
-) -> tuple[float, bool]:
-    """Return the time of a read by the function that chooses, and whether the layout would serve.
+) -> tuple[float, float, bool]:
+    """Return the times of a cold and a warm read, and whether the layout would serve it.
 
-    The time is infinite where that function has none.
+    By the function that chooses; infinite where that has none.
     """
     if described.storage not in {Storage.CONTIGUOUS, Storage.CHUNKED} or not described.extent:
-        return math.inf, not hypothetical.is_replica
+        return math.inf, math.inf, not hypothetical.is_replica
     array = StoredArray(
         extent=described.extent,
         element_size_bytes=described.element_size_bytes,
@@ -452,12 +484,13 @@ def _seconds(
     )
     if not hypothetical.is_replica:
         costs = read_costs(array, models, [slab], [1], parameters=parameters)
-        return float(costs.original[0]), True
+        return float(costs.original[0]), float(costs.original_warm[0]), True
     layout = ReplicaLayout.whole(
         described.extent, order=hypothetical.order, chunk_shape=hypothetical.chunks
     )
     costs = read_costs(array, models, [slab], [1], [layout], parameters=parameters)
-    return float(costs.replicas[0, 0]), math.isfinite(costs.serving[0, 0])
+    serves = math.isfinite(costs.serving[0, 0])
+    return float(costs.replicas[0, 0]), float(costs.replicas_warm[0, 0]), serves
 
 
 def _storage_of(described: DatasetDescription, layout: ArrayLayout | None) -> Storage:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import h5py
 
+from sds.analyzer import ReadTimes
 from sds.errors import SdsError
 from sds.explain.explanation import ServingReplica, compare
 from sds.explain.hypothetical_layout import HypotheticalLayout
@@ -17,7 +18,9 @@ from sds.organizer.replica_file.filters import filter_name
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping, Sequence
 
+    from sds.analyzer import AccessPattern
     from sds.engine import IoParameters
     from sds.explain.explanation import Explanation
     from sds.geometry import RaidLayout, StripeLayout
@@ -43,8 +46,10 @@ class PlaneCost:
         Of the plane; of the runs or whole chunks that hold it, None where that is not known.
     pieces
         Runs of a contiguous dataset, chunks of a chunked one.
-    predicted_s
-        From the original, from cold cache; None where no model fits.
+    measured
+        Times of traced reads of such planes, as of `sds.explain.explanation.Explanation`.
+    predicted_s, predicted_warm_s
+        From the original, from cold cache and from memory; None where no model fits.
     served_by
         The replica that would serve it instead; None: none.
     notes
@@ -56,7 +61,9 @@ class PlaneCost:
     bytes_useful: int
     bytes_touched: int | None
     pieces: int | None
+    measured: tuple[ReadTimes, ...]
     predicted_s: float | None
+    predicted_warm_s: float | None
     served_by: ServingReplica | None
     notes: tuple[str, ...]
 
@@ -96,6 +103,7 @@ def overview(
     models: tuple[CostModel, CostModel] | None,
     parameters: IoParameters | None,
     home: Home | None,
+    traced: Mapping[str, Sequence[AccessPattern]] | None = None,
 ) -> tuple[tuple[DatasetOverview, ...], int]:
     """Return the largest datasets of a file, or the one named, and how many are left out.
 
@@ -130,6 +138,7 @@ def overview(
                 models=models,
                 parameters=parameters,
                 home=home,
+                traced=traced,
             )
         return explained
 
@@ -153,7 +162,9 @@ def overview(
                         bytes_useful=each.bytes_useful,
                         bytes_touched=each.bytes_touched,
                         pieces=each.runs if each.chunks_touched is None else each.chunks_touched,
+                        measured=each.measured,
                         predicted_s=each.predicted_s,
+                        predicted_warm_s=each.predicted_warm_s,
                         served_by=each.served_by,
                         notes=each.notes,
                     )

@@ -15,23 +15,27 @@ import os
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from sds import errors
 from sds.errors import PermissionDeniedError, SdsError, ServerError, ServerUnreachableError
+from sds.files import canonical_path
 from sds.server.rest import LONGEST_PAGE, OPERATIONS, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from sds.catalog.model_records import CalibrationRecord
+    from sds.catalog.model_records import CalibrationRecord, PatternRecord
     from sds.catalog.replica_records import ReplicaRecord
+    from sds.catalog.store import Store
     from sds.home import Home
     from sds.server.operations.service import Service
     from sds.server.rest import Operation
 
     Progress = Callable[[float, str], None]
+
+Known = TypeVar("Known")
 
 _PROBE_TIMEOUT_S = 10.0  # a busy machine is no reason to work past a server
 _REQUEST_TIMEOUT_S = 120.0
@@ -71,10 +75,28 @@ def known_calibrations(home: Home) -> tuple[CalibrationRecord, ...]:
     CatalogError
         If the catalog may not be read, or is of another revision.
     """
+    return _known(
+        home,
+        lambda service: service.calibration_report().calibrations,
+        lambda store: store.calibrations(),
+    )
+
+
+def known_patterns(home: Home, file: str | os.PathLike[str]) -> tuple[PatternRecord, ...]:
+    """Return the access patterns of a file, as :func:`known_calibrations` does calibrations."""
+    path = canonical_path(file)
+    return _known(home, lambda service: service.patterns(path), lambda store: store.patterns(path))
+
+
+def _known(
+    home: Home,
+    of_service: Callable[[Service], tuple[Known, ...]],
+    of_store: Callable[[Store], tuple[Known, ...]],
+) -> tuple[Known, ...]:
+    """Return what the server knows, or else the catalog, which is opened to read."""
     remote = _find_server(home)
     if remote is not None:
-        service = cast("Service", RemoteService(remote))
-        return service.calibration_report().calibrations
+        return of_service(cast("Service", RemoteService(remote)))
     from sds.catalog.database import sqlite_url
     from sds.catalog.store import Store
     from sds.server.settings import load_settings
@@ -83,7 +105,7 @@ def known_calibrations(home: Home) -> tuple[CalibrationRecord, ...]:
     if store is None:
         return ()
     with closing(store):
-        return store.calibrations()
+        return of_store(store)
 
 
 def server_address(home: Home) -> str | None:

@@ -49,6 +49,9 @@ def records_of_reads(reads, extent, *, process="p", element_size_bytes=4, n_loop
     n = repeat.prod(axis=1)
     start_ns = np.array([1_000_000_000 + read.at_ms * 1_000_000 for read in reads], dtype=np.int64)
     each_ns = np.array([read.took_ms * 1e6 for read in reads])
+    latency = np.zeros((len(reads), 40), dtype=np.uint32)
+    for i, ns in enumerate(each_ns.astype(np.int64).tolist()):
+        latency[i, max(0, ns.bit_length() - 1)] = n[i]
     gap_ns = np.array([read.pause_ms * 1e6 for read in reads])
     elements = [
         math.prod(slabs[i][2]) if read.n_elements is None else read.n_elements
@@ -76,6 +79,9 @@ def records_of_reads(reads, extent, *, process="p", element_size_bytes=4, n_loop
         start_ns=start_ns,
         last_start_ns=start_ns + ((n - 1) * (each_ns + gap_ns)).astype(np.int64),
         elapsed_ns=(n * each_ns).astype(np.int64),
+        elapsed_min_ns=each_ns.astype(np.int64),
+        elapsed_max_ns=each_ns.astype(np.int64),
+        latency=latency,
         thread=column(read.thread for read in reads),
         served_by=column(read.served_by for read in reads),
         collective=column((read.collective for read in reads), dtype=np.bool_),

@@ -51,6 +51,20 @@ def test_a_traced_program_is_advised_served_and_reads_the_same_bytes(sds_both, c
     assert decisions.count("served") >= 1
     assert "original" in decisions, "spectra are not served from this replica"
 
+    sds_both("ingest")
+    explained = sds_both("explain", f"{cube}:/image/cube", "[:, :, 9]", "--json").json
+    measured = {times["served_by"]: times for times in explained["measured"]}
+    assert {served_by: times["n"] for served_by, times in measured.items()} == {
+        0: len(ENERGIES),
+        built["id"]: len(ENERGIES),
+    }
+    spectra = sds_both("explain", f"{cube}:/image/cube", "[7, 7]", "--json").json["measured"]
+    total_s = sum(times["total_s"] for times in [*measured.values(), *spectra])
+    assert sds_both("status", "--json").json["elapsed_s"] == pytest.approx(total_s)
+    shown = sds_both("explain", f"{cube}:/image/cube", "[:, :, 9]").out
+    assert f"median of {len(ENERGIES)} reads by HDF5" in shown
+    assert f"from replica {built['id']}" in shown
+
     second = sds_both("reorganize", f"{cube}:/image/cube", "--order", "1,2,0", "--json").json
     assert second["id"] != built["id"]
     assert len(sds_both("replicas", "--json").json["replicas"]) == 2

@@ -15,6 +15,7 @@ from sds.errors import SdsValueError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sds.analyzer import AccessPattern, ReadTimes
     from sds.engine import ReadPlan, StrategyPlan
     from sds.explain.explanation import Explanation
     from sds.explain.hypothetical_layout import HypotheticalLayout
@@ -148,6 +149,7 @@ def explain(
         models=_models_of(file),
         parameters=measured_parameters(home, file),
         home=home,
+        traced=_traced(Path(file)),
     )
     labels = [_label(layout) for layout in layouts]
     if draw is not None:
@@ -185,6 +187,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
         models=_models_of(Path(file)),
         parameters=measured_parameters(home, file),
         home=home,
+        traced=_traced(Path(file)),
     )
     if as_json:
         print_json({"file": file, "datasets": found, "left_out": n_more})
@@ -199,12 +202,14 @@ def _explain_file(name: str, *, as_json: bool) -> None:
         if not each.planes:
             continue
         mark = "" if each.calibrated else ", uncalibrated"
+        is_measured = any(plane.measured for plane in each.planes)
         print_table(
             (
                 "one plane of",
                 "useful>",
                 "touched>",
                 "pieces>",
+                *(("measured>",) if is_measured else ()),
                 f"original, cold{mark}>",
                 "served by",
             ),
@@ -214,6 +219,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
                     format_size(plane.bytes_useful),
                     "-" if plane.bytes_touched is None else format_size(plane.bytes_touched),
                     "-" if plane.pieces is None else f"{plane.pieces:,}",
+                    *((_most_measured(plane.measured),) if is_measured else ()),
                     "-" if plane.predicted_s is None else format_seconds(plane.predicted_s),
                     "original"
                     if plane.served_by is None
@@ -325,21 +331,68 @@ def _models_of(file: Path) -> "tuple[CostModel, CostModel] | None":
     return None if found is None else comparable_models(found.calibration)
 
 
+def _traced(file: Path) -> "dict[str, list[AccessPattern]]":
+    """Return the patterns of a file's traced reads, by dataset."""
+    from sds.hdf5.dataset import file_exists
+    from sds.home import default_home
+    from sds.server.remote_service import known_patterns
+
+    found: dict[str, list[AccessPattern]] = {}
+    if file_exists(file):
+        for record in known_patterns(default_home(), file):
+            found.setdefault(record.dataset, []).append(record.pattern)
+    return found
+
+
+def _served_by(times: "ReadTimes") -> str:
+    """Return what served reads, in words."""
+    from sds.analyzer import BY_ENGINE, BY_HDF5
+
+    known = {BY_HDF5: "by HDF5", BY_ENGINE: "by SDS's engine"}
+    return known.get(times.served_by, f"from replica {times.served_by}")
+
+
+def _measured(times: "ReadTimes") -> str:
+    """Return median, number and range of traced times."""
+    from sds.cli.quantities import format_seconds
+    from sds.text import counted
+
+    if times.n == 1:
+        return f"{format_seconds(times.total_s)}, one read {_served_by(times)}"
+    return (
+        f"{format_seconds(times.median_s)}, median of {counted(times.n, 'read')} "
+        f"{_served_by(times)}, {format_seconds(times.least_s)} to {format_seconds(times.most_s)}"
+    )
+
+
+def _most_measured(times: "Sequence[ReadTimes]") -> str:
+    """Return the median of what served most reads, and how many those were."""
+    from sds.cli.quantities import format_seconds
+
+    if not times:
+        return "-"
+    most = max(times, key=lambda each: each.n)
+    return f"{format_seconds(most.median_s)} ({most.n:,} {_served_by(most)})"
+
+
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _predicted(found: "Explanation") -> tuple[str, str]:
-    """Return the predicted time, and the interval with the model."""
+def _predicted(found: "Explanation") -> tuple[str, str, str]:
+    """Return the predicted times of a cold read and of one from memory, and the interval."""
     from sds.cli.quantities import format_seconds
 
     if found.predicted_s is None:
-        return "-", "-"
+        return "-", "-", "-"
     marked = "" if found.calibrated else " (uncalibrated)"
     interval = (
         f"{format_seconds(found.predicted_low_s)} to {format_seconds(found.predicted_high_s)}"
     )
-    return format_seconds(found.predicted_s) + marked, interval
+    warm = "-"
+    if found.predicted_warm_s is not None:
+        warm = format_seconds(found.predicted_warm_s) + marked
+    return format_seconds(found.predicted_s) + marked, warm, interval
 
 
 def _amplified(found: "Explanation") -> str:
@@ -385,10 +438,9 @@ def _print_explanation(found: "Explanation") -> None:
     if found.chunks_touched is not None:
         shape = "x".join(map(str, found.chunk_shape or ()))
         chunks = (("chunks read", f"{_count(found.chunks_touched)} of {shape}"),)
-    seconds, interval = _predicted(found)
-    predicted = seconds
+    cold, warm, interval = _predicted(found)
     if found.predicted_s is not None:
-        predicted += f"; 19 of 20 reads within {interval}, by the model {found.model}"
+        cold += f"; 19 of 20 reads within {interval}, by the model {found.model}"
     served: tuple[tuple[str, str], ...] = ()
     if found.served_by is not None:
         replica = found.served_by
@@ -413,7 +465,9 @@ def _print_explanation(found: "Explanation") -> None:
             ("bytes touched", touched),
             ("OSTs touched", _count(found.osts_touched)),
             ("disks touched", _count(found.disks_touched)),
-            ("predicted time", predicted),
+            *(("measured", _measured(times)) for times in found.measured),
+            ("predicted, cold", cold),
+            *((("predicted, memory", warm),) if found.predicted_warm_s is not None else ()),
             *served,
         )
     )
@@ -477,8 +531,9 @@ def _print_comparison(
         ("block gap, count", lambda e: _count(e.block_gap_count)),
         ("block gap, distance", lambda e: _count(e.block_gap_distance)),
         ("block gap, paper", lambda e: _count(e.block_gap_paper)),
-        ("predicted time", lambda e: _predicted(e)[0]),
-        ("19 of 20 within", lambda e: _predicted(e)[1]),
+        ("predicted, cold", lambda e: _predicted(e)[0]),
+        ("19 of 20 within", lambda e: _predicted(e)[2]),
+        ("predicted, memory", lambda e: _predicted(e)[1]),
         ("model", lambda e: e.model or "-"),
     ]
     room = max(1, (console().width - _QUANTITY_WIDTH) // _LAYOUT_WIDTH)

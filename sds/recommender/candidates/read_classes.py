@@ -114,20 +114,17 @@ class ReadClass:
 
 
 def _mean_original_s(alike: Sequence[AccessPattern]) -> float:
-    """Return the mean seconds of traced reads from the original; nan where there is none.
-
-    Of collective reads, whose time holds the waits for other ranks, none counts.
-    """
+    """Return the mean seconds of traced reads from the original; nan where there is none."""
     n, seconds = 0, 0.0
     for pattern in alike:
-        n_original = pattern.n_calls - pattern.n_redirected
-        original_s = pattern.elapsed_s - pattern.redirected_s
-        # Before redirected_s was kept, only the sum of both is known.
-        is_apart = not pattern.n_redirected or pattern.redirected_s > 0
-        if is_apart and not pattern.n_collective and n_original > 0 and original_s > 0:
-            n += n_original
-            seconds += original_s
-    return seconds / n if n else math.nan
+        of_original = [each for each in pattern.times if each.is_of_original]
+        n += sum(each.n for each in of_original)
+        seconds += sum(each.total_s for each in of_original)
+        if not pattern.times and not pattern.n_redirected and not pattern.n_collective:
+            # Of an older catalog: nothing is kept apart.
+            n += pattern.n_calls if pattern.elapsed_s > 0 else 0
+            seconds += pattern.elapsed_s
+    return seconds / n if n and seconds else math.nan
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.analyzer.read_records import SELECT_ALL, SELECT_HYPERSLAB
+from sds.analyzer.read_times import BY_ENGINE, BY_HDF5
 from sds.calibration.trace_fit import LeftOut, TracedRead, change_since
 from sds.errors import (
     FormatError,
@@ -53,8 +54,6 @@ _RECORDS_PER_FILE = 20_000
 _READS_OF_A_KIND = 9
 # sds_storage_kind of native/include/sds/trace_format.h
 _CONTIGUOUS = 1
-# Codes of served_by besides the ids of replicas.
-_BY_HDF5, _BY_ENGINE = 0, -1
 
 
 class TracedReads:
@@ -144,7 +143,7 @@ class TracedReads:
                 self.left_out[LeftOut.UNCOUNTED] += n_calls[i]
                 continue
             if features is None:
-                of_replica = served_by not in {_BY_HDF5, _BY_ENGINE}
+                of_replica = served_by not in {BY_HDF5, BY_ENGINE}
                 reason = LeftOut.REPLICA if of_replica else LeftOut.ELSEWHERE
                 self.left_out[reason] += n_calls[i]
                 continue
@@ -153,7 +152,7 @@ class TracedReads:
                 start_ns=int(records.start_ns[i]),
                 seconds=float(records.elapsed_ns[i]) * 1e-9 / n_calls[i],
                 n_reads=n_calls[i],
-                via=Via.HDF5 if served_by == _BY_HDF5 else Via.ENGINE,
+                via=Via.HDF5 if served_by == BY_HDF5 else Via.ENGINE,
                 features=features,
             )
 
@@ -166,7 +165,7 @@ class TracedReads:
         served_by: int,
     ) -> BlockFeatures | None:
         """Return what a read touched on the file system of a record; None: it read elsewhere."""
-        if served_by in {_BY_HDF5, _BY_ENGINE}:
+        if served_by in {BY_HDF5, BY_ENGINE}:
             here = self._mount_of(dataset.file) == record.mount_point
             return features_as_stored(array, slab) if here else None
         found = self._replica_of(served_by, record.mount_point)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sds.analyzer import BY_ENGINE, BY_HDF5, ReadTimes
 from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.cost_matrix import ReadCosts
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
@@ -69,13 +70,22 @@ def test_little_that_was_measured_is_not_worth_a_replica():
     assert times(STATED).cold_s_now > 1  # the models alone would build
 
 
+def of_layout(served_by, n, total_s):
+    return ReadTimes(
+        served_by=served_by, n=n, total_s=total_s, least_s=0.0, most_s=total_s, histogram=()
+    )
+
+
 def test_reads_that_replicas_served_say_nothing_of_the_original():
-    half = planes(3.0, n_redirected=25, redirected_s=1.0)
+    by_replica = of_layout(7, 25, 1.0)
+    half = planes(3.0, n_redirected=25, times=(of_layout(BY_HDF5, 25, 2.0), by_replica))
     assert times(half).seconds_now == pytest.approx(50 * 2.0 / 25)
+    two_ways = (of_layout(BY_ENGINE, 5, 0.5), of_layout(BY_HDF5, 20, 2.0), by_replica)
+    assert times(planes(3.0, n_redirected=25, times=two_ways)).seconds_now == pytest.approx(5.0)
     # Of an older catalog the two are not told apart.
     unknown = planes(3.0, n_redirected=25)
     assert times(unknown).basis == "predicted"
-    assert times(planes(3.0, n_redirected=50, redirected_s=3.0)).basis == "predicted"
+    assert times(planes(3.0, n_redirected=50, times=(by_replica,))).basis == "predicted"
     assert times(planes(3.0, n_collective=10)).basis == "predicted"
 
 

@@ -1,0 +1,129 @@
+"""Times of traced reads of one kind, apart for each of what served them.
+
+Traces count the reads of a record by powers of two of their time, so that the median is known to
+within a factor of two, and better where the fastest and the slowest read are close.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from sds.analyzer.read_records import ReadRecords
+
+BY_HDF5 = 0
+"""The original, through HDF5."""
+BY_ENGINE = -1
+"""The original, by SDS's engine."""
+# Of a dataset whose replicas were built anew again and again.
+_MOST_REPLICAS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTimes:
+    """Times of reads that the original or one replica served.
+
+    Attributes
+    ----------
+    served_by
+        `BY_HDF5`, `BY_ENGINE`, or a replica's id.
+    n
+        HDF5 reads.
+    total_s, least_s, most_s
+        Sum, fastest and slowest, seconds.
+    histogram
+        Pairs (b, how many reads took 2^b to 2^(b+1) ns), by b.
+    """
+
+    served_by: int
+    n: int
+    total_s: float
+    least_s: float
+    most_s: float
+    histogram: tuple[tuple[int, int], ...]
+
+    @property
+    def is_of_original(self) -> bool:
+        """True where the original was read."""
+        return self.served_by in {BY_HDF5, BY_ENGINE}
+
+    @property
+    def mean_s(self) -> float:
+        """Mean, seconds."""
+        return self.total_s / self.n
+
+    @property
+    def median_s(self) -> float:
+        """Median, seconds, as if the logarithms of a bucket's times were evenly spread."""
+        wanted = self.n / 2
+        before = 0
+        for bucket, n in self.histogram:
+            if before + n >= wanted:
+                low = max(math.ldexp(1e-9, bucket), self.least_s)
+                high = max(low, min(math.ldexp(1e-9, bucket + 1), self.most_s))
+                if low <= 0:
+                    return high
+                return low * math.pow(high / low, (wanted - before) / n)
+            before += n
+        return self.mean_s
+
+
+def times_of(records: ReadRecords, index: NDArray[np.int64]) -> tuple[ReadTimes, ...]:
+    """Return the times of some records, those of collective reads left out: ranks wait in them.
+
+    Parameters
+    ----------
+    index
+        Numbers of records, shape (k,).
+    """
+    found = []
+    index = index[~records.collective[index] & (records.elapsed_ns[index] > 0)]
+    served_by = records.served_by[index]
+    for one in np.unique(served_by).tolist():
+        of_one = index[served_by == one]
+        counts = records.latency[of_one].sum(axis=0, dtype=np.int64)
+        found.append(
+            ReadTimes(
+                served_by=one,
+                n=int(records.n_calls[of_one].sum()),
+                total_s=float(records.elapsed_ns[of_one].sum()) * 1e-9,
+                least_s=float(records.elapsed_min_ns[of_one].min()) * 1e-9,
+                most_s=float(records.elapsed_max_ns[of_one].max()) * 1e-9,
+                histogram=tuple((int(b), int(counts[b])) for b in np.flatnonzero(counts)),
+            )
+        )
+    return tuple(found)
+
+
+def joined_times(times: Iterable[ReadTimes]) -> tuple[ReadTimes, ...]:
+    """Return times with those of what served alike made one, of the newest replicas alone."""
+    groups: dict[int, list[ReadTimes]] = defaultdict(list)
+    for each in times:
+        groups[each.served_by].append(each)
+    kept = sorted(key for key in groups if key > 0)[-_MOST_REPLICAS:]
+    return tuple(_joined(groups[key]) for key in (BY_ENGINE, BY_HDF5, *kept) if key in groups)
+
+
+def _joined(times: list[ReadTimes]) -> ReadTimes:
+    if len(times) == 1:
+        return times[0]
+    histogram: Counter[int] = Counter()
+    for each in times:
+        histogram.update(dict(each.histogram))
+    return ReadTimes(
+        served_by=times[0].served_by,
+        n=sum(each.n for each in times),
+        total_s=math.fsum(each.total_s for each in times),
+        least_s=min(each.least_s for each in times),
+        most_s=max(each.most_s for each in times),
+        histogram=tuple(sorted(histogram.items())),
+    )
