@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -110,10 +110,11 @@ def joined_times(times: Iterable[ReadTimes]) -> tuple[ReadTimes, ...]:
     for each in times:
         groups[each.served_by].append(each)
     kept = sorted(key for key in groups if key > 0)[-_MOST_REPLICAS:]
-    return tuple(_joined(groups[key]) for key in (BY_ENGINE, BY_HDF5, *kept) if key in groups)
+    return tuple(added_times(groups[key]) for key in (BY_ENGINE, BY_HDF5, *kept) if key in groups)
 
 
-def _joined(times: list[ReadTimes]) -> ReadTimes:
+def added_times(times: Sequence[ReadTimes]) -> ReadTimes:
+    """Return the times of several groups of reads as of one, which the first's layout served."""
     if len(times) == 1:
         return times[0]
     histogram: Counter[int] = Counter()

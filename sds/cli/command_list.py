@@ -12,7 +12,7 @@ BASE = ("run", "env", "doctor")
 """Commands that need no extra. Each is a module with a parser and a function of its name."""
 
 BEYOND_BASE = {
-    "Run programs under SDS": ("try", "status"),
+    "Run programs under SDS": ("try", "status", "report"),
     "Find a better layout": (
         "ingest", "advise", "what-if", "explain", "simulate", "calibrate", "plot", "machine",
     ),

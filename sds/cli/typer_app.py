@@ -20,6 +20,7 @@ from sds.cli.commands import (
     query,
     reorganize,
     replicas,
+    report,
     simulate,
     status,
     table,
@@ -44,6 +45,7 @@ app = typer.Typer(
 _FUNCTIONS: dict[str, Callable[..., object]] = {
     "try": try_program.try_program,
     "status": status.status,
+    "report": report.report,
     "ingest": ingest.ingest,
     "advise": advise.advise,
     "what-if": advise.what_if,

@@ -22,6 +22,7 @@ from tests.sizes import repeated
 
 COMMANDS = (
     ["status"],
+    ["report"],
     ["ingest"],
     ["advise"],
     ["advise", "CUBE"],

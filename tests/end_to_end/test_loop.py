@@ -51,19 +51,7 @@ def test_a_traced_program_is_advised_served_and_reads_the_same_bytes(sds_both, c
     assert decisions.count("served") >= 1
     assert "original" in decisions, "spectra are not served from this replica"
 
-    sds_both("ingest")
-    explained = sds_both("explain", f"{cube}:/image/cube", "[:, :, 9]", "--json").json
-    measured = {times["served_by"]: times for times in explained["measured"]}
-    assert {served_by: times["n"] for served_by, times in measured.items()} == {
-        0: len(ENERGIES),
-        built["id"]: len(ENERGIES),
-    }
-    spectra = sds_both("explain", f"{cube}:/image/cube", "[7, 7]", "--json").json["measured"]
-    total_s = sum(times["total_s"] for times in [*measured.values(), *spectra])
-    assert sds_both("status", "--json").json["elapsed_s"] == pytest.approx(total_s)
-    shown = sds_both("explain", f"{cube}:/image/cube", "[:, :, 9]").out
-    assert f"median of {len(ENERGIES)} reads by HDF5" in shown
-    assert f"from replica {built['id']}" in shown
+    check_measured(sds_both, cube, built["id"])
 
     second = sds_both("reorganize", f"{cube}:/image/cube", "--order", "1,2,0", "--json").json
     assert second["id"] != built["id"]
@@ -75,6 +63,31 @@ def test_a_traced_program_is_advised_served_and_reads_the_same_bytes(sds_both, c
     printed, decisions = sds_both.read(program, cube, *ENERGIES)
     assert printed == expected
     assert "served" not in decisions
+
+
+def check_measured(sds, cube, replica_id):
+    """Compare what is said of measured times with the traces of one run before and one after."""
+    sds("ingest")
+    explained = sds("explain", f"{cube}:/image/cube", "[:, :, 9]", "--json").json
+    measured = {times["served_by"]: times for times in explained["measured"]}
+    assert {served_by: times["n"] for served_by, times in measured.items()} == {
+        0: len(ENERGIES),
+        replica_id: len(ENERGIES),
+    }
+    spectra = sds("explain", f"{cube}:/image/cube", "[7, 7]", "--json").json["measured"]
+    total_s = sum(times["total_s"] for times in [*measured.values(), *spectra])
+    assert sds("status", "--json").json["elapsed_s"] == pytest.approx(total_s)
+    shown = sds("explain", f"{cube}:/image/cube", "[:, :, 9]").out
+    assert f"median of {len(ENERGIES)} reads by HDF5" in shown
+    assert f"by replica {replica_id}" in shown
+    report = sds("report", cube, "--json").json
+    planes = next(each for each in report["patterns"] if "axis 2" in each["description"])
+    by_hdf5, by_replica = planes["served"]
+    assert by_replica["compared_s"] == by_hdf5["median_s"]
+    assert report["saved_by_replicas_s"] == pytest.approx(by_replica["saved_s"])
+    assert report["elapsed_s"] == pytest.approx(total_s)
+    assert f"replica {replica_id}" in sds("report", f"{cube}:/image/cube").out
+    assert "no read was traced" in sds("report", sds.directory / "other.h5").out
 
 
 def test_a_loop_over_the_columns_of_a_matrix_is_advised(sds, tmp_path):

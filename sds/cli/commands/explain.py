@@ -344,35 +344,28 @@ def _traced(file: Path) -> "dict[str, list[AccessPattern]]":
     return found
 
 
-def _served_by(times: "ReadTimes") -> str:
-    """Return what served reads, in words."""
-    from sds.analyzer import BY_ENGINE, BY_HDF5
-
-    known = {BY_HDF5: "by HDF5", BY_ENGINE: "by SDS's engine"}
-    return known.get(times.served_by, f"from replica {times.served_by}")
-
-
 def _measured(times: "ReadTimes") -> str:
     """Return median, number and range of traced times."""
-    from sds.cli.quantities import format_seconds
+    from sds.cli.quantities import format_seconds, served_by
     from sds.text import counted
 
     if times.n == 1:
-        return f"{format_seconds(times.total_s)}, one read {_served_by(times)}"
+        return f"{format_seconds(times.total_s)}, one read by {served_by(times.served_by)}"
     return (
         f"{format_seconds(times.median_s)}, median of {counted(times.n, 'read')} "
-        f"{_served_by(times)}, {format_seconds(times.least_s)} to {format_seconds(times.most_s)}"
+        f"by {served_by(times.served_by)}, {format_seconds(times.least_s)} to "
+        f"{format_seconds(times.most_s)}"
     )
 
 
 def _most_measured(times: "Sequence[ReadTimes]") -> str:
     """Return the median of what served most reads, and how many those were."""
-    from sds.cli.quantities import format_seconds
+    from sds.cli.quantities import format_seconds, served_by
 
     if not times:
         return "-"
     most = max(times, key=lambda each: each.n)
-    return f"{format_seconds(most.median_s)} ({most.n:,} {_served_by(most)})"
+    return f"{format_seconds(most.median_s)} ({most.n:,} by {served_by(most.served_by)})"
 
 
 def _count(value: int | None) -> str:
