@@ -205,6 +205,17 @@ def test_a_whole_replica_is_listed_as_such(sds, cube):
     listed = sds("replicas").out
     assert "contiguous" in listed
     assert " all " in listed
+    assert "serves no read" not in listed
+
+
+def test_a_replica_of_a_source_that_changed_is_told(sds, cube):
+    sds("reorganize", f"{cube}:/d", "--order", "2,0,1")
+    with h5py.File(cube, "r+") as file:
+        file["d"][0, 0, 0] = 7
+    listed = " ".join(sds("replicas").out.split())
+    assert f"replica 1 serves no read: {cube} is not what was copied (" in listed
+    cube.unlink()
+    assert "replica 1 serves no read" in " ".join(sds("replicas").out.split())
 
 
 def test_a_replica_of_segments_is_listed_by_its_tiles(sds, cube, home):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.catalog.replica_records import ReplicaRecord
+    from sds.hdf5.identity import FileIdentity
     from sds.home import Home
     from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset
     from sds.server.operations.service import Service
@@ -292,3 +293,35 @@ def _print_replicas(found: "Sequence[ReplicaRecord]") -> None:
     for replica in found:
         if replica.state not in {"active", "building"} and replica.reason:
             print_prose(f"replica {replica.id} is {replica.state}: {replica.reason}")
+    for sentence in _of_changed_sources(found):
+        print_prose(sentence)
+
+
+def _of_changed_sources(found: "Sequence[ReplicaRecord]") -> list[str]:
+    """Return a sentence for each replica that counts as active, but whose source is another now."""
+    from functools import partial
+
+    from sds.errors import SdsError
+    from sds.hdf5.identity import identity_of
+    from sds.mounts import look_at
+    from sds.redirect.doctor.table_checks import OF_CHANGED_SOURCE
+
+    sentences = []
+    identities: dict[str, FileIdentity | str] = {}
+    for replica in found:
+        if replica.state != "active":
+            continue
+        file = replica.file
+        if file not in identities:
+            try:
+                identities[file] = look_at(file, partial(identity_of, file))
+            except SdsError as error:
+                identities[file] = str(error)
+        now = identities[file]
+        changed = now if isinstance(now, str) else replica.source_identity.difference(now)
+        if changed:
+            sentences.append(
+                f"replica {replica.id} serves no read: {file} is not what was copied ({changed}); "
+                f"{OF_CHANGED_SOURCE}"
+            )
+    return sentences

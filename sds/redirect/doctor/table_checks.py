@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from sds.home import Home
 
 
-_CHANGED = (
+OF_CHANGED_SOURCE = (
     "build its replicas anew with `sds reorganize`, or, where its bytes are the same, let "
     "`sds replicas verify` compare them"
 )
+"""Remedy where a source is not what its replicas were made of."""
 _NOT_SEEN = "see to it that this account can read the file; until then programs read no replica"
 
 
@@ -69,7 +70,7 @@ def _report(path: Path) -> TableReport:
         problem, remedy = str(error), _NOT_SEEN
     else:
         if changed:
-            problem, remedy = f"{table.source_path} has changed ({changed})", _CHANGED
+            problem, remedy = f"{table.source_path} has changed ({changed})", OF_CHANGED_SOURCE
     return TableReport(
         path=str(path),
         source=str(table.source_path),
