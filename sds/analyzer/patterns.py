@@ -169,9 +169,12 @@ class AccessPattern:
         call = classify(self.call, self.extent)
         return f"{words}, one {_words(call.kind, call.axes, call.steps, self.extent)} at a time"
 
-    def selects_as(self, slab: Hyperslab) -> bool:
-        """Return whether the calls select as a box does, but for where it begins."""
-        return not self.irregular and _shape(self.call) == _shape(slab)
+    def is_of_kind(self, slab: Hyperslab) -> bool:
+        """Return whether calls of a box are of this pattern, but for what makes logical reads.
+
+        On each axis they have the same step, and as many indices up to a power of two.
+        """
+        return not self.irregular and _kind(self.call) == _kind(slab)
 
     @property
     def shape_key(self) -> str:
@@ -194,10 +197,10 @@ class AccessPattern:
         return "; ".join(parts)
 
 
-def _shape(slab: Hyperslab) -> tuple[tuple[int, int, int], ...]:
-    """Return stride, count and block per axis; adjacent indices as stride 1, block 1."""
+def _kind(slab: Hyperslab) -> tuple[tuple[int, int], ...]:
+    """Return the step, 1 where indices are adjacent, and the bits of their number, per axis."""
     return tuple(
-        (1, count * block, 1) if count <= 1 or stride == block else (stride, count, block)
+        (1 if count <= 1 or stride == block else stride, (count * block).bit_length())
         for stride, count, block in zip(slab.stride, slab.count, slab.block, strict=True)
     )
 

@@ -1,7 +1,7 @@
 """Times of traced reads of one kind, apart for each of what served them.
 
-Traces count the reads of a record by powers of two of their time, so that the median is known to
-within a factor of two, and better where the fastest and the slowest read are close.
+Traces count the reads of a record by powers of two of their time, so that the times of the reads in
+the middle are known to within a factor of two, and better where fastest and slowest are close.
 """
 
 from __future__ import annotations
@@ -64,17 +64,21 @@ class ReadTimes:
     @property
     def median_s(self) -> float:
         """Median, seconds, as if the logarithms of a bucket's times were evenly spread."""
-        wanted = self.n / 2
         before = 0
-        for bucket, n in self.histogram:
-            if before + n >= wanted:
-                low = max(math.ldexp(1e-9, bucket), self.least_s)
-                high = max(low, min(math.ldexp(1e-9, bucket + 1), self.most_s))
-                if low <= 0:
-                    return high
-                return low * math.pow(high / low, (wanted - before) / n)
+        for number, (_, n) in enumerate(self.histogram):
+            low, high = self._ends(number)
+            if 2 * (before + n) == self.n:  # half of all: it lies between this bucket and the next
+                return math.sqrt(high * self._ends(number + 1)[0])
+            if 2 * (before + n) > self.n:
+                return low * math.pow(high / low, (self.n / 2 - before) / n) if low > 0 else high
             before += n
         return self.mean_s
+
+    def _ends(self, number: int) -> tuple[float, float]:
+        """Return the least and the largest time that a bucket may hold."""
+        bucket = self.histogram[number][0]
+        low = max(math.ldexp(1e-9, bucket), self.least_s)
+        return low, max(low, min(math.ldexp(1e-9, bucket + 1), self.most_s))
 
 
 def times_of(records: ReadRecords, index: NDArray[np.int64]) -> tuple[ReadTimes, ...]:

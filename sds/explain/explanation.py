@@ -117,8 +117,8 @@ class Explanation:
         What is touched OST by OST, of those that may be; empty where that is not known or there
         are too many to tell.
     measured
-        Times of traced reads that select as many indices of each axis, of the dataset as it is,
-        apart for each of what served them.
+        Times of traced reads of this kind, apart for each of what served them: as many indices of
+        each axis up to a power of two, wherever they begin. Of the dataset as it is.
     predicted_s, predicted_low_s, predicted_high_s
         Seconds from cold cache by the model named ``model``, and the interval in which 19 of 20
         reads lie; None where none fits.
@@ -318,11 +318,11 @@ def compare(
 def _measured(
     described: DatasetDescription, slab: Hyperslab, traced: Mapping[str, Sequence[AccessPattern]]
 ) -> tuple[ReadTimes, ...]:
-    """Return the times of traced reads that select as a box does, wherever they began."""
+    """Return the times of traced reads of the kind that a selection is of."""
     return joined_times(
         times
         for pattern in traced.get(described.path, ())
-        if pattern.extent == described.extent and pattern.selects_as(slab)
+        if pattern.extent == described.extent and pattern.is_of_kind(slab)
         for times in pattern.times
     )
 

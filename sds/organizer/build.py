@@ -401,7 +401,8 @@ def reorganize(
     SdsValueError
         If something else lies at the output.
     BuildInterruptedError
-        If the ranks ended. The next build of the same plan goes on from what is on disk.
+        If the ranks ended. The next build of the same plan goes on from what is on disk, but for
+        sorts, which begin anew.
     """
     if isinstance(plan, SortPlan):
         from sds.organizer.reorganizers.sorter import Sorter  # noqa: PLC0415  (h5py)

@@ -53,8 +53,13 @@ def journal_directory(home: Home) -> Path:
 
 
 def plan_digest(plan: AnyPlan) -> str:
-    """Return 32 hex digits that are the same for the same plan, source identity included."""
-    text = json.dumps(plan.to_json(), sort_keys=True)
+    """Return 32 hex digits that are the same for the same plan, source identity included.
+
+    Whether one process or several carry it out does not matter, nor the space that they need.
+    """
+    fields = plan.to_json()
+    del fields["space_needed_bytes"]
+    text = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

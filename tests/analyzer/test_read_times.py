@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sds.analyzer import BY_ENGINE, BY_HDF5, combine_patterns, find_patterns
 from sds.analyzer.read_times import ReadTimes, joined_times
+from sds.geometry import selection_from_index
 from tests.analyzer.traces import Read, records_of_reads
 
 CUBE = (64, 64, 512)
@@ -77,6 +78,24 @@ def test_of_many_replicas_the_newest_are_kept():
     assert [each.served_by for each in joined_times(times)] == [-1, 0, *range(84, 100)]
 
 
+def test_the_median_of_two_lies_between_them():
+    two = ReadTimes(
+        served_by=0, n=2, total_s=0.073, least_s=0.003, most_s=0.07, histogram=((21, 1), (26, 1))
+    )
+    assert 0.004 < two.median_s < 0.07
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_of_kind"),
+    [((EVERY, EVERY, 5), True), ((EVERY, slice(0, 40), 5), False), ((EVERY, 5, EVERY), False),
+     ((EVERY, slice(0, 63, 2), 5), False), ((slice(0, 64), EVERY, slice(9, 10)), True)],
+)  # fmt: skip
+def test_selections_are_of_the_kind_of_a_pattern(selection, is_of_kind):
+    (pattern,) = find_patterns([records_of_reads([plane(7), plane(9)], CUBE)])
+    slab, _ = selection_from_index(selection, CUBE)
+    assert pattern.is_of_kind(slab) is is_of_kind
+
+
 @given(st.lists(st.integers(1, 2**39), min_size=1, max_size=60))
 def test_the_median_is_right_to_a_factor_of_two(ns):
     buckets = [n.bit_length() - 1 for n in ns]
@@ -88,6 +107,6 @@ def test_the_median_is_right_to_a_factor_of_two(ns):
         most_s=max(ns) * 1e-9,
         histogram=tuple((b, buckets.count(b)) for b in sorted(set(buckets))),
     )
-    lower = sorted(ns)[(len(ns) - 1) // 2]
-    assert lower / 2 <= found.median_s * 1e9 <= 2 * lower * (1 + 1e-9)
+    lower, upper = sorted(ns)[(len(ns) - 1) // 2], sorted(ns)[len(ns) // 2]
+    assert lower / 2 <= found.median_s * 1e9 <= 2 * upper * (1 + 1e-9)
     assert found.least_s <= found.median_s <= found.most_s * (1 + 1e-9)

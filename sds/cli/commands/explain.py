@@ -209,7 +209,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
                 "useful>",
                 "touched>",
                 "pieces>",
-                *(("measured>",) if is_measured else ()),
+                *(("measured (reads)>",) if is_measured else ()),
                 f"original, cold{mark}>",
                 "served by",
             ),
@@ -219,7 +219,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
                     format_size(plane.bytes_useful),
                     "-" if plane.bytes_touched is None else format_size(plane.bytes_touched),
                     "-" if plane.pieces is None else f"{plane.pieces:,}",
-                    *((_most_measured(plane.measured),) if is_measured else ()),
+                    *((_measured_in_short(plane.measured),) if is_measured else ()),
                     "-" if plane.predicted_s is None else format_seconds(plane.predicted_s),
                     "original"
                     if plane.served_by is None
@@ -358,14 +358,23 @@ def _measured(times: "ReadTimes") -> str:
     )
 
 
-def _most_measured(times: "Sequence[ReadTimes]") -> str:
-    """Return the median of what served most reads, and how many those were."""
+def _measured_in_short(times: "Sequence[ReadTimes]") -> str:
+    """Return the median of reads from the original, and that of the newest replica's."""
+    from sds.analyzer.read_times import added_times
     from sds.cli.quantities import format_seconds, served_by
 
-    if not times:
-        return "-"
-    most = max(times, key=lambda each: each.n)
-    return f"{format_seconds(most.median_s)} ({most.n:,} by {served_by(most.served_by)})"
+    original = [each for each in times if each.is_of_original]
+    of_replicas = [each for each in times if not each.is_of_original]
+    said = []
+    if original:
+        joined = added_times(original)
+        said.append(f"{format_seconds(joined.median_s)} ({joined.n:,})")
+    if of_replicas:
+        newest = max(of_replicas, key=lambda each: each.served_by)
+        said.append(
+            f"{served_by(newest.served_by)}: {format_seconds(newest.median_s)} ({newest.n:,})"
+        )
+    return ", ".join(said) or "-"
 
 
 def _count(value: int | None) -> str:

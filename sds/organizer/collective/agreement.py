@@ -30,6 +30,11 @@ class OtherRankError(SdsError):
         self.original = original
 
 
+def is_raised_on_all(error: Exception) -> bool:
+    """Return whether every rank has this error, or one that says so: none waits for another."""
+    return isinstance(error, OtherRankError) or getattr(error, "is_on_all", False)
+
+
 def raise_on_all(comm: Comm, error: Exception | None) -> None:
     """Raise the error of this rank, or that of the first rank that has one.
 
@@ -45,6 +50,7 @@ def raise_on_all(comm: Comm, error: Exception | None) -> None:
         return
     of_first = comm.bcast(error, root=failed)
     if error is not None:
+        error.is_on_all = True  # type: ignore[attr-defined]  # see is_raised_on_all
         raise error
     raise OtherRankError(f"rank {failed}: {of_first}", of_first) from of_first
 

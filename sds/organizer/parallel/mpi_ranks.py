@@ -79,7 +79,7 @@ def run_ranks(job: Job, n_ranks: int, on_event: Callable[[EventKind, Any], None]
             message = (
                 f"the {n_ranks} ranks of the build ended with status {running.returncode} before "
                 "it did; the same build, when it is begun again, goes on from what was noted to be "
-                "on disk. They said: "
+                "on disk, if it is a copy. They said: "
                 f"{said.read()[-_MOST_SAID:].decode(errors='replace').strip() or 'nothing'}"
             )
             raise BuildInterruptedError(message)

@@ -26,7 +26,7 @@ import numpy as np
 from mpi4py import MPI
 
 from sds.errors import ConfigurationError, SdsError
-from sds.organizer.collective.agreement import OtherRankError, on_all
+from sds.organizer.collective.agreement import OtherRankError, is_raised_on_all, on_all
 from sds.organizer.copy.slab_steps import SlabSteps
 from sds.organizer.copy.source_reader import SourceReader
 from sds.organizer.copy.stepwise_copy import CHECKPOINT_S, StepCopier, pause_after
@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from sds.organizer.plans.reorganization_plan import ReorganizationPlan
     from sds.organizer.replica_file.replica import Replica
 
+# An mpiexec that ends its ranks forwards nothing more of what they said.
+_SAID_S = 1.0
 # Of each rank between two agreements: the threads of a rank are busy with half of them.
 _BATCHES_OF_THREADS = 2
 
@@ -76,8 +78,8 @@ def main() -> None:
     try:
         _work(world)
     except BaseException:  # noqa: BLE001  (the other ranks wait for this one)
-        traceback.print_exc()
-        sys.stderr.flush()
+        os.write(2, traceback.format_exc().encode(errors="replace"))
+        time.sleep(_SAID_S)
         world.Abort(1)
 
 
@@ -98,6 +100,8 @@ def _work(world: Comm) -> None:
         starter.report("raised", error.original)
     except (SdsError, OSError, MemoryError) as error:
         starter.report("raised", error)
+        if not is_raised_on_all(error) and world.size > 1:
+            raise  # the others may wait for this one
     else:
         starter.report("returned", returned)
 

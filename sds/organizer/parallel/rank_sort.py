@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from sds.organizer.reorganizers.sort_verify import Seen
     from sds.organizer.replica_file.replica import Replica
 
-# Of each rank: so many that none has much more to merge than the others.
-_PIECES = 4
+# Of each rank: so many that none has much more to merge than the others. There are as many samples
+# as pieces times runs: of many ranks, whose runs are short anyway, each gets fewer.
+_PIECES, _PIECES_OF_MANY, _MANY_RANKS = 4, 1, 64
 
 
 def sort_rows(world: Comm, plan: SortPlan, staged: Path, report: Callable[[int], None]) -> int:
@@ -53,7 +54,8 @@ def sort_rows(world: Comm, plan: SortPlan, staged: Path, report: Callable[[int],
         Called with the bytes of the replica that count as done.
     """
     plan = _dealt(plan, world.size)
-    piece_rows = min(plan.run_rows, -(-plan.n_rows // (_PIECES * world.size)))
+    n_pieces = world.size * (_PIECES if world.size <= _MANY_RANKS else _PIECES_OF_MANY)
+    piece_rows = min(plan.run_rows, -(-plan.n_rows // n_pieces))
     row_bytes = plan.size_bytes // plan.n_rows
     spans_nodes = _spans_nodes(world)
     done_bytes = 0
@@ -81,11 +83,15 @@ def sort_rows(world: Comm, plan: SortPlan, staged: Path, report: Callable[[int],
 
         on_all(world, store)
         of_all = {run: keys for part in world.allgather(samples) for run, keys in part.items()}
-        cuts = choose_cuts([of_all[run] for run in range(plan.n_runs)], own.step, piece_rows)
-        mine = on_all(world, lambda: rows_before_cuts(own, cuts, samples, plan.n_runs))
-        before = np.empty_like(mine)
-        world.Allreduce(mine, before, op=MPI.SUM)
-        bounds = piece_bounds(before, plan)
+
+        def count() -> NDArray[np.int64]:
+            in_order = [of_all[run] for run in range(plan.n_runs)]
+            cuts = choose_cuts(in_order, own.step, piece_rows)
+            return rows_before_cuts(own, cuts, samples, plan.n_runs)
+
+        before = on_all(world, count)
+        world.Allreduce(MPI.IN_PLACE, before, op=MPI.SUM)
+        bounds = on_all(world, lambda: piece_bounds(before, plan))
 
         def merge() -> None:
             # Opened now: what other nodes have written is seen.

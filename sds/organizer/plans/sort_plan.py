@@ -1,7 +1,7 @@
 """Plan of a sort: what it reads, holds and writes, decided before it touches a file.
 
-A table that fits into the memory is sorted there. A larger one is sorted in runs, which lie in a
-temporary file until they are merged; the merge holds a piece of each run.
+A table that fits into the memory is sorted there. A larger one is sorted in runs, which lie behind
+the end of the staged file until they are merged, piece by piece.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SortPlan(CopyPlan):
     run_rows
         Rows that are sorted at once.
     merge_rows
-        Rows of each run that the merge holds; 0 where there is one run.
+        Rows of each run in a piece of the merge, in the mean; 0 where there is one run.
     block_rows
         Rows of the replica per minimum and maximum of the key.
     """

@@ -92,8 +92,9 @@ class ReadCosts:
         replicas by the same factor; where it is below the warm ones, replicas take what is
         predicted of them from memory. Which replica serves remains what programs choose by.
         """
-        known = np.isfinite(measured_s)
-        cold, warm = self.original, np.minimum(self.original_warm, self.original)
+        known = np.isfinite(measured_s) & np.isfinite(self.original)
+        cold = np.where(known, self.original, 1.0)
+        warm = np.where(known, np.minimum(self.original_warm, self.original), 1.0)
         between = np.where(cold > warm, cold - warm, 1.0)
         share = np.where(cold > warm, np.clip((measured_s - warm) / between, 0, 1), 1.0)
         factor = np.maximum(measured_s / cold, np.where(cold > warm, 1.0, 0.0))
@@ -109,7 +110,7 @@ class ReadCosts:
             )
         return replace(
             self,
-            original=np.where(known, measured_s, cold),
+            original=np.where(known, measured_s, self.original),
             replicas=np.where(known[:, np.newaxis], replicas, self.replicas),
         )
 

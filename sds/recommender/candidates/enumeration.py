@@ -296,7 +296,7 @@ class _Enumeration:
     ) -> float:
         """Return the time a day of the logical reads that a replica would serve."""
         served = [replace(r, slab=r.logical) for r in np.array(classes)[np.isfinite(serving)]]
-        costs = class_costs(self.dataset, served, [layout])
+        costs = predicted_costs(self.dataset, served, [layout])  # what was measured is of calls
         return float(costs.replicas[:, 0] @ np.array([read.logical_per_day for read in served]))
 
     def _whole_layouts(

@@ -12,7 +12,11 @@ import numpy as np
 from sds.errors import SdsValueError
 from sds.geometry import StripeLayout
 from sds.geometry.storage_layout import MIB
-from sds.recommender.candidates.enumeration import class_costs, reads_in_segments, usable_patterns
+from sds.recommender.candidates.enumeration import (
+    predicted_costs,
+    reads_in_segments,
+    usable_patterns,
+)
 from sds.recommender.candidates.read_classes import classes_in_parts, days_observed, regions_of
 from sds.recommender.portfolio.confidence import probability_faster
 from sds.recommender.portfolio.gates import NoiseGates
@@ -155,8 +159,8 @@ def _seconds(datasets: Sequence[DatasetReads], stripes: StripeLayout | None) -> 
         ]
         if not classes or not dataset.existing:
             continue
-        by = class_costs(dataset, classes, dataset.existing).chosen()
-        there = class_costs(striped, classes, dataset.existing).replicas
+        by = predicted_costs(dataset, classes, dataset.existing).chosen()
+        there = predicted_costs(striped, classes, dataset.existing).replicas
         rows = np.flatnonzero(by >= 0)
         per_day = np.array([read.per_day for read in classes])
         total += float(there[rows, by[rows]] @ per_day[rows])

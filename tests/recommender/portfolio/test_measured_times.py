@@ -121,3 +121,14 @@ def test_times_as_traced(original, replica, measured, known):
         else:
             assert (found.replicas[i] <= there[i] * (1 + 1e-9)).all()
             assert (found.replicas[i] >= there_warm[i] * (1 - 1e-9)).all()
+
+
+def test_what_has_no_prediction_takes_nothing_from_what_was_measured():
+    one = np.array([[0.5]])
+    costs = ReadCosts(
+        original=np.array([np.inf]), by_hdf5=np.array([np.inf]), replicas=one, compared=one,
+        original_warm=np.array([np.inf]), replicas_warm=one,
+    )  # fmt: skip
+    found = costs.as_traced(np.array([0.005]))
+    assert found.original.tolist() == [np.inf]
+    assert found.replicas.tolist() == [[0.5]]

@@ -663,6 +663,10 @@ def test_stripes_are_advised_where_disks_share_the_work_and_nowhere_else():
         f"-S {advice.stripes.stripe_size_bytes >> 20}M '/scratch/my replicas'"
     )
     assert advice.seconds_then < advice.seconds_now
+    for measured_s in (0.01, 3.0, 100.0):  # of the original, which keeps its stripes
+        of_traced = traced(dataset, elapsed_s=measured_s)
+        again = advise_stripes([of_traced], directory="/r", n_osts=100, allowed=True)
+        assert again.stripes == advice.stripes
     for n_osts, allowed, words in ((100, False, "does not let"), (1, True, "no stripes to choose")):
         left = advise_stripes([dataset], directory="/r", n_osts=n_osts, allowed=allowed)
         assert (left.stripes, left.command) == (None, None)

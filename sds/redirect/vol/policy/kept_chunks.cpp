@@ -191,7 +191,7 @@ NativeRead count_read(KeptChunks &kept, const sds_hyperslab &slab, double predic
 void count_served(KeptChunks &kept, const NativeRead &native, double seconds)
 {
     const Turn turn(kept);
-    if (!turn.has_it()) return;
+    if (!turn.has_it() || native.seconds <= 0) return; // what was not counted is not compared
     kept.served_s += seconds;
     if (!native.is_copy) return;
     kept.copied_s += native.seconds;
