@@ -197,10 +197,3 @@ def format_order(order: tuple[int, ...] | None) -> str:
 def format_days(days: float) -> str:
     """Return a number of days for reading."""
     return "under a day" if days < 1 else f"{days:,.3g} days"
-
-
-def served_by(number: int) -> str:
-    """Return what served reads, by the number that traces have for it."""
-    from sds.analyzer import BY_ENGINE, BY_HDF5
-
-    return {BY_HDF5: "HDF5", BY_ENGINE: "SDS's engine"}.get(number, f"replica {number}")

@@ -15,7 +15,7 @@ from sds.errors import SdsValueError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sds.analyzer import AccessPattern, ReadTimes
+    from sds.analyzer import AccessPattern
     from sds.engine import ReadPlan, StrategyPlan
     from sds.explain.explanation import Explanation
     from sds.explain.hypothetical_layout import HypotheticalLayout
@@ -169,6 +169,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
     """Print the datasets of a file, and what one plane across each of their axes costs."""
     from sds.cli.output import note, print_json, print_lines, print_table
     from sds.cli.quantities import format_seconds, format_size
+    from sds.cli.traced_times import describe_in_short
     from sds.engine import measured_parameters
     from sds.explain.file_overview import overview
     from sds.home import default_home
@@ -219,7 +220,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
                     format_size(plane.bytes_useful),
                     "-" if plane.bytes_touched is None else format_size(plane.bytes_touched),
                     "-" if plane.pieces is None else f"{plane.pieces:,}",
-                    *((_measured_in_short(plane.measured),) if is_measured else ()),
+                    *((describe_in_short(plane.measured),) if is_measured else ()),
                     "-" if plane.predicted_s is None else format_seconds(plane.predicted_s),
                     "original"
                     if plane.served_by is None
@@ -344,39 +345,6 @@ def _traced(file: Path) -> "dict[str, list[AccessPattern]]":
     return found
 
 
-def _measured(times: "ReadTimes") -> str:
-    """Return median, number and range of traced times."""
-    from sds.cli.quantities import format_seconds, served_by
-    from sds.text import counted
-
-    if times.n == 1:
-        return f"{format_seconds(times.total_s)}, one read by {served_by(times.served_by)}"
-    return (
-        f"{format_seconds(times.median_s)}, median of {counted(times.n, 'read')} "
-        f"by {served_by(times.served_by)}, {format_seconds(times.least_s)} to "
-        f"{format_seconds(times.most_s)}"
-    )
-
-
-def _measured_in_short(times: "Sequence[ReadTimes]") -> str:
-    """Return the median of reads from the original, and that of the newest replica's."""
-    from sds.analyzer.read_times import added_times
-    from sds.cli.quantities import format_seconds, served_by
-
-    original = [each for each in times if each.is_of_original]
-    of_replicas = [each for each in times if not each.is_of_original]
-    said = []
-    if original:
-        joined = added_times(original)
-        said.append(f"{format_seconds(joined.median_s)} ({joined.n:,})")
-    if of_replicas:
-        newest = max(of_replicas, key=lambda each: each.served_by)
-        said.append(
-            f"{served_by(newest.served_by)}: {format_seconds(newest.median_s)} ({newest.n:,})"
-        )
-    return ", ".join(said) or "-"
-
-
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
@@ -430,6 +398,7 @@ def _print_explanation(found: "Explanation") -> None:
     """Print an explanation, one quantity per line."""
     from sds.cli.output import note, print_fields
     from sds.cli.quantities import format_order, format_size
+    from sds.cli.traced_times import describe_times
 
     touched = "-"
     if found.bytes_touched is not None:
@@ -467,7 +436,7 @@ def _print_explanation(found: "Explanation") -> None:
             ("bytes touched", touched),
             ("OSTs touched", _count(found.osts_touched)),
             ("disks touched", _count(found.disks_touched)),
-            *(("measured", _measured(times)) for times in found.measured),
+            *(("measured", describe_times(times)) for times in found.measured),
             ("predicted, cold", cold),
             *((("predicted, memory", warm),) if found.predicted_warm_s is not None else ()),
             *served,

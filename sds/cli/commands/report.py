@@ -138,7 +138,8 @@ def _print_patterns(records: "Sequence[PatternRecord]") -> None:
     """Print a table for each dataset, those first of which a kind of read took most."""
     from sds.analyzer.gains import measured_gains
     from sds.cli.output import print_lines, print_table
-    from sds.cli.quantities import format_seconds, served_by
+    from sds.cli.quantities import format_seconds
+    from sds.cli.traced_times import served_by
 
     tables: dict[str, list[tuple[str, ...]]] = {}
     for record in records:
