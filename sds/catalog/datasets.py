@@ -165,6 +165,8 @@ def dataset_rows(
             if row is None:
                 row = rows[source.id, one.path] = DatasetRow(source=source, path=one.path)
                 session.add(row)
+            elif _is_stored_anew(row, one):
+                _forget_times(row)
             row.extent = one.extent
             row.element_size_bytes = one.element_size_bytes
             row.storage = one.storage
@@ -173,6 +175,20 @@ def dataset_rows(
             found[one] = row
         session.flush()
     return found
+
+
+def _is_stored_anew(row: DatasetRow, now: records.DatasetFacts) -> bool:
+    """Return whether a dataset is known to lie in its file in another way than it did."""
+    known = {"contiguous", "chunked"}
+    before = row.storage, row.chunk_shape
+    return {row.storage, now.storage} <= known and before != (now.storage, now.chunk_shape)
+
+
+def _forget_times(row: DatasetRow) -> None:
+    """Forget what reads of a dataset took that lay in its file in another way; not the reads."""
+    for pattern in row.patterns:
+        pattern.pattern = replace(pattern.pattern, elapsed_s=0.0, time_lost_s=0.0, times=())
+        pattern.elapsed_s = pattern.time_lost_s = 0.0
 
 
 def dataset_row(session: Session, facts: records.DatasetFacts) -> DatasetRow:

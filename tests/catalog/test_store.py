@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
-from sds.analyzer import ReadTrail, join_trails
+from sds.analyzer import BY_HDF5, ReadTimes, ReadTrail, join_trails
 from sds.analyzer.logical_reads import Slabs
 from sds.analyzer.read_history import MAX_TRAIL_READS
 from sds.catalog.database import sqlite_url
@@ -53,6 +53,27 @@ def test_patterns_of_the_same_shape_add_up(store, facts, plane):
     assert found.pattern.typical == plane.typical
     (dataset,) = store.datasets()
     assert (dataset.n_reads, dataset.n_patterns) == (6 * plane.n_reads, 1), "as traces count"
+
+
+def test_times_of_a_dataset_that_is_stored_anew_are_forgotten(store, facts, plane):
+    times = ReadTimes(
+        served_by=BY_HDF5, n=5, total_s=2.0, least_s=0.1, most_s=0.9, histogram=((28, 5),)
+    )
+    traced = replace(plane, stated=False, elapsed_s=2.0, time_lost_s=1.5, times=(times,))
+    store.record_ingest([advance(0, 100)], [(facts, traced)])
+    for same in (replace(facts, storage="unknown"), facts, replace(facts, data_offset_bytes=4096)):
+        store.put_dataset(same)
+        assert store.patterns()[0].pattern.times == (times,)
+    chunked = replace(facts, storage="chunked", chunk_shape=(4, 9, 10), data_offset_bytes=None)
+    store.record_ingest([advance(100, 200)], [(chunked, replace(traced, elapsed_s=0.5))])
+    (found,) = store.patterns()
+    assert (found.pattern.n_reads, found.pattern.elapsed_s) == (2 * plane.n_reads, 0.5)
+    assert found.pattern.times == (times,)  # of the new storage alone
+    (dataset,) = store.datasets()
+    assert dataset.elapsed_s == 0.5
+    store.put_dataset(replace(chunked, chunk_shape=(8, 9, 5)))
+    (found,) = store.patterns()
+    assert (found.pattern.n_reads, found.pattern.times) == (2 * plane.n_reads, ())
 
 
 def test_many_files_and_datasets_of_one_step_count_as_one_by_one(store, facts, plane, tmp_path):
