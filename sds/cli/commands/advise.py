@@ -458,14 +458,18 @@ def _print_what_if(answer: "WhatIf", units: str) -> None:
     from sds.cli.output import print_fields, print_table
     from sds.cli.quantities import format_days, format_seconds, format_size
 
-    mark = "" if answer.calibrated else " (uncalibrated)"
+    predicted = "predicted" if answer.calibrated else "predicted, uncalibrated"
+    origin = {"measured": "measured", "mixed": "measured in part", "predicted": predicted}
     print_fields(
         (
             ("dataset", answer.target),
             *(("with", name) for name in answer.added),
             *(("without", name) for name in answer.taken_away),
-            (f"{units} of a day now", format_seconds(answer.seconds_now) + mark),
-            (f"{units} of a day then", format_seconds(answer.seconds_then) + mark),
+            (
+                f"{units} of a day now",
+                f"{format_seconds(answer.seconds_now)} ({origin[answer.basis]})",
+            ),
+            (f"{units} of a day then", f"{format_seconds(answer.seconds_then)} ({predicted})"),
             ("saves a day", _interval(answer.saving)),
             ("predicted by", _models(answer.models)),
             ("space", format_size(answer.size_bytes)),

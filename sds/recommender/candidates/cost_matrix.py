@@ -28,6 +28,49 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Coldness:
+    """Coldness of reads, by what they took in a layout and what is predicted of it.
+
+    Attributes
+    ----------
+    share
+        Of them that were cold, from 0 to 1, shape (n,).
+    factor
+        By which they were slower than predicted of cold ones, shape (n,).
+    """
+
+    share: NDArray[np.float64]
+    factor: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        measured_s: NDArray[np.float64],
+        cold_s: NDArray[np.float64],
+        warm_s: NDArray[np.float64],
+        *,
+        known: NDArray[np.bool_],
+    ) -> _Coldness:
+        """Return how cold reads were; nothing of use where it is not known, all of shape (n,)."""
+        cold = np.where(known, cold_s, 1.0)
+        warm = np.where(known, np.minimum(warm_s, cold_s), 1.0)
+        between = np.where(cold > warm, cold - warm, 1.0)
+        return cls(
+            share=np.where(cold > warm, np.clip((measured_s - warm) / between, 0, 1), 1.0),
+            factor=np.maximum(measured_s / cold, np.where(cold > warm, 1.0, 0.0)),
+        )
+
+    def seconds(
+        self, cold_s: NDArray[np.float64], warm_s: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return what they would take in layouts, shapes (n, m); infinite where cold reads do."""
+        share, factor = self.share[:, np.newaxis], self.factor[:, np.newaxis]
+        with np.errstate(invalid="ignore"):  # infinite where a replica does not hold the read
+            mean = factor * (share * cold_s + (1 - share) * warm_s)
+        return np.where(np.isfinite(cold_s), mean, np.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCosts:
     """Predicted seconds of n reads in m replicas.
 
@@ -42,7 +85,8 @@ class ReadCosts:
         hold the read.
     compared
         The same with the `serving_margin`, by which what serves is chosen, shape (n, m); infinite
-        where the replica would not serve the read, for the original is no slower.
+        where the replica would not serve the read, for the original is no slower. Of traced reads
+        as in `as_traced`.
     original_warm, replicas_warm
         `original` and `replicas` where all that is read is in memory; the same where what that
         takes is not known, as of chunks.
@@ -76,43 +120,95 @@ class ReadCosts:
         """Return the same where all that is read is in memory, by what serves cold reads."""
         return self._as_chosen(self.original_warm, self.replicas_warm)
 
-    def as_traced(self, measured_s: NDArray[np.float64]) -> ReadCosts:
+    def in_order(self, index: NDArray[np.intp]) -> ReadCosts:
+        """Return the same of some reads, in another order."""
+        return ReadCosts(
+            original=self.original[index],
+            by_hdf5=self.by_hdf5[index],
+            replicas=self.replicas[index],
+            compared=self.compared[index],
+            original_warm=self.original_warm[index],
+            replicas_warm=self.replicas_warm[index],
+        )
+
+    def in_some(self, n: int) -> ReadCosts:
+        """Return the same in the first n replicas."""
+        return replace(
+            self,
+            replicas=self.replicas[:, :n],
+            compared=self.compared[:, :n],
+            replicas_warm=self.replicas_warm[:, :n],
+        )
+
+    def as_traced(
+        self,
+        measured_s: NDArray[np.float64],
+        replicas_measured_s: NDArray[np.float64] | None = None,
+        factor: NDArray[np.float64] | None = None,
+    ) -> ReadCosts:
         """Return what reads take that are as cold or as warm as those that were traced.
 
         Parameters
         ----------
         measured_s
             Mean seconds of each from the original, shape (n,); nan: not known, and nothing changes.
+        replicas_measured_s
+            The same from each replica, shape (n, m); None: of none is it known.
+        factor
+            By which reads from other replicas take longer than follows, shape (n,); None: by none.
 
         Notes
         -----
-        What was measured of the original counts as it is. Where it lies between what is predicted
+        What was measured counts as it is. Where the original's time lies between what is predicted
         of reads from memory and of cold ones, that share of the reads was cold, and would be in
         replicas. Where it is beyond the cold ones, the device is slower than the model has it, for
         replicas by the same factor; where it is below the warm ones, replicas take what is
-        predicted of them from memory. Which replica serves remains what programs choose by.
+        predicted of them from memory.
+
+        A replica that would be no faster than what was measured of the original does not serve:
+        the connector gives up what it measures to be slower (docs/reference/connector.md).
         """
         known = np.isfinite(measured_s) & np.isfinite(self.original)
-        cold = np.where(known, self.original, 1.0)
-        warm = np.where(known, np.minimum(self.original_warm, self.original), 1.0)
-        between = np.where(cold > warm, cold - warm, 1.0)
-        share = np.where(cold > warm, np.clip((measured_s - warm) / between, 0, 1), 1.0)
-        factor = np.maximum(measured_s / cold, np.where(cold > warm, 1.0, 0.0))
-        with np.errstate(invalid="ignore"):  # infinite where a replica does not hold the read
-            replicas = np.where(
-                np.isfinite(self.replicas),
-                factor[:, np.newaxis]
-                * (
-                    share[:, np.newaxis] * self.replicas
-                    + (1 - share[:, np.newaxis]) * self.replicas_warm
-                ),
-                np.inf,
-            )
+        coldness = _Coldness.of(measured_s, self.original, self.original_warm, known=known)
+        replicas = np.where(
+            known[:, np.newaxis], coldness.seconds(self.replicas, self.replicas_warm), self.replicas
+        )
+        if factor is not None:
+            replicas = replicas * factor[:, np.newaxis]
+        original = np.where(known, measured_s, self.original)
+        if replicas_measured_s is None:
+            replicas_measured_s = np.full(replicas.shape, np.nan)
+        is_measured = np.isfinite(replicas_measured_s)
+        replicas = np.where(is_measured, replicas_measured_s, replicas)
+        serves = (np.isfinite(self.compared) | is_measured) & (replicas < original[:, np.newaxis])
         return replace(
             self,
-            original=np.where(known, measured_s, self.original),
-            replicas=np.where(known[:, np.newaxis], replicas, self.replicas),
+            original=original,
+            replicas=replicas,
+            compared=np.where(
+                known[:, np.newaxis] | is_measured,
+                np.where(serves, replicas, np.inf),
+                self.compared,
+            ),
         )
+
+    def original_as(self, replica: int, measured_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the original would take where reads from a replica took what was measured.
+
+        Parameters
+        ----------
+        measured_s
+            Mean seconds of each read from the replica, shape (n,); nan: not known.
+
+        Returns
+        -------
+        Seconds of each, shape (n,); nan where that is not known.
+        """
+        cold, warm = self.replicas[:, replica], self.replicas_warm[:, replica]
+        known = np.isfinite(measured_s) & np.isfinite(cold) & np.isfinite(self.original)
+        coldness = _Coldness.of(measured_s, cold, warm, known=known)
+        seconds = coldness.seconds(self.original[:, np.newaxis], self.original_warm[:, np.newaxis])
+        return np.where(known, seconds[:, 0], np.nan)
 
     def _as_chosen(
         self, original: NDArray[np.float64], replicas: NDArray[np.float64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sds.analyzer import AccessPattern, ReadTrail
@@ -32,6 +33,9 @@ class DatasetReads:
     existing
         Replicas that serve it, of the whole dataset, of parts and of segments; one several times
         where there are several alike.
+    replica_ids
+        By which traces name replicas, those that are alike together. Of what is not in `existing`
+        they are supposed to be taken away.
     trail
         Where its newest reads lay; None where that is not known, or reads are stated.
     hypothetical_tiles
@@ -46,9 +50,16 @@ class DatasetReads:
     models: tuple[CostModel, CostModel] = field(default_factory=builtin_models)
     parameters: IoParameters | None = None
     existing: tuple[ReplicaLayout, ...] = ()
+    replica_ids: Mapping[ReplicaLayout, tuple[int, ...]] = field(default_factory=dict)
     trail: ReadTrail | None = field(default=None, compare=False)
     hypothetical_tiles: tuple[RecurringTiles, ...] = ()
     build_rates: BuildRates = field(default_factory=BuildRates)
+
+    @property
+    def known_layouts(self) -> tuple[ReplicaLayout, ...]:
+        """Replicas that exist, and behind them those that were measured and are taken away."""
+        away = (layout for layout in self.replica_ids if layout not in self.existing)
+        return (*self.existing, *away)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

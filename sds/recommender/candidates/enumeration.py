@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import PatternKind
-from sds.errors import SdsValueError
 from sds.geometry import Box, Hyperslab, ReplicaLayout
 from sds.recommender.candidates.axis_orders import candidate_orders, inversions
 from sds.recommender.candidates.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
-from sds.recommender.candidates.cost_matrix import ReadCosts, read_costs
+from sds.recommender.candidates.class_costs import (
+    class_costs,
+    predicted_costs,
+    reads_in_segments,
+    seconds_now,
+    traced_reads,
+    usable_patterns,
+)
 from sds.recommender.candidates.hot_regions import MAX_SPACE, costly_parts
 from sds.recommender.candidates.read_classes import (
     ReadClass,
     ReadShape,
     classes_in_parts,
+    collective_s,
     days_observed,
     days_of,
     in_segments,
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer import AccessPattern
     from sds.geometry import SegmentList
+    from sds.recommender.candidates.cost_matrix import ReadCosts
     from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 
 # What decides between layouts: the rest of the reads is counted, but brings no candidates.
@@ -90,7 +97,7 @@ class CandidateCosts:
         The layout by which a read is predicted fastest among those that would not serve it, and how
         many times as fast: by less than the models err.
     fixed_s_per_day
-        Time of the reads that no layout changes: irregular ones, and collective ones.
+        Measured time of the reads that no layout changes: irregular ones, and collective ones.
     n_calls, stated
         HDF5 reads seen, and whether any are a user's statement.
     """
@@ -128,78 +135,6 @@ def candidate_costs(
     return _Enumeration(dataset, fitted).candidates(settings)
 
 
-def usable_patterns(dataset: DatasetReads) -> list[AccessPattern]:
-    """Return the patterns that read anything."""
-    array = dataset.array
-    for pattern in dataset.patterns:
-        if (pattern.extent, pattern.element_size_bytes) != (
-            array.extent,
-            array.element_size_bytes,
-        ):
-            raise SdsValueError(
-                f"a pattern of extent {pattern.extent}, {pattern.element_size_bytes} bytes an "
-                f"element, is not of {dataset.target}: {array.extent}, {array.element_size_bytes}"
-            )
-    return [p for p in dataset.patterns if p.kind is not PatternKind.EMPTY and p.n_calls > 0]
-
-
-def class_costs(
-    dataset: DatasetReads, classes: Sequence[ReadClass], layouts: Sequence[ReplicaLayout]
-) -> ReadCosts:
-    """Return what classes of reads take in replicas, as cold or warm as they were traced.
-
-    Infinite where a replica does not hold them.
-    """
-    measured_s = np.array([read.measured_s for read in classes])
-    return predicted_costs(dataset, classes, layouts).as_traced(measured_s)
-
-
-def predicted_costs(
-    dataset: DatasetReads, classes: Sequence[ReadClass], layouts: Sequence[ReplicaLayout]
-) -> ReadCosts:
-    """Return what classes of reads are predicted to take in replicas, from cold cache."""
-    extent = dataset.array.extent
-    # What a read takes of tiles depends on their shape, not on which of them there are.
-    alike = [x if x.segments is None else (x.order, x.segments.tile_shape) for x in layouts]
-    first = {key: i for i, key in reversed(list(enumerate(alike)))}
-    priced = sorted(first.values())
-    costs = read_costs(
-        dataset.array,
-        dataset.models,
-        [read.slab for read in classes],
-        [read.n_concurrent for read in classes],
-        [layouts[i] for i in priced],
-        parameters=dataset.parameters,
-    )
-    columns = [priced.index(first[key]) for key in alike]
-    held = np.array(
-        [[read.is_held_by(x, extent) for x in layouts] for read in classes], dtype=np.bool_
-    ).reshape(len(classes), len(layouts))
-    warm = costs.replicas_warm[:, columns]
-    # From memory tiles are not predicted: they take no longer than the original, in more runs.
-    of_tiles = np.array([x.segments is not None for x in layouts], dtype=np.bool_)
-    warm = np.where(of_tiles, np.minimum(warm, costs.original_warm[:, np.newaxis]), warm)
-    return replace(
-        costs,
-        replicas=np.where(held, costs.replicas[:, columns], np.inf),
-        compared=np.where(held, costs.compared[:, columns], np.inf),
-        replicas_warm=np.where(held, warm, np.inf),
-    )
-
-
-def seconds_now(dataset: DatasetReads, classes: Sequence[ReadClass]) -> NDArray[np.float64]:
-    """Return the time of reads in the layouts that exist, shape (n,)."""
-    return class_costs(dataset, classes, dataset.existing).seconds()
-
-
-def reads_in_segments(
-    dataset: DatasetReads, candidates: Sequence[RecurringTiles] = ()
-) -> ReadsInSegments:
-    """Return which reads of a dataset segments serve: those it has, and candidates."""
-    existing = [layout.segments for layout in dataset.existing]
-    return ReadsInSegments(dataset.trail, existing, (*dataset.hypothetical_tiles, *candidates))
-
-
 class _Enumeration:
     """Reads of one dataset in groups that differ in where they begin alone."""
 
@@ -222,7 +157,7 @@ class _Enumeration:
         """Return the layouts worth comparing, and what reads take in each."""
         dataset, array = self.dataset, self.array
         parts = self._parts()
-        boxes = list(dict.fromkeys((*regions_of(dataset.existing, array.extent), *parts)))
+        boxes = list(dict.fromkeys((*regions_of(dataset.known_layouts, array.extent), *parts)))
         tiled = self._tiled()
         segments = reads_in_segments(dataset, tiled)
         found = [
@@ -230,15 +165,14 @@ class _Enumeration:
             for alike in self.groups
             for read in classes_in_parts(alike, boxes, segments, days=self.days)
         ]
-        existing = predicted_costs(dataset, found, dataset.existing)
-        measured_s = np.array([read.measured_s for read in found])
-        now = existing.as_traced(measured_s).seconds()
+        traced = traced_reads(dataset, found)
+        now, _, is_measured = traced.now()
         per_day = np.array([read.per_day for read in found])
         slowest = np.argsort(-per_day * now, kind="stable")
-        classes, now, per_day = [found[i] for i in slowest], now[slowest], per_day[slowest]
-        measured_s = measured_s[slowest]
+        classes, traced = [found[i] for i in slowest], traced.in_order(slowest)
+        now, is_measured, per_day = now[slowest], is_measured[slowest], per_day[slowest]
         whole = self._whole_layouts(classes, now)
-        costs = class_costs(dataset, classes, whole)
+        costs = traced.costs_in(whole, predicted_costs(dataset, classes, whole))
         gains = per_day[:, np.newaxis] * np.maximum(0.0, now[:, np.newaxis] - costs.replicas)
         layouts = [
             *whole,
@@ -247,7 +181,7 @@ class _Enumeration:
         ]
         layouts = [x for x in dict.fromkeys(layouts) if x not in dataset.existing]
         cold = predicted_costs(dataset, classes, layouts)
-        costs = cold.as_traced(measured_s)
+        costs = traced.costs_in(layouts, cold)
         keep = _worth_comparing(
             np.minimum(costs.serving, now[:, np.newaxis]),
             now,
@@ -264,15 +198,15 @@ class _Enumeration:
         return CandidateCosts(
             classes=tuple(classes),
             now=now,
-            is_measured=np.isfinite(measured_s) & (existing.chosen()[slowest] < 0),
+            is_measured=is_measured,
             layouts=kept,
             min_reads=tuple(
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept
             ),
             seconds=costs.serving[:, keep],
-            now_cold=existing.seconds()[slowest],
+            now_cold=traced.existing.seconds(),
             seconds_cold=cold.replicas[:, keep],
-            now_warm=existing.seconds_warm()[slowest],
+            now_warm=traced.existing.seconds_warm(),
             seconds_warm=costs.replicas_warm[:, keep],
             doubtful=_doubtful(layouts, costs, now),
             fixed_s_per_day=self._fixed_s(),
@@ -281,15 +215,11 @@ class _Enumeration:
         )
 
     def _fixed_s(self) -> float:
-        """Return the time a day of reads that no layout changes."""
-        irregular = sum(p.elapsed_s / days_of(p, self.days) for p in self.patterns if p.irregular)
-        collective = np.array(
-            [sum(p.n_collective / days_of(p, self.days) for p in alike) for alike in self.groups]
+        """Return the measured time a day of reads that no layout changes."""
+        return math.fsum(
+            (p.elapsed_s if p.irregular else collective_s(p)) / days_of(p, self.days)
+            for p in self.patterns
         )
-        if not collective.any():
-            return irregular
-        by_hdf5 = class_costs(self.dataset, self.whole, ()).by_hdf5
-        return irregular + float(by_hdf5 @ collective)
 
     def _whole_reads(
         self, layout: ReplicaLayout, classes: Sequence[ReadClass], serving: NDArray[np.float64]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sds.analyzer import Place
+from sds.analyzer import Place, ReadTimes
+from sds.analyzer.read_times import joined_times
 from sds.geometry import Box, Hyperslab, SegmentList
 from sds.text import DAY_S
 
@@ -64,6 +65,8 @@ class ReadClass:
         HDF5 reads that a replica may serve, a day and in all that was observed.
     measured_s
         Mean seconds of such a read from the original, as traced; nan: none was.
+    in_replicas
+        Times of such reads that replicas served, one for each of these.
     inside
         Of the boxes and segments in question, those that hold these reads.
     """
@@ -76,6 +79,7 @@ class ReadClass:
     per_day: float
     observed: float
     measured_s: float = math.nan
+    in_replicas: tuple[ReadTimes, ...] = ()
     inside: frozenset[Box | SegmentList] = frozenset()
 
     @classmethod
@@ -104,13 +108,32 @@ class ReadClass:
             per_day=per_day,
             observed=float(sum(free)),
             measured_s=_mean_original_s(alike),
+            in_replicas=tuple(
+                each
+                for each in joined_times(each for pattern in alike for each in pattern.times)
+                if not each.is_of_original
+            ),
         )
+
+    def times_in(self, replica_ids: Sequence[int]) -> ReadTimes | None:
+        """Return the times of such reads from the newest of some replicas that served any."""
+        of_them = [each for each in self.in_replicas if each.served_by in replica_ids]
+        return max(of_them, key=lambda each: each.served_by, default=None)
 
     def is_held_by(self, layout: ReplicaLayout, extent: tuple[int, ...]) -> bool:
         """Return whether a replica holds what these reads ask for of a dataset of an extent."""
         if layout.segments is not None:
             return layout.segments in self.inside
         return layout.region in self.inside or layout.holds_all(extent)
+
+
+def collective_s(pattern: AccessPattern) -> float:
+    """Return the seconds of a pattern's collective reads, waits for other ranks included."""
+    if not pattern.n_collective:
+        return 0.0
+    if not pattern.times:  # of an older catalog, or all were collective
+        return pattern.elapsed_s * pattern.n_collective / pattern.n_calls
+    return max(0.0, pattern.elapsed_s - math.fsum(each.total_s for each in pattern.times))
 
 
 def _mean_original_s(alike: Sequence[AccessPattern]) -> float:

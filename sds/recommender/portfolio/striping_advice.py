@@ -12,7 +12,7 @@ import numpy as np
 from sds.errors import SdsValueError
 from sds.geometry import StripeLayout
 from sds.geometry.storage_layout import MIB
-from sds.recommender.candidates.enumeration import (
+from sds.recommender.candidates.class_costs import (
     predicted_costs,
     reads_in_segments,
     usable_patterns,

@@ -12,7 +12,7 @@ import numpy as np
 from sds.geometry import ReplicaLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sds.recommender.models.cost_model import CostModel
 
@@ -24,6 +24,12 @@ NO_QUERY_STATED = (
 
 Basis = Literal["measured", "predicted", "mixed"]
 """Origin of times: traced reads, models, or some of both."""
+
+
+def basis_of(is_measured: Iterable[bool]) -> Basis:
+    """Return the origin of several times, of which each was measured or not."""
+    found = set(is_measured)
+    return "mixed" if len(found) > 1 else "measured" if True in found else "predicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

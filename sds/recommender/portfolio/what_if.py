@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from sds.analyzer import MIN_READS
 from sds.errors import LayoutError
 from sds.geometry import ReplicaLayout
+from sds.recommender.candidates.class_costs import reads_in_segments, traced_reads, usable_patterns
 from sds.recommender.candidates.dataset_reads import PortfolioSettings
-from sds.recommender.candidates.enumeration import class_costs, reads_in_segments, usable_patterns
 from sds.recommender.candidates.read_classes import (
-    ReadClass,
     classes_in_parts,
+    collective_s,
     days_observed,
     days_of,
     regions_of,
@@ -22,8 +22,8 @@ from sds.recommender.candidates.read_classes import (
 from sds.recommender.candidates.replica_cost import check_layout
 from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.portfolio.sort_keys import TableQueries, query_workload
-from sds.recommender.portfolio.values import ModelNames, Saving, saving_interval
-from sds.recommender.portfolio.workload import AS_NOW, read_candidate
+from sds.recommender.portfolio.values import Basis, ModelNames, Saving, basis_of, saving_interval
+from sds.recommender.portfolio.workload import AS_NOW, TRACED_LOG_ERROR, read_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class WhatIfPattern:
     from_now, from_then
         Which layouts serve them: ``original``, or replicas by their names.
     predicted
-        False where the time is the measured one, the same in every layout.
+        False where `seconds_now` was measured.
     """
 
     pattern: str
@@ -71,7 +71,9 @@ class WhatIf:
     added, taken_away
         Replicas by their names.
     seconds_now, seconds_then
-        Predicted time of all reads of a day.
+        Time of all reads of a day; now as measured where it was traced, else predicted.
+    basis
+        Whether `seconds_now` is measured or predicted.
     saving
         The difference; negative where time is lost.
     size_bytes
@@ -93,6 +95,7 @@ class WhatIf:
     taken_away: tuple[str, ...]
     seconds_now: float
     seconds_then: float
+    basis: Basis
     saving: Saving
     size_bytes: int
     build_s: float
@@ -187,6 +190,7 @@ def what_if(
     rows = [_pattern(pattern, (dataset, then), days=days) for pattern in usable]
     changed = [row for row in rows if row.from_now != row.from_then]
     models = dataset.models
+    is_measured = not any(row.predicted for row in changed)
     added, taken = (
         [read_candidate(dataset, layout) for layout in layouts]
         for layouts in (change.added, change.taken)
@@ -199,7 +203,7 @@ def what_if(
         saving=saving_interval(
             math.fsum(row.seconds_now for row in changed),
             math.fsum(row.seconds_then for row in changed),
-            (models[0].log_error, models[1].log_error),
+            (TRACED_LOG_ERROR if is_measured else models[0].log_error, models[1].log_error),
         ),
         calibrated=all(model.calibrated for model in models),
         models=ModelNames.of(models),
@@ -270,6 +274,7 @@ def _answer(
         taken_away=tuple(candidate.name for candidate in taken),
         seconds_now=math.fsum(row.seconds_now for row in rows),
         seconds_then=math.fsum(row.seconds_then for row in rows),
+        basis=basis_of([not row.predicted for row in rows]),
         saving=saving,
         size_bytes=sum(c.size_bytes for c in added) - sum(c.size_bytes for c in taken),
         build_s=build_s,
@@ -284,7 +289,7 @@ def _pattern(
     pattern: AccessPattern, now_and_then: Sequence[DatasetReads], *, days: float
 ) -> WhatIfPattern:
     """Return one pattern, now and then."""
-    (seconds_now, from_now), (seconds_then, from_then) = (
+    (seconds_now, from_now, is_measured), (seconds_then, from_then, _) = (
         _served(pattern, dataset, days=days) for dataset in now_and_then
     )
     return WhatIfPattern(
@@ -294,25 +299,25 @@ def _pattern(
         seconds_then=seconds_then,
         from_now=from_now,
         from_then=from_then,
-        predicted=not pattern.irregular,
+        predicted=not is_measured,
     )
 
 
-def _served(pattern: AccessPattern, dataset: DatasetReads, *, days: float) -> tuple[float, str]:
-    """Return the seconds a day of a pattern, and which layouts serve it."""
+def _served(
+    pattern: AccessPattern, dataset: DatasetReads, *, days: float
+) -> tuple[float, str, bool]:
+    """Return the seconds a day of a pattern, which layouts serve it, and if that was measured."""
     if pattern.irregular:
-        return pattern.elapsed_s / days_of(pattern, days), ORIGINAL
+        return pattern.elapsed_s / days_of(pattern, days), ORIGINAL, True
     extent = dataset.array.extent
-    boxes = regions_of(dataset.existing, extent)
+    boxes = regions_of(dataset.known_layouts, extent)
     classes = classes_in_parts([pattern], boxes, reads_in_segments(dataset), days=days)
-    costs = class_costs(dataset, classes, dataset.existing)
+    now = traced_reads(dataset, classes).now()
     total, names = 0.0, []
-    for read, by, seconds in zip(classes, costs.chosen(), costs.seconds(), strict=True):
+    for read, by, seconds in zip(classes, now.served_by, now.seconds, strict=True):
         total += float(seconds) * read.per_day
         names.append(ORIGINAL if by < 0 else dataset.existing[by].describe(extent))
     if pattern.n_collective:
-        whole = ReadClass.of([pattern], days=days)
-        by_hdf5 = float(class_costs(dataset, [whole], ()).by_hdf5[0])
-        total += by_hdf5 * pattern.n_collective / days_of(pattern, days)
+        total += collective_s(pattern) / days_of(pattern, days)
         names.append(ORIGINAL)
-    return total, " and ".join(dict.fromkeys(names))
+    return total, " and ".join(dict.fromkeys(names)), bool(now.is_measured.all())

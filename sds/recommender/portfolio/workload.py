@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 
 from sds.geometry import ReplicaLayout
 from sds.geometry.least_memory import least_process_bytes
+from sds.recommender.candidates.class_costs import usable_patterns
 from sds.recommender.candidates.cost_matrix import read_costs
-from sds.recommender.candidates.enumeration import (
-    CandidateCosts,
-    candidate_costs,
-    usable_patterns,
-)
+from sds.recommender.candidates.enumeration import CandidateCosts, candidate_costs
 from sds.recommender.candidates.read_classes import days_observed
 from sds.recommender.candidates.replica_cost import (
     build_command,
@@ -29,7 +26,7 @@ from sds.recommender.candidates.replica_cost import (
     size_bytes,
 )
 from sds.recommender.models.cost_model import SIGMAS_95, UNCALIBRATED_MARGIN, serving_margin
-from sds.recommender.portfolio.values import Basis, ModelNames, saving_interval
+from sds.recommender.portfolio.values import Basis, ModelNames, basis_of, saving_interval
 from sds.text import factors_apart
 
 if TYPE_CHECKING:
@@ -108,7 +105,7 @@ class Workload:
     descriptions
         Each in words.
     fixed_s_per_day
-        Time of what no candidate changes.
+        Measured time of what no candidate changes.
     measured_s_per_day
         Time of all as it was traced; None where some are stated.
     n_seen, stated
@@ -162,14 +159,12 @@ class Workload:
     @property
     def basis(self) -> Basis:
         """Origin of `now`: measured, predicted, or some of both."""
-        if not self.is_measured.any():
-            return "predicted"
-        return "measured" if self.is_measured.all() else "mixed"
+        return basis_of(self.is_measured.tolist())
 
     def cold_s_per_day(self, by: NDArray[np.int64]) -> float | None:
-        """Return the seconds a day of reads from cold cache, each served as `by` says.
+        """Return the predicted seconds a day of reads from cold cache, each served as `by` says.
 
-        None where that is not known.
+        None where that is not known. What no candidate changes is left out, for it is measured.
         """
         return self._s_per_day(self.cold, by)
 
@@ -183,7 +178,7 @@ class Workload:
         if times is None:
             return None
         now, there = times
-        return self._sum(now, there, by, np.arange(len(now))) + self.fixed_s_per_day
+        return self._sum(now, there, by, np.arange(len(now)))
 
     def saving(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> Saving:
         """Return what is saved a day, with its interval.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from sds.text import counted
 if TYPE_CHECKING:
     from sds.analyzer import AccessPattern, ReadTrail
     from sds.catalog.store import Store
-    from sds.geometry import SegmentList
+    from sds.geometry import ReplicaLayout, SegmentList
     from sds.recommender.candidates.replica_cost import BuildRates
     from sds.recommender.models.cost_model import CostModel
     from sds.server.operations.advice_reports import Counts, Selections
@@ -155,6 +156,7 @@ class KnownReads:
         active = [record for record in found if record.sort is None]  # others serve no reads
         now = identity_of(file)
         layouts = []
+        ids: dict[ReplicaLayout, list[int]] = defaultdict(list)
         for record in active:
             changed = record.source_identity.difference(now)
             if changed:
@@ -165,6 +167,7 @@ class KnownReads:
                 )
             elif record.replica is not None:
                 layouts.append(record.layout)
+                ids[record.layout].append(record.id)
         stripes = self._models.stripes_of(file)
         try:
             filters = parse_filters("source", described.filters)
@@ -188,6 +191,7 @@ class KnownReads:
             models=self._models_of(file),
             parameters=self._models.io_parameters(file),
             existing=tuple(sorted(layouts, key=lambda x: x.describe(described.extent))),
+            replica_ids={layout: tuple(sorted(of_it)) for layout, of_it in ids.items()},
             trail=None if patterns[0].stated else self.trail_of(file, described),
             build_rates=self._build_rates[file],
         )

@@ -12,6 +12,7 @@ from sds.analyzer import BY_ENGINE, BY_HDF5, ReadTimes
 from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.cost_matrix import ReadCosts
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
+from sds.recommender.portfolio.what_if import what_if
 from tests.recommender.portfolio.test_portfolio_selection import CUBE, reads_of, traced
 
 
@@ -89,10 +90,107 @@ def test_reads_that_replicas_served_say_nothing_of_the_original():
     assert times(planes(3.0, n_collective=10)).basis == "predicted"
 
 
+ACROSS = ReplicaLayout.whole(CUBE, order=(2, 0, 1))
+
+
 def test_reads_that_a_replica_serves_now_are_predicted_from_what_the_original_took():
-    served = replace(planes(3.0), existing=(ReplicaLayout.whole(CUBE, order=(2, 0, 1)),))
+    served = replace(planes(3.0), existing=(ACROSS,))
     assert times(served).basis == "predicted"
     assert times(served).seconds_now == pytest.approx(times(planes(3.0)).seconds_then)
+
+
+def test_reads_that_were_traced_in_a_replica_take_now_what_they_took_there():
+    by_both = (of_layout(BY_HDF5, 25, 2.0), of_layout(7, 25, 0.25))
+    dataset = replace(
+        planes(3.0, n_redirected=25, times=by_both), existing=(ACROSS,), replica_ids={ACROSS: (7,)}
+    )
+    assert times(dataset).basis == "measured"
+    assert times(dataset).seconds_now == pytest.approx(50 * 0.25 / 25)
+    assert not choose_portfolio([dataset]).layouts
+    # What was built anew is another replica, of which nothing is known.
+    anew = replace(dataset, replica_ids={ACROSS: (8,)})
+    assert times(anew).basis == "predicted"
+    both = replace(dataset, replica_ids={ACROSS: (6, 7, 8)})
+    assert times(both).seconds_now == times(dataset).seconds_now
+    # And without it, what the original took.
+    less = what_if(dataset, take_away=[ACROSS])
+    assert (less.basis, less.seconds_now) == ("measured", times(dataset).seconds_now)
+    assert less.seconds_then == pytest.approx(50 * 2.0 / 25)
+    assert less.patterns[0].from_then == "original"
+
+
+def test_a_replica_that_was_measured_slower_serves_no_more():
+    by_both = (of_layout(BY_HDF5, 25, 0.25), of_layout(7, 25, 2.0))
+    dataset = replace(
+        planes(3.0, n_redirected=25, times=by_both), existing=(ACROSS,), replica_ids={ACROSS: (7,)}
+    )
+    assert (times(dataset).basis, times(dataset).seconds_now) == ("measured", pytest.approx(0.5))
+
+
+def test_reads_of_which_only_a_replica_knows_were_as_cold_in_the_original():
+    cold = times(STATED)
+    in_replica = replace(STATED, existing=(ACROSS,))
+    for there_s, original_s in (
+        (times(in_replica).cold_s_now, cold.cold_s_now),
+        (2 * times(in_replica).cold_s_now, 2 * cold.cold_s_now),
+        (times(in_replica).warm_s_now, cold.warm_s_now),
+    ):
+        dataset = replace(
+            planes(there_s, n_redirected=50, times=(of_layout(7, 50, there_s),)),
+            existing=(ACROSS,),
+            replica_ids={ACROSS: (7,)},
+        )
+        assert times(dataset).seconds_now == pytest.approx(there_s)
+        less = what_if(dataset, take_away=[ACROSS])
+        assert less.seconds_then == pytest.approx(original_s)
+        # A replica that might be added is compared with the same reads.
+        assert not choose_portfolio([dataset]).layouts
+
+
+@pytest.mark.parametrize("measured_s", [0.2, 0.5, 3.0, 30.0])
+def test_what_a_portfolio_says_of_traced_reads_is_what_what_if_says(measured_s):
+    dataset = traced(
+        reads_of(CUBE, ("[:, :, 5]", 50), ("[:, 5, :]", 50), ("[3, :, :]", 5)), elapsed_s=measured_s
+    )
+    portfolio = choose_portfolio([dataset])
+    assert portfolio.layouts
+    supposed = what_if(dataset, add=[layout.layout for layout in portfolio.layouts])
+    assert supposed.seconds_now == pytest.approx(portfolio.seconds_now)
+    assert supposed.seconds_then == pytest.approx(portfolio.seconds_then)
+    assert supposed.saving.seconds == pytest.approx(portfolio.saving.seconds)
+    assert supposed.basis == portfolio.basis == "measured"
+
+
+def test_a_layout_that_would_be_slower_than_what_was_measured_serves_nothing():
+    """One of two kinds of read is predicted fast cold, and was measured faster from memory."""
+    dataset = reads_of(CUBE, ("[:, :, 5]", 50), ("[:, 5, :]", 50))
+    slow, fast = dataset.patterns
+    dataset = replace(
+        dataset,
+        patterns=(
+            *traced(replace(dataset, patterns=(slow,)), elapsed_s=30.0).patterns,
+            *traced(replace(dataset, patterns=(fast,)), elapsed_s=1e-4).patterns,
+        ),
+    )
+    orders = [ReplicaLayout.whole(CUBE, order=order) for order in ((2, 0, 1), (1, 2, 0), (2, 1, 0))]
+    for layout in orders:
+        supposed = what_if(dataset, add=[layout])
+        assert all(row.seconds_then <= row.seconds_now for row in supposed.patterns)
+
+
+def test_collective_reads_count_with_their_time_whatever_is_built():
+    of_few = (of_layout(BY_HDF5, 40, 2.4),)
+    dataset = planes(3.0, n_collective=10, times=of_few)
+    one = times(dataset)
+    assert one.basis == "measured"
+    assert one.seconds_now == pytest.approx(3.0)
+    assert one.seconds_then == pytest.approx(0.6, abs=0.3)
+    assert one.seconds_then > 0.6
+    supposed = what_if(dataset, add=[ACROSS])
+    assert supposed.seconds_now == pytest.approx(3.0)
+    assert supposed.patterns[0].from_then == f"{ACROSS.describe(CUBE)} and original"
+    # Models say nothing of them.
+    assert one.cold_s_now == pytest.approx(times(STATED).cold_s_now * 40 / 50)
 
 
 def seconds(shape):
@@ -112,7 +210,14 @@ def test_times_as_traced(original, replica, measured, known):
     found = costs.as_traced(np.where(known, measured, np.nan))
     np.testing.assert_array_equal(found.original, np.where(known, measured, cold))
     np.testing.assert_array_equal(found.replicas[~known], there[~known])
-    np.testing.assert_array_equal(found.compared, there)
+    serves = known[:, np.newaxis] & (found.replicas < found.original[:, np.newaxis])
+    np.testing.assert_array_equal(
+        found.compared,
+        np.where(serves, found.replicas, np.where(known[:, np.newaxis], np.inf, there)),
+    )
+    assert (found.seconds() <= found.original)[known].all()
+    slower = costs.as_traced(np.where(known, measured, np.nan), None, np.full(3, 2.0))
+    np.testing.assert_array_equal(slower.replicas, 2 * found.replicas)
     for i in np.flatnonzero(known):
         if measured[i] >= cold[i] or warm[i] == cold[i]:  # equal: from memory it is not known
             np.testing.assert_allclose(found.replicas[i], there[i] * measured[i] / cold[i])
