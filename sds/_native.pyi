@@ -242,6 +242,15 @@ MAX_CHUNK_BYTES: int
 REPLICA_SHIFT_BYTES: int
 REPLICA_LEAST_SHIFTED_BYTES: int
 
+# Whether a contiguous array holds all that is selected in one run.
+def is_one_run(
+    extent: Sequence[int],
+    start: Sequence[int],
+    stride: Sequence[int],
+    count: Sequence[int],
+    block: Sequence[int],
+) -> bool: ...
+
 # Where the elements of a contiguous replica begin that is not built yet.
 def replica_data_offset(size_bytes: int) -> int: ...
 

@@ -54,7 +54,10 @@ def with_models(table, *, original_s, replica_s):
 
     def constant(seconds):
         return dataclasses.replace(
-            table.datasets[0].model, coefficients=(0.0, 0.0, 0.0), floor_s=seconds
+            table.datasets[0].model,
+            calibrated=True,
+            coefficients=(0.0, 0.0, 0.0),
+            floor_s=seconds,
         )
 
     return dataclasses.replace(

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "binding.h"
+#include "sds/choose.h"
 #include "sds/geometry.h"
 
 namespace nb = nanobind;
@@ -67,6 +68,13 @@ nb::tuple runs(const Axes &extent, int64_t element_bytes, int64_t offset_bytes, 
     }
     return nb::make_tuple(found.first_offset, found.run_bytes, nb::tuple(counts),
                           nb::tuple(strides));
+}
+
+bool is_one_run(const Axes &extent, const Axes &start, const Axes &stride, const Axes &count,
+                const Axes &block)
+{
+    const Selection found = selection_of(extent, 1, 0, start, stride, count, block);
+    return sds_is_one_run(found.array.extent, &found.slab) != 0;
 }
 
 // A NumPy array that owns its values.
@@ -203,6 +211,8 @@ void bind_geometry(nb::module_ &module)
     module.attr("MAX_RANK") = SDS_MAX_RANK;
     module.def("runs", &runs, nb::arg("extent"), nb::arg("element_bytes"), nb::arg("offset_bytes"),
                nb::arg("start"), nb::arg("stride"), nb::arg("count"), nb::arg("block"));
+    module.def("is_one_run", &is_one_run, nb::arg("extent"), nb::arg("start"), nb::arg("stride"),
+               nb::arg("count"), nb::arg("block"));
     module.def("extents", &extents, nb::arg("extent"), nb::arg("element_bytes"),
                nb::arg("offset_bytes"), nb::arg("start"), nb::arg("stride"), nb::arg("count"),
                nb::arg("block"));

@@ -239,9 +239,10 @@ class Layouts
                                   sds_is_one_run(layouts_.dataset.extent, &slab);
             const double original_s = sds_original_s(&found);
             const bool by_engine = original_s < sds_cold_s(&found.by_hdf5);
-            original[2 * i] = by_engine ? seconds_of(found.by_engine, engine_margin())
-                                        : seconds_of(found.by_hdf5, model_.margin);
-            original[2 * i + 1] = seconds_of(found.by_hdf5, model_.margin);
+            original[2 * i + 1] =
+                seconds_of(found.by_hdf5, found.by_hdf5.is_planned ? 1 : model_.margin);
+            original[2 * i] =
+                by_engine ? seconds_of(found.by_engine, engine_margin(found)) : original[2 * i + 1];
             original_warm[i] = std::min(original[2 * i], warm_of(found.original == SDS_BY_HDF5 ||
                                                                          found.by_engine.model_s < 0
                                                                      ? found.by_hdf5
@@ -249,8 +250,9 @@ class Layouts
             for (size_t j = 0; j < m; j++) {
                 const double cold_s = sds_cold_s(&costs[j]);
                 const bool serves = !is_plain && cold_s >= 0 && cold_s < original_s;
-                seconds[i * m + j] = seconds_of(costs[j], candidates_[j].model.margin);
-                const double margin = costs[j].is_probed ? SDS_WARM_MARGIN : 1;
+                seconds[i * m + j] = seconds_of(
+                    costs[j], costs[j].is_planned ? SDS_PLAN_MARGIN : candidates_[j].model.margin);
+                const double margin = costs[j].is_probed ? SDS_PLAN_MARGIN : 1;
                 warm[i * m + j] = std::min(seconds[i * m + j], warm_of(costs[j]) / margin);
                 compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
             }
@@ -262,16 +264,17 @@ class Layouts
     }
 
   private:
-    // That which a table's rule finds, where none is given.
-    const Model *engine_model() const
+    // That which a time of the original by the engine holds, by the rule of a table where no model
+    // is given.
+    double engine_margin(const sds_read_costs &found) const
     {
-        if (engine_model_) return &*engine_model_;
+        if (found.by_engine.is_planned) return 1;
+        if (engine_model_) return engine_model_->margin;
         for (const Candidate &each : candidates_)
             if (each.view.storage == SDS_TABLE_CONTIGUOUS && each.view.model.calibrated)
-                return &each.model;
-        return &model_;
+                return each.model.margin;
+        return 1;
     }
-    double engine_margin() const { return engine_model()->margin; }
 
     static double warm_of(const sds_read_cost &cost)
     {

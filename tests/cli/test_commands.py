@@ -29,6 +29,15 @@ def cube(tmp_path):
     return path
 
 
+@pytest.fixture
+def large_cube(tmp_path):
+    """A cube of which planes across take long enough, also uncalibrated, to be advised on."""
+    path = tmp_path / "large.h5"
+    with h5py.File(path, "w") as file:
+        file["d"] = np.arange(128 * 128 * 256, dtype="f4").reshape(128, 128, 256)
+    return path
+
+
 def test_explain_gives_every_feature(sds, cube):
     found = sds("explain", f"{cube}:/d", "[:, :, 5]", "--json").json
     assert found["runs"] == 32 * 32
@@ -78,9 +87,9 @@ def test_explain_plans_every_strategy(sds, cube):
         assert plan["warm"]["predicted_s"] < plan["cold"]["predicted_s"]
 
 
-def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
+def test_a_stated_pattern_is_advised_on_without_a_trace(sds, large_cube):
     advice = sds(
-        "advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000", "--json"
+        "advise", f"{large_cube}:/d", "--select", "[:, :, 5]", "--reads", "100000", "--json"
     ).json
     assert advice["order"][0] == 2
     assert advice["command"].startswith("sds reorganize ")
@@ -91,20 +100,20 @@ def test_a_stated_pattern_is_advised_on_without_a_trace(sds, cube):
         advice["cold_s_now"],
         "predicted",
     )
-    text = sds("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000").out
+    text = sds("advise", f"{large_cube}:/d", "--select", "[:, :, 5]", "--reads", "100000").out
     assert advice["command"] in text
     assert "uncalibrated" in text
 
 
-def test_a_portfolio_is_advised_under_a_budget(sds, cube):
-    asked = ("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000")
+def test_a_portfolio_is_advised_under_a_budget(sds, large_cube):
+    asked = ("advise", f"{large_cube}:/d", "--select", "[:, :, 5]", "--reads", "100000")
     advice = sds(*asked, "--json").json
     (layout,) = advice["portfolio"]["layouts"]
     assert layout["layout"] == {
         "order": [2, 0, 1],
         "chunk_shape": None,
         "filters": [],
-        "region": {"start": [0, 0, 0], "extent": [32, 32, 64]},
+        "region": {"start": [0, 0, 0], "extent": [128, 128, 256]},
         "segments": None,
         "sort": None,
     }
@@ -121,15 +130,17 @@ def test_a_portfolio_is_advised_under_a_budget(sds, cube):
     assert "setstripe" not in none.out
 
 
-def test_reads_along_two_axes_are_stated_together(sds, cube):
+def test_reads_along_two_axes_are_stated_together(sds, large_cube):
     both = ("--select", "[:, :, 5]", "--select", "[:, 5, :]")
     advice = sds(
-        "advise", f"{cube}:/d", *both, "--reads", "100000", "--reads", "500000", "--json"
+        "advise", f"{large_cube}:/d", *both, "--reads", "100000", "--reads", "500000", "--json"
     ).json
     assert advice["portfolio"]["n_patterns"] == 2
     layouts = advice["portfolio"]["layouts"]
     assert 0 < sum(layout["reads_per_day"] for layout in layouts) <= 600_000
-    alike = sds("what-if", f"{cube}:/d", "--order", "2,0,1", *both, "--reads", "7", "--json").json
+    alike = sds(
+        "what-if", f"{large_cube}:/d", "--order", "2,0,1", *both, "--reads", "7", "--json"
+    ).json
     assert [row["reads_per_day"] for row in alike["patterns"]] == [7, 7]
 
 
@@ -394,14 +405,14 @@ def test_numbers_of_reads_are_written_out(sds, cube):
     assert "20,000" in sds("what-if", f"{cube}:/d", "--order", "1,2,0", *reads).out
 
 
-def test_replicas_of_an_earlier_state_of_a_file_count_for_nothing(sds, cube):
-    asked = ("advise", f"{cube}:/d", "--select", "[:, :, 5]", "--reads", "100000", "--json")
+def test_replicas_of_an_earlier_state_of_a_file_count_for_nothing(sds, large_cube):
+    asked = ("advise", f"{large_cube}:/d", "--select", "[:, :, 5]", "--reads", "100000", "--json")
     advised = sds(*asked).json["command"]
     assert sds(*advised.split()[1:]).code == 0
     assert sds(*asked).json["command"] is None
-    with h5py.File(cube, "r+") as file:
+    with h5py.File(large_cube, "r+") as file:
         file["d"][0, 0, 0] = 7
-    settle(cube)
+    settle(large_cube)
     again = sds(*asked).json
     assert again["command"] == advised
     assert any("serves no read" in note and "has changed since" in note for note in again["notes"])

@@ -10,7 +10,8 @@ import pytest
 from tests.redirected import redirect, settle
 from tests.under_connector import connector_environment, native_environment, run_python
 
-# Reads many small runs of a replica, which the original has apart as well, and of a file.
+# Reads many small runs of a replica, which the original has apart as well, and of a file. The
+# engine does not read originals: it would read these as fast.
 PROGRAM = """
 import faulthandler, mmap, os, signal, sys
 import h5py, numpy as np
@@ -79,7 +80,7 @@ def test_faults_of_the_program_end_it_as_without_sds(when, cube, home):
     ended = outcome(run_python(PROGRAM, cube, when, "fault", env=native, check=False))
     assert ended[0] == -signal.SIGBUS
     assert ("Fatal Python error: Bus error" in ended[1]) == (when != "never")
-    served = connector_environment(home.root)
+    served = connector_environment(home.root, SDS_ENGINE=0)
     seen = outcome(run_python(PROGRAM, cube, when, "fault", env=served, check=False))
     assert seen == ended, seen[1]
 
@@ -87,7 +88,7 @@ def test_faults_of_the_program_end_it_as_without_sds(when, cube, home):
 @pytest.mark.parametrize("variables", [{}, {"SDS_MMAP": 0}])
 def test_mappings_can_be_turned_off(variables, cube, home):
     redirect(cube, [("/cube", (2, 0, 1))], home)
-    environment = connector_environment(home.root, **variables)
+    environment = connector_environment(home.root, SDS_ENGINE=0, **variables)
     assert outcome(run_python(PROGRAM, cube, "never", "end", env=environment)) == (0, "")
 
 
@@ -115,7 +116,7 @@ over.set()
 thread.join()
 """
     )
-    env = connector_environment(home.root)
+    env = connector_environment(home.root, SDS_ENGINE=0)
     done = run_python(program, cube, "never", "end", home.replicas, env=env)
     assert outcome(done) == (0, "")
 
@@ -132,5 +133,5 @@ for k in range(64):
     with h5py.File(sys.argv[1], "r+") as file:
         file["cube"][0, 0, 0] = k
 """
-    done = run_python(program, cube, env=connector_environment(home.root))
+    done = run_python(program, cube, env=connector_environment(home.root, SDS_ENGINE=0))
     assert outcome(done) == (0, "")

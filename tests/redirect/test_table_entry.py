@@ -11,9 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sds import _native
-from sds.engine import builtin_parameters
+from sds.engine import Cache, FileState, builtin_parameters, plan_selection
 from sds.errors import SdsValueError, SelectionError, TruncatedFileError
 from sds.geometry import (
+    LOCAL_DISK_RAID,
+    LOCAL_DISK_STRIPES,
     Box,
     ContiguousLayout,
     Hyperslab,
@@ -259,6 +261,61 @@ def test_the_core_predicts_and_chooses_as_the_models_say(drawn):
         assert candidates[chosen] == least_s
     else:  # the engine reads the original where it is faster than HDF5
         assert chosen is None or candidates[chosen] == least_s
+
+
+def requests_of_hdf5_s(runs, costs):
+    """Seconds of runs far apart that HDF5 reads one by one through its buffer."""
+    n, run_bytes = runs
+    byte_s = max(costs.buffered_s_per_byte, costs.reads.cud_s_per_byte)
+    each = costs.reads.startup_s + costs.call_s + 0.3e-6 + 11e-9
+    return n * (each + max(run_bytes, 64 << 10) * byte_s)
+
+
+def planned_cold_s(extent, slab, size, offset, order=None):
+    layout = ContiguousLayout(element_size_bytes=size, data_offset_bytes=offset, order=order)
+    state = FileState(cache=Cache.COLD, may_read_directly=False)
+    return 3e-6 + plan_selection(extent, slab, layout, state=state).predicted_s
+
+
+@given(
+    st.integers(2, 200), st.integers(1, 200), st.sampled_from([1, 8]), st.permutations(range(3)),
+    st.integers(0, 2),
+)  # fmt: skip
+def test_what_was_not_calibrated_takes_as_long_as_its_requests(n, n_rows, size, order, axis):
+    """Of HDF5 those through its buffer, of the engine those of its plan; of replicas, a margin."""
+    extent = (n, n_rows, 200_000)  # runs of one row are further apart than the buffer reaches
+    slab = Hyperslab.all(extent)
+    slab = replace(
+        slab,
+        start=(0, 0, 7),
+        count=(1, 1, 1) if axis == 0 else (n, 1, 1) if axis == 1 else (1, n_rows, 1),
+        block=(1, 1, 100),
+    )
+    kind, gap, coefficients, floor_s = _native.builtin_model()
+    model = TableModel(
+        kind=kind, gap=gap, calibrated=False, coefficients=tuple(coefficients), floor_s=floor_s
+    )
+    disks = {"stripes": LOCAL_DISK_STRIPES, "raid": LOCAL_DISK_RAID, "model": model}
+    offset = 6152
+    candidate = TableCandidate(
+        replica_id=1, path=Path("/replica/1"), identity=IDENTITY, data_offset_bytes=offset,
+        metadata_crc32c=0, order=tuple(order), **disks,
+    )  # fmt: skip
+    dataset = TableDataset(
+        path="/x", extent=extent, element_size_bytes=size, type_crc32c=0, type_class=1,
+        data_offset_bytes=1000, candidates=(candidate,), **disks,
+    )  # fmt: skip
+    axes = (slab.start, slab.stride, slab.count, slab.block)
+    by_hdf5_s, by_engine_s, replica_s = entry_of(dataset).seconds(*axes)
+    n_runs = math.prod(slab.count)
+    assert by_engine_s == pytest.approx(planned_cold_s(extent, slab, size, 1000), rel=1e-9)
+    assert by_hdf5_s == pytest.approx(
+        requests_of_hdf5_s((n_runs, 100 * size), builtin_parameters()), rel=1e-9
+    )
+    in_replica = planned_cold_s(extent, slab, size, offset, tuple(order))
+    assert replica_s == pytest.approx(
+        1.25 * in_replica + permuting_s(candidate, slab, size), rel=1e-9
+    )
 
 
 @given(entries())

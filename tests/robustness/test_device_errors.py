@@ -200,7 +200,7 @@ def test_reads_that_a_replica_fails_come_from_the_original(
     device.put_to_use()
     device.fail(replica, *FAILING)
     log = home.root / "log"
-    env = connector_environment(home.root, SDS_DEBUG=log, **faults, **STATES[state])
+    env = connector_environment(home.root, SDS_ENGINE=0, SDS_DEBUG=log, **faults, **STATES[state])
     under = run_python(READS, path, env=env)
     assert under.stdout.count("right") == 16
     assert under.stderr == ""

@@ -2,9 +2,10 @@
  *
  * One answer for the connector, sds.read, advice and explain. A dataset is read from the original
  * through HDF5, from the original by the read engine, or from a replica that holds the selection.
- * Each costs one time from the device, by the cost model of its layout, and another from memory, by
- * the costs of calls and copies (sds/io_model.h). Which of the two holds is probed, but only where
- * the answer hangs on it.
+ * Each costs one time from the device and another from memory. What is in memory, and what no model
+ * was fitted to, takes as long as its requests (sds/io_model.h): those of the engine's plan, or of
+ * HDF5's buffer. Chunks, and what is on a device that was measured, take what the cost model of the
+ * layout says. Which of the two times holds is probed, but only where the answer hangs on it.
  *
  * A replica serves where the models of the table predict it to be faster than the original, and, of
  * an original that the engine may read, where it is no slower than that from memory. A replica in
@@ -64,7 +65,7 @@ typedef struct sds_layouts {
     int32_t index;                   /* in the table */
     const sds_candidate *candidates; /* where there is no table */
     /* Of the original read by the engine. NULL: that of the first contiguous candidate with a
-     * calibrated model, else the dataset's. */
+     * calibrated model. What is not calibrated counts as none. */
     const sds_cost_model *engine_model;
 } sds_layouts;
 
@@ -88,16 +89,17 @@ typedef struct sds_choose_given {
     void *context;
 } sds_choose_given;
 
-/* What is in memory is read by a replica only where that is faster by this factor. */
-#define SDS_WARM_MARGIN 1.25
+/* By its plan the engine reads a replica only where that is faster by this factor. */
+#define SDS_PLAN_MARGIN 1.25
 
 /* Seconds of one read in one layout. */
 typedef struct sds_read_cost {
-    double model_s;    /* cold, by the model; negative: it is not held, or cannot be predicted */
-    double more_s;     /* besides: decoding, HDF5's time per chunk, permuting in memory */
-    double warm_s;     /* in memory; as cold where nothing is probed. Of a candidate with the
-                          margin, where it is less than cold */
-    int32_t is_probed; /* a probe can tell whether it is in memory */
+    double model_s;     /* cold; negative: it is not held, or cannot be predicted */
+    int32_t is_planned; /* that is by requests; of a candidate, with SDS_PLAN_MARGIN */
+    double more_s;      /* besides: decoding, HDF5's time per chunk, permuting in memory */
+    double warm_s;      /* in memory; as cold where nothing is probed. Of a candidate with the
+                           margin, where it is less than cold */
+    int32_t is_probed;  /* a probe can tell whether it is in memory */
 } sds_read_cost;
 
 /* What an answer may change with from one read of a shape to the next. */

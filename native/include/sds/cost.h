@@ -94,8 +94,7 @@ enum {
         SDS_N_MEASURES
 };
 
-/* The built-in model, conservative on purpose: it favours a layout only where requests and bytes
- * touched both say so. */
+/* The built-in model: cold requests one after the other, at the built-in costs (sds/io_model.h). */
 void sds_cost_builtin(sds_cost_model *out);
 
 /* Terms of a kind, 0 where there is no such kind. */

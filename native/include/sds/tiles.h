@@ -63,13 +63,14 @@ typedef double sds_piece_cost(void *context, const sds_array *tile, const sds_hy
                               int64_t n);
 
 /* What all pieces of a read cost that the candidate holds, as if they were read one after the
- * other: no less than they take together. What the model says that any read takes (sds_cost_start)
- * is paid once; of a tile the engine reads the runs of a piece, or all bytes around them, whichever
+ * other: no less than they take together. What of each is start_s, as any read takes, is paid once;
+ * of a tile the engine reads the runs of a piece, or all bytes around them, whichever
  * costs less. Bounded work: of more than SDS_MAX_COUNTED_PIECES each counts as one that is as long
  * as the longest on each axis. Negative: one of them is. */
 #define SDS_MAX_COUNTED_PIECES 8
 double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
-                      const sds_hyperslab *slab, sds_piece_cost *of_one, void *context);
+                      const sds_hyperslab *slab, double start_s, sds_piece_cost *of_one,
+                      void *context);
 
 /* The array that a tile is, in the axes of the replica. */
 void sds_tile_array(const sds_candidate *candidate, const sds_table_dataset *dataset, int32_t place,

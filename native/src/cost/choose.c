@@ -110,7 +110,6 @@ void sds__pricer_init(sds__pricer *out, const sds_layouts *layouts, const sds_ch
         given->engine_reads_original && layouts->dataset.storage == SDS_TABLE_CONTIGUOUS &&
         (given->engine_always || bytes_of(&layouts->dataset) > sds_window_bytes(out->sieve_bytes));
     out->may_probe = given->probe != NULL && out->engine_reads;
-    out->engine_model = layouts->dataset.model;
     if (layouts->engine_model != NULL) {
         out->engine_model = *layouts->engine_model;
         return;
@@ -167,16 +166,31 @@ static double price_array(sds__pricer *self, const sds_array *array, const sds_h
     return sds__price(self, model, layout, &features, gap_paper);
 }
 
-/* The engine's plan for data that is in memory, from a mapping that is there. */
-static double planned_s(sds__pricer *self, const sds_array *array, const sds_hyperslab *slab)
+/* The engine's plan for data that is in memory, from a mapping that is there, or for cold data. */
+static double planned_s(sds__pricer *self, const sds_array *array, const sds_hyperslab *slab,
+                        sds_cache cache)
 {
-    const sds_plan_given state = sds__engine_state(self, SDS_CACHE_WARM, 1);
+    const sds_plan_given state = sds__engine_state(self, cache, cache == SDS_CACHE_WARM);
     sds_read_plan plan;
     sds_runs runs;
     if (sds_runs_of(array, slab, &runs) != SDS_OK ||
         sds_plan_runs(&runs, &self->costs, NULL, &state, &plan) != SDS_OK)
         return UNPREDICTABLE;
     return plan.predicted_s;
+}
+
+/* Cold seconds of what the engine reads, with a margin where they are by its plan. */
+static void price_by_engine(sds__pricer *self, const sds_array *array, const sds_hyperslab *slab,
+                            const sds_file_layout *layout, const sds_cost_model *model,
+                            double margin, sds_read_cost *out)
+{
+    out->is_planned = !model->calibrated;
+    if (model->calibrated) {
+        out->model_s = price_array(self, array, slab, layout, model, FEATURE_STEPS);
+        return;
+    }
+    const double planned = planned_s(self, array, slab, SDS_CACHE_COLD);
+    out->model_s = planned < 0 ? UNPREDICTABLE : (SDS__SERVING_S + planned) * margin;
 }
 
 /* ---- chunks ---- */
@@ -302,6 +316,8 @@ static double price_piece(void *context, const sds_array *tile, const sds_hypers
                           int64_t n)
 {
     const piece_context *at = context;
+    if (!at->candidate->model.calibrated)
+        return planned_s(at->self, tile, slab, SDS_CACHE_COLD) * SDS_PLAN_MARGIN;
     const int64_t share = n > SDS_MAX_COUNTED_PIECES ? FEATURE_STEPS : FEATURE_STEPS / n;
     return price_array(at->self, tile, slab, &at->candidate->layout, &at->candidate->model, share);
 }
@@ -317,7 +333,11 @@ static void price_candidate(sds__pricer *self, const sds_candidate *candidate,
     *out = (sds_read_cost){.model_s = UNPREDICTABLE};
     if (candidate->tiles.n > 0) {
         piece_context at = {self, candidate};
-        out->model_s = sds_tiles_cost(candidate, dataset, slab, price_piece, &at);
+        out->is_planned = !candidate->model.calibrated;
+        /* What any read takes is paid once. */
+        const double start_s = out->is_planned ? 0 : sds_cost_start(&candidate->model);
+        out->model_s = sds_tiles_cost(candidate, dataset, slab, start_s, price_piece, &at);
+        if (out->is_planned && out->model_s >= 0) out->model_s += SDS__SERVING_S * SDS_PLAN_MARGIN;
         out->more_s = permute_s(self, candidate, slab, n_elements);
         out->warm_s = out->model_s + out->more_s;
         return;
@@ -333,14 +353,14 @@ static void price_candidate(sds__pricer *self, const sds_candidate *candidate,
         out->warm_s = out->model_s + out->more_s;
         return;
     }
-    out->model_s =
-        price_array(self, &array, &stored, &candidate->layout, &candidate->model, FEATURE_STEPS);
+    price_by_engine(self, &array, &stored, &candidate->layout, &candidate->model, SDS_PLAN_MARGIN,
+                    out);
     out->more_s = permuting_s;
     out->warm_s = out->model_s + out->more_s;
     if (!self->may_probe || out->model_s < 0) return;
     out->is_probed = 1;
-    const double planned = planned_s(self, &array, &stored);
-    const double warm_s = (SDS__SERVING_S + planned + permuting_s) * SDS_WARM_MARGIN;
+    const double planned = planned_s(self, &array, &stored, SDS_CACHE_WARM);
+    const double warm_s = (SDS__SERVING_S + planned + permuting_s) * SDS_PLAN_MARGIN;
     if (planned >= 0 && warm_s < out->warm_s) out->warm_s = warm_s;
 }
 
@@ -410,16 +430,19 @@ static void judge_and_price(sds__pricer *self, const sds_hyperslab *slab, int is
     sds__sieve_runs(&runs, self->sieve_bytes, &sieved);
     out->original = sds__judge_original(self, &sieved, 1, plan_of_runs, &runs, &out->hangs_on);
     if (!is_priced) return;
+    out->by_hdf5.is_planned = !dataset->model.calibrated;
     out->by_hdf5.model_s =
-        price_array(self, &array, slab, &dataset->layout, &dataset->model, FEATURE_STEPS);
+        dataset->model.calibrated
+            ? price_array(self, &array, slab, &dataset->layout, &dataset->model, FEATURE_STEPS)
+            : sds__sieved_cold_s(&sieved, &self->costs);
     out->by_hdf5.warm_s = out->by_hdf5.model_s;
     if (self->engine_reads) {
-        out->by_engine.model_s =
-            price_array(self, &array, slab, &dataset->layout, &self->engine_model, FEATURE_STEPS);
+        price_by_engine(self, &array, slab, &dataset->layout, &self->engine_model, 1,
+                        &out->by_engine);
         out->by_engine.warm_s = out->by_engine.model_s;
     }
     if (!self->may_probe) return;
-    const double planned = planned_s(self, &array, slab);
+    const double planned = planned_s(self, &array, slab, SDS_CACHE_WARM);
     sds__bound_warm(&out->by_hdf5, sds__sieved_warm_s(&sieved, &self->costs));
     sds__bound_warm(&out->by_engine, planned < 0 ? planned : SDS__SERVING_S + planned);
 }

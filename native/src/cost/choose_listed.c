@@ -65,8 +65,8 @@ static double plan_of_pieces(sds__pricer *self, const void *read, sds_plan_given
                : UNPREDICTABLE;
 }
 
-static void price_listed(sds__pricer *self, const listed *list, const sds_file_layout *layout,
-                         const sds_cost_model *model, int64_t bytes_useful, sds_read_cost *out)
+static void price_by_model(sds__pricer *self, const listed *list, const sds_file_layout *layout,
+                           const sds_cost_model *model, int64_t bytes_useful, sds_read_cost *out)
 {
     *out = (sds_read_cost){.model_s = UNPREDICTABLE};
     sds_features features;
@@ -80,6 +80,21 @@ static void price_listed(sds__pricer *self, const listed *list, const sds_file_l
         out->model_s = sds__price(self, model, layout, &features, features.block_gap_distance.high);
     }
     free(extents);
+    out->warm_s = out->model_s;
+}
+
+/* Of what the engine reads; with a margin where it is by its plan. */
+static void price_by_engine(sds__pricer *self, const listed *list, const sds_file_layout *layout,
+                            const sds_cost_model *model, int64_t bytes_useful, double margin,
+                            sds_read_cost *out)
+{
+    if (model->calibrated) {
+        price_by_model(self, list, layout, model, bytes_useful, out);
+        return;
+    }
+    const double planned = plan_of_pieces(self, list, sds__engine_state(self, SDS_CACHE_COLD, 0));
+    *out = (sds_read_cost){.model_s = UNPREDICTABLE, .is_planned = 1};
+    if (planned >= 0) out->model_s = (SDS__SERVING_S + planned * list->factor) * margin;
     out->warm_s = out->model_s;
 }
 
@@ -220,11 +235,14 @@ static void judge_and_price(sds__pricer *self, const sds_listed_read *read, int 
         return;
     }
     const int64_t bytes = read->n_elements * dataset->element_bytes;
-    price_listed(self, &list, &dataset->layout, &dataset->model, bytes, &out->by_hdf5);
+    if (dataset->model.calibrated)
+        price_by_model(self, &list, &dataset->layout, &dataset->model, bytes, &out->by_hdf5);
+    else
+        out->by_hdf5.model_s = out->by_hdf5.warm_s = sds__sieved_cold_s(&sieved, &self->costs);
     if (list.factor <= 1 && list.n == 1) out->by_hdf5.model_s = 0; /* no replica reads less */
     if (self->may_probe) sds__bound_warm(&out->by_hdf5, sds__sieved_warm_s(&sieved, &self->costs));
     if (!self->engine_reads) return;
-    price_listed(self, &list, &dataset->layout, &self->engine_model, bytes, &out->by_engine);
+    price_by_engine(self, &list, &dataset->layout, &self->engine_model, bytes, 1, &out->by_engine);
     add_serving(self, &list, read->n_elements, 1, &out->by_engine);
 }
 
@@ -248,9 +266,10 @@ int32_t sds_choose_listed(const sds_layouts *layouts, const sds_listed_read *rea
         list.factor = read->list(read->context, i, &list.n, &list.pieces);
         if (list.factor <= 0) continue;
         n_priced++;
-        price_listed(&self, &list, &candidate.layout, &candidate.model,
-                     read->n_elements * dataset->element_bytes, &costs.candidate[i]);
-        add_serving(&self, &list, read->n_elements, SDS_WARM_MARGIN, &costs.candidate[i]);
+        price_by_engine(&self, &list, &candidate.layout, &candidate.model,
+                        read->n_elements * dataset->element_bytes, SDS_PLAN_MARGIN,
+                        &costs.candidate[i]);
+        add_serving(&self, &list, read->n_elements, SDS_PLAN_MARGIN, &costs.candidate[i]);
     }
     int32_t choice = costs.original;
     if (n_priced > 0) {

@@ -1,21 +1,13 @@
 /* Predicted time of one operation. */
 #include "sds/cost.h"
 
+#include "read_cost.h"
+
 #include <math.h>
 #include <string.h>
 
-/* Without a calibration: HDF5 reading cold from a local disk.
- *
- * HDF5 reads 64 KiB for each run, or for two neighbouring ones. On the virtual disk this was
- * measured on (2 GiB of float64, page cache emptied) a run took 20 us (65,536 of them in a plane
- * across the grain) to 145 us (256 in a line far apart): 60 us is between. Long runs came at 0.65
- * to 2.6 GB/s: 1 GB/s. A read of one short run took 0.5 to 0.8 ms with opening the file, and
- * 10 us at least once everything was cached. A layout must save requests or bytes by a wide margin
- * to look better under these constants, whatever the cache holds. */
-#define BUILTIN_READ_S 200e-6
-#define BUILTIN_RUN_S 60e-6
-#define BUILTIN_BYTE_S 1e-9
-#define BUILTIN_FLOOR_S 10e-6
+/* Any read through HDF5 takes that at least, once everything is cached. */
+#define BUILTIN_READ_S 10e-6
 /* Runs within one page are no requests of their own: the sieve read of the first brings it all. */
 #define BUILTIN_PAGE_BYTES 4096
 
@@ -25,10 +17,12 @@ void sds_cost_builtin(sds_cost_model *out)
     out->kind = SDS_MODEL_BUILTIN;
     out->gap = SDS_GAP_COUNT;
     out->n_terms = 3;
+    sds_io_parameters costs;
+    sds_io_parameters_builtin(&costs);
     out->coefficient[0] = BUILTIN_READ_S;
-    out->coefficient[1] = BUILTIN_RUN_S;
-    out->coefficient[2] = BUILTIN_BYTE_S;
-    out->floor_s = BUILTIN_FLOOR_S;
+    out->coefficient[1] = sds__startup_s(&costs);
+    out->coefficient[2] = sds__merged_s_per_byte(&costs);
+    out->floor_s = BUILTIN_READ_S;
 }
 
 int32_t sds_model_terms(int32_t kind)

@@ -12,7 +12,7 @@ typedef struct sds__pricer {
     const sds_layouts *layouts;
     const sds_choose_given *given;
     sds_io_parameters costs;
-    sds_cost_model engine_model; /* of the original read by the engine */
+    sds_cost_model engine_model; /* of the original read by the engine, where calibrated */
     int64_t sieve_bytes;
     int engine_reads; /* it may read the original */
     int may_probe;

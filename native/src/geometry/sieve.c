@@ -202,7 +202,7 @@ double sds__sieved_warm_s(const sds__sieved *read, const sds_io_parameters *cost
 }
 
 /* One request at a time, as a stream is counted: what it costs to copy is part of its rate. */
-static double cold_s(const sds__sieved *read, const sds_io_parameters *costs)
+double sds__sieved_cold_s(const sds__sieved *read, const sds_io_parameters *costs)
 {
     return read->startups * costs->reads.startup_s + read->bytes * sds__merged_s_per_byte(costs) +
            calls_s(read, costs) + read->runs * RUN_S;
@@ -213,5 +213,6 @@ double sds__sieved_walk_s(const sds__sieved *read, const sds_io_parameters *cost
 {
     const double until_cached = (double)dataset_bytes / read->bytes;
     const double cold_part = until_cached < USUAL_READS ? until_cached / USUAL_READS : 1;
-    return cold_part * cold_s(read, costs) + (1 - cold_part) * sds__sieved_warm_s(read, costs);
+    return cold_part * sds__sieved_cold_s(read, costs) +
+           (1 - cold_part) * sds__sieved_warm_s(read, costs);
 }

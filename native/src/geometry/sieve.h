@@ -38,9 +38,10 @@ void sds__sieve_runs(const sds_runs *runs, int64_t buffer_bytes, sds__sieved *ou
 void sds__sieve_extents(size_t n, const sds_extent extents[], int64_t unit_bytes,
                         int64_t buffer_bytes, double factor, sds__sieved *out);
 
-/* Seconds with everything in the processor's caches, and in memory. */
+/* Seconds with everything in the processor's caches, in memory, and on the device. */
 double sds__sieved_hot_s(const sds__sieved *read, const sds_io_parameters *costs);
 double sds__sieved_warm_s(const sds__sieved *read, const sds_io_parameters *costs);
+double sds__sieved_cold_s(const sds__sieved *read, const sds_io_parameters *costs);
 
 /* The mean of a loop of such reads that begins with nothing in memory. */
 double sds__sieved_walk_s(const sds__sieved *read, const sds_io_parameters *costs,

@@ -269,7 +269,8 @@ static double cost_of_piece(const sds_array *tile, const sds_hyperslab *slab, in
 }
 
 double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *dataset,
-                      const sds_hyperslab *slab, sds_piece_cost *of_one, void *context)
+                      const sds_hyperslab *slab, double start_s, sds_piece_cost *of_one,
+                      void *context)
 {
     sds_tile_piece piece;
     sds_array tile;
@@ -292,7 +293,7 @@ double sds_tiles_cost(const sds_candidate *candidate, const sds_table_dataset *d
             sum += cost;
         }
     }
-    sum -= (double)(n - 1) * sds_cost_start(&candidate->model);
+    sum -= (double)(n - 1) * start_s;
     return sum > most ? sum : most;
 }
 

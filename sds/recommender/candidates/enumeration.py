@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sds import _native
 from sds.geometry import Box, Hyperslab, ReplicaLayout
 from sds.recommender.candidates.axis_orders import candidate_orders, inversions
 from sds.recommender.candidates.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
@@ -208,10 +209,24 @@ class _Enumeration:
             seconds_cold=cold.replicas[:, keep],
             now_warm=traced.existing.seconds_warm(),
             seconds_warm=costs.replicas_warm[:, keep],
-            doubtful=_doubtful(layouts, costs, now),
+            doubtful=_doubtful(layouts, costs, now, self._may_change(classes)),
             fixed_s_per_day=self._fixed_s(),
             n_calls=sum(p.n_calls for p in self.patterns),
             stated=any(p.stated for p in self.patterns),
+        )
+
+    def _may_change(self, classes: Sequence[ReadClass]) -> NDArray[np.bool_]:
+        """Return of which reads a replica may serve any: not of those in one run, shape (n,)."""
+        array = self.array
+        if array.chunks is not None:
+            return np.ones(len(classes), dtype=np.bool_)
+        slabs = [read.slab for read in classes]
+        return np.array(
+            [
+                not _native.is_one_run(array.extent, s.start, s.stride, s.count, s.block)
+                for s in slabs
+            ],
+            dtype=np.bool_,
         )
 
     def _fixed_s(self) -> float:
@@ -421,12 +436,16 @@ def _longest_last(slab: Hyperslab) -> tuple[int, ...]:
 
 
 def _doubtful(
-    layouts: Sequence[ReplicaLayout], costs: ReadCosts, now: NDArray[np.float64]
+    layouts: Sequence[ReplicaLayout],
+    costs: ReadCosts,
+    now: NDArray[np.float64],
+    may_change: NDArray[np.bool_],
 ) -> tuple[ReplicaLayout, float] | None:
     """Return the layout that is predicted faster by most without serving, and by which factor."""
     if not costs.replicas.size:
         return None
-    there = np.where(np.isfinite(costs.serving), np.inf, costs.replicas)
+    would_serve = np.isfinite(costs.serving) | ~may_change[:, np.newaxis]
+    there = np.where(would_serve, np.inf, costs.replicas)
     factors = now[:, np.newaxis] / there
     _, j = np.unravel_index(int(np.argmax(factors)), factors.shape)
     return layouts[int(j)], float(factors.max())

@@ -67,6 +67,7 @@ def calibrated(error):
 
 def test_one_layout_cannot_serve_both_axes_and_two_do():
     dataset = reads_of(CUBE, ("[:, :, 5]", 50), ("[:, 5, :]", 50))
+    dataset = replace(dataset, models=calibrated(0.1))
     both = choose_portfolio([dataset])
     assert len(both.layouts) == 2
     assert {layout.layout.order[0] for layout in both.layouts} == {1, 2}
@@ -185,6 +186,7 @@ def test_a_part_that_saves_nearly_as_much_is_named_beside_the_whole():
 
 def test_a_part_and_a_whole_share_a_budget():
     dataset, within = hot(across=4000)
+    dataset = replace(dataset, models=calibrated(0.1))
     size = dataset.array.size_bytes
     portfolio = choose_portfolio([dataset], budget_bytes=size + size // 4)
     regions = {layout.layout.region for layout in portfolio.layouts}
@@ -197,6 +199,7 @@ def test_where_there_is_room_the_whole_stands_for_parts_that_hold_all_reads(n_ax
     # Every 64th plane, each read once: parts would be built sooner and serve no plane between.
     texts = ("[:, :, 5]", "[:, 5, :]")[:n_axes]
     dataset = traced(reads_of((512, 512, 512), *((text, 8) for text in texts)))
+    dataset = replace(dataset, models=calibrated(0.1))
     boxes = (
         [Box(start=(0, 0, 64 * i), extent=(512, 512, 1)) for i in range(8)],
         [Box(start=(0, 64 * i, 0), extent=(512, 1, 512)) for i in range(8)],
@@ -343,7 +346,8 @@ def calls_of(*datasets, **options):
 
 def test_the_highest_rank_is_chosen_for_in_polynomial_time():
     def of_rank(n):
-        return reads_of((2,) * n, ("[..., 0]", 10), ("[0]", 10), element=1)
+        reads = reads_of((2,) * n, ("[..., 0]", 10), ("[0]", 10), element=1)
+        return replace(reads, models=calibrated(0.1))
 
     _, n_half = calls_of(of_rank(15))
     portfolio, n_calls = calls_of(of_rank(30))
@@ -351,6 +355,7 @@ def test_the_highest_rank_is_chosen_for_in_polynomial_time():
     # [0] is one run in the original; the last axis goes next to the first, and nothing else moves.
     assert portfolio.layouts[0].layout.order == (0, 29, *range(1, 29))
     highest = reads_of((2,) * 32, ("[..., 0]", 10), element=1)
+    highest = replace(highest, models=calibrated(0.1))
     assert choose_portfolio([highest]).layouts[0].layout.order == (31, *range(31))
 
 

@@ -159,7 +159,7 @@ def test_a_table_that_never_wins(home, cube):
     table = redirect(cube, [("/cube", (2, 0, 1))], home)
     (dataset,) = table.datasets
     (candidate,) = dataset.candidates
-    dear = dataclasses.replace(candidate.model, floor_s=1e6)
+    dear = dataclasses.replace(candidate.model, calibrated=True, floor_s=1e6)
     candidate = dataclasses.replace(candidate, model=dear)
     dataset = dataclasses.replace(dataset, candidates=(candidate,))
     publish_table(home, dataclasses.replace(table, datasets=(dataset,)))

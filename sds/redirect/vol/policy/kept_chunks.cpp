@@ -197,7 +197,7 @@ void count_served(KeptChunks &kept, const NativeRead &native, double seconds)
     kept.copied_s += native.seconds;
     kept.instead_s += seconds;
     if (kept.served_s > kept.native_s * part_at_stake &&
-        kept.instead_s > kept.copied_s * SDS_WARM_MARGIN)
+        kept.instead_s > kept.copied_s * SDS_PLAN_MARGIN)
         __atomic_store_n(&kept.is_left, true, __ATOMIC_RELAXED);
 }
 
