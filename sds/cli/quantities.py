@@ -90,6 +90,17 @@ def named_order(text: str, file: str | os.PathLike[str], dataset: str) -> tuple[
     return order_of_names(file, dataset, words)
 
 
+def named_selection(text: str, file: str | os.PathLike[str], dataset: str) -> str:
+    """Return the index that a selection says by names of dimensions and values of coordinates.
+
+    One that is an index stays as it is. Errors as of
+    `sds.hdf5.coordinate_selection.index_by_coordinates`.
+    """
+    from sds.hdf5.coordinate_selection import index_by_coordinates, is_by_name
+
+    return index_by_coordinates(file, dataset, text) if is_by_name(text) else text
+
+
 def parse_chunks(text: str) -> tuple[int, ...] | Literal["auto", "contiguous"]:
     """Return the chunk shape that ``64,64,64``, ``auto`` or ``contiguous`` names.
 

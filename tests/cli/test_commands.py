@@ -416,3 +416,34 @@ def test_replicas_of_an_earlier_state_of_a_file_count_for_nothing(sds, large_cub
     again = sds(*asked).json
     assert again["command"] == advised
     assert any("serves no read" in note and "has changed since" in note for note in again["notes"])
+
+
+def test_selections_by_coordinate_values_are_those_by_index(sds, tmp_path):
+    path = tmp_path / "maps.h5"
+    with h5py.File(path, "w") as file:
+        maps = file.create_dataset("t", data=np.zeros((48, 9, 6), "f4"))
+        file["time"] = np.arange(48)
+        file["time"].attrs["units"] = "days since 2000-12-20"
+        file["lat"] = np.linspace(-40, 40, 9)
+        file["lon"] = np.arange(6) * 60
+        for axis, name in enumerate(("time", "lat", "lon")):
+            file[name].make_scale()
+            maps.dims[axis].attach_scale(file[name])
+    settle(path)
+    named, index = "time=2001-01, lat=11", "[12:43, 5, :]"
+    target = f"{path}:/t"
+    explained = [sds("explain", target, text, "--json").json for text in (named, index)]
+    assert explained[0] == explained[1]
+    supposed = ("what-if", target, "--order", "lat,lon,time", "--json")
+    by_name = sds(*supposed, "--select", named, "--region", "time=2001-01").json
+    assert by_name == sds(*supposed, "--select", index, "--region", "[12:43, :, :]").json
+    asked = ("advise", target, "--budget", "1G", "--json", "--select")
+    advised = [sds(*asked, text).json for text in (named, index)]
+    assert advised[0] == advised[1]
+    built = sds("reorganize", target, "--order", "lat,lon,time", "--region", "lat=0:", "--json")
+    assert built.json["region"] == {"start": [0, 4, 0], "extent": [48, 5, 6]}
+    (looked_at,) = sds("doctor", target, "lat=10, lon=60", "--json").json["datasets"]
+    assert looked_at["served"] or "cheaper" in looked_at["reason"], looked_at
+    refused = sds("explain", target, "height=3")
+    assert refused.code == 2
+    assert "'height' is no dimension of /t: they are time, lat, lon" in refused.err

@@ -7,7 +7,7 @@ import typer
 
 from sds.cli.names import split_name
 from sds.cli.options import AsJson, DatasetName
-from sds.cli.quantities import named_order
+from sds.cli.quantities import named_order, named_selection
 from sds.errors import SdsValueError
 from sds.files import canonical_path
 
@@ -22,8 +22,8 @@ Selection = Annotated[
     typer.Option(
         "--select",
         metavar="SELECTION",
-        help="Advise for this selection, as in NumPy, instead of for traced reads; "
-        "for example '[:, :, 5]'. May be repeated.",
+        help="Advise for this selection, as in NumPy or by NAME=VALUE, instead of for traced "
+        "reads; for example '[:, :, 5]'. May be repeated.",
     ),
 ]
 Reads = Annotated[
@@ -109,6 +109,8 @@ def advise(
         if split[0][1] is not None:
             message = f"--select states how one dataset is read, not {len(split)}: name one"
         raise SdsValueError(message)
+    for file, dataset in split:
+        select = [named_selection(text, file, dataset or "/") for text in select or []]
     selections, numbers = _stated(select, None if tables else reads)
     request = AdviceRequest(
         datasets=tuple(NamedDataset(file=file, dataset=dataset) for file, dataset in split),
@@ -213,6 +215,7 @@ def what_if(
         message = f"--compress {compress}: how well other filters work is not known; source or none"
         raise SdsValueError(message)
     tables = queried_tables([name], query, None if columns is None else [columns], reads)
+    select = [named_selection(text, file, dataset) for text in select or []]
     selections, numbers = _stated(select, None if tables else reads)
     shape = None if chunks is None else parse_chunks(chunks)
     if shape == "auto":
@@ -225,7 +228,7 @@ def what_if(
         order=None if order is None else named_order(order, file, dataset),
         chunks=shape if isinstance(shape, tuple) else None,
         filtered=compress == "source",
-        region=region,
+        region=None if region is None else named_selection(region, file, dataset),
         without=tuple(without or ()),
         selection=selections,
         n_reads=numbers,

@@ -60,6 +60,7 @@ def doctor(words: Sequence[str]) -> ExitCode:
     Example: sds doctor run.h5:/entry/cube '[:, 3, :]' -- ./analysis
     """
     from sds.cli.output import print_json
+    from sds.cli.quantities import named_selection
     from sds.errors import FileMissingError, PermissionDeniedError
     from sds.home import become_own_process, default_home
     from sds.redirect.doctor.diagnosis import diagnose
@@ -83,13 +84,16 @@ def doctor(words: Sequence[str]) -> ExitCode:
     become_own_process()
     if file is not None:
         _check_target(file, dataset)
+    selection = options.selection
+    if selection is not None and file is not None and dataset is not None:
+        selection = named_selection(selection, file, dataset)
     home = default_home()
     with suppress(PermissionDeniedError):  # the examination says what is wrong with it
         home.create()
     found = diagnose(
         file=file,
         dataset=dataset,
-        selection=options.selection,
+        selection=selection,
         python=options.python,
         command=command or None,
         runs_command=options.run,

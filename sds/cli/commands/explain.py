@@ -9,7 +9,7 @@ import typer
 
 from sds.cli.names import split_name
 from sds.cli.options import AsJson
-from sds.cli.quantities import named_order
+from sds.cli.quantities import named_order, named_selection
 from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def explain(
     found = compare_layouts(
         file,
         dataset,
-        selection,
+        named_selection(selection, file, dataset),
         layouts,
         configured=configured_stripes(settings),
         raid=configured_raid(settings),

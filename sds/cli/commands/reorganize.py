@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sds.cli.options import AsJson, DatasetName
-from sds.cli.quantities import named_order
+from sds.cli.quantities import named_order, named_selection
 from sds.errors import ConfigurationError, SdsValueError
 from sds.files import canonical_path
 
@@ -192,7 +192,7 @@ def reorganize(
             order=named_order(order, file, dataset),
             chunks=None if chunks is None else parse_chunks(chunks),
             compress=compress,
-            region=region,
+            region=None if region is None else named_selection(region, file, dataset),
             memory_bytes=memory_bytes,
             output=written,
             force=force,

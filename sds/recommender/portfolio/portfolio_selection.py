@@ -25,7 +25,13 @@ from sds.recommender.portfolio.values import (
     Saving,
     sum_of_savings,
 )
-from sds.recommender.portfolio.workload import AS_NOW, Candidate, Workload, read_workload
+from sds.recommender.portfolio.workload import (
+    AS_NOW,
+    UNCALIBRATED,
+    Candidate,
+    Workload,
+    read_workload,
+)
 from sds.text import counted, share_text, size_text, time_text
 
 if TYPE_CHECKING:
@@ -435,10 +441,18 @@ class _Choice:
                     f"the budget of {size_text(self.budget_bytes)} has no room for any layout that "
                     f"would save time: the smallest takes {size_text(smallest)}"
                 )
+        small = [workload for workload in self.workloads if self._takes_little(workload)]
         for workload in self.workloads:
-            notes += workload.notes
+            if workload not in small or len(small) == len(self.workloads):
+                notes += workload.notes
+                notes += [UNCALIBRATED] if len(workload.now) and not workload.calibrated else []
         has_queries = any(workload.unit == "query" for workload in self.workloads)
         return [*dict.fromkeys(notes), *([] if has_queries else [NO_QUERY_STATED])]
+
+    def _takes_little(self, workload: Workload) -> bool:
+        """Return whether nothing is worth a word: coordinates, say, that are read with each map."""
+        seconds = float(workload.now @ workload.per_day) + workload.fixed_s_per_day
+        return not workload.stated and seconds < self.gates.min_total_s
 
     def _smaller(self, chosen: frozenset[Key]) -> list[str]:
         """Return, for whole replicas that are chosen, which part would save nearly as much."""

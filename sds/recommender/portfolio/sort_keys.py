@@ -29,7 +29,7 @@ from sds.queries.query_cost import predict_query
 from sds.recommender.candidates.replica_cost import BuildRates, build_command, build_seconds
 from sds.recommender.models.cost_model import SIGMAS_95, UNCALIBRATED_LOG_ERROR
 from sds.recommender.portfolio.values import ModelNames
-from sds.recommender.portfolio.workload import UNCALIBRATED, Candidate, Workload
+from sds.recommender.portfolio.workload import Candidate, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -202,8 +202,6 @@ def query_workload(
     notes = []
     if not chosen:
         notes.append(_why_nothing(queries))
-    elif not queries.parameters.is_measured:
-        notes.append(UNCALIBRATED)
     return Workload(
         target=queries.target,
         unit="query",

@@ -318,8 +318,6 @@ def _notes(dataset: DatasetReads, costs: CandidateCosts) -> list[str]:
         )
     if any(p.n_collective for p in patterns):
         notes.append("collective MPI reads stay with the original in every layout")
-    if costs.classes and not all(model.calibrated for model in dataset.models):
-        notes.append(UNCALIBRATED)
     return notes
 
 

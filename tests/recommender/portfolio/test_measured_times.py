@@ -237,3 +237,11 @@ def test_what_has_no_prediction_takes_nothing_from_what_was_measured():
     found = costs.as_traced(np.array([0.005]))
     assert found.original.tolist() == [np.inf]
     assert found.replicas.tolist() == [[0.5]]
+
+
+def test_datasets_whose_reads_take_little_have_no_notes_beside_others():
+    little = traced(reads_of(CUBE, ("[0, 0, :]", 50), target="f.h5:/time"), elapsed_s=0.01)
+    notes = choose_portfolio([planes(2.0), little]).notes
+    assert not any("/time" in note for note in notes)
+    assert sum("uncalibrated" in note for note in notes) == 1
+    assert any("f.h5:/time" in note for note in choose_portfolio([little]).notes)
