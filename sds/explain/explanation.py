@@ -1,4 +1,7 @@
-"""Footprint and predicted cost of one read of a dataset. Only metadata is read."""
+"""Footprint and predicted cost of one read of a dataset.
+
+Only metadata is read, and of filtered chunks a few, to know how long undoing the filters takes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from sds.analyzer.read_times import ReadTimes, joined_times
 from sds.client.replica_reader import serving_candidate
 from sds.engine import Cache, FileState, ReadPlan, Strategy, StrategyPlan, compare_strategies
 from sds.engine import plan_selection as plan_read
-from sds.errors import LayoutError
+from sds.errors import LayoutError, UnsupportedError
 from sds.explain.hypothetical_layout import Disks, HypotheticalLayout, array_layout_of, disks_of
 from sds.explain.touched_extents import (
     OstLoad,
@@ -32,6 +35,7 @@ from sds.geometry import (
     parse_selection,
     selection_from_index,
 )
+from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import (
     DatasetDescription,
     Storage,
@@ -291,6 +295,7 @@ def compare(
         described = describe_open_dataset(opened, file)
         slab = _slab_of(selection, described.extent)
         measured = _measured(described, slab, traced or {})
+        decode_s_per_byte = _decode_s_per_byte(opened)
         explained = [
             _explain_layout(
                 opened,
@@ -300,6 +305,7 @@ def compare(
                 disks=disks_of(described, hypothetical, found, raid),
                 models=builtin_models() if models is None or hypothetical.is_elsewhere else models,
                 parameters=None if hypothetical.is_elsewhere else parameters,
+                decode_s_per_byte=decode_s_per_byte,
                 served_by=(
                     _serving_replica(home, opened, described, slab)
                     if home is not None and hypothetical == HypotheticalLayout()
@@ -373,6 +379,7 @@ def _explain_layout(
     disks: Disks,
     models: tuple[CostModel, CostModel],
     parameters: IoParameters | None,
+    decode_s_per_byte: float | None,
     served_by: ServingReplica | None,
     budget_s: float | None,
 ) -> Explanation:
@@ -434,7 +441,7 @@ def _explain_layout(
         if isinstance(layout, ChunkedLayout)
         else _plans(described, slab, layout, parameters),
     )
-    unpriced = _unpriced_filters(described, hypothetical)
+    unpriced = _unpriced_filters(described, hypothetical, decode_s_per_byte)
     if not bytes_useful:
         unpriced = "no prediction: nothing is selected, and models are fitted to reads of something"
     if unpriced is not None:
@@ -442,7 +449,13 @@ def _explain_layout(
     model = models[int(isinstance(layout, ContiguousLayout))]
     predicted = model.predict(features, processes_per_ost=1 / max(1, features.osts_touched))
     seconds, warm_s, serves = _seconds(
-        described, slab, hypothetical, disks, models, parameters=parameters
+        described,
+        slab,
+        hypothetical,
+        disks,
+        models,
+        parameters=parameters,
+        decode_s_per_byte=decode_s_per_byte or 0.0,
     )
     if not math.isfinite(seconds):
         seconds = predicted.seconds
@@ -467,6 +480,7 @@ def _seconds(
     models: tuple[CostModel, CostModel],
     *,
     parameters: IoParameters | None,
+    decode_s_per_byte: float,
 ) -> tuple[float, float, bool]:
     """Return the times of a cold and a warm read, and whether the layout would serve it.
 
@@ -479,6 +493,8 @@ def _seconds(
         element_size_bytes=described.element_size_bytes,
         chunks=described.chunk_shape,
         data_offset_bytes=described.data_offset_bytes or 0,
+        stored_bytes=described.stored_bytes if described.filters else None,
+        decode_s_per_byte=decode_s_per_byte,
         stripes=disks.stripes.prevailing(0, Path(described.file).stat().st_size),
         raid=disks.raid,
     )
@@ -508,17 +524,27 @@ def _chunk_shape_of(
 
 
 def _unpriced_filters(
-    described: DatasetDescription, hypothetical: HypotheticalLayout
+    described: DatasetDescription,
+    hypothetical: HypotheticalLayout,
+    decode_s_per_byte: float | None,
 ) -> str | None:
     """Return why no time is predicted; None where nothing stands against it."""
     if hypothetical.is_replica:
         if hypothetical.stored_ratio is None:
             return None
         return "no prediction: the models do not know what undoing the supposed filters costs"
-    if not described.filters:
+    if decode_s_per_byte is not None:
         return None
     names = ", ".join(f.name or str(f.code) for f in described.filters)
-    return f"no prediction: the models do not know what undoing the filters costs ({names})"
+    return f"no prediction: this HDF5 cannot undo the filters ({names})"
+
+
+def _decode_s_per_byte(opened: h5py.Dataset) -> float | None:
+    """Return how long undoing a dataset's filters takes; None where this HDF5 cannot."""
+    try:
+        return decode_seconds_per_byte(opened)
+    except UnsupportedError:
+        return None
 
 
 def _plans(

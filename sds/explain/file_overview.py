@@ -107,7 +107,7 @@ def overview(
 ) -> tuple[tuple[DatasetOverview, ...], int]:
     """Return the largest datasets of a file, or the one named, and how many are left out.
 
-    Only metadata is read. Parameters and errors as of :func:`sds.explain.explanation.compare`.
+    Parameters and errors as of :func:`sds.explain.explanation.compare`.
     """
     with open_hdf5(file) as handle:
         paths = _paths(handle) if dataset is None else [dataset]

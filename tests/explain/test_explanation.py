@@ -17,6 +17,7 @@ from sds.errors import (
 from sds.explain.explanation import best_of, compare, explain, fastest_of
 from sds.explain.hypothetical_layout import HypotheticalLayout
 from sds.geometry import ReplicaLayout, parse_selection
+from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import describe_dataset
 from sds.recommender.candidates.cost_matrix import read_costs
 from sds.recommender.models.read_cost import StoredArray
@@ -160,7 +161,7 @@ def test_chunks_touched_are_read_whole(store, name, selection):
     assert {n: getattr(found, n) for n in FEATURES} == {n: truth[n] for n in FEATURES}
     assert found.bytes_useful == touched.sum() * 4
     assert found.block_gap_paper is None
-    assert (found.predicted_s is None) == (name == "packed")
+    assert found.predicted_s > 0
 
 
 def test_offsets_of_chunks_count_the_user_block(store):
@@ -219,3 +220,33 @@ def test_elements_that_lie_elsewhere_are_said(tmp_path):
         file["fixed"] = np.zeros(2)
     assert any("variable length" in note for note in explain(path, "names", "[1]").notes)
     assert not any("variable length" in note for note in explain(path, "fixed", "[1]").notes)
+
+
+def test_undoing_filters_is_measured_and_added(tmp_path):
+    path = tmp_path / "maps.h5"
+    values = np.random.default_rng(3).integers(0, 9, (40, 200, 200)).astype("i4")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("plain", data=values, chunks=(1, 200, 200))
+        file.create_dataset("packed", data=values, chunks=(1, 200, 200), compression="gzip")
+    plain, packed = (explain(path, name, np.s_[:, 3, 4]) for name in ("plain", "packed"))
+    assert packed.bytes_touched < plain.bytes_touched
+    with h5py.File(path) as file:
+        decode_s = decode_seconds_per_byte(file["packed"]) * values.nbytes
+    assert packed.predicted_s > plain.predicted_s
+    assert decode_s / 4 < packed.predicted_s < plain.predicted_s + 4 * decode_s
+    assert packed.predicted_low_s < packed.predicted_s < packed.predicted_high_s
+
+
+def test_filters_that_this_hdf5_lacks_leave_no_prediction(tmp_path):
+    path = tmp_path / "maps.h5"
+    with h5py.File(path, "w") as file:
+        created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        created.set_chunk((8, 8))
+        created.set_filter(60123, h5py.h5z.FLAG_OPTIONAL)
+        space = h5py.h5s.create_simple((16, 8))
+        made = h5py.h5d.create(file.id, b"d", h5py.h5t.NATIVE_INT32, space, created)
+        for row in (0, 8):
+            made.write_direct_chunk((row, 0), bytes(256))
+    found = explain(path, "d", np.s_[:, 3])
+    assert found.predicted_s is None
+    assert "cannot undo the filters (60123)" in found.notes[-1]

@@ -92,9 +92,9 @@ def explain(
     """Show what one read touches in the file and what it is predicted to cost.
 
     Options that suppose a layout may be repeated: every combination is shown side by side. Only
-    metadata is read. docs/reference/semantics.md defines each quantity. Times are those of the
-    file's calibrated file system, or marked uncalibrated; of supposed striping or RAID nothing is
-    calibrated.
+    metadata is read, and a few chunks where they are filtered. docs/reference/semantics.md defines
+    each quantity. Times are those of the file's calibrated file system, or marked uncalibrated; of
+    supposed striping or RAID nothing is calibrated.
     """
     from sds.cli.output import print_json
     from sds.cli.quantities import parse_size
