@@ -300,6 +300,7 @@ def _as_json(name: str, advice: "Advice") -> dict[str, object]:
         "speedup": None if best is None else best.speedup,
         "portfolio": portfolio,
         "stripes": advice.stripes,
+        "rewrites": advice.rewrites,
         "notes": advice.notes,
     }
 
@@ -336,6 +337,12 @@ def print_advice(advice: "Advice", units: str, *, verbose: bool = False) -> None
     _print_cold_and_warm(portfolio)
     if portfolio.layouts:
         _print_layouts(portfolio, verbose=verbose)
+    for rewrite in advice.rewrites:
+        print_prose(
+            "Or, where nobody needs the file as it is, write it anew: its reads would take "
+            f"{format_seconds(rewrite.seconds_then)} a day (predicted)"
+        )
+        print_lines(f"    {rewrite.command}")
     for models in portfolio.models if verbose else ():
         print_prose(f"  predicted by {_models(models)}")
     if portfolio.declined:

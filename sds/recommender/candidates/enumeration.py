@@ -36,6 +36,7 @@ from sds.recommender.candidates.replica_cost import size_bytes
 from sds.recommender.candidates.segment_candidates import (
     ReadsInSegments,
     RecurringTiles,
+    grown_box,
     most_read,
     recurring_in,
     tile_shapes,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer import AccessPattern
     from sds.geometry import SegmentList
+    from sds.recommender.candidates.class_costs import TracedReads
     from sds.recommender.candidates.cost_matrix import ReadCosts
     from sds.recommender.candidates.dataset_reads import DatasetReads, PortfolioSettings
 
@@ -66,6 +68,8 @@ _N_SHORTENED = 2
 # Tiles are left out that would serve less of every costly class of reads.
 _MIN_SHARE = 0.1
 _N_OF_SEGMENTS = 12
+# A file that is written anew has chunks of about as much at least, before filters.
+_REWRITTEN_BYTES = 256 << 10
 # A layout is left out where another is no larger and, in every read, no slower by more.
 _TIE = 0.05
 
@@ -97,6 +101,9 @@ class CandidateCosts:
     doubtful
         The layout by which a read is predicted fastest among those that would not serve it, and how
         many times as fast: by less than the models err.
+    rewritten
+        The chunks in which the dataset itself, written anew with its own filters, would be read
+        fastest, and seconds of the reads a day then; None where no chunk shape fits them.
     fixed_s_per_day
         Measured time of the reads that no layout changes: irregular ones, and collective ones.
     n_calls, stated
@@ -114,6 +121,7 @@ class CandidateCosts:
     now_warm: NDArray[np.float64]
     seconds_warm: NDArray[np.float64]
     doubtful: tuple[ReplicaLayout, float] | None
+    rewritten: tuple[tuple[int, ...], float] | None
     fixed_s_per_day: float
     n_calls: int
     stated: bool
@@ -174,6 +182,7 @@ class _Enumeration:
         now, is_measured, per_day = now[slowest], is_measured[slowest], per_day[slowest]
         whole = self._whole_layouts(classes, now)
         costs = traced.costs_in(whole, predicted_costs(dataset, classes, whole))
+        rewritten = self._rewritten(whole, costs, classes, traced)
         gains = per_day[:, np.newaxis] * np.maximum(0.0, now[:, np.newaxis] - costs.replicas)
         layouts = [
             *whole,
@@ -210,10 +219,37 @@ class _Enumeration:
             now_warm=traced.existing.seconds_warm(),
             seconds_warm=costs.replicas_warm[:, keep],
             doubtful=_doubtful(layouts, costs, now, self._may_change(classes)),
+            rewritten=rewritten,
             fixed_s_per_day=self._fixed_s(),
             n_calls=sum(p.n_calls for p in self.patterns),
             stated=any(p.stated for p in self.patterns),
         )
+
+    def _rewritten(
+        self,
+        whole: Sequence[ReplicaLayout],
+        costs: ReadCosts,
+        classes: Sequence[ReadClass],
+        traced: TracedReads,
+    ) -> tuple[tuple[int, ...], float] | None:
+        """Return the best chunks for all reads, and the time of these a day; None: there are none.
+
+        Chunks as of a replica: HDF5 reads both alike. Small ones are joined, for a file has to
+        find each of its chunks.
+        """
+        per_day, array = np.array([read.per_day for read in classes]), self.array
+        found = [
+            (float(per_day @ costs.replicas[:, j]), x.chunk_shape)
+            for j, x in enumerate(whole)
+            if x.chunk_shape is not None and x.filters == array.filters
+        ]
+        if not found:
+            return None
+        _, shape = min(found)
+        shape = grown_box(shape, array.extent, _REWRITTEN_BYTES // array.element_size_bytes)
+        layouts = [ReplicaLayout.whole(array.extent, chunk_shape=shape, filters=array.filters)]
+        there = traced.costs_in(layouts, predicted_costs(self.dataset, classes, layouts))
+        return shape, float(per_day @ there.replicas[:, 0])
 
     def _may_change(self, classes: Sequence[ReadClass]) -> NDArray[np.bool_]:
         """Return of which reads a replica may serve any: not of those in one run, shape (n,)."""

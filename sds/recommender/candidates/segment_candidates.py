@@ -55,7 +55,7 @@ def tile_shapes(
     that many bytes hold, the aligned extents of a file of Zhang 2009.
     """
     shapes = [
-        _grown((1,) * len(extent), extent, GOOD_TILE_BYTES // element_size_bytes, fastest=True)
+        grown_box((1,) * len(extent), extent, GOOD_TILE_BYTES // element_size_bytes, fastest=True)
     ]
     for slab in slabs:
         spans = [
@@ -72,7 +72,7 @@ def tile_shapes(
             (own, GOOD_TILE_BYTES),
         ):
             cut = _cut(shape, MOST_TILE_BYTES // element_size_bytes)
-            shapes.append(_grown(cut, extent, least // element_size_bytes))
+            shapes.append(grown_box(cut, extent, least // element_size_bytes))
     return [
         shape
         for shape in dict.fromkeys(shapes)
@@ -89,7 +89,7 @@ def _cut(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
     return tuple(cut)
 
 
-def _grown(
+def grown_box(
     shape: tuple[int, ...], extent: tuple[int, ...], least: int, *, fastest: bool = False
 ) -> tuple[int, ...]:
     """Return a box with its shortest axes doubled until it has about a number of elements, or more.

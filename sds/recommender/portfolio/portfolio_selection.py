@@ -308,9 +308,16 @@ class _Choice:
         workload = self.workloads[i]
         best, by = self._best(i, chosen)
         fixed_s = workload.fixed_s_per_day
+        now_s = float(workload.now @ workload.per_day)
+        rewritten = workload.rewritten
+        n_chosen = sum(b == i for b, _ in chosen)
+        if n_chosen != 1 or (rewritten is not None and rewritten[1] > now_s / 2):
+            rewritten = None
         return DatasetTimes(
             target=workload.target,
-            seconds_now=float(workload.now @ workload.per_day) + fixed_s,
+            rewritten_chunks=None if rewritten is None else rewritten[0],
+            rewritten_s=None if rewritten is None else rewritten[1] + fixed_s,
+            seconds_now=now_s + fixed_s,
             seconds_then=float(best @ workload.per_day) + fixed_s,
             saving=workload.saving(np.full_like(by, AS_NOW), by),
             calibrated=workload.calibrated,

@@ -182,6 +182,10 @@ class DatasetTimes:
     cold_s_now, cold_s_then, warm_s_now, warm_s_then
         Predicted of the same reads from cold cache, and where all that they read is in memory; None
         of queries.
+    rewritten_chunks, rewritten_s
+        Chunk shape in which the dataset itself, written anew, would be read well instead, and the
+        seconds of the same reads then; None where that gains less than half, or where several
+        replicas are to be built.
     """
 
     target: str
@@ -196,6 +200,8 @@ class DatasetTimes:
     cold_s_then: float | None = None
     warm_s_now: float | None = None
     warm_s_then: float | None = None
+    rewritten_chunks: tuple[int, ...] | None = None
+    rewritten_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,9 @@ class Workload:
         Measured time of what no candidate changes.
     measured_s_per_day
         Time of all as it was traced; None where some are stated.
+    rewritten
+        Chunk shape in which the dataset itself would best be written anew, and seconds of all of
+        them a day then; None where there is none.
     n_seen, stated
         How many were seen, and whether any are a user's statement.
     n_patterns
@@ -135,6 +138,7 @@ class Workload:
     descriptions: tuple[str, ...]
     fixed_s_per_day: float = 0.0
     measured_s_per_day: float | None = None
+    rewritten: tuple[tuple[int, ...], float] | None = None
     n_seen: int = 0
     stated: bool
     n_patterns: int
@@ -257,6 +261,7 @@ def read_workload(
         descriptions=tuple(read.description for read in costs.classes),
         fixed_s_per_day=costs.fixed_s_per_day,
         measured_s_per_day=_measured_s(dataset),
+        rewritten=costs.rewritten,
         n_seen=costs.n_calls,
         stated=costs.stated,
         n_patterns=len(dataset.patterns),

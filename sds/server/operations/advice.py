@@ -13,13 +13,14 @@ from sds.geometry import Box, ReplicaLayout, parse_region
 from sds.hdf5.columns import check_key
 from sds.hdf5.dataset import describe_dataset
 from sds.hdf5.identity import identity_of
+from sds.hdf5.rewrite_command import rewrite_command
 from sds.organizer.replica_file.filters import parse_filters
 from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
 from sds.recommender.portfolio.what_if import what_if, what_if_sorted
-from sds.server.operations.advice_reports import Advice, QueriedTable
+from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
 from sds.server.operations.sort_advice import sample_queries
@@ -106,6 +107,7 @@ class Adviser:
             n_osts=self._settings.ost_count,
             allowed=self._settings.stripe_advice,
         )
+        of_target = {each.reads.target: each for each in known}
         facts = {
             each.reads.target: facts_of_description(each.file, each.described) for each in known
         }
@@ -116,6 +118,20 @@ class Adviser:
             portfolio=portfolio,
             stripes=stripes,
             notes=tuple(dict.fromkeys((*notes, *portfolio.notes))),
+            rewrites=tuple(
+                Rewrite(
+                    target=one.target,
+                    chunk_shape=one.rewritten_chunks,
+                    seconds_then=one.rewritten_s,
+                    command=rewrite_command(
+                        of_target[one.target].file,
+                        of_target[one.target].described.path,
+                        one.rewritten_chunks,
+                    ),
+                )
+                for one in portfolio.datasets
+                if one.rewritten_chunks is not None and one.rewritten_s is not None
+            ),
         )
 
     def _named(

@@ -23,6 +23,28 @@ Counts: TypeAlias = Count | tuple[Count, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """A file that might be written anew, in other chunks of one dataset, in place of a replica.
+
+    Attributes
+    ----------
+    target
+        ``FILE:/path``.
+    chunk_shape
+        Of the dataset.
+    seconds_then
+        Of its reads a day.
+    command
+        What a user types.
+    """
+
+    target: str
+    chunk_shape: tuple[int, ...]
+    seconds_then: float
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """The replicas to build, of several datasets and tables.
 
@@ -34,11 +56,14 @@ class Advice:
         How the directory of replicas should be striped before; only advice.
     notes
         What was left out, and why.
+    rewrites
+        Files that might be written anew instead, where one replica is advised of a dataset.
     """
 
     portfolio: Portfolio
     stripes: StripeAdvice
     notes: tuple[str, ...]
+    rewrites: tuple[Rewrite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

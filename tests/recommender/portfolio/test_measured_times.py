@@ -245,3 +245,21 @@ def test_datasets_whose_reads_take_little_have_no_notes_beside_others():
     assert not any("/time" in note for note in notes)
     assert sum("uncalibrated" in note for note in notes) == 1
     assert any("f.h5:/time" in note for note in choose_portfolio([little]).notes)
+
+
+def test_a_file_is_written_anew_where_one_replica_would_do():
+    chunks = (1, 180, 360)
+    series = traced(reads_of((365, 180, 360), ("[:, 3, 4]", 50), chunks=chunks), elapsed_s=20.0)
+    one = times(series)
+    shape = one.rewritten_chunks
+    assert shape[0] == 365
+    assert np.prod(shape) * 4 >= 128 << 10
+    assert one.seconds_then < one.rewritten_s < one.seconds_now / 10
+    supposed = replace(series, existing=(ReplicaLayout.whole((365, 180, 360), chunk_shape=shape),))
+    assert times(supposed).seconds_now == pytest.approx(one.rewritten_s)
+    # Maps are read as well: written anew they would be slow.
+    maps = traced(reads_of((365, 180, 360), ("[3, :, :]", 10_000), chunks=chunks), elapsed_s=10.0)
+    both = replace(series, patterns=(*series.patterns, *maps.patterns))
+    assert choose_portfolio([both]).layouts
+    assert times(both).rewritten_chunks is None
+    assert times(planes(0.02)).rewritten_chunks is None  # nothing is to be built
