@@ -252,7 +252,7 @@ class Layouts
                 const bool serves = !is_plain && cold_s >= 0 && cold_s < original_s;
                 seconds[i * m + j] = seconds_of(
                     costs[j], costs[j].is_planned ? SDS_PLAN_MARGIN : candidates_[j].model.margin);
-                const double margin = costs[j].is_probed ? SDS_PLAN_MARGIN : 1;
+                const double margin = costs[j].warm_s < cold_s ? SDS_PLAN_MARGIN : 1;
                 warm[i * m + j] = std::min(seconds[i * m + j], warm_of(costs[j]) / margin);
                 compared[i * m + j] = serves ? cold_s : std::numeric_limits<double>::infinity();
             }

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MOST_VALUES = 1 << 24
+_MOST_BYTES = 128 << 20
+_MOST_EXACT = 2.0**53
+# Of a coordinate with one value, such as a level, what is within a hundredth of it means it.
+_LIKE_THE_ONLY_ONE = 0.01
+_BY_INDEX = "select by {name}=[START:STOP]"
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _DATE = r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?"
 _DATES = re.compile(rf"\s*({_DATE})?\s*(:)?\s*({_DATE})?\s*")
@@ -65,8 +69,11 @@ def index_by_coordinates(file: str | os.PathLike[str], dataset: str, text: str) 
         parts = [":"] * len(named)
         for name, value in _parts(text):
             axes = [axis for axis, names in enumerate(named) if name in names]
-            if len(axes) != 1:
+            if not axes:
                 raise SelectionError(f"{name!r} is no dimension of {dataset}: {_dimensions(named)}")
+            if len(axes) > 1:
+                message = f"{name!r} is the name of several axes of {dataset}: select by an index"
+                raise SelectionError(message)
             if parts[axes[0]] != ":":
                 raise SelectionError(f"dimension {name} twice in {text!r}: name it once")
             parts[axes[0]] = _index(opened, axes[0], name, value)
@@ -98,25 +105,35 @@ def _index(opened: h5py.Dataset, axis: int, name: str, value: str) -> str:
     coordinate = _coordinate(opened, axis, name)
     if coordinate is None:
         return value
-    if coordinate.ndim != 1 or coordinate.size != opened.shape[axis]:
+    n_bytes = coordinate.size * coordinate.dtype.itemsize
+    if coordinate.shape != (opened.shape[axis],) or n_bytes > _MOST_BYTES:
         raise SelectionError(
-            f"the coordinate {coordinate.name} has the shape {coordinate.shape}, not one value for "
-            f"each of {opened.shape[axis]} indices: select by {name}=[START:STOP]"
+            f"the coordinate {coordinate.name}, {n_bytes} bytes of shape {coordinate.shape}, has "
+            f"not one value for each of {opened.shape[axis]} indices, or more than {_MOST_BYTES} "
+            f"bytes: {_BY_INDEX.format(name=name)}"
         )
-    if coordinate.size > _MOST_VALUES:
+    try:
+        return _range_of(_chosen(coordinate, name, value), name, value)
+    except (OSError, RuntimeError, TypeError, ValueError, IndexError) as error:
         raise SelectionError(
-            f"the coordinate {coordinate.name} has {coordinate.size} values, more than the "
-            f"{_MOST_VALUES} that are searched: select by {name}=[START:STOP]"
-        )
-    return _range_of(_chosen(coordinate, name, value), name, value)
+            f"the coordinate {coordinate.name} cannot be read ({error}): "
+            f"{_BY_INDEX.format(name=name)}"
+        ) from error
 
 
 def _coordinate(opened: h5py.Dataset, axis: int, name: str) -> h5py.Dataset | None:
     """Return the scale of an axis that has a name, or its only one; None where there is none."""
-    scales = [scale for scale in opened.dims[axis].values() if _has_values(scale)]
-    named = [scale for scale in scales if (scale.name or "").rpartition("/")[2] == name]
-    chosen = named or scales
-    return chosen[0] if len(chosen) == 1 else None
+    try:
+        found = [(scale.name, scale) for scale in opened.dims[axis].values()]
+        scales = [scale for path, scale in found if path and _has_values(scale)]
+    except (RuntimeError, KeyError, OSError):  # references that lead nowhere
+        return None
+    names = [str(scale.name).rpartition("/")[2] for scale in scales]
+    if name in names:
+        return scales[names.index(name)]
+    if len(scales) > 1:
+        raise SelectionError(f"{name} has several coordinates: name {' or '.join(names)}")
+    return scales[0] if scales else None
 
 
 def _has_values(scale: h5py.Dataset) -> bool:
@@ -131,38 +148,55 @@ def _text(value: object) -> str:
 def _chosen(coordinate: h5py.Dataset, name: str, value: str) -> NDArray[np.bool_]:
     """Return which values of a coordinate are meant."""
     if h5py.check_string_dtype(coordinate.dtype):
-        return np.asarray(coordinate.asstr()[:] == value)
+        texts = coordinate.asstr("utf-8", "surrogateescape")[:]
+        return np.asarray(texts == value, dtype=np.bool_)
     if coordinate.dtype.kind not in "iuf":
-        raise SelectionError(f"{name} holds no numbers and no text: select by {name}=[INDEX]")
+        raise SelectionError(f"{name} holds no numbers and no text: {_BY_INDEX.format(name=name)}")
     values = _unpacked(coordinate)
     units = _text(coordinate.attrs.get("units", ""))
     if " since " in units:
         low, high = _period(value, name, units, _text(coordinate.attrs.get("calendar", "standard")))
         return (values >= low) & (values < high)
-    return _of_numbers(values, name, value)
+    return _of_numbers(values, _resolution(coordinate), name, value)
+
+
+def _attribute(coordinate: h5py.Dataset, name: str, default: float) -> float:
+    """Return a number among the attributes of a coordinate."""
+    return float(np.ravel(coordinate.attrs.get(name, default))[0])
 
 
 def _unpacked(coordinate: h5py.Dataset) -> NDArray[np.float64]:
-    """Return the values of a coordinate, scaled as its attributes say; missing ones are nan."""
+    """Return the values of a coordinate, scaled as its attributes say; missing ones are nan.
+
+    Values so large that a number of 64 bits does not hold them exactly are nan as well.
+    """
     stored = coordinate[:]
-    values = stored.astype(np.float64)
+    values: NDArray[np.float64] = stored.astype(np.float64)
     for attribute in ("_FillValue", "missing_value"):
         if attribute in coordinate.attrs:
             values[np.isin(stored, np.ravel(coordinate.attrs[attribute]))] = np.nan
-    scale, offset = (
-        float(np.ravel(coordinate.attrs.get(attribute, default))[0])
-        for attribute, default in (("scale_factor", 1.0), ("add_offset", 0.0))
-    )
-    unpacked: NDArray[np.float64] = values * scale + offset
-    return unpacked
+    if stored.dtype.kind in "iu":
+        values[np.abs(values) > _MOST_EXACT] = np.nan
+    scale = _attribute(coordinate, "scale_factor", 1.0)
+    return values * scale + _attribute(coordinate, "add_offset", 0.0)
 
 
-def _of_numbers(values: NDArray[np.float64], name: str, value: str) -> NDArray[np.bool_]:
+def _resolution(coordinate: h5py.Dataset) -> float:
+    """Return by which factor values may differ from what users write, for want of digits."""
+    stored = coordinate.dtype
+    packed = "scale_factor" in coordinate.attrs
+    return 4 * float(np.finfo(stored if stored.kind == "f" and not packed else np.float64).eps)
+
+
+def _of_numbers(
+    values: NDArray[np.float64], resolution: float, name: str, value: str
+) -> NDArray[np.bool_]:
     """Return which numbers are meant: the nearest to one, or all from one to another."""
     known = values[np.isfinite(values)]
     if not known.size:
-        raise SelectionError(f"{name} has no values: select by {name}=[INDEX]")
+        raise SelectionError(f"{name} has no values: {_BY_INDEX.format(name=name)}")
     least, most = float(known.min()), float(known.max())
+    near = resolution * max(abs(least), abs(most))
     ends = [word.strip() for word in value.split(":")]
     try:
         numbers = [float(word) if word else np.nan for word in ends]
@@ -173,16 +207,18 @@ def _of_numbers(values: NDArray[np.float64], name: str, value: str) -> NDArray[n
         high = most if np.isnan(numbers[1]) else numbers[1]
         if not np.isnan(numbers).any():  # of values that descend, users begin with the greater
             low, high = min(low, high), max(low, high)
-        return np.asarray((values >= low) & (values <= high), dtype=np.bool_)
+        return np.asarray((values >= low - near) & (values <= high + near), dtype=np.bool_)
     if len(numbers) != 1 or np.isnan(numbers[0]):
-        raise SelectionError(f"{name}={value}: {name} holds the numbers {least:g} to {most:g}")
+        raise SelectionError(f"{name}={value}: {name} holds the numbers {least:.9g} to {most:.9g}")
     (number,) = numbers
     apart = np.abs(values - number)
     # Half a step beyond the ends is still nearest to them; -75 degrees of 0 to 359 is a mistake.
     steps = np.diff(np.unique(known))
-    step = float(steps.max()) if steps.size else 0.0
-    if not least - step / 2 <= number <= most + step / 2:
-        raise SelectionError(f"{name}={value} lies outside {name}, which is {least:g} to {most:g}")
+    beyond = float(steps.max()) / 2 if steps.size else _LIKE_THE_ONLY_ONE * abs(least)
+    if not least - beyond - near <= number <= most + beyond + near:
+        raise SelectionError(
+            f"{name}={value} lies outside {name}, which is {least:.9g} to {most:.9g}"
+        )
     return np.asarray(np.arange(values.size) == int(np.nanargmin(apart)), dtype=np.bool_)
 
 
@@ -205,21 +241,23 @@ def _begin_of(date: str, later: int, name: str, units: str, calendar: str) -> fl
     import cftime  # noqa: PLC0415  (of the extra server; selections without times need none)
 
     given = [int(part) for part in re.split(r"[-T:]", date)]
+    unit = _PARTS[len(given) - 1]
     fields = dict(zip(_PARTS, [*given, *(1, 1, 0, 0, 0)[len(given) - 1 :]], strict=True))
     try:
-        if later and _PARTS[len(given) - 1] in {"year", "month"}:
-            fields = _next_month_or_year(fields, _PARTS[len(given) - 1])
         begin = cftime.datetime(**fields, calendar=calendar)
-        if later and len(given) > _PARTS.index("month") + 1:
-            begin += timedelta(**{f"{_PARTS[len(given) - 1]}s": 1})
+        if later and unit in {"year", "month"}:
+            begin = cftime.datetime(**_next(fields, unit), calendar=calendar)
+        elif later:
+            begin += timedelta(**{f"{unit}s": 1})
         return float(cftime.date2num(begin, units, calendar))
     except (ValueError, OverflowError) as error:
         raise SelectionError(
-            f"{name}: {date} in {units!r}, calendar {calendar!r}: {error}; select by {name}=[INDEX]"
+            f"{name}: {date} in {units!r}, calendar {calendar!r}: {error}; "
+            f"{_BY_INDEX.format(name=name)}"
         ) from error
 
 
-def _next_month_or_year(fields: dict[str, int], unit: str) -> dict[str, int]:
+def _next(fields: dict[str, int], unit: str) -> dict[str, int]:
     """Return the first moment of the year or month after one."""
     if unit == "month" and fields["month"] < _MONTHS:
         return {**fields, "month": fields["month"] + 1}
@@ -237,6 +275,6 @@ def _range_of(chosen: NDArray[np.bool_], name: str, value: str) -> str:
     if (np.diff(at) != step).any():
         raise SelectionError(
             f"{name}={value} selects {at.size} indices that are no range with one step, for the "
-            f"values of {name} do not ascend or descend: select by {name}=[START:STOP]"
+            f"values of {name} do not ascend or descend: {_BY_INDEX.format(name=name)}"
         )
     return f"{at[0]}:{at[-1] + 1}" + (f":{step}" if step > 1 else "")

@@ -95,6 +95,8 @@ def test_periods_are_those_of_xarray(tmp_path, calendar, period):
         ("lat=1:2:3", "lat holds the numbers"),
         ("time=40", "times are written as 2001"),
         ("time=2001-13", "2001-13 in 'days since"),
+        ("time=:2001-13", "2001-13 in 'days since"),
+        ("time=2000-06:2000-00", "2000-00 in 'days since"),
         ("time=2001-02-29", "2001-02-29 in 'days since"),
         ("time=1850", "selects nothing"),
         ("lat=10:11", "selects nothing"),
@@ -125,7 +127,7 @@ def test_axes_without_names_and_coordinates_in_no_order(tmp_path):
     for dataset, text, said in (
         ("/plain", "x=1", "its 2 axes have no names"),
         ("/cube", "x=1:3", "no range with one step"),
-        ("/cube", "y=1", "has the shape (3, 2)"),
+        ("/cube", "y=1", "of shape (3, 2), has not one value for each"),
         ("/cube", "z=1", "z has no values"),
     ):
         with pytest.raises(SelectionError) as error:
@@ -133,6 +135,75 @@ def test_axes_without_names_and_coordinates_in_no_order(tmp_path):
         assert said in str(error.value)
     assert index_by_coordinates(path, "/cube", "x=2.4") == "[1, :]"
     assert index_by_coordinates(path, "/cube", "x=9:, z=[1]") == "[2, 1]"
+
+
+def scaled(path, values, name="x", **attributes):
+    """Write a dataset with one coordinate."""
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("d", data=np.zeros(len(values)))
+        file[name] = values
+        file[name].attrs.update(attributes)
+        file[name].make_scale()
+        data.dims[0].attach_scale(file[name])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("values", "attributes", "text", "index"),
+    [
+        (np.round(np.arange(90, -90.1, -0.1), 1).astype("f4"), {}, "x=40.3:40.1", "[497:500]"),
+        (np.round(np.arange(90, -90.1, -0.1), 1).astype("f4"), {}, "x=40.1:40.1", "[499]"),
+        (np.arange(10, dtype="i2"), {"scale_factor": 0.1}, "x=0.1:0.3", "[1:4]"),
+        (np.arange(0, 3, 0.1), {}, "x=0:0.3", "[0:4]"),
+        (np.array([0.1], "f4"), {}, "x=0.1", "[0]"),
+        (np.array([0.494025], "f4"), {}, "x=0.494", "[0]"),
+        (np.array(["Bern", "Zürich".encode()], "S10"), {}, "x=Bern", "[0]"),
+        (np.array(["Bern", b"Z\xff"], "S10"), {}, "x=Bern", "[0]"),
+    ],
+)
+def test_digits_that_a_coordinate_lacks_do_not_count(tmp_path, values, attributes, text, index):
+    assert (
+        index_by_coordinates(scaled(tmp_path / "x.h5", values, **attributes), "/d", text) == index
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "attributes", "said"),
+    [
+        (np.arange(3), {"scale_factor": "0,1"}, "cannot be read"),
+        (np.arange(3), {"scale_factor": np.zeros(0)}, "cannot be read"),
+        (np.arange(3), {"scale_factor": h5py.Empty("f8")}, "cannot be read"),
+        (2**62 + np.arange(3), {}, "x has no values"),
+        (np.zeros(3, "S50000000"), {}, "or more than 134217728 bytes"),
+        (np.zeros(3, [("a", "f4")]), {}, "no numbers and no text"),
+    ],
+)
+def test_odd_coordinates_are_refused(tmp_path, values, attributes, said):
+    path = scaled(tmp_path / "x.h5", values, **attributes)
+    with pytest.raises(SelectionError) as error:
+        index_by_coordinates(path, "/d", "x=1")
+    assert said in str(error.value)
+    assert "select by x=[START:STOP]" in str(error.value)
+
+
+def test_labels_and_dimensions_of_two_axes(tmp_path):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("d", data=np.zeros((40, 3, 3)))
+        file["time"], file["step"], file["x"] = np.arange(40), 10 * np.arange(40), np.arange(3)
+        data.dims[0].label = "t"
+        for axis, name in ((0, "time"), (0, "step"), (1, "x"), (2, "x")):
+            if not file[name].is_scale:
+                file[name].make_scale()
+            data.dims[axis].attach_scale(file[name])
+    assert index_by_coordinates(path, "/d", "step=30") == "[3, :, :]"
+    with pytest.raises(SelectionError, match="t has several coordinates: name time or step"):
+        index_by_coordinates(path, "/d", "t=30")
+    with pytest.raises(SelectionError, match="several axes"):
+        index_by_coordinates(path, "/d", "x=1")
+    with h5py.File(path, "r+") as file:
+        del file["time"], file["step"]
+    assert index_by_coordinates(path, "/d", "t=30") == "[30, :, :]"
 
 
 def test_an_index_has_no_names():

@@ -277,6 +277,35 @@ def planned_cold_s(extent, slab, size, offset, order=None):
     return 3e-6 + plan_selection(extent, slab, layout, state=state).predicted_s
 
 
+def uncalibrated(extent, size, order):
+    """A contiguous dataset with one replica, both under the built-in model."""
+    kind, gap, coefficients, floor_s = _native.builtin_model()
+    model = TableModel(
+        kind=kind, gap=gap, calibrated=False, coefficients=tuple(coefficients), floor_s=floor_s
+    )
+    disks = {"stripes": LOCAL_DISK_STRIPES, "raid": LOCAL_DISK_RAID, "model": model}
+    candidate = TableCandidate(
+        replica_id=1, path=Path("/replica/1"), identity=IDENTITY, data_offset_bytes=6152,
+        metadata_crc32c=0, order=order, **disks,
+    )  # fmt: skip
+    return TableDataset(
+        path="/x", extent=extent, element_size_bytes=size, type_crc32c=0, type_class=1,
+        data_offset_bytes=1000, candidates=(candidate,), **disks,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [2, 4, 16, 64])
+def test_what_lies_within_the_buffer_of_hdf5_stays_with_it(n):
+    """One request brings it all, and no more of it than there is."""
+    entry = entry_of(uncalibrated((n, n), 8, (1, 0)))
+    column = ((0, 1), (1, 1), (n, 1), (1, 1))
+    by_hdf5_s, _, _ = entry.seconds(*column)
+    costs = builtin_parameters()
+    byte_s = max(costs.buffered_s_per_byte, costs.reads.cud_s_per_byte)
+    assert by_hdf5_s < costs.reads.startup_s + 2e-6 + n * n * 8 * byte_s
+    assert entry.choose(*column, None, None)[0] is None
+
+
 @given(
     st.integers(2, 200), st.integers(1, 200), st.sampled_from([1, 8]), st.permutations(range(3)),
     st.integers(0, 2),
@@ -291,20 +320,9 @@ def test_what_was_not_calibrated_takes_as_long_as_its_requests(n, n_rows, size, 
         count=(1, 1, 1) if axis == 0 else (n, 1, 1) if axis == 1 else (1, n_rows, 1),
         block=(1, 1, 100),
     )
-    kind, gap, coefficients, floor_s = _native.builtin_model()
-    model = TableModel(
-        kind=kind, gap=gap, calibrated=False, coefficients=tuple(coefficients), floor_s=floor_s
-    )
-    disks = {"stripes": LOCAL_DISK_STRIPES, "raid": LOCAL_DISK_RAID, "model": model}
-    offset = 6152
-    candidate = TableCandidate(
-        replica_id=1, path=Path("/replica/1"), identity=IDENTITY, data_offset_bytes=offset,
-        metadata_crc32c=0, order=tuple(order), **disks,
-    )  # fmt: skip
-    dataset = TableDataset(
-        path="/x", extent=extent, element_size_bytes=size, type_crc32c=0, type_class=1,
-        data_offset_bytes=1000, candidates=(candidate,), **disks,
-    )  # fmt: skip
+    dataset = uncalibrated(extent, size, tuple(order))
+    (candidate,) = dataset.candidates
+    offset = candidate.data_offset_bytes
     axes = (slab.start, slab.stride, slab.count, slab.block)
     by_hdf5_s, by_engine_s, replica_s = entry_of(dataset).seconds(*axes)
     n_runs = math.prod(slab.count)

@@ -123,6 +123,11 @@ void sds__pricer_init(sds__pricer *out, const sds_layouts *layouts, const sds_ch
     }
 }
 
+int64_t sds__sieve_buffer(const sds__pricer *self)
+{
+    return sds__least(self->sieve_bytes, sds__greatest(bytes_of(&self->layouts->dataset), 1));
+}
+
 sds_plan_given sds__engine_state(sds__pricer *self, sds_cache cache, int is_mapped)
 {
     const sds_choose_given *given = self->given;
@@ -357,8 +362,8 @@ static void price_candidate(sds__pricer *self, const sds_candidate *candidate,
                     out);
     out->more_s = permuting_s;
     out->warm_s = out->model_s + out->more_s;
-    if (!self->may_probe || out->model_s < 0) return;
-    out->is_probed = 1;
+    if (!(self->may_probe || self->wants_all) || out->model_s < 0) return;
+    out->is_probed = self->may_probe;
     const double planned = planned_s(self, &array, &stored, SDS_CACHE_WARM);
     const double warm_s = (SDS__SERVING_S + planned + permuting_s) * SDS_PLAN_MARGIN;
     if (planned >= 0 && warm_s < out->warm_s) out->warm_s = warm_s;
@@ -427,7 +432,7 @@ static void judge_and_price(sds__pricer *self, const sds_hyperslab *slab, int is
     sds_runs runs;
     sds__sieved sieved;
     if (sds_runs_of(&array, slab, &runs) != SDS_OK) return;
-    sds__sieve_runs(&runs, self->sieve_bytes, &sieved);
+    sds__sieve_runs(&runs, sds__sieve_buffer(self), &sieved);
     out->original = sds__judge_original(self, &sieved, 1, plan_of_runs, &runs, &out->hangs_on);
     if (!is_priced) return;
     out->by_hdf5.is_planned = !dataset->model.calibrated;
@@ -556,6 +561,7 @@ int32_t sds_choose(const sds_layouts *layouts, const sds_hyperslab *slab,
     costs->hangs_on = 0;
     sds__pricer self;
     sds__pricer_init(&self, layouts, given);
+    self.wants_all = is_complete;
     judge_and_price(&self, slab, n > 0 || is_complete, costs);
     if (is_plain) costs->original = SDS_BY_HDF5;
     if (n == 0) return costs->original;

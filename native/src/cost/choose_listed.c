@@ -227,8 +227,8 @@ static void judge_and_price(sds__pricer *self, const sds_listed_read *read, int 
     list.factor = read->list(read->context, SDS_BY_ENGINE, &list.n, &list.pieces);
     if (list.factor <= 0) return;
     sds__sieved sieved;
-    sds__sieve_extents(read->n, read->runs, dataset->element_bytes, self->sieve_bytes, list.factor,
-                       &sieved);
+    sds__sieve_extents(read->n, read->runs, dataset->element_bytes, sds__sieve_buffer(self),
+                       list.factor, &sieved);
     if (!is_priced) {
         out->original =
             sds__judge_original(self, &sieved, list.factor, plan_of_pieces, &list, &out->hangs_on);

@@ -16,11 +16,15 @@ typedef struct sds__pricer {
     int64_t sieve_bytes;
     int engine_reads; /* it may read the original */
     int may_probe;
+    int wants_all;        /* times that no choice hangs on, too */
     sds_plan_given state; /* by sds__engine_state */
     int has_state;
 } sds__pricer;
 
 void sds__pricer_init(sds__pricer *out, const sds_layouts *layouts, const sds_choose_given *given);
+
+/* Of HDF5's buffer, which is no larger than the dataset. */
+int64_t sds__sieve_buffer(const sds__pricer *self);
 
 /* What the engine's plans are made of, where the cache is this. */
 sds_plan_given sds__engine_state(sds__pricer *self, sds_cache cache, int is_mapped);

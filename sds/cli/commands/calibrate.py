@@ -30,7 +30,7 @@ def calibrate(
 ) -> None:
     """Time reads of known shape with 1, 2 and 4 processes, and fit the cost models to them.
 
-    Until a file system is calibrated, a built-in conservative model decides. The test file is
+    Until a file system is calibrated, built-in costs of requests decide. The test file is
     removed afterwards.
     """
     from sds.calibration.results import CalibrationSettings

@@ -60,7 +60,6 @@ def doctor(words: Sequence[str]) -> ExitCode:
     Example: sds doctor run.h5:/entry/cube '[:, 3, :]' -- ./analysis
     """
     from sds.cli.output import print_json
-    from sds.cli.quantities import named_selection
     from sds.errors import FileMissingError, PermissionDeniedError
     from sds.home import become_own_process, default_home
     from sds.redirect.doctor.diagnosis import diagnose
@@ -86,7 +85,7 @@ def doctor(words: Sequence[str]) -> ExitCode:
         _check_target(file, dataset)
     selection = options.selection
     if selection is not None and file is not None and dataset is not None:
-        selection = named_selection(selection, file, dataset)
+        selection = _index_of(selection, file, dataset)
     home = default_home()
     with suppress(PermissionDeniedError):  # the examination says what is wrong with it
         home.create()
@@ -105,6 +104,19 @@ def doctor(words: Sequence[str]) -> ExitCode:
     else:
         _print_diagnosis(found)
     return ExitCode.SUCCESS if found.is_healthy else ExitCode.FAILED
+
+
+def _index_of(selection: str, file: str, dataset: str) -> str | None:
+    """Return a selection as an index; None where the file is too damaged to tell."""
+    from sds.cli.quantities import named_selection
+    from sds.errors import FormatError, NotHdf5Error
+
+    try:
+        return named_selection(selection, file, dataset)
+    except NotHdf5Error:
+        raise
+    except FormatError:
+        return None
 
 
 def _check_target(file: str, dataset: str | None) -> None:

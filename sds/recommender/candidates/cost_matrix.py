@@ -85,8 +85,7 @@ class ReadCosts:
         hold the read.
     compared
         The same with the `serving_margin`, by which what serves is chosen, shape (n, m); infinite
-        where the replica would not serve the read, for the original is no slower. Of traced reads
-        as in `as_traced`.
+        where the replica would not serve the read, for the original is no slower.
     original_warm, replicas_warm
         `original` and `replicas` where all that is read is in memory; the same where what that
         takes is not known, as of chunks.
@@ -163,10 +162,7 @@ class ReadCosts:
         of reads from memory and of cold ones, that share of the reads was cold, and would be in
         replicas. Where it is beyond the cold ones, the device is slower than the model has it, for
         replicas by the same factor; where it is below the warm ones, replicas take what is
-        predicted of them from memory.
-
-        A replica that would be no faster than what was measured of the original does not serve:
-        the connector gives up what it measures to be slower (docs/reference/connector.md).
+        predicted of them from memory. Which replica serves remains what programs choose by.
         """
         known = np.isfinite(measured_s) & np.isfinite(self.original)
         coldness = _Coldness.of(measured_s, self.original, self.original_warm, known=known)
@@ -180,17 +176,7 @@ class ReadCosts:
             replicas_measured_s = np.full(replicas.shape, np.nan)
         is_measured = np.isfinite(replicas_measured_s)
         replicas = np.where(is_measured, replicas_measured_s, replicas)
-        serves = (np.isfinite(self.compared) | is_measured) & (replicas < original[:, np.newaxis])
-        return replace(
-            self,
-            original=original,
-            replicas=replicas,
-            compared=np.where(
-                known[:, np.newaxis] | is_measured,
-                np.where(serves, replicas, np.inf),
-                self.compared,
-            ),
-        )
+        return replace(self, original=original, replicas=replicas)
 
     def original_as(self, replica: int, measured_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what the original would take where reads from a replica took what was measured.

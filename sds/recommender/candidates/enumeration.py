@@ -95,6 +95,9 @@ class CandidateCosts:
         Of each of segments how often its tiles had to be read; 0 of others.
     seconds
         Of each read in each replica, shape (n, m); infinite where it would not serve the read.
+    compared_now, compared
+        By what programs choose among the layouts that exist, and these replicas, shapes (n,) and
+        (n, m): the least; infinite where the original is read, or a replica would not serve.
     now_cold, seconds_cold, now_warm, seconds_warm
         `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
         memory; of `seconds_cold` and `seconds_warm` those count that are finite in `seconds`.
@@ -116,6 +119,8 @@ class CandidateCosts:
     layouts: tuple[ReplicaLayout, ...]
     min_reads: tuple[int, ...]
     seconds: NDArray[np.float64]
+    compared_now: NDArray[np.float64]
+    compared: NDArray[np.float64]
     now_cold: NDArray[np.float64]
     seconds_cold: NDArray[np.float64]
     now_warm: NDArray[np.float64]
@@ -214,6 +219,8 @@ class _Enumeration:
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept
             ),
             seconds=costs.serving[:, keep],
+            compared_now=traced.existing.compared.min(axis=1, initial=np.inf),
+            compared=costs.compared[:, keep],
             now_cold=traced.existing.seconds(),
             seconds_cold=cold.replicas[:, keep],
             now_warm=traced.existing.seconds_warm(),

@@ -131,7 +131,8 @@ def collective_s(pattern: AccessPattern) -> float:
     """Return the seconds of a pattern's collective reads, waits for other ranks included."""
     if not pattern.n_collective:
         return 0.0
-    if not pattern.times:  # of an older catalog, or all were collective
+    n_apart = sum(each.n for each in pattern.times)
+    if n_apart < pattern.n_calls - pattern.n_collective:  # some are of an older catalog
         return pattern.elapsed_s * pattern.n_collective / pattern.n_calls
     return max(0.0, pattern.elapsed_s - math.fsum(each.total_s for each in pattern.times))
 

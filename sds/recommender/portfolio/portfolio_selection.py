@@ -217,6 +217,12 @@ class _Choice:
                     chosen = without
         return chosen
 
+    def _saved(self, i: int, chosen: frozenset[Key]) -> float:
+        """Return what a set saves of a dataset a day, less the costs of building it."""
+        now_s = float(self.workloads[i].now @ self.workloads[i].per_day)
+        costs = math.fsum(self.costs[i].costs[c] for b, c in chosen if b == i)
+        return now_s - self._seconds(i, chosen) - costs
+
     def _is_part(self, key: Key) -> bool:
         return self.workloads[key[0]].candidates[key[1]].is_partial
 
@@ -234,8 +240,8 @@ class _Choice:
         workload = self.workloads[i]
         per_day = workload.per_day
         without, by = self._best(i, others)
-        there = workload.seconds[:, c]
-        served = there < without
+        there, with_it = self._best(i, others | {key})
+        served = with_it == c
         gains = np.where(served, without - np.where(served, there, 0.0), 0.0) * per_day
         most = [int(k) for k in np.argsort(-gains, kind="stable") if served[k]]
         return Effect(
@@ -246,7 +252,7 @@ class _Choice:
             per_day=float(per_day[served].sum()),
             serves=tuple(dict.fromkeys(workload.descriptions[k] for k in most)),
             before=by,
-            after=np.where(served, c, by),
+            after=with_it,
         )
 
     def _objection(self, key: Key, effect: Effect) -> str:
@@ -278,6 +284,9 @@ class _Choice:
             key=lambda layout: -layout.saving.seconds,
         )
         used = sum(layout.size_bytes for layout in layouts)
+        # The search takes the least time of each read; programs may choose another.
+        saved_s = sum(self._saved(i, chosen) for i in range(len(self.workloads)))
+        is_as_searched = saved_s >= selected.saving * (1 - self.settings.tolerance)
         datasets = [self._times(i, chosen) for i in range(len(self.workloads))]
         return Portfolio(
             layouts=tuple(layouts),
@@ -288,12 +297,12 @@ class _Choice:
             seconds_then=math.fsum(one.seconds_then for one in datasets),
             saving=sum_of_savings([one.saving for one in datasets]),
             bound_s_per_day=max(selected.bound, 0.0),
-            exact=selected.exact,
+            exact=selected.exact and is_as_searched,
             calibrated=all(one.calibrated for one in datasets) and bool(datasets),
             models=tuple(dict.fromkeys(one.models for one in datasets)),
             n_patterns=sum(workload.n_patterns for workload in self.workloads),
             n_groups=self.n_groups,
-            notes=(*self._smaller(chosen), *self._notes()),
+            notes=(*self._smaller(chosen), *self._notes(chosen)),
             datasets=tuple(datasets),
             basis=_common_basis([one.basis for one in datasets]),
             measured_s_now=_sum_of_known([one.measured_s_now for one in datasets]),
@@ -439,7 +448,7 @@ class _Choice:
             return f"it takes {size_text(size)}, and {size_text(left)} of the budget are left"
         return f"{beside}it saves less than its building costs"
 
-    def _notes(self) -> list[str]:
+    def _notes(self, chosen: frozenset[Key]) -> list[str]:
         notes = []
         if self.budget_bytes is not None:
             smallest = min((s for sizes in self.sizes for s in sizes), default=None)
@@ -448,7 +457,12 @@ class _Choice:
                     f"the budget of {size_text(self.budget_bytes)} has no room for any layout that "
                     f"would save time: the smallest takes {size_text(smallest)}"
                 )
-        small = [workload for workload in self.workloads if self._takes_little(workload)]
+        advised = {i for i, _ in chosen}
+        small = [
+            workload
+            for i, workload in enumerate(self.workloads)
+            if i not in advised and self._takes_little(workload)
+        ]
         for workload in self.workloads:
             if workload not in small or len(small) == len(self.workloads):
                 notes += workload.notes
@@ -458,7 +472,7 @@ class _Choice:
 
     def _takes_little(self, workload: Workload) -> bool:
         """Return whether nothing is worth a word: coordinates, say, that are read with each map."""
-        seconds = float(workload.now @ workload.per_day) + workload.fixed_s_per_day
+        seconds = float(workload.now @ workload.observed) + workload.fixed_s_per_day
         return not workload.stated and seconds < self.gates.min_total_s
 
     def _smaller(self, chosen: frozenset[Key]) -> list[str]:

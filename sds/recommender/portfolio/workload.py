@@ -94,6 +94,10 @@ class Workload:
         Which were, shape (n,).
     seconds
         Seconds in each candidate, shape (n, m); infinite where it would not serve.
+    compared
+        By what programs choose which layout serves each, of those that exist and of the
+        candidates, shapes (n,) and (n, m): the least, infinite where the original would, or where
+        a candidate would not; None: by `now` and `seconds`.
     cold, warm
         `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
         memory; None: not known.
@@ -130,6 +134,7 @@ class Workload:
     now: NDArray[np.float64]
     is_measured: NDArray[np.bool_]
     seconds: NDArray[np.float64]
+    compared: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     cold: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     warm: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -151,19 +156,23 @@ class Workload:
     def served_by(
         self, candidates: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the least seconds of each with some candidates, and which serves it."""
-        best = self.now.copy()
-        by = np.full(len(best), AS_NOW, dtype=np.int64)
+        """Return the seconds of each with some candidates, and which serves it."""
+        seconds = self.now.copy()
+        by = np.full(len(seconds), AS_NOW, dtype=np.int64)
+        now, there = (self.now, self.seconds) if self.compared is None else self.compared
+        least = now.copy()
         for c in candidates:
-            faster = self.seconds[:, c] < best
-            best[faster] = self.seconds[faster, c]
-            by[faster] = c
-        return best, by
+            chosen = there[:, c] < least
+            least[chosen] = there[chosen, c]
+            seconds[chosen] = self.seconds[chosen, c]
+            by[chosen] = c
+        return seconds, by
 
     @property
     def basis(self) -> Basis:
         """Origin of `now`: measured, predicted, or some of both."""
-        return basis_of(self.is_measured.tolist())
+        fixed = [True] if self.fixed_s_per_day else []
+        return basis_of([*self.is_measured.tolist(), *fixed])
 
     def cold_s_per_day(self, by: NDArray[np.int64]) -> float | None:
         """Return the predicted seconds a day of reads from cold cache, each served as `by` says.
@@ -254,6 +263,7 @@ def read_workload(
         now=costs.now,
         is_measured=costs.is_measured,
         seconds=costs.seconds,
+        compared=(costs.compared_now, costs.compared),
         cold=(costs.now_cold, costs.seconds_cold),
         warm=(costs.now_warm, costs.seconds_warm),
         per_day=np.array([read.per_day for read in costs.classes]),

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sds.analyzer import BY_ENGINE, BY_HDF5, ReadTimes
 from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.cost_matrix import ReadCosts
+from sds.recommender.candidates.read_classes import collective_s
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.what_if import what_if
 from tests.recommender.portfolio.test_portfolio_selection import CUBE, reads_of, traced
@@ -87,7 +88,7 @@ def test_reads_that_replicas_served_say_nothing_of_the_original():
     unknown = planes(3.0, n_redirected=25)
     assert times(unknown).basis == "predicted"
     assert times(planes(3.0, n_redirected=50, times=(by_replica,))).basis == "predicted"
-    assert times(planes(3.0, n_collective=10)).basis == "predicted"
+    assert times(planes(3.0, n_collective=10)).basis == "mixed"
 
 
 ACROSS = ReplicaLayout.whole(CUBE, order=(2, 0, 1))
@@ -119,12 +120,27 @@ def test_reads_that_were_traced_in_a_replica_take_now_what_they_took_there():
     assert less.patterns[0].from_then == "original"
 
 
-def test_a_replica_that_was_measured_slower_serves_no_more():
+def test_a_replica_that_was_measured_slower_is_better_taken_away():
     by_both = (of_layout(BY_HDF5, 25, 0.25), of_layout(7, 25, 2.0))
     dataset = replace(
         planes(3.0, n_redirected=25, times=by_both), existing=(ACROSS,), replica_ids={ACROSS: (7,)}
     )
-    assert (times(dataset).basis, times(dataset).seconds_now) == ("measured", pytest.approx(0.5))
+    assert (times(dataset).basis, times(dataset).seconds_now) == ("measured", pytest.approx(4.0))
+    less = what_if(dataset, take_away=[ACROSS])
+    assert less.seconds_then == pytest.approx(0.5)
+    assert less.saving.seconds == pytest.approx(3.5)
+
+
+def test_what_was_measured_changes_no_choice_between_replicas():
+    other = ReplicaLayout.whole(CUBE, order=(2, 1, 0))
+    by_both = (of_layout(BY_HDF5, 47, 3.76), of_layout(7, 3, 0.06))
+    dataset = replace(
+        planes(3.82, n_redirected=3, times=by_both), existing=(ACROSS, other),
+        replica_ids={ACROSS: (7,), other: (8,)},
+    )  # fmt: skip
+    supposed = what_if(dataset, add=[ReplicaLayout.whole(CUBE, order=(1, 2, 0))])
+    assert (supposed.patterns[0].from_now, supposed.basis) == (ACROSS.describe(CUBE), "measured")
+    assert supposed.seconds_now == pytest.approx(50 * 0.02)
 
 
 def test_reads_of_which_only_a_replica_knows_were_as_cold_in_the_original():
@@ -161,8 +177,8 @@ def test_what_a_portfolio_says_of_traced_reads_is_what_what_if_says(measured_s):
     assert supposed.basis == portfolio.basis == "measured"
 
 
-def test_a_layout_that_would_be_slower_than_what_was_measured_serves_nothing():
-    """One of two kinds of read is predicted fast cold, and was measured faster from memory."""
+def test_a_layout_counts_with_what_it_would_make_slower():
+    """One of two kinds of read is predicted faster cold, and was measured faster still."""
     dataset = reads_of(CUBE, ("[:, :, 5]", 50), ("[:, 5, :]", 50))
     slow, fast = dataset.patterns
     dataset = replace(
@@ -172,10 +188,19 @@ def test_a_layout_that_would_be_slower_than_what_was_measured_serves_nothing():
             *traced(replace(dataset, patterns=(fast,)), elapsed_s=1e-4).patterns,
         ),
     )
-    orders = [ReplicaLayout.whole(CUBE, order=order) for order in ((2, 0, 1), (1, 2, 0), (2, 1, 0))]
-    for layout in orders:
+    portfolio = choose_portfolio([dataset])
+    for layout in [x.layout for x in (*portfolio.layouts, *portfolio.declined)]:
         supposed = what_if(dataset, add=[layout])
-        assert all(row.seconds_then <= row.seconds_now for row in supposed.patterns)
+        alone = next((x.saving_s_per_day for x in portfolio.declined if x.layout == layout), None)
+        if alone is not None:
+            assert alone == pytest.approx(supposed.saving.seconds)
+    then = what_if(dataset, add=[x.layout for x in portfolio.layouts])
+    assert then.seconds_then == pytest.approx(portfolio.seconds_then)
+
+
+def test_of_an_older_catalog_collective_reads_take_their_share():
+    merged = planes(6.0, n_collective=10, times=(of_layout(BY_HDF5, 20, 2.0),))
+    assert collective_s(merged.patterns[0]) == pytest.approx(6.0 * 10 / 50)
 
 
 def test_collective_reads_count_with_their_time_whatever_is_built():
@@ -210,12 +235,7 @@ def test_times_as_traced(original, replica, measured, known):
     found = costs.as_traced(np.where(known, measured, np.nan))
     np.testing.assert_array_equal(found.original, np.where(known, measured, cold))
     np.testing.assert_array_equal(found.replicas[~known], there[~known])
-    serves = known[:, np.newaxis] & (found.replicas < found.original[:, np.newaxis])
-    np.testing.assert_array_equal(
-        found.compared,
-        np.where(serves, found.replicas, np.where(known[:, np.newaxis], np.inf, there)),
-    )
-    assert (found.seconds() <= found.original)[known].all()
+    np.testing.assert_array_equal(found.compared, there)
     slower = costs.as_traced(np.where(known, measured, np.nan), None, np.full(3, 2.0))
     np.testing.assert_array_equal(slower.replicas, 2 * found.replicas)
     for i in np.flatnonzero(known):
