@@ -150,7 +150,8 @@ def test_advice_fits_the_terminal_but_for_names_and_commands(tmp_path):
     )
     assert "(19 of 20 reads within x" in " ".join(shown.split())
     long = [line for line in shown.splitlines() if len(line) > 80]
-    assert all(len(line.split()) == 1 or line.startswith(("    sds reorganize ", "    h5repack ")) for line in long)
+    commands = ("    sds reorganize ", "    h5repack ")
+    assert all(len(line.split()) == 1 or line.startswith(commands) for line in long)
 
 
 class Clock:
