@@ -114,6 +114,8 @@ def _index(opened: h5py.Dataset, axis: int, name: str, value: str) -> str:
         )
     try:
         return _range_of(_chosen(coordinate, name, value), name, value)
+    except SelectionError:
+        raise
     except (OSError, RuntimeError, TypeError, ValueError, IndexError) as error:
         raise SelectionError(
             f"the coordinate {coordinate.name} cannot be read ({error}): "
