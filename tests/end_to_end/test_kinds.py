@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import ENERGIES, native, settle
+from tests.end_to_end.conftest import BY_HDF5, ENERGIES, native, settle
 
 INSIDE = (500, 512, 577, 599)
 OUTSIDE = (3, 499, 600, 1000)
@@ -35,11 +35,11 @@ def compressed_cube(tmp_path):
 def test_a_program_is_served_by_a_replica_of_any_kind(sds, cube, program, kind):
     built = sds("reorganize", f"{cube}:/image/cube", "--order", "2,0,1", *KINDS[kind], "--json")
     assert built.code == 0, built.err
-    printed, decisions = sds.read(program, cube, *INSIDE)
+    printed, decisions = sds.read(program, cube, *INSIDE, **BY_HDF5)
     assert printed == native(program, cube, *INSIDE)
     assert "served" in decisions, decisions
 
-    printed, decisions = sds.read(program, cube, *OUTSIDE)
+    printed, decisions = sds.read(program, cube, *OUTSIDE, **BY_HDF5)
     assert printed == native(program, cube, *OUTSIDE)
     partial = "--region" in KINDS[kind]
     assert ("served" in decisions) == (not partial), decisions
@@ -47,7 +47,7 @@ def test_a_program_is_served_by_a_replica_of_any_kind(sds, cube, program, kind):
     verified = sds("replicas", "verify", "--json")
     assert verified.json["ok"], verified.out
     sds("replicas", "remove", f"{cube}:/image/cube")
-    printed, decisions = sds.read(program, cube, *INSIDE)
+    printed, decisions = sds.read(program, cube, *INSIDE, **BY_HDF5)
     assert printed == native(program, cube, *INSIDE)
     assert "served" not in decisions
 
@@ -68,7 +68,7 @@ def test_a_server_makes_the_same(sds_both, cube, program):
     assert built["region"] == {"start": [0, 0, 500], "extent": [64, 64, 100]}
     shown = sds_both("replicas", "show", built["path"], "--json").json["replicas"]
     assert shown == [built]
-    printed, decisions = sds_both.read(program, cube, *INSIDE)
+    printed, decisions = sds_both.read(program, cube, *INSIDE, **BY_HDF5)
     assert printed == native(program, cube, *INSIDE)
     assert "served" in decisions, decisions
 
