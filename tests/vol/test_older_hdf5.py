@@ -12,12 +12,14 @@ import pytest
 
 from sds.home import Home
 from sds.redirect.doctor.diagnosis import diagnose
+from sds.trace import read_untraced
+from sds.trace.untraced import UNTRACED_NAME
 from tests.hdf5_builds import cache_directory, leave_out
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 
 # h5py: (Python, platform, HDF5 in it, what the connector does with that)
 WHEELS = {
-    "2.10.0": ("3.8", "manylinux1_x86_64", "1.10.4", None),
+    "2.10.0": ("3.8", "manylinux1_x86_64", "1.10.4", "native"),
     "3.1.0": ("3.8", "manylinux1_x86_64", "1.12.0", "native"),
     "3.8.0": ("3.11", "manylinux2014_x86_64", "1.12.2", "native"),
     "3.11.0": ("3.11", "manylinux2014_x86_64", "1.14.2", "bound"),
@@ -102,7 +104,11 @@ def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
     assert (status, output) == native[:2]
     assert errors.count("HDF5-DIAG") == native[2].count("HDF5-DIAG") == 1
     events = [entry[0] for entry in decisions(log)]
-    assert events[:1] == ([event] if event else [])
+    assert events[:1] == [event]
+    noted = read_untraced(tmp_path / "home" / "spool")
+    assert [(Path(each.library).resolve(), each.version) for each in noted] == (
+        [(library, version)] if event == "native" else []
+    )
 
 
 @pytest.mark.parametrize("h5py", WHEELS)
@@ -124,13 +130,65 @@ def test_the_doctor_and_verbose_say_what_becomes_of_it(h5py, tmp_path):
     assert Path(host.library).resolve() == library
     assert host.version == version
     assert host.loads is (event == "bound")
-    binding = {"bound": "exported symbols", "native": "native", None: "none"}[event]
-    assert host.binding == binding
+    assert host.binding == {"bound": "exported symbols", "native": "native"}[event]
     verbose = environ | {"SDS_HOME": str(home.root)}
     sds = [sys.executable, "-m", "sds.cli", "run", "--verbose", "--", program]
     result = subprocess.run(sds, env=verbose, check=False, capture_output=True, text=True)
-    said = {"bound": "runs under SDS", "native": "runs without SDS: it is too old", None: ""}[event]
-    assert (said in result.stderr, bool(result.stderr)) == (True, event is not None), result
+    older = f"HDF5 {version} is older than 1.14"
+    said = {"bound": "runs under SDS", "native": f"runs without SDS: {older}"}[event]
+    assert said in result.stderr, result
     if event != "bound":
-        assert event or "older than 1.14" in host.detail
+        assert older in host.detail
         assert host.remedy
+
+
+STARTED_OFTEN = """
+    import ctypes, sys
+    hdf5 = ctypes.CDLL(sys.argv[1])
+    for _ in range(5):
+        print(hdf5.H5open(), hdf5.H5close())
+"""
+
+
+@pytest.mark.parametrize("h5py", ["2.10.0", "3.8.0"])
+def test_a_library_that_is_not_served_is_noted_once_a_process(h5py, tmp_path):
+    library = library_of_wheel(h5py)
+    spool = tmp_path / "home" / "spool"
+    spool.mkdir(parents=True)
+    notes = spool / UNTRACED_NAME
+
+    def run(**variables):
+        env = connector_environment(tmp_path / "home", LD_LIBRARY_PATH=library.parent, **variables)
+        result = run_python(STARTED_OFTEN, library, env=env)
+        assert (result.stdout, result.stderr) == ("0 0\n" * 5, "")
+
+    run()
+    run()
+    first, second = read_untraced(spool)
+    assert first.pid != second.pid
+    assert first.program == second.program == sys.executable
+    run(SDS_DISABLE=1)
+    assert len(read_untraced(spool)) == 2
+
+    many = notes.read_text() * 1000
+    notes.write_text(many)
+    run()
+    assert notes.with_name(f"{UNTRACED_NAME}.old").read_text() == many
+    assert len(notes.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("obstacle", ["no spool", "a folder", "a link into nowhere"])
+def test_a_library_that_cannot_be_noted_runs_on(obstacle, tmp_path):
+    library = library_of_wheel("2.10.0")
+    spool = tmp_path / "home" / "spool"
+    spool.parent.mkdir()
+    if obstacle != "no spool":
+        spool.mkdir()
+    if obstacle == "a folder":
+        (spool / UNTRACED_NAME).mkdir()
+    if obstacle == "a link into nowhere":
+        (spool / UNTRACED_NAME).symlink_to(tmp_path / "missing" / "file")
+    env = connector_environment(tmp_path / "home", LD_LIBRARY_PATH=library.parent)
+    result = run_python(STARTED_OFTEN, library, env=env)
+    assert (result.stdout, result.stderr) == ("0 0\n" * 5, "")
+    assert read_untraced(spool) == ()

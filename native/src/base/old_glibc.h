@@ -19,6 +19,7 @@
 #ifdef SDS__FIRST_GLIBC
 #define SDS__OLD(name) __asm__(".symver " #name ", " #name "@" SDS__FIRST_GLIBC)
 SDS__OLD(dladdr);
+SDS__OLD(dlclose);
 SDS__OLD(dlerror);
 __asm__(".symver dlinfo, dlinfo@" SDS__FIRST_DLINFO);
 SDS__OLD(dlopen);

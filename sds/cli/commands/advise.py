@@ -93,11 +93,12 @@ def advise(
     not said to be measured; `uncalibrated` marks those of the built-in model.
     """
     from sds.cli.commands.advise_queries import queried_tables
-    from sds.cli.output import print_json
+    from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
+    from sds.trace import untraced_sentences
 
     if query and select:
         message = "--select states reads of a dataset, --query those of a table: name one"
@@ -119,13 +120,17 @@ def advise(
         n_reads=numbers,
         tables=tuple(tables.values()),
     )
-    with connect(default_home()) as service:
+    home = default_home()
+    with connect(home) as service:
         if selections is None:
             count_traces(service)
         advice = service.advise(request)
     if as_json:
         print_json(_as_json(names[0], advice))
         return
+    if selections is None and not tables and not advice.portfolio.measured_s_now:
+        for sentence in untraced_sentences(home.spool):
+            note(sentence)
     units = [what for what, named in (("reads", split), ("queries", tables)) if named]
     print_advice(advice, " and ".join(units), verbose=verbose)
 

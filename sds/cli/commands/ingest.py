@@ -13,14 +13,18 @@ def ingest(*, as_json: AsJson = False) -> None:
     from sds.home import default_home
     from sds.server.remote_service import connect
     from sds.text import counted
+    from sds.trace import untraced_sentences
 
-    with connect(default_home()) as service:
+    home = default_home()
+    with connect(home) as service:
         report = service.ingest()
     for problem in report.problems:
         note(problem)
     if as_json:
         print_json(report)
         return
+    for sentence in untraced_sentences(home.spool):
+        note(sentence)
     print_lines(
         f"{counted(report.reads, 'new read')} of {format_size(report.bytes_read)} "
         f"in {counted(report.files, 'trace')}"

@@ -36,9 +36,11 @@ def report(
     from sds.cli.output import note, print_json, print_lines
     from sds.home import default_home
     from sds.server.remote_service import connect
+    from sds.trace import untraced_sentences
 
+    home = default_home()
     file, dataset = (None, None) if name is None else split_name(name)
-    with connect(default_home()) as service:
+    with connect(home) as service:
         for problem in service.ingest().problems:
             note(problem)
         found = service.patterns(file, dataset)
@@ -51,6 +53,8 @@ def report(
         return
     if not records:
         print_lines("no read was traced" + ("" if name is None else f" of {name}"))
+        for sentence in untraced_sentences(home.spool):
+            note(sentence)
         return
     _print_sums(records)
     _print_patterns(records[: limit or None])

@@ -64,9 +64,11 @@ def try_program(
     """
     from contextlib import redirect_stdout
 
+    from sds.cli.output import note
     from sds.errors import SdsError
     from sds.home import default_home
     from sds.text import time_text
+    from sds.trace import untraced_sentences
 
     home = default_home()
     before = _traces(home)
@@ -79,12 +81,11 @@ def try_program(
     was_ended = status > _BY_SIGNAL
     # What the program prints may go into a pipe.
     with redirect_stdout(sys.stderr):
-        _print_reads(command[0], f"took {took} and {_ending(status)}", reads)
+        untraced = untraced_sentences(home.spool, since_s=began_ns / 1e9)
+        _print_reads(command[0], f"took {took} and {_ending(status)}", reads, untraced)
         try:
             commands = _advise(reads) if reads.n_reads else []
         except SdsError as error:
-            from sds.cli.output import note
-
             note(f"no advice: {error}")
             return status
         wanted = commands and not was_ended and (yes or _wants_to_build(len(commands)))
@@ -134,12 +135,18 @@ def _run(command: "Sequence[str]") -> int:
     return status if status >= 0 else _BY_SIGNAL - status
 
 
-def _print_reads(program: str, how_it_ended: str, reads: ProgramReads) -> None:
-    """Print how a program ended, and what its reads took."""
+def _print_reads(
+    program: str, how_it_ended: str, reads: ProgramReads, untraced: "Sequence[str]"
+) -> None:
+    """Print how a program ended, what its reads took, and of which HDF5 there is no trace."""
     from sds.cli.output import print_prose
     from sds.text import counted, size_text, time_text
 
     print_prose("", f"{program} {how_it_ended}.")
+    for sentence in untraced:
+        print_prose(f"{sentence[0].upper()}{sentence[1:]}.")
+    if not reads.n_reads and untraced:
+        return
     if not reads.n_reads:
         print_prose(
             "No read of it was traced. It may have read no HDF5 file, or with an HDF5 that cannot "

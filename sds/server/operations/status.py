@@ -9,6 +9,7 @@ import sds
 from sds.catalog.records import ReplicaState
 from sds.server.lock import read_address
 from sds.server.operations.reports import Status
+from sds.trace import untraced_sentences
 
 if TYPE_CHECKING:
     from sds.catalog.job_queue import JobQueue
@@ -51,6 +52,7 @@ def status_of(home: Home, store: Store, queue: JobQueue, spool: Spool) -> Status
         calibrated=store.calibrated_mount_points(),
         problems=(
             *store.spool_problems(_PROBLEMS),
+            *untraced_sentences(home.spool),
             *(
                 f"replica {record.id} of {record.file}:{record.dataset} is damaged: {record.reason}"
                 for record in store.replicas(

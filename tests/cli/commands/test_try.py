@@ -85,6 +85,28 @@ def test_a_program_without_reads_keeps_its_status(sds_try, command, status, how)
     assert "No read of it was traced" in words
 
 
+# As the connector notes an HDF5 that it cannot serve.
+NOTE = r"printf '%d\t1\thost\tprogram\t/opt/libhdf5.so\t1.10.8\tHDF5 1.10.8 is older\n' "
+
+
+def test_an_hdf5_that_cannot_be_served_is_named_by_every_command(sds_try, cube, tmp_path):
+    told = sds_try("--", "sh", "-c", f'{NOTE} $(date +%s) >> "$SDS_HOME/spool/untraced.tsv"')
+    used = "1 process (program) used /opt/libhdf5.so, and nothing of it was traced: HDF5 1.10.8"
+    words = " ".join(told.stderr.split())
+    assert used in words
+    assert "It may have read no HDF5 file" not in words
+    for command in (["status"], ["ingest"], ["report"], ["advise", cube]):
+        told = subprocess.run(
+            [sys.executable, "-P", "-m", "sds.cli", *map(str, command)],
+            env=native_environment(SDS_HOME=str(tmp_path / "home")),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert used in " ".join(told.stderr.split()), command
+    # What another program used before is not told of this one.
+    again = sds_try("--", "sh", "-c", "true")
+    assert "It may have read no HDF5 file" in " ".join(again.stderr.split())
+
+
 def test_a_program_that_cannot_be_started_gets_no_report(sds_try):
     told = sds_try("no-such-program")
     assert told.returncode == 127

@@ -24,6 +24,7 @@ constexpr const char *not_mapped = "the loader does not know where it is";
 
 // Libraries that embed HDF5 may rename its symbols. VTK's wheel is the one known.
 constexpr const char *prefixes[] = {"", "vtkhdf5_"};
+constexpr size_t n_prefixes = sizeof prefixes / sizeof *prefixes;
 
 constexpr const char *ieee_float_names[n_ieee_floats] = {"H5T_IEEE_F32LE_g", "H5T_IEEE_F32BE_g",
                                                          "H5T_IEEE_F64LE_g", "H5T_IEEE_F64BE_g"};
@@ -125,10 +126,6 @@ const char *bind_somehow(Host &host, const Image &image, void *library)
     return first_missing;
 }
 
-struct Version {
-    unsigned major, minor, release;
-};
-
 Version version_of(const Host &host)
 {
     // Public functions clear the error stack, and a plugin is also loaded after a failed open.
@@ -145,6 +142,26 @@ bool is_known(const Version &version)
            (version.major == 2 && version.minor <= 2);
 }
 
+// "HDF5 library version: 1.10.8", which every HDF5 since 1.8 holds.
+bool read_version(const Image &image, const void *text, Version &version)
+{
+    constexpr char before[] = "HDF5 library version: ";
+    constexpr size_t n_before = sizeof before - 1;
+    if (!text || !image.holds(text, n_before, PF_R) || memcmp(text, before, n_before) != 0)
+        return false;
+    const char *at = static_cast<const char *>(text) + n_before;
+    unsigned *const parts[] = {&version.major, &version.minor, &version.release};
+    for (unsigned *part : parts) {
+        *part = 0;
+        const char *const first = at;
+        for (; image.holds(at, 1, PF_R) && *at >= '0' && *at <= '9' && *part < 1000; at++)
+            *part = 10 * *part + static_cast<unsigned>(*at - '0');
+        if (at == first) return false;
+        if (image.holds(at, 1, PF_R) && *at == '.') at++;
+    }
+    return true;
+}
+
 template <class... Values> bool refuse(Problem &problem, const char *format, Values... values)
 {
     snprintf(problem.text, sizeof problem.text, format, values...);
@@ -158,14 +175,20 @@ bool bind_host(Host &host, const Image &image, Problem &problem)
     // The handle stays open: the library must not go while it can call what it was given.
     void *library = dlopen(image.is_program ? nullptr : image.path, RTLD_LAZY | RTLD_NOLOAD);
     if (!library) return refuse(problem, "%s", "its symbols cannot be looked up");
-    if (const char *missing = bind_somehow(host, image, library))
-        return refuse(problem, "it is too old, or hides %s", missing);
+    if (const char *missing = bind_somehow(host, image, library)) {
+        Version version = {0, 0, 0};
+        if (find_version(image, version) && refuse_older(problem, version)) return false;
+        problem.version = version;
+        return refuse(problem, "it hides %s, or is too old", missing);
+    }
     const Version version = version_of(host);
     snprintf(host.version, sizeof host.version, "%u.%u.%u", version.major, version.minor,
              version.release);
-    if (!is_known(version))
-        return refuse(problem, "its version %u.%u.%u is not known to this SDS", version.major,
-                      version.minor, version.release);
+    if (!is_known(version)) {
+        problem.version = version;
+        if (refuse_older(problem, version)) return false;
+        return refuse(problem, "HDF5 %s is not known to this SDS", host.version);
+    }
     host.native = host.registration = -1;
     fill_class(host);
     log_decision("bound", host.library, host.binding, host.version);
@@ -207,6 +230,29 @@ Host *host_of_caller(const void *return_address, Problem &problem)
     }
     pthread_mutex_unlock(&binding);
     return found;
+}
+
+bool find_version(const Image &image, Version &version)
+{
+    constexpr char name[] = "H5_lib_vers_info_g";
+    void *library = dlopen(image.is_program ? nullptr : image.path, RTLD_LAZY | RTLD_NOLOAD);
+    bool found = false;
+    for (size_t i = 0; library && !found && i < n_prefixes; i++)
+        found = read_version(image, Lookup(image, library, prefixes[i])(name), version);
+    for (size_t i = 0; !found && i < n_prefixes; i++) {
+        const SymbolTable symbols(image, prefixes[i]);
+        found = read_version(image, Lookup(image, symbols)(name), version);
+    }
+    if (library) dlclose(library);
+    return found;
+}
+
+bool refuse_older(Problem &problem, const Version &version)
+{
+    if (version.major > 1 || version.minor >= 14) return false;
+    problem.version = version;
+    return !refuse(problem, "HDF5 %u.%u.%u is older than 1.14", version.major, version.minor,
+                   version.release);
 }
 
 bool register_connector(Host &host)

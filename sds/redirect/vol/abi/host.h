@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "elf_image.h"
 #include "hdf5_abi.h"
 
 namespace sds::vol
@@ -22,6 +23,10 @@ struct Functions {
 };
 
 struct Host;
+
+struct Version {
+    unsigned major, minor, release;
+};
 
 // What HDF5 keeps while it wraps objects for the connector.
 struct WrapContext {
@@ -76,11 +81,18 @@ constexpr int max_hosts = 8;
 // Why a library cannot be served.
 struct Problem {
     char text[128];
+    Version version; // of the library; 0.0.0 where it is not known
 };
 
 // The host that owns the code at this address, bound at its first call.
 // nullptr, and why, where the library cannot be served.
 Host *host_of_caller(const void *return_address, Problem &problem);
+
+// The version of a library, found without calling it, for it may be starting. False where the image
+// holds no HDF5, or hides which.
+bool find_version(const Image &image, Version &version);
+// Write why a version is too old for any connector of SDS. False where it is not.
+bool refuse_older(Problem &problem, const Version &version);
 
 // Register the connector with a library that starts. False where it does not take it.
 bool register_connector(Host &host);

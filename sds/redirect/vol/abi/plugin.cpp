@@ -12,6 +12,7 @@
 #include "elf_image.h"
 #include "hdf5_memory.h"
 #include "native_alias.h"
+#include "untraced.h"
 #include "vol_class.h"
 
 #define SDS_EXPORT extern "C" __attribute__((visibility("default")))
@@ -19,6 +20,7 @@
 SDS_EXPORT int H5PLget_plugin_type(void);
 SDS_EXPORT const void *H5PLget_plugin_info(void);
 SDS_EXPORT const char *sds_connector_for(const void *caller);
+SDS_EXPORT void sds_hdf5_starts(const void *caller);
 
 namespace
 {
@@ -41,6 +43,19 @@ bool is_verbose()
     return value && strcmp(value, "1") == 0;
 }
 
+constexpr unsigned first_with_connectors = 12; // of HDF5 1.x
+
+// The library runs natively: as wanted, or because it cannot be served.
+void stay_native(const sds::vol::Image &library, const sds::vol::Problem &problem)
+{
+    const char *wanted = reason_to_stay_native();
+    const char *reason = wanted ? wanted : problem.text;
+    sds::vol::log_decision("native", library.path, "", reason);
+    if (is_verbose())
+        dprintf(STDERR_FILENO, "sds: %s runs without SDS: %s\n", library.path, reason);
+    if (!wanted) sds::vol::note_untraced(library, problem.version, problem.text);
+}
+
 } // namespace
 
 SDS_EXPORT int H5PLget_plugin_type(void)
@@ -56,7 +71,12 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
     if (const void *alias = sds::vol::known_native_alias(caller)) return alias;
     sds::vol::Problem problem = {};
     const sds::vol::Host *host = sds::vol::host_of_caller(caller, problem);
-    if (!host) return sds::vol::make_native_alias(caller, problem.text);
+    if (!host) {
+        sds::vol::Image image = {};
+        if (!reason_to_stay_native() && sds::vol::find_loaded_image(caller, image))
+            sds::vol::note_untraced(image, problem.version, problem.text);
+        return sds::vol::make_native_alias(caller, problem.text);
+    }
     sds::vol::find_codecs();
     sds::vol::find_malloc();
     return &host->connector_class;
@@ -67,9 +87,9 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
 SDS_EXPORT const char *sds_connector_for(const void *caller)
 {
     sds::vol::Image image = {};
-    const char *library = sds::vol::find_loaded_image(caller, image) ? image.path : "";
+    if (!sds::vol::find_loaded_image(caller, image)) image.path = "";
     sds::vol::Problem problem = {};
-    const char *native = reason_to_stay_native();
+    const bool is_wanted_native = reason_to_stay_native() != nullptr;
     // A program with HDF5 linked in may ask before HDF5 does, which binding makes start.
     static __thread int depth = 0;
     static __thread bool has_started = false;
@@ -78,21 +98,33 @@ SDS_EXPORT const char *sds_connector_for(const void *caller)
         return nullptr;
     }
     depth++;
-    sds::vol::Host *host = native ? nullptr : sds::vol::host_of_caller(caller, problem);
+    sds::vol::Host *host = is_wanted_native ? nullptr : sds::vol::host_of_caller(caller, problem);
     depth--;
     if (host && has_started) host->stays_native = true;
     has_started = false;
     // HDF5 itself does not ask again while the connector is in use.
     if (host && (host->stays_native || host->native >= 0)) return nullptr;
     if (!host) {
-        const char *reason = native ? native : problem.text;
-        sds::vol::log_decision("native", library, "", reason);
-        if (is_verbose()) dprintf(STDERR_FILENO, "sds: %s runs without SDS: %s\n", library, reason);
+        stay_native(image, problem);
         return nullptr;
     }
     if (is_verbose())
-        dprintf(STDERR_FILENO, "sds: HDF5 %s runs under SDS: %s\n", host->version, library);
+        dprintf(STDERR_FILENO, "sds: HDF5 %s runs under SDS: %s\n", host->version, image.path);
     sds::vol::find_codecs();
     sds::vol::find_malloc();
     return sds::vol::register_connector(*host) ? sds::vol::connector_variable : nullptr;
+}
+
+// For the preloaded library, when an HDF5 starts: one before 1.12 asks for no connector, and this
+// is all that is heard of it.
+SDS_EXPORT void sds_hdf5_starts(const void *caller)
+{
+    sds::vol::Image image = {};
+    sds::vol::Version version = {};
+    if (!sds::vol::find_loaded_image(caller, image) || !sds::vol::find_version(image, version) ||
+        version.major > 1 || version.minor >= first_with_connectors)
+        return;
+    sds::vol::Problem problem = {};
+    sds::vol::refuse_older(problem, version);
+    stay_native(image, problem);
 }

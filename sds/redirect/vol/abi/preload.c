@@ -4,11 +4,13 @@
  * HDF5 asks for the variable once, while it starts. The program's own answer holds where there is
  * one. Where the variable is unset or names SDS, the connector is registered with the HDF5 that
  * asks, and named only if that worked. So HDF5 is never told of a connector that it could fail to
- * load, and looks for none: HDF5_PLUGIN_PATH is as the program left it.
+ * load, and looks for none: HDF5_PLUGIN_PATH is as the program left it. Of an HDF5 that asks for no
+ * connector the plugin is told, which notes that nothing of it is traced.
  *
  * It is loaded into every program, so it needs nothing but what each C library has: no version of a
  * symbol, no other library, no memory. Copies of it outlive an installation: the names
- * SDS_CONNECTOR and sds_connector_for, and what they mean, stay (docs/decisions/0013). */
+ * SDS_CONNECTOR, sds_connector_for and sds_hdf5_starts, and what they mean, stay
+ * (docs/decisions/0013). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
@@ -27,6 +29,7 @@
 
 typedef char *(*get_variable)(const char *name);
 typedef const char *(*connector_for)(const void *caller);
+typedef void (*hdf5_starts)(const void *caller);
 
 static get_variable next_getenv;
 
@@ -47,6 +50,12 @@ static int names(const char *text, const char *word)
     return rest && (*rest == '\0' || *rest == ' ' || *rest == '\t');
 }
 
+static int is_equal(const char *text, const char *other)
+{
+    const char *rest = behind((char *)text, other);
+    return rest && *rest == '\0';
+}
+
 /* The C library's answer. Before the constructor has run there is one thread. */
 static char *find_variable(const char *name)
 {
@@ -59,27 +68,48 @@ static char *find_variable(const char *name)
     return NULL;
 }
 
+/* A function of the connector; NULL where that cannot be loaded, or has none of this name. */
+static void *find_in_connector(const char *plugin, const char *name)
+{
+    if (!dlopen || !dlsym) return NULL;
+    void *library = dlopen(plugin, RTLD_LAZY | RTLD_LOCAL);
+    return library ? dlsym(library, name) : NULL;
+}
+
 /* NULL where the library that asks runs natively. */
 static const char *register_connector(const char *plugin, const void *caller)
 {
-    if (!dlopen || !dlsym) return NULL;
     const int saved_errno = errno;
     const char *value = NULL;
-    void *library = dlopen(plugin, RTLD_LAZY | RTLD_LOCAL);
-    void *found = library ? dlsym(library, "sds_connector_for") : NULL;
+    void *found = find_in_connector(plugin, "sds_connector_for");
     if (found) value = (*(connector_for *)&found)(caller);
     errno = saved_errno;
     return value;
 }
 
+/* Every HDF5 asks for HDF5_DEBUG while it starts, older ones for nothing else that is of use. */
+static void tell_of_start(const char *plugin, const void *caller)
+{
+    const int saved_errno = errno;
+    void *found = find_in_connector(plugin, "sds_hdf5_starts");
+    if (found) (*(hdf5_starts *)&found)(caller);
+    errno = saved_errno;
+}
+
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
     char *value = find_variable(name);
-    const char *rest = behind((char *)name, "HDF5_VOL_CONNECTOR");
-    if (!rest || *rest) return value;
-    const int is_set = value && *value;
+    if (!behind((char *)name, "HDF5_")) return value;
+    const int is_start = is_equal(name, "HDF5_DEBUG");
+    if (!is_start && !is_equal(name, "HDF5_VOL_CONNECTOR")) return value;
     const char *plugin = find_variable("SDS_CONNECTOR");
-    if (!plugin || (is_set && !names(value, "sds"))) return value;
+    if (!plugin) return value;
+    if (is_start) {
+        tell_of_start(plugin, __builtin_return_address(0));
+        return value;
+    }
+    const int is_set = value && *value;
+    if (is_set && !names(value, "sds")) return value;
     const char *answer = register_connector(plugin, __builtin_return_address(0));
     if (answer) return (char *)answer;
     return is_set ? NULL : value;
