@@ -9,7 +9,6 @@ from sds.trace.spool_format import (
     expand,
     read_spool,
 )
-from sds.trace.untraced import UntracedProcess, read_untraced, untraced_sentences
 
 __all__ = [
     "SUFFIX",
@@ -17,9 +16,6 @@ __all__ = [
     "TraceDataset",
     "TraceProcess",
     "TraceRecords",
-    "UntracedProcess",
     "expand",
     "read_spool",
-    "read_untraced",
-    "untraced_sentences",
 ]

@@ -12,8 +12,7 @@ import pytest
 
 from sds.home import Home
 from sds.redirect.doctor.diagnosis import diagnose
-from sds.trace import read_untraced
-from sds.trace.untraced import UNTRACED_NAME
+from sds.redirect.launch.untraced import UNTRACED_NAME, read_untraced
 from tests.hdf5_builds import cache_directory, leave_out
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 

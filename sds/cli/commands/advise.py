@@ -96,9 +96,9 @@ def advise(
     from sds.cli.output import note, print_json
     from sds.cli.quantities import parse_size
     from sds.home import default_home
+    from sds.redirect.launch.untraced import untraced_sentences
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
-    from sds.trace import untraced_sentences
 
     if query and select:
         message = "--select states reads of a dataset, --query those of a table: name one"

@@ -11,9 +11,9 @@ def ingest(*, as_json: AsJson = False) -> None:
     from sds.cli.output import note, print_json, print_lines
     from sds.cli.quantities import format_count, format_size
     from sds.home import default_home
+    from sds.redirect.launch.untraced import untraced_sentences
     from sds.server.remote_service import connect
     from sds.text import counted
-    from sds.trace import untraced_sentences
 
     home = default_home()
     with connect(home) as service:

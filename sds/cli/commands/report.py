@@ -35,8 +35,8 @@ def report(
     from sds.cli.names import split_name
     from sds.cli.output import note, print_json, print_lines
     from sds.home import default_home
+    from sds.redirect.launch.untraced import untraced_sentences
     from sds.server.remote_service import connect
-    from sds.trace import untraced_sentences
 
     home = default_home()
     file, dataset = (None, None) if name is None else split_name(name)

@@ -67,8 +67,8 @@ def try_program(
     from sds.cli.output import note
     from sds.errors import SdsError
     from sds.home import default_home
+    from sds.redirect.launch.untraced import untraced_sentences
     from sds.text import time_text
-    from sds.trace import untraced_sentences
 
     home = default_home()
     before = _traces(home)

@@ -12,6 +12,11 @@ from sds.analyzer import PatternKind
 from sds.errors import SdsValueError
 from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.cost_matrix import ReadCosts, read_costs
+from sds.recommender.candidates.first_touches import (
+    granule_of_array,
+    granule_of_replica,
+    new_shares,
+)
 from sds.recommender.candidates.segment_candidates import ReadsInSegments, RecurringTiles
 
 if TYPE_CHECKING:
@@ -63,11 +68,15 @@ class TimesNow(NamedTuple):
         Which of the replicas serves it, shape (n,); -1: the original is read.
     is_measured
         Whether its time was traced, shape (n,); others are predicted.
+    alone
+        Seconds of each where reads of other shapes do not bring the original into memory for it,
+        because they go to a replica, shape (n,).
     """
 
     seconds: NDArray[np.float64]
     served_by: NDArray[np.int64]
     is_measured: NDArray[np.bool_]
+    alone: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,8 @@ class TracedReads:
     factor
         By which what was measured of replicas exceeds what follows from the original's times and
         the models, as far as it is known, shape (n,).
+    alone_s
+        `original_s`, or what is predicted, where a program makes no reads of other shapes, (n,).
     """
 
     original_s: NDArray[np.float64]
@@ -99,6 +110,7 @@ class TracedReads:
     replicas_s: NDArray[np.float64]
     predicted: ReadCosts
     factor: NDArray[np.float64]
+    alone_s: NDArray[np.float64]
 
     def in_order(self, index: NDArray[np.intp]) -> TracedReads:
         """Return the same of some classes, in another order."""
@@ -110,6 +122,7 @@ class TracedReads:
             replicas_s=self.replicas_s[index],
             predicted=self.predicted.in_order(index),
             factor=self.factor[index],
+            alone_s=self.alone_s[index],
         )
 
     @property
@@ -132,7 +145,13 @@ class TracedReads:
         served = np.flatnonzero(by >= 0)
         is_measured = self.is_measured.copy()
         is_measured[served] = np.isfinite(self.replicas_s[served, by[served]])
-        return TimesNow(seconds=costs.seconds(), served_by=by, is_measured=is_measured)
+        seconds = costs.seconds()
+        return TimesNow(
+            seconds=seconds,
+            served_by=by,
+            is_measured=is_measured,
+            alone=np.where(by < 0, self.alone_s, seconds),
+        )
 
 
 def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedReads:
@@ -152,6 +171,7 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
                 replicas_s[i, j], n_reads[i, j] = times.mean_s, times.n
         unknown = ~np.isfinite(original_s)
         original_s[unknown] = predicted.original_as(j, replicas_s[:, j])[unknown]
+    alone = _new_shares(dataset, classes, [granule_of_array(dataset.array)], alone=True)[:, 0]
     return TracedReads(
         original_s=original_s,
         is_measured=is_measured,
@@ -160,6 +180,7 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
         replicas_s=replicas_s,
         predicted=predicted,
         factor=_factor(replicas_s / predicted.as_traced(original_s).replicas, n_reads),
+        alone_s=predicted.original_colder(original_s, alone / predicted.new_in_original),
     )
 
 
@@ -207,12 +228,29 @@ def predicted_costs(
     # From memory tiles are not predicted: they take no longer than the original, in more runs.
     of_tiles = np.array([x.segments is not None for x in layouts], dtype=np.bool_)
     warm = np.where(of_tiles, np.minimum(warm, costs.original_warm[:, np.newaxis]), warm)
+    element_bytes = dataset.array.element_size_bytes
+    in_replicas = [granule_of_replica(x, element_bytes) for x in layouts]
+    new = _new_shares(dataset, classes, [granule_of_array(dataset.array), *in_replicas])
     return replace(
         costs,
+        new_in_original=new[:, 0],
+        new_in_replicas=new[:, 1:],
         replicas=np.where(held, costs.replicas[:, columns], np.inf),
         compared=np.where(held, costs.compared[:, columns], np.inf),
         replicas_warm=np.where(held, warm, np.inf),
     )
+
+
+def _new_shares(
+    dataset: DatasetReads,
+    classes: Sequence[ReadClass],
+    granules: Sequence[tuple[int, ...]],
+    *,
+    alone: bool = False,
+) -> NDArray[np.float64]:
+    """Return the shares of reads that are new to their processes; 1 where that is not known."""
+    new = new_shares(dataset.trail, [read.slab for read in classes], granules, alone=alone)
+    return np.where(np.isfinite(new), new, 1.0)
 
 
 def seconds_now(dataset: DatasetReads, classes: Sequence[ReadClass]) -> NDArray[np.float64]:

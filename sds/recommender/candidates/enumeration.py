@@ -89,6 +89,9 @@ class CandidateCosts:
         Seconds of each in the layouts that exist, shape (n,).
     is_measured
         Of which that is what traced reads took, shape (n,).
+    alone
+        `now` where reads of other shapes go to replicas, and bring nothing of the original into
+        memory, shape (n,).
     layouts
         Replicas that might be built, m of them.
     min_reads
@@ -116,6 +119,7 @@ class CandidateCosts:
     classes: tuple[ReadClass, ...]
     now: NDArray[np.float64]
     is_measured: NDArray[np.bool_]
+    alone: NDArray[np.float64]
     layouts: tuple[ReplicaLayout, ...]
     min_reads: tuple[int, ...]
     seconds: NDArray[np.float64]
@@ -180,11 +184,12 @@ class _Enumeration:
             for read in classes_in_parts(alike, boxes, segments, days=self.days)
         ]
         traced = traced_reads(dataset, found)
-        now, _, is_measured = traced.now()
+        now, _, is_measured, alone = traced.now()
         per_day = np.array([read.per_day for read in found])
         slowest = np.argsort(-per_day * now, kind="stable")
         classes, traced = [found[i] for i in slowest], traced.in_order(slowest)
         now, is_measured, per_day = now[slowest], is_measured[slowest], per_day[slowest]
+        alone = alone[slowest]
         whole = self._whole_layouts(classes, now)
         costs = traced.costs_in(whole, predicted_costs(dataset, classes, whole))
         rewritten = self._rewritten(whole, costs, classes, traced)
@@ -214,6 +219,7 @@ class _Enumeration:
             classes=tuple(classes),
             now=now,
             is_measured=is_measured,
+            alone=alone,
             layouts=kept,
             min_reads=tuple(
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept

@@ -68,6 +68,9 @@ class Effect:
         Seconds saved a day, and of all that was observed.
     without_s, with_s, per_day
         Time a day of what it serves without and with it, and how much that is.
+    changed_s
+        Time a day without it and with it of what it serves, and of what stays with the original
+        and finds less of it in memory.
     serves
         In words, what gains most first.
     before, after
@@ -79,6 +82,7 @@ class Effect:
     without_s: float
     with_s: float
     per_day: float
+    changed_s: tuple[float, float]
     serves: tuple[str, ...]
     before: NDArray[np.int64]
     after: NDArray[np.int64]
@@ -87,6 +91,12 @@ class Effect:
     def speedup(self) -> float:
         """Speed-up of what it serves: time without it over time with it."""
         return self.without_s / self.with_s if self.with_s > 0 else 1.0
+
+    @property
+    def ratio(self) -> float:
+        """Time without it over time with it, of all that it changes."""
+        without_s, with_s = self.changed_s
+        return without_s / with_s if with_s > 0 else 1.0
 
 
 def objection(
@@ -106,7 +116,11 @@ def objection(
     total_s = float(workload.now @ workload.observed)
     sure, needed = shares_apart(confidence, gates.min_confidence)
     checks = (
-        (effect.saving_s > 0, f"no {workload.unit} would be faster"),
+        (effect.with_s < effect.without_s, f"no {workload.unit} would be faster"),
+        (
+            effect.saving_s > 0,
+            f"{plural} that stay with the original would lose more: they would find less in memory",
+        ),
         (
             workload.stated or workload.n_seen >= gates.min_calls,
             (
@@ -132,7 +146,7 @@ def objection(
         (
             confidence >= gates.min_confidence,
             (
-                f"predicted {effect.speedup:.1f} times as fast, which the error of the models "
+                f"predicted {effect.ratio:.1f} times as fast, which the error of the models "
                 f"cannot tell from no gain (confidence {sure}, needed {needed}): "
                 "measure with sds calibrate"
             ),

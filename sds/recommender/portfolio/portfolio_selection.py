@@ -242,14 +242,20 @@ class _Choice:
         without, by = self._best(i, others)
         there, with_it = self._best(i, others | {key})
         served = with_it == c
+        changed = served | (without != there)
         gains = np.where(served, without - np.where(served, there, 0.0), 0.0) * per_day
         most = [int(k) for k in np.argsort(-gains, kind="stable") if served[k]]
         return Effect(
-            saving_s=float(gains.sum()),
-            saving_observed_s=float(((without - there)[served] * workload.observed[served]).sum()),
+            # Of all: what stays may find less in memory.
+            saving_s=float((without - there) @ per_day),
+            saving_observed_s=float((without - there) @ workload.observed),
             without_s=float((without * per_day)[served].sum()),
             with_s=float((there * per_day)[served].sum()),
             per_day=float(per_day[served].sum()),
+            changed_s=(
+                float((without * per_day)[changed].sum()),
+                float((there * per_day)[changed].sum()),
+            ),
             serves=tuple(dict.fromkeys(workload.descriptions[k] for k in most)),
             before=by,
             after=with_it,
@@ -262,15 +268,15 @@ class _Choice:
             self.workloads[i],
             self.workloads[i].candidates[c],
             effect,
-            confidence=self._confidence(key, effect.speedup),
+            confidence=self._confidence(key, effect.ratio),
             gates=self.gates,
             pay_within_days=self.settings.pay_within_days,
         )
 
-    def _confidence(self, key: Key, speedup: float) -> float:
+    def _confidence(self, key: Key, ratio: float) -> float:
         """Return the probability that a layout is faster than what there is without it."""
         i, c = key
-        return probability_faster(speedup, self.workloads[i].ratio_error(AS_NOW, c))
+        return probability_faster(ratio, self.workloads[i].ratio_error(AS_NOW, c))
 
     def _beside(self, key: Key, others: frozenset[Key]) -> str:
         """Return which other layouts of the dataset are chosen, in words."""
@@ -360,7 +366,7 @@ class _Choice:
             min_reads=candidate.min_reads,
             saving=Saving(seconds=effect.saving_s, low=interval.low, high=interval.high),
             speedup=effect.speedup,
-            confidence=self._confidence(key, effect.speedup),
+            confidence=self._confidence(key, effect.ratio),
             reads_per_day=effect.per_day,
             serves=effect.serves,
             shares=shares,

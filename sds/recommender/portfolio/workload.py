@@ -92,6 +92,9 @@ class Workload:
         Seconds of each as things are, shape (n,): measured where it was traced, else predicted.
     is_measured
         Which were, shape (n,).
+    alone
+        `now` of reads that stay while others go to candidates, and so find less of what they read
+        in memory, shape (n,); None: as `now`.
     seconds
         Seconds in each candidate, shape (n, m); infinite where it would not serve.
     compared
@@ -134,6 +137,7 @@ class Workload:
     now: NDArray[np.float64]
     is_measured: NDArray[np.bool_]
     seconds: NDArray[np.float64]
+    alone: NDArray[np.float64] | None = None
     compared: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     cold: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     warm: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -157,8 +161,8 @@ class Workload:
         self, candidates: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the seconds of each with some candidates, and which serves it."""
+        by = np.full(len(self.now), AS_NOW, dtype=np.int64)
         seconds = self.now.copy()
-        by = np.full(len(seconds), AS_NOW, dtype=np.int64)
         now, there = (self.now, self.seconds) if self.compared is None else self.compared
         least = now.copy()
         for c in candidates:
@@ -166,7 +170,15 @@ class Workload:
             least[chosen] = there[chosen, c]
             seconds[chosen] = self.seconds[chosen, c]
             by[chosen] = c
+        stays = by == AS_NOW
+        seconds[stays] = self._now_beside(by)[stays]
         return seconds, by
+
+    def _now_beside(self, by: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what reads take that stay as they are where others are served as `by` says."""
+        if self.alone is None or (by == AS_NOW).all():
+            return self.now
+        return self.alone
 
     @property
     def basis(self) -> Basis:
@@ -201,9 +213,13 @@ class Workload:
         before, after
             The candidate that serves each, shape (n,); `AS_NOW`: none.
         """
-        changed = np.flatnonzero(before != after)
+        now = [self._now_beside(by) for by in (before, after)]
+        changed = np.flatnonzero((before != after) | ((after == AS_NOW) & (now[0] != now[1])))
         error = math.hypot(self.log_errors[1], self._spread(after, changed))
-        sums = [self._sum(self.now, self.seconds, by, changed) for by in (before, after)]
+        sums = [
+            self._sum(stays, self.seconds, by, changed)
+            for stays, by in zip(now, (before, after), strict=True)
+        ]
         return saving_interval(sums[0], sums[1], (self.log_errors[0], error))
 
     def ratio_error(self, one: int, other: int) -> float:
@@ -262,6 +278,7 @@ def read_workload(
         ),
         now=costs.now,
         is_measured=costs.is_measured,
+        alone=costs.alone,
         seconds=costs.seconds,
         compared=(costs.compared_now, costs.compared),
         cold=(costs.now_cold, costs.seconds_cold),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import sds
 from sds.catalog.records import ReplicaState
+from sds.redirect.launch.untraced import untraced_sentences
 from sds.server.lock import read_address
 from sds.server.operations.reports import Status
-from sds.trace import untraced_sentences
 
 if TYPE_CHECKING:
     from sds.catalog.job_queue import JobQueue

@@ -14,6 +14,7 @@ from sds.recommender.candidates.cost_matrix import ReadCosts
 from sds.recommender.candidates.read_classes import collective_s
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.what_if import what_if
+from tests.analyzer.test_hot_segments import box, trail_of_slabs
 from tests.recommender.portfolio.test_portfolio_selection import CUBE, reads_of, traced
 
 
@@ -177,6 +178,60 @@ def test_what_a_portfolio_says_of_traced_reads_is_what_what_if_says(measured_s):
     assert supposed.basis == portfolio.basis == "measured"
 
 
+# Planes across the grain, and rows, which they have brought along.
+PLANES = [box((0, 0, k), (512, 512, 1)) for k in range(0, 1000, 100)]
+ROWS = [box((5 * i, i, 0), (1, 1, 1024)) for i in range(100)]
+
+
+def planes_and_rows(planes_s, rows_s, slabs):
+    """Ten planes and a hundred rows, as one process read them; no rows where they take nothing."""
+    stated = [("[:, :, 0]", 10)] if not rows_s else [("[:, :, 0]", 10), ("[3, 4, :]", 100)]
+    dataset = reads_of(CUBE, *stated)
+    each = zip(dataset.patterns, (planes_s, rows_s), strict=False)
+    patterns = [
+        traced(replace(dataset, patterns=(pattern,)), elapsed_s=seconds).patterns[0]
+        for pattern, seconds in each
+    ]
+    return replace(dataset, patterns=tuple(patterns), trail=trail_of_slabs(slabs, CUBE))
+
+
+def test_what_was_in_memory_because_of_other_reads_is_not_there_in_a_replica():
+    """The first plane brings the whole file; a replica brings one plane at a time."""
+    cold = times(STATED)
+    warm_s = cold.warm_s_now / 50
+    mostly_warm = planes_and_rows(cold.cold_s_now / 50 + 9 * warm_s, 0, PLANES)
+    known, not_known = times(mostly_warm), times(replace(mostly_warm, trail=None))
+    assert known.seconds_now == not_known.seconds_now
+    assert known.cold_s_then == not_known.cold_s_then
+    assert not_known.seconds_then < 0.5 * known.seconds_then
+    assert known.seconds_then == pytest.approx(known.cold_s_then, rel=0.1)
+    # Where the first plane was in memory as well, it would be in a replica.
+    all_warm = planes_and_rows(10 * warm_s, 0, PLANES)
+    assert times(all_warm).seconds_then == times(replace(all_warm, trail=None)).seconds_then
+
+
+def test_reads_that_stay_find_less_in_memory():
+    cold = times(STATED)
+    slabs = [PLANES[0], *ROWS, *PLANES[1:]]
+    dataset = planes_and_rows(cold.cold_s_now / 50 + 1, 1e-3, slabs)
+    (added,) = (
+        x.layout
+        for x in choose_portfolio([replace(dataset, trail=None)]).layouts
+        if x.layout.order[0] == 2
+    )
+    stays = {
+        each.pattern: each
+        for each in what_if(dataset, add=[added]).patterns
+        if each.from_then == "original"
+    }
+    (rows,) = stays.values()
+    assert rows.seconds_then > rows.seconds_now
+    portfolio = choose_portfolio([dataset])
+    supposed = what_if(dataset, add=[layout.layout for layout in portfolio.layouts])
+    assert supposed.seconds_then == pytest.approx(portfolio.seconds_then)
+    assert supposed.saving.seconds == pytest.approx(portfolio.saving.seconds)
+
+
 def test_a_layout_counts_with_what_it_would_make_slower():
     """One of two kinds of read is predicted faster cold, and was measured faster still."""
     dataset = reads_of(CUBE, ("[:, :, 5]", 50), ("[:, 5, :]", 50))
@@ -230,7 +285,7 @@ def test_times_as_traced(original, replica, measured, known):
     (warm, cold), (there_warm, there) = np.sort(original, axis=0), np.sort(replica, axis=0)
     costs = ReadCosts(
         original=cold, by_hdf5=cold, replicas=there, compared=there, original_warm=warm,
-        replicas_warm=there_warm,
+        replicas_warm=there_warm, new_in_original=np.ones(3), new_in_replicas=np.ones((3, 2)),
     )  # fmt: skip
     found = costs.as_traced(np.where(known, measured, np.nan))
     np.testing.assert_array_equal(found.original, np.where(known, measured, cold))
@@ -252,7 +307,8 @@ def test_what_has_no_prediction_takes_nothing_from_what_was_measured():
     one = np.array([[0.5]])
     costs = ReadCosts(
         original=np.array([np.inf]), by_hdf5=np.array([np.inf]), replicas=one, compared=one,
-        original_warm=np.array([np.inf]), replicas_warm=one,
+        original_warm=np.array([np.inf]), replicas_warm=one, new_in_original=np.ones(1),
+        new_in_replicas=one * 2,
     )  # fmt: skip
     found = costs.as_traced(np.array([0.005]))
     assert found.original.tolist() == [np.inf]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sds.trace import read_untraced, untraced_sentences
+from sds.redirect.launch.untraced import read_untraced, untraced_sentences
 
 HDF5_10 = "/lib/libhdf5_serial.so.103"
 NOW = int(time.time())
