@@ -10,6 +10,7 @@ from sds.errors import LayoutError
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 MAX_SIZE_BYTES = 1 << 50  # of the core
 
 

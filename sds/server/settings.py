@@ -44,6 +44,7 @@ class Settings(BaseModel):
     ost_count: Annotated[int, Field(gt=0, le=65536)] = 1
     stripe_advice: bool = True
     advice_min_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+    advice_min_s_per_gib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.02
     replica_budget_bytes: Annotated[int, Field(ge=0)] | None = None
     trusted_directories: tuple[Annotated[str, Field(pattern="^/")], ...] = ()  # sds.hdf5.identity
 

@@ -55,6 +55,9 @@ def class_costs(
 
 # Reads that are taken to have been as predicted beside those that were measured.
 _N_READS_AS_PREDICTED = 4
+# The slowest read was cold where it took this share of what is predicted of that, and so many times
+# as long as the others.
+_COLD_SHARE, _COLD_FACTOR = 0.5, 4.0
 
 
 class TimesNow(NamedTuple):
@@ -99,6 +102,8 @@ class TracedReads:
     factor
         By which what was measured of replicas exceeds what follows from the original's times and
         the models, as far as it is known, shape (n,).
+    began_cold
+        Whether nothing was in memory at first, and cold reads warmed others.
     alone_s
         `original_s`, or what is predicted, where a program makes no reads of other shapes, (n,).
     """
@@ -110,6 +115,7 @@ class TracedReads:
     replicas_s: NDArray[np.float64]
     predicted: ReadCosts
     factor: NDArray[np.float64]
+    began_cold: bool
     alone_s: NDArray[np.float64]
 
     def in_order(self, index: NDArray[np.intp]) -> TracedReads:
@@ -122,6 +128,7 @@ class TracedReads:
             replicas_s=self.replicas_s[index],
             predicted=self.predicted.in_order(index),
             factor=self.factor[index],
+            began_cold=self.began_cold,
             alone_s=self.alone_s[index],
         )
 
@@ -136,7 +143,9 @@ class TracedReads:
         for j, layout in enumerate(layouts):
             if layout in self.layouts:
                 measured_s[:, j] = self.replicas_s[:, self.layouts.index(layout)]
-        return predicted.as_traced(self.original_s, measured_s, self.factor)
+        return predicted.as_traced(
+            self.original_s, measured_s, self.factor, began_cold=self.began_cold
+        )
 
     def now(self) -> TimesNow:
         """Return what each takes in the layouts that exist."""
@@ -171,6 +180,8 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
                 replicas_s[i, j], n_reads[i, j] = times.mean_s, times.n
         unknown = ~np.isfinite(original_s)
         original_s[unknown] = predicted.original_as(j, replicas_s[:, j])[unknown]
+    began_cold = _began_cold(classes, predicted)
+    as_traced = predicted.as_traced(original_s, began_cold=began_cold)
     alone = _new_shares(dataset, classes, [granule_of_array(dataset.array)], alone=True)[:, 0]
     return TracedReads(
         original_s=original_s,
@@ -179,9 +190,26 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
         n_existing=len(dataset.existing),
         replicas_s=replicas_s,
         predicted=predicted,
-        factor=_factor(replicas_s / predicted.as_traced(original_s).replicas, n_reads),
-        alone_s=predicted.original_colder(original_s, alone / predicted.new_in_original),
+        factor=_factor(replicas_s / as_traced.replicas, n_reads),
+        began_cold=began_cold,
+        alone_s=predicted.original_colder(
+            original_s, alone / predicted.new_in_original if began_cold else np.ones(len(alone))
+        ),
     )
+
+
+def _began_cold(classes: Sequence[ReadClass], predicted: ReadCosts) -> bool:
+    """Return whether of some reads the slowest alone was cold: near what is predicted of that.
+
+    The mean does not tell: models of reads from memory err by more than few cold reads add to it.
+    """
+    slowest_s = np.array([read.slowest_s for read in classes])
+    others_s = np.array([read.others_s for read in classes])
+    with np.errstate(invalid="ignore"):
+        found = (slowest_s >= _COLD_SHARE * predicted.original) & (
+            slowest_s >= _COLD_FACTOR * others_s
+        )
+    return bool(found.any())
 
 
 def _factor(ratios: NDArray[np.float64], n_reads: NDArray[np.float64]) -> NDArray[np.float64]:

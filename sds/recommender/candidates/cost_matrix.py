@@ -159,6 +159,8 @@ class ReadCosts:
         measured_s: NDArray[np.float64],
         replicas_measured_s: NDArray[np.float64] | None = None,
         factor: NDArray[np.float64] | None = None,
+        *,
+        began_cold: bool = False,
     ) -> ReadCosts:
         """Return what reads take that are as cold or as warm as those that were traced.
 
@@ -170,19 +172,23 @@ class ReadCosts:
             The same from each replica, shape (n, m); None: of none is it known.
         factor
             By which reads from other replicas take longer than follows, shape (n,); None: by none.
+        began_cold
+            Whether cold reads warmed those after them (`TracedReads.began_cold`).
 
         Notes
         -----
         What was measured counts as it is. Where the original's time lies between what is predicted
-        of reads from memory and of cold ones, that share of the reads was cold; in replicas it
-        would be as much greater or less as more or less of them is new to a process. Where it is
-        beyond the cold ones, the device is slower than the model has it, for replicas by the same
-        factor; where it is below the warm ones, replicas take what is predicted of them from
-        memory. Which replica serves remains what programs choose by.
+        of reads from memory and of cold ones, that share of the reads was cold, and would be in
+        replicas; where cold reads warmed others, as much more or less as more or less of them is
+        new to a process. Where it is beyond the cold ones, the device is slower than the model has
+        it, for replicas by the same factor; where it is below the warm ones, replicas take what is
+        predicted of them from memory. Which replica serves remains what programs choose by.
         """
         known = np.isfinite(measured_s) & np.isfinite(self.original)
         coldness = _Coldness.of(measured_s, self.original, self.original_warm, known=known)
-        ratio = self.new_in_replicas / self.new_in_original[:, np.newaxis]
+        ratio = np.ones(self.replicas.shape)
+        if began_cold:
+            ratio = self.new_in_replicas / self.new_in_original[:, np.newaxis]
         as_cold = coldness.seconds(self.replicas, self.replicas_warm, ratio)
         replicas = np.where(known[:, np.newaxis], as_cold, self.replicas)
         if factor is not None:
@@ -233,11 +239,8 @@ class ReadCosts:
         cold, warm = self.replicas[:, replica], self.replicas_warm[:, replica]
         known = np.isfinite(measured_s) & np.isfinite(cold) & np.isfinite(self.original)
         coldness = _Coldness.of(measured_s, cold, warm, known=known)
-        ratio = self.new_in_original / self.new_in_replicas[:, replica]
         seconds = coldness.seconds(
-            self.original[:, np.newaxis],
-            self.original_warm[:, np.newaxis],
-            ratio[:, np.newaxis],
+            self.original[:, np.newaxis], self.original_warm[:, np.newaxis], np.ones((len(cold), 1))
         )
         return np.where(known, seconds[:, 0], np.nan)
 

@@ -10,6 +10,7 @@ from sds.analyzer import AccessPattern, ReadTrail
 from sds.engine import IoParameters
 from sds.errors import SdsValueError
 from sds.geometry import ReplicaLayout
+from sds.geometry.storage_layout import GIB
 from sds.recommender.candidates.replica_cost import BuildRates
 from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.models.cost_model import CostModel, builtin_models
@@ -70,6 +71,9 @@ class PortfolioSettings:
     ----------
     pay_within_days
         Days within which a layout has to save the time of building it.
+    space_s_per_gib
+        Seconds that each GiB of a layout has to save a day: of two that save nearly the same the
+        smaller is taken. Not negative.
     tolerance
         Reads are grouped whose predicted times agree within this share in every layout; the set
         chosen takes at most so much longer than the best (sds.recommender.portfolio.compression).
@@ -78,6 +82,7 @@ class PortfolioSettings:
     """
 
     pay_within_days: float = 365.0
+    space_s_per_gib: float = 0.02
     tolerance: float = 0.02
     n_candidates: int = 24
 
@@ -86,3 +91,11 @@ class PortfolioSettings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise SdsValueError(f"{name} must be a positive number, not {value}")
+        if not 0 <= self.space_s_per_gib < math.inf:
+            raise SdsValueError(
+                f"space_s_per_gib must be finite and not negative, not {self.space_s_per_gib}"
+            )
+
+    def space_s(self, size_bytes: int) -> float:
+        """Return the seconds a day that a layout has to save for its space."""
+        return self.space_s_per_gib * size_bytes / GIB

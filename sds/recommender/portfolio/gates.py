@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sds.errors import SdsValueError
-from sds.text import counted, shares_apart, time_text
+from sds.text import counted, shares_apart, size_text, time_text
 
 if TYPE_CHECKING:
+    from sds.recommender.candidates.dataset_reads import PortfolioSettings
     from sds.recommender.portfolio.workload import Candidate, Workload
 
 _PLURAL = {"read": "reads", "query": "queries"}
@@ -106,7 +107,7 @@ def objection(
     *,
     confidence: float,
     gates: NoiseGates,
-    pay_within_days: float,
+    settings: PortfolioSettings,
 ) -> str:
     """Return the first gate that a layout fails, in words; empty where it passes all.
 
@@ -114,6 +115,7 @@ def objection(
     """
     plural = _PLURAL[workload.unit]
     total_s = float(workload.now @ workload.observed)
+    space_s = settings.space_s(candidate.size_bytes)
     sure, needed = shares_apart(confidence, gates.min_confidence)
     checks = (
         (effect.with_s < effect.without_s, f"no {workload.unit} would be faster"),
@@ -152,10 +154,18 @@ def objection(
             ),
         ),
         (
-            candidate.build_s <= effect.saving_s * pay_within_days,
+            candidate.build_s <= effect.saving_s * settings.pay_within_days,
             (
                 f"building takes {time_text(candidate.build_s)}, more than it saves in "
-                f"{pay_within_days:.0f} days"
+                f"{settings.pay_within_days:.0f} days"
+            ),
+        ),
+        (
+            effect.saving_s >= space_s,
+            (
+                f"it would save {time_text(effect.saving_s)} a day, and "
+                f"{size_text(candidate.size_bytes)} are worth {time_text(space_s)} "
+                "(advice_min_s_per_gib)"
             ),
         ),
     )

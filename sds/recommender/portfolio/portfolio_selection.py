@@ -138,7 +138,9 @@ class _Choice:
         """Return the workload of a dataset, grouped by cost."""
         workload = self.workloads[i]
         days = self.settings.pay_within_days
-        costs = tuple(c.build_s / days for c in workload.candidates)
+        costs = tuple(
+            c.build_s / days + self.settings.space_s(c.size_bytes) for c in workload.candidates
+        )
         if not workload.now.any():  # nothing is read, or of an empty table
             nothing = np.zeros((0, len(workload.candidates)))
             return DatasetCosts(
@@ -270,7 +272,7 @@ class _Choice:
             effect,
             confidence=self._confidence(key, effect.ratio),
             gates=self.gates,
-            pay_within_days=self.settings.pay_within_days,
+            settings=self.settings,
         )
 
     def _confidence(self, key: Key, ratio: float) -> float:
@@ -452,7 +454,7 @@ class _Choice:
         if self.budget_bytes is not None and used + size > self.budget_bytes:
             left = self.budget_bytes - used
             return f"it takes {size_text(size)}, and {size_text(left)} of the budget are left"
-        return f"{beside}it saves less than its building costs"
+        return f"{beside}it saves less than its building and its space are worth"
 
     def _notes(self, chosen: frozenset[Key]) -> list[str]:
         notes = []

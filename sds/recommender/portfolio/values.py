@@ -229,8 +229,8 @@ class Portfolio:
     cold_s_now, cold_s_then, warm_s_now, warm_s_then
         Predicted of all reads of a day; None where there are queries.
     bound_s_per_day
-        No set of the layouts compared saves more within the budget, build times spread over
-        `PortfolioSettings.pay_within_days`.
+        No set of the layouts compared saves more within the budget, less what building and space
+        are worth by `PortfolioSettings`.
     exact
         Whether the set is known to be the best of those compared.
     calibrated

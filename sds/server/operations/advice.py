@@ -15,6 +15,7 @@ from sds.hdf5.dataset import describe_dataset
 from sds.hdf5.identity import identity_of
 from sds.hdf5.rewrite_command import rewrite_command
 from sds.organizer.replica_file.filters import parse_filters
+from sds.recommender.candidates.dataset_reads import PortfolioSettings
 from sds.recommender.candidates.segment_candidates import RecurringTiles
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
@@ -95,6 +96,7 @@ class Adviser:
             tables=tables,
             budget_bytes=free if budget is None else budget,
             gates=NoiseGates.from_total(self._settings.advice_min_s),
+            settings=PortfolioSettings(space_s_per_gib=self._settings.advice_min_s_per_gib),
         )
         if budget is not None and portfolio.used_bytes > free:
             notes.append(

@@ -120,6 +120,31 @@ def test_the_filters_of_the_source_let_two_layouts_share_what_one_would_take():
         check_layout(layout.layout, array)
 
 
+def test_space_is_weighed_against_what_it_saves():
+    """The smaller of layouts that save nearly the same, unless the larger earns its space."""
+
+    def layout(n_reads, **settings):
+        plain = reads_of(GRID, ("[:, 3, 4]", n_reads), chunks=(1, 180, 360))
+        array = replace(
+            plain.array,
+            filters=GZIP,
+            stored_bytes=plain.array.size_bytes // 30,
+            decode_s_per_byte=2e-9,
+        )
+        portfolio = choose_portfolio(
+            [replace(plain, array=array)], settings=PortfolioSettings(**settings)
+        )
+        found = [x.layout for x in portfolio.layouts]
+        return found[0] if found else portfolio
+
+    assert layout(3).filters
+    assert not layout(3, space_s_per_gib=0).filters
+    assert not layout(3000).filters
+    dear = layout(3, space_s_per_gib=1e6)
+    assert not dear.layouts
+    assert any("are worth" in each.reason for each in dear.declined)
+
+
 def test_datasets_share_the_budget_and_the_one_that_gains_more_goes_first():
     little = reads_of(CUBE, ("[:, :, 5]", 50), target="f.h5:/little")
     much = reads_of(CUBE, ("[:, :, 5]", 5000), target="f.h5:/much")
@@ -461,6 +486,8 @@ def test_patterns_of_another_dataset_and_settings_that_make_no_sense_are_refused
         PortfolioSettings(tolerance=0)
     with pytest.raises(SdsValueError, match="pay_within_days"):
         PortfolioSettings(pay_within_days=math.nan)
+    with pytest.raises(SdsValueError, match="space_s_per_gib"):
+        PortfolioSettings(space_s_per_gib=-1)
 
 
 @pytest.mark.parametrize("budget", [-1, math.nan, -math.inf])

@@ -38,7 +38,8 @@ def test_lines_are_read_oldest_first(tmp_path):
 
 @pytest.mark.parametrize(
     "damage",
-    [b"", b"\0" * 100, b"\xff\xfe\tx\n", b"1\t2\t3\n", b"x" * (1 << 20), line()[:-20].encode()],
+    [b"", b"\0" * 100, b"\xff\xfe\tx\n", b"1\t2\t3\n", b"x" * (1 << 20), line(1)[:-20].encode()],
+    ids=["nothing", "zeros", "no text", "too few fields", "no end", "cut"],
 )
 def test_what_is_no_line_is_left_out(tmp_path, damage):
     (tmp_path / "untraced.tsv").write_bytes(line(pid=5).encode() + damage)
