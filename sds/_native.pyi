@@ -63,7 +63,7 @@ def features_of_extents(
 
 # cost.cpp
 
-MEASURES: tuple[str, ...]
+MODEL_INPUTS: tuple[str, ...]
 
 def predict(
     kind: int,
@@ -73,15 +73,15 @@ def predict(
     features: Features,
     processes_per_ost: float,
 ) -> float: ...
-def measures_of_read(features: Features, processes_per_ost: float) -> tuple[float, ...]: ...
+def model_inputs_of_read(features: Features, processes_per_ost: float) -> tuple[float, ...]: ...
 def predict_many(
     kind: int,
     gap: int,
     coefficients: Sequence[float],
     floor_s: float,
-    measures: NDArray[np.float64],
+    inputs: NDArray[np.float64],
 ) -> NDArray[np.float64]: ...
-def terms(kind: int, gap: int, measures: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def terms(kind: int, gap: int, inputs: NDArray[np.float64]) -> NDArray[np.float64]: ...
 def builtin_model() -> tuple[int, int, tuple[float, ...], float]: ...
 
 # operation.cpp

@@ -1,4 +1,4 @@
-// Cost models: predictions of one read, and of columns of measures.
+// Cost models: predictions of one read, and of columns of inputs.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
@@ -45,7 +45,7 @@ sds_cost_model model_of(int32_t kind, int32_t gap, const std::vector<double> &co
     return model;
 }
 
-sds_measures measures_from(const nb::dict &dict, double processes_per_ost)
+sds_model_inputs model_inputs_from(const nb::dict &dict, double processes_per_ost)
 {
     sds_features counted = {};
     counted.runs = nb::cast<int64_t>(dict["runs"]);
@@ -58,39 +58,39 @@ sds_measures measures_from(const nb::dict &dict, double processes_per_ost)
     const auto sieve = nb::cast<nb::tuple>(dict["sieve"]);
     counted.sieve = {nb::cast<int64_t>(sieve[0]), nb::cast<int64_t>(sieve[1]),
                      nb::cast<int64_t>(sieve[2])};
-    sds_measures measures;
-    sds_measures_of_read(&counted, nb::cast<int64_t>(dict["block_gap_paper"]), processes_per_ost,
-                         &measures);
-    return measures;
+    sds_model_inputs inputs;
+    sds_model_inputs_of_read(&counted, nb::cast<int64_t>(dict["block_gap_paper"]),
+                             processes_per_ost, &inputs);
+    return inputs;
 }
 
 double predict(int32_t kind, int32_t gap, const std::vector<double> &coefficients, double floor_s,
                const nb::dict &features, double processes_per_ost)
 {
     const sds_cost_model model = model_of(kind, gap, coefficients, floor_s);
-    const sds_measures measures = measures_from(features, processes_per_ost);
-    return sds_cost_of(&model, &measures);
+    const sds_model_inputs inputs = model_inputs_from(features, processes_per_ost);
+    return sds_cost_of(&model, &inputs);
 }
 
-nb::tuple measures_of_read(const nb::dict &features, double processes_per_ost)
+nb::tuple model_inputs_of_read(const nb::dict &features, double processes_per_ost)
 {
-    const sds_measures measures = measures_from(features, processes_per_ost);
+    const sds_model_inputs inputs = model_inputs_from(features, processes_per_ost);
     nb::list values;
-#define XX(name) values.append(measures.name);
-    SDS_MEASURE_MAP(XX)
+#define XX(name) values.append(inputs.name);
+    SDS_MODEL_INPUT_MAP(XX)
 #undef XX
     return nb::tuple(values);
 }
 
 // Begin of each column.
-std::vector<const double *> columns_of(const Columns &measures)
+std::vector<const double *> columns_of(const Columns &inputs)
 {
-    if (measures.shape(0) != SDS_N_MEASURES)
-        refuse("measures have " + std::to_string(measures.shape(0)) + " columns, not " +
-               std::to_string(SDS_N_MEASURES) + ": one per name in MEASURES");
+    if (inputs.shape(0) != SDS_N_MODEL_INPUTS)
+        refuse("inputs have " + std::to_string(inputs.shape(0)) + " columns, not " +
+               std::to_string(SDS_N_MODEL_INPUTS) + ": one per name in MODEL_INPUTS");
     std::vector<const double *> begins;
-    for (size_t m = 0; m < SDS_N_MEASURES; m++)
-        begins.push_back(measures.data() + m * measures.shape(1));
+    for (size_t m = 0; m < SDS_N_MODEL_INPUTS; m++)
+        begins.push_back(inputs.data() + m * inputs.shape(1));
     return begins;
 }
 
@@ -103,11 +103,11 @@ nb::object matrix_of(std::unique_ptr<double[]> values, size_t rows, size_t colum
 }
 
 nb::object predict_many(int32_t kind, int32_t gap, const std::vector<double> &coefficients,
-                        double floor_s, const Columns &measures)
+                        double floor_s, const Columns &inputs)
 {
     const sds_cost_model model = model_of(kind, gap, coefficients, floor_s);
-    const std::vector<const double *> begins = columns_of(measures);
-    const size_t n = measures.shape(1);
+    const std::vector<const double *> begins = columns_of(inputs);
+    const size_t n = inputs.shape(1);
     std::unique_ptr<double[]> seconds(new double[n]);
     {
         nb::gil_scoped_release release;
@@ -116,17 +116,17 @@ nb::object predict_many(int32_t kind, int32_t gap, const std::vector<double> &co
     return matrix_of(std::move(seconds), n, 1, true);
 }
 
-nb::object terms(int32_t kind, int32_t gap, const Columns &measures)
+nb::object terms(int32_t kind, int32_t gap, const Columns &inputs)
 {
     check_kind(kind, gap);
-    const std::vector<const double *> begins = columns_of(measures);
-    const size_t n = measures.shape(1);
+    const std::vector<const double *> begins = columns_of(inputs);
+    const size_t n = inputs.shape(1);
     const auto n_terms = static_cast<size_t>(sds_model_terms(kind));
     std::unique_ptr<double[]> found(new double[n * n_terms]);
     for (size_t i = 0; i < n; i++) {
-        sds_measures one;
-#define XX(name) one.name = begins[sds__measure_##name][i];
-        SDS_MEASURE_MAP(XX)
+        sds_model_inputs one;
+#define XX(name) one.name = begins[sds__model_input_##name][i];
+        SDS_MODEL_INPUT_MAP(XX)
 #undef XX
         double row[SDS_MODEL_TERMS];
         sds_cost_terms(kind, gap, &one, row);
@@ -151,15 +151,15 @@ void bind_cost(nb::module_ &module)
 {
     nb::list names;
 #define XX(name) names.append(#name);
-    SDS_MEASURE_MAP(XX)
+    SDS_MODEL_INPUT_MAP(XX)
 #undef XX
-    module.attr("MEASURES") = nb::tuple(names);
+    module.attr("MODEL_INPUTS") = nb::tuple(names);
     module.def("predict", &predict, nb::arg("kind"), nb::arg("gap"), nb::arg("coefficients"),
                nb::arg("floor_s"), nb::arg("features"), nb::arg("processes_per_ost"));
-    module.def("measures_of_read", &measures_of_read, nb::arg("features"),
+    module.def("model_inputs_of_read", &model_inputs_of_read, nb::arg("features"),
                nb::arg("processes_per_ost"));
     module.def("predict_many", &predict_many, nb::arg("kind"), nb::arg("gap"),
-               nb::arg("coefficients"), nb::arg("floor_s"), nb::arg("measures"));
-    module.def("terms", &terms, nb::arg("kind"), nb::arg("gap"), nb::arg("measures"));
+               nb::arg("coefficients"), nb::arg("floor_s"), nb::arg("inputs"));
+    module.def("terms", &terms, nb::arg("kind"), nb::arg("gap"), nb::arg("inputs"));
     module.def("builtin_model", &builtin_model);
 }

@@ -14,7 +14,15 @@ from sds import _native
 from sds.client import replica_reader
 from sds.explain.explanation import compare
 from sds.explain.hypothetical_layout import HypotheticalLayout
-from sds.geometry import Box, Filter, Hyperslab, RaidLayout, ReplicaLayout, StripeLayout
+from sds.geometry import (
+    Box,
+    Filter,
+    Hyperslab,
+    RaidLayout,
+    ReplicaLayout,
+    SegmentList,
+    StripeLayout,
+)
 from sds.hdf5.dataset import describe_open_dataset
 from sds.hdf5.identity import FileIdentity
 from sds.home import Home
@@ -106,9 +114,24 @@ def draw_extent(rng):
     return tuple(int(rng.integers(2, most)) for _ in range(rank))
 
 
+def draw_segments(rng, extent):
+    """Draw tiles, most of a dataset, in up to three segments."""
+    shape = tuple(int(rng.integers(max(1, n // 4), n + 1)) for n in extent)
+    n_tiles = math.prod(-(-n // t) for n, t in zip(extent, shape, strict=True))
+    tiles = rng.permutation(n_tiles)[: max(1, n_tiles - int(rng.integers(0, 3)))]
+    cuts = np.unique(rng.integers(1, len(tiles) + 1, 2))
+    lengths = np.diff([0, *cuts[cuts < len(tiles)], len(tiles)])
+    return SegmentList(
+        tile_shape=shape, tiles=tuple(tiles.tolist()), lengths=tuple(lengths.tolist())
+    )
+
+
 def draw_candidate(rng, path, dataset, home, number):
     name, extent = dataset.path, dataset.extent
     order = tuple(int(axis) for axis in rng.permutation(len(extent)))
+    if rng.random() < 0.25:
+        segments = draw_segments(rng, extent)
+        return write_replica(path, name, order, home, number=number, segments=segments)
     region, storage = None, {}
     if rng.random() < 0.3:
         low = [int(rng.integers(0, max(1, n // 3))) for n in extent]

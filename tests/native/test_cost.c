@@ -63,32 +63,32 @@ static void test_nothing_is_below_the_floor(void)
 
 static void test_collective_reads_take_both_phases(void)
 {
-    const sds_measures measures = {.block_depth = 3,
-                                   .block_gap_count = 5,
-                                   .processes_per_ost = 4,
-                                   .n_processes = 1024,
-                                   .n_aggregators = 16,
-                                   .bytes_useful = 1600};
+    const sds_model_inputs inputs = {.block_depth = 3,
+                                     .block_gap_count = 5,
+                                     .processes_per_ost = 4,
+                                     .n_processes = 1024,
+                                     .n_aggregators = 16,
+                                     .bytes_useful = 1600};
     const double terms[] = {1, 3, 5, 4, 1, 1024, 16, 100};
     for (int i = 0; i < SDS_MODEL_TERMS; i++) {
         sds_cost_model model = {.kind = SDS_MODEL_EQ5, .gap = SDS_GAP_COUNT};
         model.coefficient[i] = 1;
-        CHECK(sds_cost_of(&model, &measures) == terms[i]);
+        CHECK(sds_cost_of(&model, &inputs) == terms[i]);
     }
 }
 
 static void test_reads_through_hdf5_take_what_it_asks_for(void)
 {
-    const sds_measures measures = {.sieve_requests = 7,
-                                   .sieve_jumps = 3,
-                                   .sieve_bytes = 65536,
-                                   .runs_most = 100,
-                                   .processes_per_ost = 2};
+    const sds_model_inputs inputs = {.sieve_requests = 7,
+                                     .sieve_jumps = 3,
+                                     .sieve_bytes = 65536,
+                                     .runs_most = 100,
+                                     .processes_per_ost = 2};
     const double terms[] = {1, 7, 3, 65536, 100, 14, 6, 131072};
     for (int i = 0; i < SDS_MODEL_TERMS; i++) {
         sds_cost_model model = {.kind = SDS_MODEL_SIEVE};
         model.coefficient[i] = 1;
-        CHECK(sds_cost_of(&model, &measures) == terms[i]);
+        CHECK(sds_cost_of(&model, &inputs) == terms[i]);
     }
     /* Features from before HDF5's requests were counted: one per run. */
     const sds_features uncounted = {.runs = 9, .bytes_touched = {4096, 8192}};
@@ -100,40 +100,40 @@ static void test_reads_through_hdf5_take_what_it_asks_for(void)
 
 static void test_gaps_are_sought_over_or_read_through(void)
 {
-    const sds_measures measures = {.first_visits = 2,
-                                   .runs_most = 10,
-                                   .trips_most = 7,
-                                   .step_bytes = 5,
-                                   .ost_bytes = 4096,
-                                   .later_fetches = 3,
-                                   .fetch_distance = 8,
-                                   .disk_segments = 4,
-                                   .disk_blocks = 6,
-                                   .disk_distance = 9};
+    const sds_model_inputs inputs = {.first_visits = 2,
+                                     .runs_most = 10,
+                                     .trips_most = 7,
+                                     .step_bytes = 5,
+                                     .ost_bytes = 4096,
+                                     .later_fetches = 3,
+                                     .fetch_distance = 8,
+                                     .disk_segments = 4,
+                                     .disk_blocks = 6,
+                                     .disk_distance = 9};
     /* Without a time to seek, or to read a block, no gap takes any. */
     const double alone[] = {2, 10, 7, 5, 4096, 0, 6};
     for (int i = 0; i < sds_model_terms(SDS_MODEL_SERVICE); i++) {
         sds_cost_model model = {.kind = SDS_MODEL_SERVICE};
         model.coefficient[i] = 1;
-        CHECK(sds_cost_of(&model, &measures) == alone[i]);
+        CHECK(sds_cost_of(&model, &inputs) == alone[i]);
     }
     sds_cost_model model = {.kind = SDS_MODEL_SERVICE};
     model.coefficient[6] = 1;
     model.coefficient[5] = 0.5; /* 3 and 4 seeks are less than 8 and 9 blocks */
-    CHECK(sds_cost_of(&model, &measures) == 6 + 1.5 + 2);
+    CHECK(sds_cost_of(&model, &inputs) == 6 + 1.5 + 2);
     model.coefficient[5] = 2.5; /* 3 seeks are less than 8 blocks, 4 more than 9 */
-    CHECK(sds_cost_of(&model, &measures) == 6 + 7.5 + 9);
+    CHECK(sds_cost_of(&model, &inputs) == 6 + 7.5 + 9);
     model.coefficient[5] = 100;
-    CHECK(sds_cost_of(&model, &measures) == 6 + 8 + 9);
+    CHECK(sds_cost_of(&model, &inputs) == 6 + 8 + 9);
 }
 
 static void test_columns_predict_as_one_by_one(void)
 {
     enum { N = 5 };
-    double column[SDS_N_MEASURES][N], seconds[N];
-    const double *columns[SDS_N_MEASURES];
-    sds_measures rows[N];
-    for (int m = 0; m < SDS_N_MEASURES; m++) {
+    double column[SDS_N_MODEL_INPUTS][N], seconds[N];
+    const double *columns[SDS_N_MODEL_INPUTS];
+    sds_model_inputs rows[N];
+    for (int m = 0; m < SDS_N_MODEL_INPUTS; m++) {
         columns[m] = column[m];
         for (int i = 0; i < N; i++)
             column[m][i] = ((double *)&rows[i])[m] = 1 + m * 31 % 7 + i * i;
@@ -152,17 +152,17 @@ static void test_one_read_stands_for_those_of_its_operation(void)
 {
     sds_features read = features;
     read.osts_touched = (sds_bounds){2, 2};
-    sds_measures alone, shared;
-    sds_measures_of_read(&read, 9, 0.5, &alone);
+    sds_model_inputs alone, shared;
+    sds_model_inputs_of_read(&read, 9, 0.5, &alone);
     CHECK(alone.n_processes == 1 && alone.disk_blocks == 3 && alone.disk_segments == 6);
     CHECK(alone.trips_most == 10); /* never more than runs */
     CHECK(alone.later_fetches == 9 && alone.fetch_distance == 9.0 * 7 / 5);
     CHECK(alone.ost_bytes == 20480 && alone.step_bytes == 40960 && alone.first_visits == 1);
-    sds_measures_of_read(&read, 9, 4, &shared); /* eight processes at two OSTs */
+    sds_model_inputs_of_read(&read, 9, 4, &shared); /* eight processes at two OSTs */
     CHECK(shared.n_processes == 8 && shared.disk_blocks == 24 && shared.ost_bytes == 163840);
     CHECK(shared.runs_most == alone.runs_most && shared.block_depth == alone.block_depth);
-    sds_measures nothing;
-    sds_measures_of_read(&(sds_features){0}, 0, 1, &nothing);
+    sds_model_inputs nothing;
+    sds_model_inputs_of_read(&(sds_features){0}, 0, 1, &nothing);
     CHECK(nothing.trips_most == 0 && nothing.later_fetches == 0 && nothing.fetch_distance == 0);
     CHECK(nothing.first_visits == 0 && nothing.disk_blocks == 0 && nothing.ost_bytes == 0);
 }
@@ -170,11 +170,11 @@ static void test_one_read_stands_for_those_of_its_operation(void)
 static void test_every_kind_says_how_many_terms_it_has(void)
 {
     double terms[SDS_MODEL_TERMS];
-    const sds_measures measures = {0};
+    const sds_model_inputs inputs = {0};
     for (int32_t kind = -1; kind < 20; kind++) {
         const int32_t n = sds_model_terms(kind);
         CHECK(n >= 0 && n <= SDS_MODEL_TERMS);
-        if (n > 0) CHECK(sds_cost_terms(kind, SDS_GAP_COUNT, &measures, terms) == n);
+        if (n > 0) CHECK(sds_cost_terms(kind, SDS_GAP_COUNT, &inputs, terms) == n);
     }
     CHECK(sds_model_terms(1) == 0 && sds_model_terms(7) == 0);
 }

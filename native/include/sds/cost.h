@@ -56,7 +56,7 @@ typedef struct sds_cost_model {
 } sds_cost_model;
 
 /* What models predict from. "Most": of the process, OST or disk with most. */
-#define SDS_MEASURE_MAP(XX)                                                                        \
+#define SDS_MODEL_INPUT_MAP(XX)                                                                    \
     XX(block_depth)        /* independent: most of one process; collective: of the union */        \
     XX(block_gap_count)    /* likewise */                                                          \
     XX(block_gap_distance) /* likewise */                                                          \
@@ -80,18 +80,18 @@ typedef struct sds_cost_model {
     XX(sieve_jumps)    /* of them, that do not go on where the one before ended */                 \
     XX(sieve_bytes)    /* that it reads */
 
-typedef struct sds_measures {
+typedef struct sds_model_inputs {
 #define XX(name) double name;
-    SDS_MEASURE_MAP(XX)
+    SDS_MODEL_INPUT_MAP(XX)
 #undef XX
-} sds_measures;
+} sds_model_inputs;
 
-/* Number of measures: an sds_measures is as many doubles, in the order of the map. */
+/* Number of inputs: an sds_model_inputs is as many doubles, in the order of the map. */
 enum {
-#define XX(name) sds__measure_##name,
-    SDS_MEASURE_MAP(XX)
+#define XX(name) sds__model_input_##name,
+    SDS_MODEL_INPUT_MAP(XX)
 #undef XX
-        SDS_N_MEASURES
+        SDS_N_MODEL_INPUTS
 };
 
 /* The built-in model: cold requests one after the other, at the built-in costs (sds/io_model.h). */
@@ -100,26 +100,26 @@ void sds_cost_builtin(sds_cost_model *out);
 /* Terms of a kind, 0 where there is no such kind. */
 int32_t sds_model_terms(int32_t kind);
 
-/* Measures of an operation of which one read is known: the others are taken to read as much, as
+/* Inputs of an operation of which one read is known: the others are taken to read as much, as
  * many of them from the OSTs of this one as P says. Inexact features count with their high bound.
  */
-void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
-                          double processes_per_ost, sds_measures *out);
+void sds_model_inputs_of_read(const sds_features *features, int64_t block_gap_paper,
+                              double processes_per_ost, sds_model_inputs *out);
 
 /* What a model says that any read takes, whatever it touches; 0 where it says nothing of that. Paid
  * once by what is read together. */
 double sds_cost_start(const sds_cost_model *model);
 
 /* What the coefficients of a kind multiply, in their order; returns how many there are. */
-int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
+int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_model_inputs *inputs,
                        double terms[SDS_MODEL_TERMS]);
 
 /* Predicted seconds. */
-double sds_cost_of(const sds_cost_model *model, const sds_measures *measures);
+double sds_cost_of(const sds_cost_model *model, const sds_model_inputs *inputs);
 
-/* The same of n operations: measure[m][i] is measure m, in the order of the map, of number i. */
+/* The same of n operations: input[m][i] is input m, in the order of the map, of number i. */
 void sds_cost_of_many(const sds_cost_model *model, size_t n,
-                      const double *const measure[SDS_N_MEASURES], double seconds[]);
+                      const double *const input[SDS_N_MODEL_INPUTS], double seconds[]);
 
 /* Predicted seconds of an operation of which one read is known; block_gap_paper is read only where
  * the model's gap is SDS_GAP_PAPER. */

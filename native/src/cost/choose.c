@@ -150,9 +150,9 @@ double sds__price(sds__pricer *self, const sds_cost_model *model, const sds_file
     const double touched = (double)features->osts_touched.high * n;
     const double most = (double)layout->striping.stripe_count;
     const double osts = touched < most ? touched : most;
-    sds_measures measures;
-    sds_measures_of_read(features, gap_paper, n / (osts > 1 ? osts : 1), &measures);
-    return sds_cost_of(model, &measures);
+    sds_model_inputs inputs;
+    sds_model_inputs_of_read(features, gap_paper, n / (osts > 1 ? osts : 1), &inputs);
+    return sds_cost_of(model, &inputs);
 }
 
 /* Cold seconds of a selection of an array that is stored contiguously. */
@@ -371,8 +371,8 @@ static void price_candidate(sds__pricer *self, const sds_candidate *candidate,
 
 /* ---- the original ---- */
 
-int32_t sds__judge_original(sds__pricer *self, const sds__sieved *by_hdf5, double factor,
-                            sds__plan_of *plan_of, const void *read, int32_t *hangs_on)
+int32_t sds__choose_original_reader(sds__pricer *self, const sds__sieved *by_hdf5, double factor,
+                                    sds__plan_of *plan_of, const void *read, int32_t *hangs_on)
 {
     const sds_choose_given *given = self->given;
     const sds_io_parameters *costs = &self->costs;
@@ -433,7 +433,8 @@ static void judge_and_price(sds__pricer *self, const sds_hyperslab *slab, int is
     sds__sieved sieved;
     if (sds_runs_of(&array, slab, &runs) != SDS_OK) return;
     sds__sieve_runs(&runs, sds__sieve_buffer(self), &sieved);
-    out->original = sds__judge_original(self, &sieved, 1, plan_of_runs, &runs, &out->hangs_on);
+    out->original =
+        sds__choose_original_reader(self, &sieved, 1, plan_of_runs, &runs, &out->hangs_on);
     if (!is_priced) return;
     out->by_hdf5.is_planned = !dataset->model.calibrated;
     out->by_hdf5.model_s =

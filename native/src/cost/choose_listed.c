@@ -230,8 +230,8 @@ static void judge_and_price(sds__pricer *self, const sds_listed_read *read, int 
     sds__sieve_extents(read->n, read->runs, dataset->element_bytes, sds__sieve_buffer(self),
                        list.factor, &sieved);
     if (!is_priced) {
-        out->original =
-            sds__judge_original(self, &sieved, list.factor, plan_of_pieces, &list, &out->hangs_on);
+        out->original = sds__choose_original_reader(self, &sieved, list.factor, plan_of_pieces,
+                                                    &list, &out->hangs_on);
         return;
     }
     const int64_t bytes = read->n_elements * dataset->element_bytes;

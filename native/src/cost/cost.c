@@ -57,8 +57,8 @@ double sds_cost_start(const sds_cost_model *model)
     }
 }
 
-void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
-                          double processes_per_ost, sds_measures *out)
+void sds_model_inputs_of_read(const sds_features *features, int64_t block_gap_paper,
+                              double processes_per_ost, sds_model_inputs *out)
 {
     const double osts = features->osts_touched.high > 0 ? (double)features->osts_touched.high : 1;
     /* Processes at each OST that this read touches: P * OSTs of the operation are all of them. */
@@ -69,7 +69,7 @@ void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
     const double bytes = (double)features->bytes_touched.high;
     /* Runs that share requests are fetched in one go. */
     const double fetches = segments * osts < runs ? segments * osts : runs;
-    *out = (sds_measures){
+    *out = (sds_model_inputs){
         .block_depth = (double)features->block_depth.high,
         .block_gap_count = (double)features->block_gap_count.high,
         .block_gap_distance = distance,
@@ -99,24 +99,24 @@ void sds_measures_of_read(const sds_features *features, int64_t block_gap_paper,
     }
 }
 
-static double gap_of(int32_t gap, const sds_measures *measures)
+static double gap_of(int32_t gap, const sds_model_inputs *inputs)
 {
-    if (gap == SDS_GAP_DISTANCE) return measures->block_gap_distance;
-    if (gap == SDS_GAP_PAPER) return measures->block_gap_paper;
-    return measures->block_gap_count;
+    if (gap == SDS_GAP_DISTANCE) return inputs->block_gap_distance;
+    if (gap == SDS_GAP_PAPER) return inputs->block_gap_paper;
+    return inputs->block_gap_count;
 }
 
-static void sieve_terms(const sds_measures *measures, double terms[SDS_MODEL_TERMS])
+static void sieve_terms(const sds_model_inputs *inputs, double terms[SDS_MODEL_TERMS])
 {
-    const double processes = measures->processes_per_ost;
+    const double processes = inputs->processes_per_ost;
     terms[0] = 1;
-    terms[1] = measures->sieve_requests;
-    terms[2] = measures->sieve_jumps;
-    terms[3] = measures->sieve_bytes;
-    terms[4] = measures->runs_most;
-    terms[5] = processes * measures->sieve_requests;
-    terms[6] = processes * measures->sieve_jumps;
-    terms[7] = processes * measures->sieve_bytes;
+    terms[1] = inputs->sieve_requests;
+    terms[2] = inputs->sieve_jumps;
+    terms[3] = inputs->sieve_bytes;
+    terms[4] = inputs->runs_most;
+    terms[5] = processes * inputs->sieve_requests;
+    terms[6] = processes * inputs->sieve_jumps;
+    terms[7] = processes * inputs->sieve_bytes;
 }
 
 static double pages_of(double bytes)
@@ -125,30 +125,30 @@ static double pages_of(double bytes)
     return whole < pages ? whole + 1 : whole;
 }
 
-int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
+int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_model_inputs *inputs,
                        double terms[SDS_MODEL_TERMS])
 {
-    const double depth = measures->block_depth, gaps = gap_of(gap, measures);
-    const double processes = measures->processes_per_ost;
+    const double depth = inputs->block_depth, gaps = gap_of(gap, inputs);
+    const double processes = inputs->processes_per_ost;
     if (kind == SDS_MODEL_SIEVE) {
-        sieve_terms(measures, terms);
+        sieve_terms(inputs, terms);
         return sds_model_terms(kind);
     }
     terms[0] = 1;
     if (kind == SDS_MODEL_SERVICE) {
-        terms[0] = measures->first_visits;
-        terms[1] = measures->runs_most;
-        terms[2] = measures->trips_most;
-        terms[3] = measures->step_bytes;
-        terms[4] = measures->ost_bytes;
-        terms[5] = measures->later_fetches + measures->disk_segments;
-        terms[6] = measures->disk_blocks;
+        terms[0] = inputs->first_visits;
+        terms[1] = inputs->runs_most;
+        terms[2] = inputs->trips_most;
+        terms[3] = inputs->step_bytes;
+        terms[4] = inputs->ost_bytes;
+        terms[5] = inputs->later_fetches + inputs->disk_segments;
+        terms[6] = inputs->disk_blocks;
         return sds_model_terms(kind);
     }
     if (kind == SDS_MODEL_BUILTIN) {
-        const double pages = pages_of(measures->bytes_touched_most);
-        terms[1] = measures->runs_most < pages ? measures->runs_most : pages;
-        terms[2] = measures->bytes_touched_most;
+        const double pages = pages_of(inputs->bytes_touched_most);
+        terms[1] = inputs->runs_most < pages ? inputs->runs_most : pages;
+        terms[2] = inputs->bytes_touched_most;
         return sds_model_terms(kind);
     }
     terms[1] = depth;
@@ -156,10 +156,10 @@ int32_t sds_cost_terms(int32_t kind, int32_t gap, const sds_measures *measures,
     terms[3] = processes;
     if (kind == SDS_MODEL_EQ5) {
         terms[4] = 1;
-        terms[5] = measures->n_processes;
-        terms[6] = measures->n_aggregators;
-        terms[7] = measures->n_aggregators > 0 ? measures->bytes_useful / measures->n_aggregators
-                                               : measures->bytes_useful;
+        terms[5] = inputs->n_processes;
+        terms[6] = inputs->n_aggregators;
+        terms[7] = inputs->n_aggregators > 0 ? inputs->bytes_useful / inputs->n_aggregators
+                                             : inputs->bytes_useful;
         return sds_model_terms(kind);
     }
     terms[4] = depth * gaps;
@@ -175,7 +175,7 @@ static double smaller(double a, double b)
 }
 
 /* Gaps are sought over or read through, whichever is quicker. */
-static double service(const double c[SDS_MODEL_TERMS], const sds_measures *m)
+static double service(const double c[SDS_MODEL_TERMS], const sds_model_inputs *m)
 {
     return c[0] * m->first_visits + c[1] * m->runs_most + c[2] * m->trips_most +
            smaller(c[5] * m->later_fetches, c[6] * m->fetch_distance) + c[3] * m->step_bytes +
@@ -183,14 +183,14 @@ static double service(const double c[SDS_MODEL_TERMS], const sds_measures *m)
            smaller(c[5] * m->disk_segments, c[6] * m->disk_distance);
 }
 
-double sds_cost_of(const sds_cost_model *model, const sds_measures *measures)
+double sds_cost_of(const sds_cost_model *model, const sds_model_inputs *inputs)
 {
     double seconds = 0;
     if (model->kind == SDS_MODEL_SERVICE) {
-        seconds = service(model->coefficient, measures);
+        seconds = service(model->coefficient, inputs);
     } else {
         double terms[SDS_MODEL_TERMS];
-        const int32_t n = sds_cost_terms(model->kind, model->gap, measures, terms);
+        const int32_t n = sds_cost_terms(model->kind, model->gap, inputs, terms);
         for (int32_t i = 0; i < n; i++)
             seconds += model->coefficient[i] * terms[i];
     }
@@ -199,12 +199,12 @@ double sds_cost_of(const sds_cost_model *model, const sds_measures *measures)
 }
 
 void sds_cost_of_many(const sds_cost_model *model, size_t n,
-                      const double *const measure[SDS_N_MEASURES], double seconds[])
+                      const double *const input[SDS_N_MODEL_INPUTS], double seconds[])
 {
     for (size_t i = 0; i < n; i++) {
-        sds_measures one;
-#define XX(name) one.name = measure[sds__measure_##name][i];
-        SDS_MEASURE_MAP(XX)
+        sds_model_inputs one;
+#define XX(name) one.name = input[sds__model_input_##name][i];
+        SDS_MODEL_INPUT_MAP(XX)
 #undef XX
         seconds[i] = sds_cost_of(model, &one);
     }
@@ -213,7 +213,7 @@ void sds_cost_of_many(const sds_cost_model *model, size_t n,
 double sds_cost_predict(const sds_cost_model *model, const sds_features *features,
                         int64_t block_gap_paper, double processes_per_ost)
 {
-    sds_measures measures;
-    sds_measures_of_read(features, block_gap_paper, processes_per_ost, &measures);
-    return sds_cost_of(model, &measures);
+    sds_model_inputs inputs;
+    sds_model_inputs_of_read(features, block_gap_paper, processes_per_ost, &inputs);
+    return sds_cost_of(model, &inputs);
 }

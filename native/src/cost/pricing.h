@@ -47,8 +47,8 @@ typedef double sds__plan_of(sds__pricer *self, const void *read, sds_plan_given 
 
 /* Who reads a contiguous original, and whether that hangs on what is mapped at the moment. factor:
  * how many times longer the read is than what is planned. */
-int32_t sds__judge_original(sds__pricer *self, const sds__sieved *by_hdf5, double factor,
-                            sds__plan_of *plan_of, const void *read, int32_t *hangs_on);
+int32_t sds__choose_original_reader(sds__pricer *self, const sds__sieved *by_hdf5, double factor,
+                                    sds__plan_of *plan_of, const void *read, int32_t *hangs_on);
 
 /* The least of the original and of the first n candidates: whose ranges of seconds overlap, of
  * those it is probed what is in memory. */

@@ -68,16 +68,16 @@ void sds__announce_missing(int fd, int64_t offset, int64_t n)
         sds__announce(fd, offset, n);
 }
 
-/* Pages that a look found used, each with the reads for which that is believed, in the bits below
+/* Pages that mincore found used, each with the reads for which that still counts, in the bits below
  * a page. A loop that reads into few arrays, or into memory that it gives back between two reads,
  * looks once in this many reads. What the program has unmapped meanwhile is made fault by fault. */
-#define BELIEVED_READS 15
+#define READS_OF_A_LOOK 15
 static uintptr_t used_pages[8];
 
-static int is_believed_used(uintptr_t page, uintptr_t *known)
+static int is_known_used(uintptr_t page, uintptr_t *known)
 {
     const uintptr_t found = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (found <= page || found > page + BELIEVED_READS) return 0;
+    if (found <= page || found > page + READS_OF_A_LOOK) return 0;
     __atomic_store_n(known, found - 1, __ATOMIC_RELAXED);
     return 1;
 }
@@ -89,13 +89,13 @@ static int is_new(const void *memory, int64_t n)
     const uintptr_t page = ((uintptr_t)memory + (uintptr_t)n / 2) / page_bytes * page_bytes;
     /* Arrays lie apart by more than they are long. */
     uintptr_t *const known = &used_pages[page / (uintptr_t)LEAST_NEW_BYTES % 8];
-    if (is_believed_used(page, known)) return 0;
+    if (is_known_used(page, known)) return 0;
     const int saved_errno = errno;
     unsigned char state = 1;
     const int is_told = mincore((void *)page, 1, &state) == 0;
     errno = saved_errno;
     const int is_used = !is_told || (state & 1) != 0;
-    __atomic_store_n(known, is_used ? page + BELIEVED_READS : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(known, is_used ? page + READS_OF_A_LOOK : 0, __ATOMIC_RELAXED);
     return !is_used;
 }
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from sds.geometry import BlockFeatures
 
-# Names of sds_measures, in its order.
-FEATURES: tuple[str, ...] = _native.MEASURES
+# Names of sds_model_inputs, in its order.
+FEATURES: tuple[str, ...] = _native.MODEL_INPUTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class FeatureRow:
     sieve_bytes: float
 
 
-if tuple(f.name for f in fields(FeatureRow)) != _native.MEASURES:
+if tuple(f.name for f in fields(FeatureRow)) != _native.MODEL_INPUTS:
     raise ImportError(
-        f"the native core counts {_native.MEASURES}: it was built from another version; "
+        f"the native core counts {_native.MODEL_INPUTS}: it was built from another version; "
         "install the package again"
     )
 
@@ -108,7 +108,7 @@ class FeatureMatrix:
         """
         return cls._of_rows(
             [
-                _native.measures_of_read(f.native(), p)
+                _native.model_inputs_of_read(f.native(), p)
                 for f, p in zip(features, processes_per_ost, strict=True)
             ]
         )
