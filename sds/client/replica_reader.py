@@ -174,6 +174,24 @@ class Redirection:
         except (SdsError, OSError) as error:  # the read that would be served tells the user
             log.debug("%s is not looked up: %s", described.path, error)
 
+    def find_entry(
+        self, home: Home, described: DatasetDescription, dataset: h5py.Dataset
+    ) -> _Entry | None:
+        """Return the table's entry of an open dataset; None where no replica may serve it.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no table of the source.
+        SdsError, OSError
+            Whatever stands against the table.
+        """
+        table, disabled = self._paths(home)
+        if is_redirection_off(os.environ) or os.access(disabled, os.F_OK):
+            return None
+        known = self._find_table(home, table)
+        return _find_entry(known, dataset, described) if known.is_of_source else None
+
     def drop_unlinked(self) -> None:
         """Close replicas that were deleted: their space is needed."""
         known = self._known
@@ -460,23 +478,19 @@ def serving_candidate(
     By the published table alone: the replica is not looked at. Where the table cannot be read,
     programs read the original.
     """
-    if is_redirection_off(os.environ) or home.disabled.exists():
-        return None
+    found = Redirection(described.file, described.file.stat())
     try:
-        table = read_table(home, described.file)
+        entry = found.find_entry(home, described, dataset)
     except NotFoundError:
         return None
     except (SdsError, OSError) as error:
         log.warning("no replica serves %s: %s", described.file, error)
         return None
-    found = next((one for one in table.datasets if _is_of(one, dataset, described)), None)
-    if found is None or not is_same_source(
-        table.source_identity, described.file.stat(), described.file
-    ):
+    if entry is None:
         return None
     axes = (slab.start, slab.stride, slab.count, slab.block)
-    number, _ = _entry_of(table, found).native.choose(*axes, None, None)
-    return None if number is None else found.candidates[number]
+    number, _ = entry.native.choose(*axes, None, None)
+    return None if number is None else entry.dataset.candidates[number]
 
 
 def _holds_all(candidate: TableCandidate) -> bool:
