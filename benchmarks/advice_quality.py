@@ -1,13 +1,13 @@
 """Advice after one traced run, against what was built and measured: random workloads.
 
-``python -m benchmarks.advice_quality [--workloads N] [--seed S] [--mib N]``. Each is a file of 2 to
-4 axes, contiguous or in gzip chunks, and a program that reads one to three kinds of selections of
-it (planes, lines, ranges of an axis, boxes) a number of times, from cold cache or from memory. The
-program runs once under SDS in a home of its own, without a calibration; `sds advise` is asked with
-its default gates, and what it advises is built. Beside that every other axis order is built, each
-in a home of its own (of four axes eight, drawn). Then the program runs under SDS beside each,
-beside none ("alone"), and natively, the median of three new processes in turns, in the cache state
-of the traced run.
+``python -m benchmarks.advice_quality [--workloads N] [--seed S] [--mib N] [--calibrated]``. Each
+is a file of 2 to 4 axes, contiguous or in gzip chunks, and a program that reads one to three kinds
+of selections of it (planes, lines, ranges of an axis, boxes) a number of times, from cold cache or
+from memory. The program runs once under SDS in a home of its own, without a calibration, or with
+one of this file system that is made first; `sds advise` is asked with its default gates, and what
+it advises is built. Beside that every other axis order is built, each in a home of its own (of four
+axes eight, drawn). Then the program runs under SDS beside each, beside none ("alone"), and
+natively, the median of three new processes in turns, in the cache state of the traced run.
 
 Columns: seconds of all its reads natively, alone, as advised, and beside the best axis order;
 "now" is what advice took the reads to take over what they take alone, "then" the same as advised;
@@ -22,6 +22,7 @@ import json
 import math
 import random
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -148,12 +149,16 @@ def sds(home: Path, *words: str) -> str:
     ).stdout  # fmt: skip
 
 
-def row_of(workload: Workload, place: Path, rng: random.Random) -> dict[str, float]:
-    """Trace, advise, build and measure one workload."""
+def row_of(
+    workload: Workload, place: Path, rng: random.Random, calibrated: Path | None
+) -> dict[str, float]:
+    """Trace, advise, build and measure one workload, in homes that know what `calibrated` does."""
     path = place / "d.h5"
     workload.write(path)
     advised, bare = place / "advised", place / "bare"
     for home in (advised, bare):
+        if calibrated is not None:
+            shutil.copytree(calibrated, home)
         Home(home).create()
     run(path, workload, advised, connector_environment(advised))
     advice = json.loads(sds(advised, "advise", str(path), "--json"))
@@ -165,6 +170,8 @@ def row_of(workload: Workload, place: Path, rng: random.Random) -> dict[str, flo
     for order in rng.sample(orders, min(MOST_ORDERS, len(orders))):
         name = ",".join(map(str, order))
         homes[name] = place / name
+        if calibrated is not None:
+            shutil.copytree(calibrated, homes[name])
         sds(homes[name], "reorganize", f"{path}:/d", "--order", name)
     sides = {name: connector_environment(home, SDS_TRACE="0") for name, home in homes.items()} | {
         "native": native_environment()
@@ -189,12 +196,23 @@ def row_of(workload: Workload, place: Path, rng: random.Random) -> dict[str, flo
 
 
 def main() -> None:
-    """Print a row for each workload, and what holds of how many."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.advice_quality")
     parser.add_argument("--workloads", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mib", type=int, default=128)
+    parser.add_argument("--calibrated", action="store_true")
     given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sds-bench-") as name:
+        calibrated = Path(name) / "home" if given.calibrated else None
+        if calibrated is not None:
+            Home(calibrated).create()
+            sds(calibrated, "calibrate", name)
+        print_rows(given, calibrated)
+
+
+def print_rows(given: argparse.Namespace, calibrated: Path | None) -> None:
+    """Print a row for each workload, and what holds of how many."""
     print("| seed | shape | chunks | reads | cache | native | alone | advised | best order | "
           "layouts | now | then | of best |")  # fmt: skip
     print("|" + "---|" * 13)
@@ -203,7 +221,7 @@ def main() -> None:
         rng = random.Random(seed)  # noqa: S311
         workload = Workload.draw(rng, given.mib)
         with tempfile.TemporaryDirectory(prefix="sds-bench-") as name:
-            row = row_of(workload, Path(name), rng)
+            row = row_of(workload, Path(name), rng, calibrated)
         rows.append(row)
         shape = "x".join(map(str, workload.shape))
         chunks = "x".join(map(str, workload.chunks)) if workload.chunks else "-"

@@ -401,7 +401,7 @@ def _print_layouts(portfolio: "Portfolio", *, verbose: bool) -> None:
         (
             "replica",
             "serves>",
-            "saves a day>",
+            "predicted to save a day>",
             "in 19 of 20 cases>",
             "faster>",
             "size>",
@@ -485,7 +485,7 @@ def _print_what_if(answer: "WhatIf", units: str) -> None:
                 f"{format_seconds(answer.seconds_now)} ({origin[answer.basis]})",
             ),
             (f"{units} of a day then", f"{format_seconds(answer.seconds_then)} ({predicted})"),
-            ("saves a day", _interval(answer.saving)),
+            ("predicted saving", f"{_interval(answer.saving)} a day"),
             ("predicted by", _models(answer.models)),
             ("space", format_size(answer.size_bytes)),
             *((("build", format_seconds(answer.build_s)),) if answer.added else ()),
@@ -497,7 +497,7 @@ def _print_what_if(answer: "WhatIf", units: str) -> None:
         )
     )
     print_table(
-        ("pattern", f"{units} a day>", "now>", "from", "then>", "from"),
+        ("pattern", f"{units} a day>", "now>", "from", "then, predicted>", "from"),
         [
             (
                 row.pattern,

@@ -211,7 +211,7 @@ def _explain_file(name: str, *, as_json: bool) -> None:
                 "touched>",
                 "pieces>",
                 *(("measured (reads)>",) if is_measured else ()),
-                f"original, cold{mark}>",
+                f"predicted, cold{mark}>",
                 "served by",
             ),
             [
@@ -566,5 +566,5 @@ def _print_plans(plans: "tuple[StrategyPlan, ...]") -> None:
         else:
             rows.append(row(f"{of.strategy}, warm", of.warm, of.warm.predicted_s, None))
             rows.append(row(f"{of.strategy}, cold", of.cold, None, of.cold.predicted_s))
-    columns = ("strategy", "by", "requests>", "bytes read>", "memory>", "warm>", "cold>")
+    columns = ("strategy", "by", "requests>", "bytes read>", "memory>", "predicted, warm>", "cold>")
     print_table(columns, rows)

@@ -358,7 +358,7 @@ class _Choice:
         others = "" if not more else f" and {counted(more, *_MORE_OF[workload.unit])}"
         reason = (
             f"{candidate.name}: {effect.serves[0]}{others} from "
-            f"{time_text(effect.without_s)} to {time_text(effect.with_s)} a day"
+            f"{time_text(effect.without_s)} to {time_text(effect.with_s)} a day (predicted)"
         )
         holds = _holding_text(candidate, shares)
         return PortfolioLayout(
