@@ -80,7 +80,7 @@ def _shapes(samples: Samples) -> dict[tuple[str, str, float], list[int]]:
 
 
 def aggregate(samples: Samples) -> AggregatedSamples:
-    """Return of each pattern, as read by as many processes, the read with the median time.
+    """Return, for each pattern and number of processes, the read with the median time.
 
     Of an even number the quicker of the two in the middle: disturbances only ever add time.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_read(request: ReadRequest) -> Iterator[Callable[[], object]]:
-    """Return what reads the request when called; everything it needs is open and allocated."""
+    """Yield a function that carries out the read; its file is open and its memory allocated."""
     count, stride, start = request["count"], request["stride"], request["start"]
     block = (1,) * len(count)
     if request["via"] == "engine":

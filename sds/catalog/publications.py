@@ -91,7 +91,7 @@ class Publications(Database):
             return tuple((row.path, row.published or "") for row in session.execute(query))
 
     def watched(self, after: int, n_sources: int) -> tuple[records.WatchedSource, ...]:
-        """Return the next sources that replicas serve, behind one of that id, with those."""
+        """Return the published sources that follow an id, in order of id, with their replicas."""
         some = (
             select(SourceFileRow.id, SourceFileRow.path)
             .where(SourceFileRow.published.is_not(None), SourceFileRow.id > after)

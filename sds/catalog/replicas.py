@@ -117,7 +117,7 @@ class Replicas(Database):
             return _replica_record(row)
 
     def bytes_beside(self, path: str) -> int:
-        """Return what all replicas take on disks but the one at a path, as far as is known."""
+        """Return the bytes on disk of all replicas but the one at a path, as far as is known."""
         stored = func.coalesce(ReplicaRow.stored_bytes, ReplicaRow.size_bytes)
         query = select(func.sum(stored)).where(
             ReplicaRow.path != path, ReplicaRow.state.not_in(GONE_STATES)

@@ -155,7 +155,7 @@ class Base(DeclarativeBase):
 
 
 def record_of(kind: type[Record], row: Any, **others: Any) -> Record:  # noqa: ANN401
-    """Return a record with the columns of a row of the names of its fields, and `others`."""
+    """Return a record whose fields are the columns of a row of the same names, and `others`."""
     columns = {field.name for field in fields(kind)} - others.keys()
     return kind(**{name: getattr(row, name) for name in columns}, **others)
 
@@ -281,7 +281,7 @@ class ReplicaRow(Base):
 
 
 def state_in(states: Collection[ReplicaState]) -> ColumnElement[bool]:
-    """Return the condition that a replica is in one of some states, for rows found otherwise.
+    """Return the SQL condition that a replica is in some state, without the index of states.
 
     Most rows are in one state. SQLite does not know, and would look for the rows of a source among
     all those of a state; an expression keeps it from the index of states.

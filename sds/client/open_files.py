@@ -149,7 +149,7 @@ def find_opened(file: str | os.PathLike[str], *, is_hdf5: bool = True) -> Opened
 
 
 def find_local(file: str | os.PathLike[str]) -> OpenedFile | None:
-    """Return the file that is kept for a path, for who finds out whether it still holds the bytes.
+    """Return the file that is kept for a path, unchecked: the caller checks if it has changed.
 
     None on file systems of other hosts.
     """

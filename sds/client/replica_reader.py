@@ -205,7 +205,7 @@ class Redirection:
         return self._known is not None and path in self._known.repeated
 
     def repeat(self, path: str, index: object, out: NDArray[Any] | None) -> NDArray[Any] | None:
-        """Return a selection that a replica serves by what is known; None where it is not enough.
+        """Return a selection read by decisions made earlier; None where these do not suffice.
 
         All that counts is looked at, except what only clients of a file's host know, and HDF5.
         `out` may be partly filled where None is returned.

@@ -308,7 +308,7 @@ def _named_output(output: Path | None, home: Home) -> Path:
 
 
 def check_output(plan: AnyPlan) -> bool:
-    """Return whether a replica that this one replaces lies at the output.
+    """Return whether the output holds an older replica, which the new one is to replace.
 
     Raises
     ------

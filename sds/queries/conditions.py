@@ -137,7 +137,7 @@ def compare(values: NDArray[Any], sign: Sign, number: float) -> NDArray[np.bool_
 
 
 def left_over(condition: Condition, values: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Return in which rows a condition may hold, by what some of its columns say.
+    """Return a mask of the rows that some columns of a condition do not rule out.
 
     Parameters
     ----------

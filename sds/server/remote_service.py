@@ -46,7 +46,7 @@ _FINAL_STATES = frozenset({"done", "failed", "cancelled"})
 
 @contextmanager
 def connect(home: Home) -> Iterator[Service]:
-    """Yield the operations of the installation at a home: a service, or a server's in its shape.
+    """Yield the service of a home: that of its running server, else one opened in this process.
 
     Raises
     ------

@@ -35,8 +35,8 @@ void sds_candidate_array(const sds_candidate *candidate, const sds_table_dataset
 /* Bytes of the replica's dataset. */
 int64_t sds_candidate_bytes(const sds_candidate *candidate, const sds_table_dataset *dataset);
 
-/* Whether it has elements selected by these numbers of indices per replica axis in the source's
- * order. */
+/* Whether a selection of so many indices per replica axis has its elements in the order of the
+ * source. */
 int sds_candidate_keeps_order(const sds_candidate *candidate, const int64_t shape[]);
 
 #ifdef __cplusplus

@@ -93,10 +93,10 @@ sds_extent sds_segment_bytes(const sds_candidate *candidate, const sds_table_dat
 void sds_announce_pieces(sds_file *file, const sds_candidate *candidate,
                          const sds_table_dataset *dataset, const sds_hyperslab *slab);
 
-/* What is read one after the other lies in one segment: with a piece of it that the cache does not
- * hold, what follows is expected to be asked for, and after the last what comes first. A MiB at
- * least, and of each segment SDS_ANNOUNCED_BYTES at most. announced: how often that was done for
- * each segment, zeros at first; threads may share it. Around the read of a piece: */
+/* Read ahead in a segment: where the cache did not hold a piece of it, what follows is expected to
+ * be asked for next, and after the last piece the first. A MiB at least, and of each segment
+ * SDS_ANNOUNCED_BYTES at most. announced: how often that was done for each segment, zeros at first;
+ * threads may share it. Around the read of a piece: */
 
 /* Whether that is to be done when the piece was read: not for one so long that it may be read past
  * the page cache. Looks at one byte. */

@@ -369,13 +369,16 @@ def _print_headline(portfolio: "Portfolio", units: str) -> None:
     """Print how many replicas to build, and what they save."""
     from sds.cli.output import print_prose
     from sds.cli.quantities import format_seconds, format_size
+    from sds.text import counted
 
-    space = "" if portfolio.budget_bytes is None else f" of {format_size(portfolio.budget_bytes)}"
+    budget = portfolio.budget_bytes
+    space = "" if budget is None else f" of at most {format_size(budget)}"
     if not portfolio.layouts:
         best = portfolio.declined[0] if portfolio.declined else None
         why = "" if best is None else f"; of the best, {best.name}: {best.reason}"
         print_prose(
-            f"Build nothing: no further replica would pay (space{space or ': no limit'}){why}."
+            "Build nothing: no further replica would pay "
+            f"(space: {'no limit' if budget is None else format_size(budget)}){why}."
         )
         return
     predicted = "predicted" if portfolio.calibrated else "predicted, uncalibrated"
@@ -386,8 +389,9 @@ def _print_headline(portfolio: "Portfolio", units: str) -> None:
         "predicted": f"{now} to {then} ({predicted})",
     }
     print_prose(
-        f"Build {len(portfolio.layouts)}, {format_size(portfolio.used_bytes)}{space}: "
-        f"{units} of a day from {times[portfolio.basis]}, saving {_interval(portfolio.saving)}"
+        f"Build {counted(len(portfolio.layouts), 'replica')} "
+        f"({format_size(portfolio.used_bytes)}{space}): a day's {units} go from "
+        f"{times[portfolio.basis]}, saving {_interval(portfolio.saving)}"
     )
 
 

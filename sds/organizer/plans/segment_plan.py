@@ -74,12 +74,12 @@ class SegmentPlan(CopyPlan):
 
     @property
     def step_bytes(self) -> int:
-        """Elements of the largest step."""
+        """Bytes that the largest step holds."""
         return self.cells_of_step * math.prod(self.cell_shape) * self.element_size_bytes
 
     @property
     def copied_bytes(self) -> int:
-        """Elements of all tiles, as far as the source goes."""
+        """Bytes of all tiles, without what lies beyond the end of the source."""
         segments = self.segments
         held = sum(segments.box(number, self.extent).n_elements for number in segments.tiles)
         return held * self.element_size_bytes

@@ -40,7 +40,7 @@ def smallest_good_shape(
     budget_bytes: int,
     writes_whole_chunks: bool = False,
 ) -> tuple[tuple[int, ...], bool]:
-    """Return slabs no larger than good runs need, and whether they have them.
+    """Return the smallest slab shape whose runs are long enough, and whether they are.
 
     Small slabs overlap better, and show progress.
     """

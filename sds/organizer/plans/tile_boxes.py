@@ -154,7 +154,7 @@ class TilePlaces:
         self._indices = _indices(self._numbers, self._grid)
 
     def gathered(self, box: Slab) -> GatheredBox:
-        """Return a box that holds anything of a tile without its margins, and what it holds."""
+        """Return a box cut down to the parts of tiles in it, together with these parts."""
         pieces = self._pieces(box)
         low = [min(axis) for axis in zip(*(piece.in_source.start for piece in pieces), strict=True)]
         high = [max(axis) for axis in zip(*(piece.in_source.end for piece in pieces), strict=True)]

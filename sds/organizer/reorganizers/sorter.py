@@ -99,7 +99,7 @@ def _sort(
 def rows_progress(
     plan: SortPlan, n_passes: int, progress: Progress | None
 ) -> Callable[[int], None]:
-    """Return what takes note that so many rows more went through one of the passes of a sort."""
+    """Return a function that adds rows that a pass of a sort has handled to its progress."""
     done = 0
 
     def advance(n_rows: int) -> None:

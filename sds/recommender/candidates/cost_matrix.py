@@ -128,7 +128,7 @@ class ReadCosts:
         return self._as_chosen(self.original, self.replicas)
 
     def seconds_warm(self) -> NDArray[np.float64]:
-        """Return the same where all that is read is in memory, by what serves cold reads."""
+        """Return `seconds` with all data in memory; what serves is chosen as for cold reads."""
         return self._as_chosen(self.original_warm, self.replicas_warm)
 
     def in_order(self, index: NDArray[np.intp]) -> ReadCosts:
@@ -145,7 +145,7 @@ class ReadCosts:
         )
 
     def in_some(self, n: int) -> ReadCosts:
-        """Return the same in the first n replicas."""
+        """Return the costs with the first n replicas only."""
         return replace(
             self,
             replicas=self.replicas[:, :n],
@@ -162,7 +162,7 @@ class ReadCosts:
         *,
         began_cold: bool = False,
     ) -> ReadCosts:
-        """Return what reads take that are as cold or as warm as those that were traced.
+        """Return the costs of reads, as cold or as warm as the traced times say they were.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class ReadCosts:
     def original_colder(
         self, measured_s: NDArray[np.float64], ratio: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return what reads of the original take of which more are cold than when they were traced.
+        """Return the times of reads from the original if more of them were cold than when traced.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class ReadCosts:
         return np.where(known, measured_s + (colder - as_traced), self.original)
 
     def original_as(self, replica: int, measured_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what the original would take where reads from a replica took what was measured.
+        """Return the times of the original, as cold or warm as reads measured from a replica.
 
         Parameters
         ----------

@@ -28,14 +28,14 @@ _N_POINTS = 4  # of each probe
 
 
 def granule_of_array(array: StoredArray) -> tuple[int, ...]:
-    """Return the shape of what one request brings of a dataset as it is stored, its axes."""
+    """Return the shape of what one request brings of a dataset: a chunk, or a box of 64 KiB."""
     if array.chunks is not None:
         return array.chunks
     return _contiguous(array.extent, tuple(range(len(array.extent))), array.element_size_bytes)
 
 
 def granule_of_replica(layout: ReplicaLayout, element_bytes: int) -> tuple[int, ...]:
-    """Return the same of a replica, in the axes of the source."""
+    """Return the shape of what one request brings of a replica, in the axes of the source."""
     if layout.chunk_shape is not None:
         shape = dict(zip(layout.order, layout.chunk_shape, strict=True))
         return tuple(shape[a] for a in range(len(layout.order)))

@@ -40,7 +40,7 @@ _MAX_LISTS = 60  # one bit of a number for each
 def tile_shapes(
     slabs: Sequence[Hyperslab], extent: tuple[int, ...], element_size_bytes: int
 ) -> list[tuple[int, ...]]:
-    """Return shapes of tiles that suit reads, each once; of none of which every read takes many.
+    """Return distinct tile shapes that suit the reads, each with few tiles in at least one read.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ _START_SHARE = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class LogFitter(EquationFitter):
-    """An equation whose terms, the least of several included, add up."""
+    """Fits an equation to log seconds: a sum of terms, some of them the least of several."""
 
     @property
     def weighting(self) -> str:

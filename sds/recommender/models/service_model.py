@@ -42,7 +42,7 @@ class ServiceFitter(LogFitter):
         features: FeatureMatrix,
         coefficients: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return the derivatives; a gap counts by seeks or by the blocks in it, the lesser."""
+        """Return the derivatives; a gap counts as a seek or as its blocks, the lesser."""
         slopes = terms.copy()
         slopes[:, _SEEK] = 0.0
         for number, distance in _GAPS:

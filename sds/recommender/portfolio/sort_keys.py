@@ -108,7 +108,7 @@ class StatedQuery:
         return tuple(dict.fromkeys((*self.compared, *self.returned)))
 
     def share_of(self, key: str) -> KeyShare | None:
-        """Return what a key leaves over; None where it says nothing."""
+        """Return the share of the rows that a key leaves over; None of other columns."""
         return next((share for share in self.shares if share.key == key), None)
 
 

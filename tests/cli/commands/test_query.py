@@ -218,7 +218,7 @@ def test_advice_for_queries_prints_the_command_that_builds_it(sds, big):
     assert found.json["order"] is None
     said = sds(*words).out
     assert chosen["command"] in said
-    assert "queries of a day" in said
+    assert "a day's queries" in said
     models = "predicted by builtin costs of queries (19 of 20 queries within x"
     assert models in sds(*words, "--verbose").out
     assert models not in said

@@ -1,1 +1,1 @@
-"""The REST interface, one module per resource. Each function calls one operation of the service."""
+"""REST routes outside the table of `sds.server.rest`: the data of figures."""
