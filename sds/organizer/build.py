@@ -399,7 +399,8 @@ def reorganize(
     BusyError
         If another process is building this very replica.
     SdsValueError
-        If something else lies at the output.
+        If something else lies at the output, or several ranks are to run an organizer of another
+        package.
     BuildInterruptedError
         If the ranks ended. The next build of the same plan goes on from what is on disk, but for
         sorts, which begin anew.
@@ -413,6 +414,9 @@ def reorganize(
         return _reorganize(plan, sorter, home=home, rebuild=rebuild, progress=progress)
     organizer: Builder[Any] = load_organizer(plan.organizer)
     if n_ranks > 1:
+        if plan.organizer not in MpiCopier.ORGANIZERS:
+            message = f"organizer {plan.organizer!r} works alone: leave out n_ranks={n_ranks}"
+            raise SdsValueError(message)
         organizer = MpiCopier(n_ranks)
     return _reorganize(plan, organizer, home=home, rebuild=rebuild, progress=progress)
 

@@ -11,6 +11,7 @@ from sds.errors import (
     InsufficientSpaceError,
     LayoutError,
     NotFoundError,
+    SdsValueError,
     VerificationError,
 )
 from sds.geometry import SegmentList
@@ -105,6 +106,15 @@ def test_a_third_party_organizer_is_found_and_run(cube, tmp_path):
     assert replica.order == (2, 0, 1)
     with h5py.File(replica.path) as copy, h5py.File(cube) as original:
         np.testing.assert_array_equal(copy["cube"][...], original["cube"][...].transpose(2, 0, 1))
+
+
+@pytest.mark.usefixtures("third_party")
+def test_ranks_do_not_stand_in_for_an_organizer_of_another_package(cube, tmp_path):
+    home = Home(tmp_path / "home")
+    plan = plan_reorganization(cube, "/cube", order=(0, 1, 2), home=home, organizer="rot")
+    with pytest.raises(SdsValueError, match="organizer 'rot' works alone: leave out n_ranks=2"):
+        reorganize(plan, home=home, n_ranks=2)
+    assert not plan.output.exists()
 
 
 @pytest.mark.usefixtures("third_party")

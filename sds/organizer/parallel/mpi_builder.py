@@ -38,6 +38,9 @@ class MpiCopier:
     began.
     """
 
+    ORGANIZERS = frozenset({"transposer", "segmenter"})
+    """Entry point names of those whose plans these are."""
+
     def __init__(self, n_ranks: int) -> None:
         self._n_ranks = n_ranks
 
