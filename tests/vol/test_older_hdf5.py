@@ -12,13 +12,14 @@ import pytest
 
 from sds.home import Home
 from sds.redirect.doctor.diagnosis import diagnose
-from sds.redirect.launch.untraced import UNTRACED_NAME, read_untraced
+from sds.redirect.launch.untraced import UNTRACED_NAME, drop_old_notes, read_untraced
 from tests.hdf5_builds import cache_directory, leave_out
+from tests.robustness.conftest import compile_c
 from tests.under_connector import connector_environment, decisions, native_environment, run_python
 
 # h5py: (Python, platform, HDF5 in it, what the connector does with that)
 WHEELS = {
-    "2.10.0": ("3.8", "manylinux1_x86_64", "1.10.4", "native"),
+    "2.10.0": ("3.8", "manylinux1_x86_64", "1.10.4", None),
     "3.1.0": ("3.8", "manylinux1_x86_64", "1.12.0", "native"),
     "3.8.0": ("3.11", "manylinux2014_x86_64", "1.12.2", "native"),
     "3.11.0": ("3.11", "manylinux2014_x86_64", "1.14.2", "bound"),
@@ -103,10 +104,10 @@ def test_a_program_with_an_older_library_goes_on(h5py, tmp_path):
     assert (status, output) == native[:2]
     assert errors.count("HDF5-DIAG") == native[2].count("HDF5-DIAG") == 1
     events = [entry[0] for entry in decisions(log)]
-    assert events[:1] == [event]
+    assert events[:1] == ([event] if event else [])
     noted = read_untraced(tmp_path / "home" / "spool")
     assert [(Path(each.library).resolve(), each.version) for each in noted] == (
-        [(library, version)] if event == "native" else []
+        [] if event == "bound" else [(library, version)]
     )
 
 
@@ -129,13 +130,18 @@ def test_the_doctor_and_verbose_say_what_becomes_of_it(h5py, tmp_path):
     assert Path(host.library).resolve() == library
     assert host.version == version
     assert host.loads is (event == "bound")
-    assert host.binding == {"bound": "exported symbols", "native": "native"}[event]
+    binding = {"bound": "exported symbols", "native": "native", None: "none"}[event]
+    assert host.binding == binding
     verbose = environ | {"SDS_HOME": str(home.root)}
     sds = [sys.executable, "-m", "sds.cli", "run", "--verbose", "--", program]
     result = subprocess.run(sds, env=verbose, check=False, capture_output=True, text=True)
     older = f"HDF5 {version} is older than 1.14"
-    said = {"bound": "runs under SDS", "native": f"runs without SDS: {older}"}[event]
-    assert said in result.stderr, result
+    said = {
+        "bound": "runs under SDS",
+        "native": f"runs without SDS: {older}",
+        None: "runs without SDS: it asks for no connector, as HDF5 before 1.12",
+    }
+    assert said[event] in result.stderr, result
     if event != "bound":
         assert older in host.detail
         assert host.remedy
@@ -167,10 +173,18 @@ def test_a_library_that_is_not_served_is_noted_once_a_process(h5py, tmp_path):
     assert first.pid != second.pid
     assert first.program == second.program == sys.executable
     run(SDS_DISABLE=1)
+    run(PMIX_RANK=3)
+    env = native_environment(LD_LIBRARY_PATH=library.parent, HDF5_VOL_CONNECTOR="native")
+    switched_on = connector_environment(tmp_path / "home")
+    env |= {name: switched_on[name] for name in ("LD_PRELOAD", "SDS_CONNECTOR", "SDS_HOME")}
+    assert run_python(STARTED_OFTEN, library, env=env).stdout == "0 0\n" * 5
     assert len(read_untraced(spool)) == 2
 
     many = notes.read_text() * 1000
     notes.write_text(many)
+    run()
+    assert notes.read_text() == many  # it is large enough
+    drop_old_notes(spool)
     run()
     assert notes.with_name(f"{UNTRACED_NAME}.old").read_text() == many
     assert len(notes.read_text().splitlines()) == 1
@@ -191,3 +205,32 @@ def test_a_library_that_cannot_be_noted_runs_on(obstacle, tmp_path):
     result = run_python(STARTED_OFTEN, library, env=env)
     assert (result.stdout, result.stderr) == ("0 0\n" * 5, "")
     assert read_untraced(spool) == ()
+
+
+@pytest.mark.parametrize("h5py", ["2.10.0", "3.11.0"])
+@pytest.mark.parametrize("state", ["served", "removed", "native by request"])
+def test_a_library_that_starts_at_an_odd_moment_does_so_as_natively(h5py, state, tmp_path):
+    """Where it asks for no connector the loader is asked nothing, which may be locked."""
+    library = library_of_wheel(h5py)
+    (tmp_path / "home" / "spool").mkdir(parents=True)
+    source = Path(__file__).parent / "odd_starts.c"
+    program = compile_c(source, tmp_path / "program", "-ldl", "-lpthread")
+    shared = compile_c(source, tmp_path / "shared.so", "-DSHARED", "-shared", "-fPIC", "-lpthread")
+    switched_on = connector_environment(tmp_path / "home", LD_LIBRARY_PATH=library.parent)
+    if state == "removed":
+        switched_on["SDS_CONNECTOR"] = "/removed.so"
+    if state == "native by request" or h5py == "3.11.0":
+        # One that is given the connector waits for the loader as it did before.
+        switched_on["HDF5_VOL_CONNECTOR"] = "native"
+
+    def outcome(env):
+        done = subprocess.run(
+            [program, shared, library], env=env, capture_output=True, text=True, check=False,
+            timeout=60,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    native = outcome(native_environment(LD_LIBRARY_PATH=library.parent))
+    assert native[0] == 0, native
+    assert "in a constructor's thread: 0\nloaded: 1 without an error\n" in native[1]
+    assert outcome(switched_on) == native

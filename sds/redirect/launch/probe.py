@@ -148,10 +148,10 @@ def _interpreter_of(program: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def _describe(path: Path, used_by: str) -> Hdf5Library:
-    return Hdf5Library(used_by=used_by, path=path, version=_version_of(path))
+    return Hdf5Library(used_by=used_by, path=path, version=hdf5_version_in(path))
 
 
-def _version_of(path: Path) -> str:
+def hdf5_version_in(path: Path) -> str:
     """Return what the text in a library says of its HDF5; empty where it says nothing."""
     try:
         with (

@@ -1,24 +1,29 @@
 """Processes of which nothing is traced, because SDS cannot serve their HDF5.
 
-The connector notes each in the spool (sds/redirect/vol/state/untraced.cpp).
+The preloaded library and the connector note them in the spool (sds/redirect/vol/abi/preload_note.c,
+sds/redirect/vol/state/untraced.cpp).
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from sds.redirect.launch.probe import hdf5_version_in
 from sds.text import counted
 
-if TYPE_CHECKING:
-    from pathlib import Path
+log = logging.getLogger(__name__)
 
 UNTRACED_NAME = "untraced.tsv"
 _SHOWN_DAYS = 7
 _MOST_SENTENCES = 5
-# Twice what the connector lets such a file grow to.
-_MOST_BYTES = 128 << 10
+# A file that has so many is added to no more.
+_MOST_BYTES = 64 << 10
+_MOST_DIGITS = 18
+_FIRST_WITH_CONNECTORS = (1, 12)
 _REMEDY = (
     "wheels of h5py, netCDF4 and tables from PyPI bring an HDF5 that is served; of another program "
     "sds doctor -- PROGRAM says what to do"
@@ -51,20 +56,55 @@ class UntracedProcess:
 def read_untraced(spool: Path) -> tuple[UntracedProcess, ...]:
     """Return the processes that a spool tells of, the oldest first.
 
-    What is no line of such a file is left out: a line may be cut where a disk was full.
+    What is no line of such a file is left out: a line may be cut where a disk was full. Of an HDF5
+    that asked for no connector the file says its version; what holds none, or a later one that has
+    connectors, only asked for the same variables.
     """
     found = []
+    versions: dict[str, str | None] = {}
     for name in (f"{UNTRACED_NAME}.old", UNTRACED_NAME):
         for line in _text(spool / name).splitlines():
-            fields = line.split("\t")
-            if len(fields) == 7 and fields[0].isdecimal() and fields[1].isdecimal():
-                found.append(
-                    UntracedProcess(
-                        time_s=int(fields[0]), pid=int(fields[1]), host=fields[2],
-                        program=fields[3], library=fields[4], version=fields[5], reason=fields[6],
-                    )
-                )  # fmt: skip
+            process = _process(line)
+            if process is not None and not process.reason:
+                library = process.library
+                if library not in versions:
+                    versions[library] = hdf5_version_in(Path(library)) or None
+                process = _without_connectors(process, versions[library])
+            if process is not None:
+                found.append(process)
     return tuple(found)
+
+
+def _process(line: str) -> UntracedProcess | None:
+    """Return what a line tells of; None of what is none."""
+    fields = line.split("\t")
+    numbers = fields[:2]
+    if len(fields) != 7 or not all(n.isdecimal() and len(n) <= _MOST_DIGITS for n in numbers):
+        return None
+    return UntracedProcess(
+        time_s=int(fields[0]), pid=int(fields[1]), host=fields[2], program=fields[3],
+        library=fields[4], version=fields[5], reason=fields[6],
+    )  # fmt: skip
+
+
+def _without_connectors(process: UntracedProcess, version: str | None) -> UntracedProcess | None:
+    """Return a process whose HDF5, of a version, asked for no connector; None where it has some."""
+    if version is None:
+        is_gone = not os.path.lexists(process.library)
+        return replace(process, reason="it asked for no connector") if is_gone else None
+    if tuple(map(int, version.split("."))) >= _FIRST_WITH_CONNECTORS:
+        return None
+    return replace(process, version=version, reason=f"HDF5 {version} is older than 1.14")
+
+
+def drop_old_notes(spool: Path) -> None:
+    """Put a file of notes that is half full aside, in the place of the one before it."""
+    path = spool / UNTRACED_NAME
+    try:
+        if path.lstat().st_size >= _MOST_BYTES // 2:
+            path.replace(spool / f"{UNTRACED_NAME}.old")
+    except OSError as error:
+        log.debug("%s is not put aside: %s", path, error)
 
 
 def untraced_sentences(spool: Path, *, since_s: float | None = None) -> tuple[str, ...]:
@@ -100,6 +140,6 @@ def _processes(found: list[UntracedProcess]) -> str:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(_MOST_BYTES).decode(errors="replace")
+            return file.read(2 * _MOST_BYTES).decode(errors="replace")
     except OSError:
         return ""

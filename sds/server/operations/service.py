@@ -21,6 +21,7 @@ from sds.errors import SdsValueError, UnreachableError
 from sds.files import canonical_path
 from sds.home import default_home
 from sds.mounts import filesystem_of
+from sds.redirect.launch.untraced import drop_old_notes
 from sds.server.operations import stages
 from sds.server.operations.reports import PAGE_LENGTH, RefitReport
 from sds.server.operations.service_components import ServiceComponents
@@ -137,6 +138,7 @@ class Service(ServiceComponents):
             at the others.
         """
         with self.lock.held():
+            drop_old_notes(self.home.spool)
             return self._ingester.ingest(every_file=every_file)
 
     def datasets(

@@ -12,8 +12,8 @@ from sds.redirect.launch.original_environment import is_python
 from sds.redirect.launch.probe import (
     _LOADER,
     _is_hdf5_name,
-    _version_of,
     find_python,
+    hdf5_version_in,
     libraries_of_program,
     libraries_of_python,
 )
@@ -202,7 +202,7 @@ def test_of_what_is_linked_into_a_program_nothing_is_told(options, build):
 
 def test_a_library_that_is_empty_has_no_version(tmp_path):
     (tmp_path / "libhdf5.so").touch()
-    assert _version_of(tmp_path / "libhdf5.so") == ""
+    assert hdf5_version_in(tmp_path / "libhdf5.so") == ""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,12 @@ import time
 
 import pytest
 
-from sds.redirect.launch.untraced import read_untraced, untraced_sentences
+from sds.redirect.launch.untraced import (
+    UNTRACED_NAME,
+    drop_old_notes,
+    read_untraced,
+    untraced_sentences,
+)
 
 HDF5_10 = "/lib/libhdf5_serial.so.103"
 NOW = int(time.time())
@@ -74,3 +79,37 @@ def test_what_is_older_than_a_week_or_than_asked_for_is_left_out(tmp_path):
     (sentence,) = untraced_sentences(tmp_path)
     assert sentence.startswith("1 process ")
     assert untraced_sentences(tmp_path, since_s=NOW - 50) == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"HDF5 library version: 1.10.8", "HDF5 1.10.8 is older than 1.14"),
+        (b"HDF5 library version: 1.14.6", None),
+        (b"a program that asks for HDF5_DEBUG", None),
+        (None, "it asked for no connector"),
+    ],
+)
+def test_of_a_library_that_asked_for_no_connector_the_file_says_why(tmp_path, content, reason):
+    library = tmp_path / "libhdf5.so"
+    if content is not None:
+        library.write_bytes(b"\0 " + content + b"\0")
+    write(tmp_path, line(library=library, reason="").replace("1.10.8", "0.0.0"))
+    assert [each.reason for each in read_untraced(tmp_path)] == [reason] * (reason is not None)
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path):
+    write(tmp_path, line("9" * 5000), line(pid="1" * 5000), line(pid=4))
+    assert [each.pid for each in read_untraced(tmp_path)] == [4]
+
+
+def test_a_file_that_is_half_full_is_put_aside(tmp_path):
+    notes = tmp_path / UNTRACED_NAME
+    drop_old_notes(tmp_path)
+    write(tmp_path, line())
+    drop_old_notes(tmp_path)
+    assert notes.exists()
+    write(tmp_path, line(pid=8) * 1000)
+    drop_old_notes(tmp_path)
+    assert not notes.exists()
+    assert {each.pid for each in read_untraced(tmp_path)} == {8}

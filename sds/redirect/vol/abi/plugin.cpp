@@ -1,6 +1,7 @@
 // Entry points: for HDF5, which loads the connector where a variable names it, and for the
 // preloaded library (preload.c), which has it registered with an HDF5 that starts.
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,6 @@
 SDS_EXPORT int H5PLget_plugin_type(void);
 SDS_EXPORT const void *H5PLget_plugin_info(void);
 SDS_EXPORT const char *sds_connector_for(const void *caller);
-SDS_EXPORT void sds_hdf5_starts(const void *caller);
 
 namespace
 {
@@ -43,7 +43,18 @@ bool is_verbose()
     return value && strcmp(value, "1") == 0;
 }
 
-constexpr unsigned first_with_connectors = 12; // of HDF5 1.x
+// Files are looked at: no place for a program's thread to be cancelled, with HDF5 half started.
+class CancellationKeeper
+{
+  public:
+    CancellationKeeper() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
+    ~CancellationKeeper() { pthread_setcancelstate(state_, nullptr); }
+    CancellationKeeper(const CancellationKeeper &) = delete;
+    CancellationKeeper &operator=(const CancellationKeeper &) = delete;
+
+  private:
+    int state_ = 0;
+};
 
 // The library runs natively: as wanted, or because it cannot be served.
 void stay_native(const sds::vol::Image &library, const sds::vol::Problem &problem)
@@ -69,6 +80,7 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
 {
     const void *caller = __builtin_extract_return_addr(__builtin_return_address(0));
     if (const void *alias = sds::vol::known_native_alias(caller)) return alias;
+    const CancellationKeeper keeper;
     sds::vol::Problem problem = {};
     const sds::vol::Host *host = sds::vol::host_of_caller(caller, problem);
     if (!host) {
@@ -86,6 +98,7 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
 // that makes it the default; nullptr where that HDF5 is to run natively.
 SDS_EXPORT const char *sds_connector_for(const void *caller)
 {
+    const CancellationKeeper keeper;
     sds::vol::Image image = {};
     if (!sds::vol::find_loaded_image(caller, image)) image.path = "";
     sds::vol::Problem problem = {};
@@ -113,18 +126,4 @@ SDS_EXPORT const char *sds_connector_for(const void *caller)
     sds::vol::find_codecs();
     sds::vol::find_malloc();
     return sds::vol::register_connector(*host) ? sds::vol::connector_variable : nullptr;
-}
-
-// For the preloaded library, when an HDF5 starts: one before 1.12 asks for no connector, and this
-// is all that is heard of it.
-SDS_EXPORT void sds_hdf5_starts(const void *caller)
-{
-    sds::vol::Image image = {};
-    sds::vol::Version version = {};
-    if (!sds::vol::find_loaded_image(caller, image) || !sds::vol::find_version(image, version) ||
-        version.major > 1 || version.minor >= first_with_connectors)
-        return;
-    sds::vol::Problem problem = {};
-    sds::vol::refuse_older(problem, version);
-    stay_native(image, problem);
 }

@@ -4,18 +4,19 @@
  * HDF5 asks for the variable once, while it starts. The program's own answer holds where there is
  * one. Where the variable is unset or names SDS, the connector is registered with the HDF5 that
  * asks, and named only if that worked. So HDF5 is never told of a connector that it could fail to
- * load, and looks for none: HDF5_PLUGIN_PATH is as the program left it. Of an HDF5 that asks for no
- * connector the plugin is told, which notes that nothing of it is traced.
+ * load, and looks for none: HDF5_PLUGIN_PATH is as the program left it. That an HDF5
+ * starts which asks for no connector is noted in the home (preload_note.c).
  *
  * It is loaded into every program, so it needs nothing but what each C library has: no version of a
  * symbol, no other library, no memory. Copies of it outlive an installation: the names
- * SDS_CONNECTOR, sds_connector_for and sds_hdf5_starts, and what they mean, stay
- * (docs/decisions/0013). */
+ * SDS_CONNECTOR and sds_connector_for, and what they mean, stay (docs/decisions/0013). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "preload.h"
 
 #define FILE_NAME "/sds_preload.so"
 
@@ -29,12 +30,10 @@
 
 typedef char *(*get_variable)(const char *name);
 typedef const char *(*connector_for)(const void *caller);
-typedef void (*hdf5_starts)(const void *caller);
 
 static get_variable next_getenv;
 
-/* Where the text goes on behind the prefix; NULL where it does not begin with it. */
-static char *behind(char *text, const char *prefix)
+char *behind(char *text, const char *prefix)
 {
     while (*prefix && *text == *prefix) {
         text++;
@@ -56,8 +55,8 @@ static int is_equal(const char *text, const char *other)
     return rest && *rest == '\0';
 }
 
-/* The C library's answer. Before the constructor has run there is one thread. */
-static char *find_variable(const char *name)
+/* Before the constructor has run there is one thread. */
+char *find_variable(const char *name)
 {
     const get_variable next = __atomic_load_n(&next_getenv, __ATOMIC_RELAXED);
     if (next) return next(name);
@@ -68,48 +67,43 @@ static char *find_variable(const char *name)
     return NULL;
 }
 
-/* A function of the connector; NULL where that cannot be loaded, or has none of this name. */
-static void *find_in_connector(const char *plugin, const char *name)
-{
-    if (!dlopen || !dlsym) return NULL;
-    void *library = dlopen(plugin, RTLD_LAZY | RTLD_LOCAL);
-    return library ? dlsym(library, name) : NULL;
-}
-
 /* NULL where the library that asks runs natively. */
 static const char *register_connector(const char *plugin, const void *caller)
 {
+    if (!dlopen || !dlsym) return NULL;
     const int saved_errno = errno;
     const char *value = NULL;
-    void *found = find_in_connector(plugin, "sds_connector_for");
+    void *library = dlopen(plugin, RTLD_LAZY | RTLD_LOCAL);
+    void *found = library ? dlsym(library, "sds_connector_for") : NULL;
     if (found) value = (*(connector_for *)&found)(caller);
     errno = saved_errno;
     return value;
 }
 
-/* Every HDF5 asks for HDF5_DEBUG while it starts, older ones for nothing else that is of use. */
-static void tell_of_start(const char *plugin, const void *caller)
-{
-    const int saved_errno = errno;
-    void *found = find_in_connector(plugin, "sds_hdf5_starts");
-    if (found) (*(hdf5_starts *)&found)(caller);
-    errno = saved_errno;
-}
+/* An HDF5 that starts asks for HDF5_DEBUG, and since 1.12 for its connector before that: how many
+ * have done the latter alone. */
+static int n_starting;
 
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
     char *value = find_variable(name);
     if (!behind((char *)name, "HDF5_")) return value;
-    const int is_start = is_equal(name, "HDF5_DEBUG");
-    if (!is_start && !is_equal(name, "HDF5_VOL_CONNECTOR")) return value;
-    const char *plugin = find_variable("SDS_CONNECTOR");
-    if (!plugin) return value;
-    if (is_start) {
-        tell_of_start(plugin, __builtin_return_address(0));
+    const int is_debug = is_equal(name, "HDF5_DEBUG");
+    if (!is_debug && !is_equal(name, "HDF5_VOL_CONNECTOR")) return value;
+    if (!is_debug) {
+        __atomic_fetch_add(&n_starting, 1, __ATOMIC_RELAXED);
+    } else if (__atomic_load_n(&n_starting, __ATOMIC_RELAXED) > 0) {
+        __atomic_fetch_sub(&n_starting, 1, __ATOMIC_RELAXED);
         return value;
     }
-    const int is_set = value && *value;
-    if (is_set && !names(value, "sds")) return value;
+    const char *plugin = find_variable("SDS_CONNECTOR");
+    const char *named = is_debug ? find_variable("HDF5_VOL_CONNECTOR") : value;
+    const int is_set = named && *named;
+    if (!plugin || (is_set && !names(named, "sds"))) return value;
+    if (is_debug) {
+        note_untraced(__builtin_return_address(0));
+        return value;
+    }
     const char *answer = register_connector(plugin, __builtin_return_address(0));
     if (answer) return (char *)answer;
     return is_set ? NULL : value;

@@ -15,7 +15,7 @@ namespace sds::vol
 namespace
 {
 
-// Of the file and of the one before it each: some hundred processes.
+// Some hundred processes.
 constexpr off_t most_bytes = 64 << 10;
 constexpr int most_libraries = 8;
 const void *noted[most_libraries];
@@ -23,6 +23,7 @@ const void *noted[most_libraries];
 // A program may close HDF5 and start it again as often as it likes.
 bool is_new(const Image &library)
 {
+    if (!library.segments) return false; // the loader does not know it
     for (const void *&place : noted) {
         const void *expected = nullptr;
         if (__atomic_compare_exchange_n(&place, &expected,
@@ -38,7 +39,8 @@ bool is_new(const Image &library)
 
 void note_untraced(const Image &library, const Version &version, const char *reason)
 {
-    if (!config().home[0] || !is_new(library)) return;
+    // Of an MPI job one process notes it.
+    if (!config().home[0] || config().rank > 0 || !is_new(library)) return;
     const int saved_errno = errno;
     char path[PATH_MAX + 32], host[HOST_NAME_MAX + 1] = "";
     snprintf(path, sizeof path, "%s/spool/untraced.tsv", config().home);
@@ -46,17 +48,14 @@ void note_untraced(const Image &library, const Version &version, const char *rea
     const char *program = program_invocation_name ? program_invocation_name : "";
     char *line = nullptr; // not on the stack, which may be a small thread's
     const int n =
-        asprintf(&line, "%lld\t%ld\t%s\t%s\t%s\t%u.%u.%u\t%s\n",
+        asprintf(&line, "%lld\t%ld\t%.400s\t%.400s\t%.400s\t%u.%u.%u\t%.400s\n",
                  static_cast<long long>(time(nullptr)), static_cast<long>(getpid()), host, program,
                  library.path, version.major, version.minor, version.release, reason);
     if (n > 0) {
-        // Of a name with a tab nothing is noted.
-        int n_tabs = 0;
-        for (int i = 0; i < n - 1; i++) {
-            if (line[i] == '\t') n_tabs++;
+        // A name with a tab is left out by who reads the line.
+        for (int i = 0; i < n - 1; i++)
             if (line[i] == '\n' || line[i] == '\r') line[i] = '?';
-        }
-        if (n_tabs == 6) append_line(path, line, static_cast<size_t>(n), most_bytes);
+        append_line(path, line, static_cast<size_t>(n), most_bytes);
         free(line);
     }
     errno = saved_errno;

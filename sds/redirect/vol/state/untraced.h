@@ -1,5 +1,6 @@
 // The HDF5 libraries of programs that run natively because SDS cannot serve them, noted in the home
-// for the commands that are asked why there is no trace.
+// for the commands that are asked why there is no trace. Libraries that ask for no connector are
+// noted by the preloaded library (abi/preload_note.c), in lines of the same form.
 #pragma once
 
 #include "host.h"
