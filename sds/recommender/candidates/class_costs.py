@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import PatternKind
+from sds.analyzer import PatternKind, ReadTrail
 from sds.errors import SdsValueError
-from sds.geometry import ReplicaLayout
+from sds.geometry import Hyperslab, ReplicaLayout
 from sds.recommender.candidates.cost_matrix import ReadCosts, read_costs
 from sds.recommender.candidates.first_touches import (
+    OriginalWarmth,
     granule_of_array,
     granule_of_replica,
     new_shares,
+    share_begun_cold,
 )
 from sds.recommender.candidates.segment_candidates import ReadsInSegments, RecurringTiles
 
@@ -55,9 +57,6 @@ def class_costs(
 
 # Reads that are taken to have been as predicted beside those that were measured.
 _N_READS_AS_PREDICTED = 4
-# The slowest read was cold where it took this share of what is predicted of that, and so many times
-# as long as the others.
-_COLD_SHARE, _COLD_FACTOR = 0.5, 4.0
 
 
 class TimesNow(NamedTuple):
@@ -71,15 +70,11 @@ class TimesNow(NamedTuple):
         Which of the replicas serves it, shape (n,); -1: the original is read.
     is_measured
         Whether its time was traced, shape (n,); others are predicted.
-    alone
-        Seconds of each where reads of other shapes do not bring the original into memory for it,
-        because they go to a replica, shape (n,).
     """
 
     seconds: NDArray[np.float64]
     served_by: NDArray[np.int64]
     is_measured: NDArray[np.bool_]
-    alone: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +97,11 @@ class TracedReads:
     factor
         By which what was measured of replicas exceeds what follows from the original's times and
         the models, as far as it is known, shape (n,).
-    began_cold
-        Whether nothing was in memory at first, and cold reads warmed others.
-    alone_s
-        `original_s`, or what is predicted, where a program makes no reads of other shapes, (n,).
+    begun_cold
+        Share of the reads that found nothing in memory and had to wait for the device; nan: not
+        known, shape (n,).
+    slabs, trail, element_bytes
+        One read of each, the newest reads of the dataset, and the size of its elements.
     """
 
     original_s: NDArray[np.float64]
@@ -115,8 +111,10 @@ class TracedReads:
     replicas_s: NDArray[np.float64]
     predicted: ReadCosts
     factor: NDArray[np.float64]
-    began_cold: bool
-    alone_s: NDArray[np.float64]
+    begun_cold: NDArray[np.float64]
+    slabs: tuple[Hyperslab, ...]
+    trail: ReadTrail | None
+    element_bytes: int
 
     def in_order(self, index: NDArray[np.intp]) -> TracedReads:
         """Return the same of some classes, in another order."""
@@ -128,8 +126,10 @@ class TracedReads:
             replicas_s=self.replicas_s[index],
             predicted=self.predicted.in_order(index),
             factor=self.factor[index],
-            began_cold=self.began_cold,
-            alone_s=self.alone_s[index],
+            begun_cold=self.begun_cold[index],
+            slabs=tuple(self.slabs[i] for i in index),
+            trail=self.trail,
+            element_bytes=self.element_bytes,
         )
 
     @property
@@ -143,9 +143,8 @@ class TracedReads:
         for j, layout in enumerate(layouts):
             if layout in self.layouts:
                 measured_s[:, j] = self.replicas_s[:, self.layouts.index(layout)]
-        return predicted.as_traced(
-            self.original_s, measured_s, self.factor, began_cold=self.began_cold
-        )
+        shares = _cold_shares(layouts, self.begun_cold, self.slabs, self.trail, self.element_bytes)
+        return predicted.as_traced(self.original_s, measured_s, self.factor, shares)
 
     def now(self) -> TimesNow:
         """Return what each takes in the layouts that exist."""
@@ -154,13 +153,7 @@ class TracedReads:
         served = np.flatnonzero(by >= 0)
         is_measured = self.is_measured.copy()
         is_measured[served] = np.isfinite(self.replicas_s[served, by[served]])
-        seconds = costs.seconds()
-        return TimesNow(
-            seconds=seconds,
-            served_by=by,
-            is_measured=is_measured,
-            alone=np.where(by < 0, self.alone_s, seconds),
-        )
+        return TimesNow(seconds=costs.seconds(), served_by=by, is_measured=is_measured)
 
 
 def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedReads:
@@ -180,9 +173,12 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
                 replicas_s[i, j], n_reads[i, j] = times.mean_s, times.n
         unknown = ~np.isfinite(original_s)
         original_s[unknown] = predicted.original_as(j, replicas_s[:, j])[unknown]
-    began_cold = _began_cold(classes, predicted)
-    as_traced = predicted.as_traced(original_s, began_cold=began_cold)
-    alone = _new_shares(dataset, classes, [granule_of_array(dataset.array)], alone=True)[:, 0]
+    slabs = tuple(read.slab for read in classes)
+    begun_cold = _begun_cold(dataset, classes, predicted)
+    shares = _cold_shares(
+        layouts, begun_cold, slabs, dataset.trail, dataset.array.element_size_bytes
+    )
+    as_traced = predicted.as_traced(original_s, cold_share=shares)
     return TracedReads(
         original_s=original_s,
         is_measured=is_measured,
@@ -191,25 +187,66 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
         replicas_s=replicas_s,
         predicted=predicted,
         factor=_factor(replicas_s / as_traced.replicas, n_reads),
-        began_cold=began_cold,
-        alone_s=predicted.original_colder(
-            original_s, alone / predicted.new_in_original if began_cold else np.ones(len(alone))
-        ),
+        begun_cold=begun_cold,
+        slabs=slabs,
+        trail=dataset.trail,
+        element_bytes=dataset.array.element_size_bytes,
     )
 
 
-def _began_cold(classes: Sequence[ReadClass], predicted: ReadCosts) -> bool:
-    """Return whether of some reads the slowest alone was cold: near what is predicted of that.
+def _begun_cold(
+    dataset: DatasetReads, classes: Sequence[ReadClass], predicted: ReadCosts
+) -> NDArray[np.float64]:
+    """Return `TracedReads.begun_cold`."""
+    found = np.full(len(classes), np.nan)
+    for i, read in enumerate(classes):
+        cold_s = float(predicted.original[i])
+        # What is new is worked out only where it matters.
+        if np.isfinite(share_begun_cold(read.of_original, cold_s, 1.0)):
+            granule = granule_of_array(dataset.array)
+            all_slabs = [each.slab for each in classes]
+            new = new_shares(dataset.trail, [read.slab], [granule], all_slabs)[0, 0]
+            found[i] = share_begun_cold(read.of_original, cold_s, new)
+    return found
 
-    The mean does not tell: models of reads from memory err by more than few cold reads add to it.
-    """
-    slowest_s = np.array([read.slowest_s for read in classes])
-    others_s = np.array([read.others_s for read in classes])
-    with np.errstate(invalid="ignore"):
-        found = (slowest_s >= _COLD_SHARE * predicted.original) & (
-            slowest_s >= _COLD_FACTOR * others_s
-        )
-    return bool(found.any())
+
+def _cold_shares(
+    layouts: Sequence[ReplicaLayout],
+    begun_cold: NDArray[np.float64],
+    slabs: Sequence[Hyperslab],
+    trail: ReadTrail | None,
+    element_bytes: int,
+) -> NDArray[np.float64]:
+    """Return the shares of reads that are cold in replicas, shape (n, m); nan: not known."""
+    shares = np.full((len(slabs), len(layouts)), np.nan)
+    of_granule: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    rows = np.flatnonzero(np.isfinite(begun_cold)).tolist()
+    some = [slabs[i] for i in rows]
+    for j, layout in enumerate(layouts) if rows else ():
+        granule = granule_of_replica(layout, element_bytes)
+        if granule not in of_granule:
+            of_granule[granule] = new_shares(trail, some, [granule])[:, 0]
+        shares[rows, j] = begun_cold[rows] * of_granule[granule]
+    return shares
+
+
+def original_warmth(
+    dataset: DatasetReads, traced: TracedReads, now: TimesNow, per_day: NDArray[np.float64]
+) -> OriginalWarmth | None:
+    """Return how reads of the original warm each other; None where nothing tells that they do."""
+    begun_cold = traced.begun_cold[np.isfinite(traced.begun_cold)]
+    if dataset.trail is None or not len(begun_cold):
+        return None
+    return OriginalWarmth(
+        trail=dataset.trail,
+        granule=granule_of_array(dataset.array),
+        slabs=traced.slabs,
+        reads_original=now.served_by < 0,
+        begun_cold=float(begun_cold.max()),
+        cold_s=traced.predicted.original,
+        warm_s=traced.predicted.original_warm,
+        per_day=per_day,
+    )
 
 
 def _factor(ratios: NDArray[np.float64], n_reads: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -256,29 +293,12 @@ def predicted_costs(
     # From memory tiles are not predicted: they take no longer than the original, in more runs.
     of_tiles = np.array([x.segments is not None for x in layouts], dtype=np.bool_)
     warm = np.where(of_tiles, np.minimum(warm, costs.original_warm[:, np.newaxis]), warm)
-    element_bytes = dataset.array.element_size_bytes
-    in_replicas = [granule_of_replica(x, element_bytes) for x in layouts]
-    new = _new_shares(dataset, classes, [granule_of_array(dataset.array), *in_replicas])
     return replace(
         costs,
-        new_in_original=new[:, 0],
-        new_in_replicas=new[:, 1:],
         replicas=np.where(held, costs.replicas[:, columns], np.inf),
         compared=np.where(held, costs.compared[:, columns], np.inf),
         replicas_warm=np.where(held, warm, np.inf),
     )
-
-
-def _new_shares(
-    dataset: DatasetReads,
-    classes: Sequence[ReadClass],
-    granules: Sequence[tuple[int, ...]],
-    *,
-    alone: bool = False,
-) -> NDArray[np.float64]:
-    """Return the shares of reads that are new to their processes; 1 where that is not known."""
-    new = new_shares(dataset.trail, [read.slab for read in classes], granules, alone=alone)
-    return np.where(np.isfinite(new), new, 1.0)
 
 
 def seconds_now(dataset: DatasetReads, classes: Sequence[ReadClass]) -> NDArray[np.float64]:

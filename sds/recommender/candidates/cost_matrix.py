@@ -64,14 +64,15 @@ class _Coldness:
         self,
         cold_s: NDArray[np.float64],
         warm_s: NDArray[np.float64],
-        new_ratio: NDArray[np.float64],
+        share_there: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Return what they would take in layouts, shapes (n, m); infinite where cold reads do.
 
-        new_ratio: how much more of them is new to a process than where they were measured, (n, m).
+        share_there: of them that are cold in each layout; nan, and None: `share`.
         """
-        share = np.clip(self.share[:, np.newaxis] * new_ratio, 0, 1)
-        factor = self.factor[:, np.newaxis]
+        share, factor = self.share[:, np.newaxis], self.factor[:, np.newaxis]
+        if share_there is not None:
+            share = np.where(np.isfinite(share_there), share_there, share)
         with np.errstate(invalid="ignore"):  # infinite where a replica does not hold the read
             mean = factor * (share * cold_s + (1 - share) * warm_s)
         return np.where(np.isfinite(cold_s), mean, np.inf)
@@ -96,9 +97,6 @@ class ReadCosts:
     original_warm, replicas_warm
         `original` and `replicas` where all that is read is in memory; the same where what that
         takes is not known, as of chunks.
-    new_in_original, new_in_replicas
-        Shares of the reads that their processes have not touched before, shapes (n,) and (n, m);
-        all 1 where that is not known.
     """
 
     original: NDArray[np.float64]
@@ -107,8 +105,6 @@ class ReadCosts:
     compared: NDArray[np.float64]
     original_warm: NDArray[np.float64]
     replicas_warm: NDArray[np.float64]
-    new_in_original: NDArray[np.float64]
-    new_in_replicas: NDArray[np.float64]
 
     @property
     def serving(self) -> NDArray[np.float64]:
@@ -140,8 +136,6 @@ class ReadCosts:
             compared=self.compared[index],
             original_warm=self.original_warm[index],
             replicas_warm=self.replicas_warm[index],
-            new_in_original=self.new_in_original[index],
-            new_in_replicas=self.new_in_replicas[index],
         )
 
     def in_some(self, n: int) -> ReadCosts:
@@ -151,7 +145,6 @@ class ReadCosts:
             replicas=self.replicas[:, :n],
             compared=self.compared[:, :n],
             replicas_warm=self.replicas_warm[:, :n],
-            new_in_replicas=self.new_in_replicas[:, :n],
         )
 
     def as_traced(
@@ -159,8 +152,7 @@ class ReadCosts:
         measured_s: NDArray[np.float64],
         replicas_measured_s: NDArray[np.float64] | None = None,
         factor: NDArray[np.float64] | None = None,
-        *,
-        began_cold: bool = False,
+        cold_share: NDArray[np.float64] | None = None,
     ) -> ReadCosts:
         """Return the costs of reads, as cold or as warm as the traced times say they were.
 
@@ -172,25 +164,25 @@ class ReadCosts:
             The same from each replica, shape (n, m); None: of none is it known.
         factor
             By which reads from other replicas take longer than follows, shape (n,); None: by none.
-        began_cold
-            Whether cold reads warmed those after them (`TracedReads.began_cold`).
+        cold_share
+            Of the reads that are cold in each replica, shape (n, m); nan, and None: as many as of
+            the original were.
 
         Notes
         -----
         What was measured counts as it is. Where the original's time lies between what is predicted
         of reads from memory and of cold ones, that share of the reads was cold, and would be in
-        replicas; where cold reads warmed others, as much more or less as more or less of them is
-        new to a process. Where it is beyond the cold ones, the device is slower than the model has
-        it, for replicas by the same factor; where it is below the warm ones, replicas take what is
+        replicas. Where it is beyond the cold ones, the device is slower than the model has it, for
+        replicas by the same factor; where it is below the warm ones, replicas take what is
         predicted of them from memory. Which replica serves remains what programs choose by.
         """
         known = np.isfinite(measured_s) & np.isfinite(self.original)
         coldness = _Coldness.of(measured_s, self.original, self.original_warm, known=known)
-        ratio = np.ones(self.replicas.shape)
-        if began_cold:
-            ratio = self.new_in_replicas / self.new_in_original[:, np.newaxis]
-        as_cold = coldness.seconds(self.replicas, self.replicas_warm, ratio)
-        replicas = np.where(known[:, np.newaxis], as_cold, self.replicas)
+        replicas = np.where(
+            known[:, np.newaxis],
+            coldness.seconds(self.replicas, self.replicas_warm, cold_share),
+            self.replicas,
+        )
         if factor is not None:
             replicas = replicas * factor[:, np.newaxis]
         original = np.where(known, measured_s, self.original)
@@ -199,30 +191,6 @@ class ReadCosts:
         is_measured = np.isfinite(replicas_measured_s)
         replicas = np.where(is_measured, replicas_measured_s, replicas)
         return replace(self, original=original, replicas=replicas)
-
-    def original_colder(
-        self, measured_s: NDArray[np.float64], ratio: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the times of reads from the original if more of them were cold than when traced.
-
-        Parameters
-        ----------
-        measured_s
-            Mean seconds of each, shape (n,); nan: not known.
-        ratio
-            How many times as many are cold, shape (n,).
-
-        Returns
-        -------
-        Shape (n,); no less than was measured.
-        """
-        known = np.isfinite(measured_s) & np.isfinite(self.original)
-        coldness = _Coldness.of(measured_s, self.original, self.original_warm, known=known)
-        ratios = np.stack([np.ones(len(ratio)), np.fmax(1.0, ratio)], axis=1)
-        as_traced, colder = coldness.seconds(
-            self.original[:, np.newaxis], self.original_warm[:, np.newaxis], ratios
-        ).T
-        return np.where(known, measured_s + (colder - as_traced), self.original)
 
     def original_as(self, replica: int, measured_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the times of the original, as cold or warm as reads measured from a replica.
@@ -239,9 +207,7 @@ class ReadCosts:
         cold, warm = self.replicas[:, replica], self.replicas_warm[:, replica]
         known = np.isfinite(measured_s) & np.isfinite(cold) & np.isfinite(self.original)
         coldness = _Coldness.of(measured_s, cold, warm, known=known)
-        seconds = coldness.seconds(
-            self.original[:, np.newaxis], self.original_warm[:, np.newaxis], np.ones((len(cold), 1))
-        )
+        seconds = coldness.seconds(self.original[:, np.newaxis], self.original_warm[:, np.newaxis])
         return np.where(known, seconds[:, 0], np.nan)
 
     def _as_chosen(
@@ -293,8 +259,6 @@ def read_costs(
             compared=none,
             original_warm=nothing,
             replicas_warm=none,
-            new_in_original=nothing,
-            new_in_replicas=none,
         )
     if not rank:  # a scalar is one element
         array, slabs, rank = replace(array, extent=(1,), chunks=None), [Hyperslab.all((1,))] * n, 1
@@ -324,8 +288,6 @@ def read_costs(
         compared=compared,
         original_warm=original_warm[:, 0],
         replicas_warm=replicas_warm,
-        new_in_original=np.ones(n),
-        new_in_replicas=np.ones(replicas.shape),
     )
 
 

@@ -15,12 +15,14 @@ from sds.recommender.candidates.axis_orders import candidate_orders, inversions
 from sds.recommender.candidates.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
 from sds.recommender.candidates.class_costs import (
     class_costs,
+    original_warmth,
     predicted_costs,
     reads_in_segments,
     seconds_now,
     traced_reads,
     usable_patterns,
 )
+from sds.recommender.candidates.first_touches import OriginalWarmth
 from sds.recommender.candidates.hot_regions import MAX_SPACE, costly_parts
 from sds.recommender.candidates.read_classes import (
     ReadClass,
@@ -89,9 +91,6 @@ class CandidateCosts:
         Seconds of each in the layouts that exist, shape (n,).
     is_measured
         Of which that is what traced reads took, shape (n,).
-    alone
-        `now` where reads of other shapes go to replicas, and bring nothing of the original into
-        memory, shape (n,).
     layouts
         Replicas that might be built, m of them.
     min_reads
@@ -104,6 +103,8 @@ class CandidateCosts:
     now_cold, seconds_cold, now_warm, seconds_warm
         `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
         memory; of `seconds_cold` and `seconds_warm` those count that are finite in `seconds`.
+    warmth
+        How reads of the original warm each other; None where nothing tells that they do.
     doubtful
         The layout by which a read is predicted fastest among those that would not serve it, and how
         many times as fast: by less than the models err.
@@ -119,7 +120,6 @@ class CandidateCosts:
     classes: tuple[ReadClass, ...]
     now: NDArray[np.float64]
     is_measured: NDArray[np.bool_]
-    alone: NDArray[np.float64]
     layouts: tuple[ReplicaLayout, ...]
     min_reads: tuple[int, ...]
     seconds: NDArray[np.float64]
@@ -129,6 +129,7 @@ class CandidateCosts:
     seconds_cold: NDArray[np.float64]
     now_warm: NDArray[np.float64]
     seconds_warm: NDArray[np.float64]
+    warmth: OriginalWarmth | None
     doubtful: tuple[ReplicaLayout, float] | None
     rewritten: tuple[tuple[int, ...], float] | None
     fixed_s_per_day: float
@@ -184,12 +185,13 @@ class _Enumeration:
             for read in classes_in_parts(alike, boxes, segments, days=self.days)
         ]
         traced = traced_reads(dataset, found)
-        now, _, is_measured, alone = traced.now()
+        times_now = traced.now()
+        now, _, is_measured = times_now
         per_day = np.array([read.per_day for read in found])
+        warmth = original_warmth(dataset, traced, times_now, per_day)
         slowest = np.argsort(-per_day * now, kind="stable")
         classes, traced = [found[i] for i in slowest], traced.in_order(slowest)
         now, is_measured, per_day = now[slowest], is_measured[slowest], per_day[slowest]
-        alone = alone[slowest]
         whole = self._whole_layouts(classes, now)
         costs = traced.costs_in(whole, predicted_costs(dataset, classes, whole))
         rewritten = self._rewritten(whole, costs, classes, traced)
@@ -219,7 +221,6 @@ class _Enumeration:
             classes=tuple(classes),
             now=now,
             is_measured=is_measured,
-            alone=alone,
             layouts=kept,
             min_reads=tuple(
                 0 if x.segments is None else self.min_reads.get(x.segments, 0) for x in kept
@@ -231,6 +232,7 @@ class _Enumeration:
             seconds_cold=cold.replicas[:, keep],
             now_warm=traced.existing.seconds_warm(),
             seconds_warm=costs.replicas_warm[:, keep],
+            warmth=None if warmth is None else warmth.in_order(slowest),
             doubtful=_doubtful(layouts, costs, now, self._may_change(classes)),
             rewritten=rewritten,
             fixed_s_per_day=self._fixed_s(),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sds.analyzer import Place, ReadTimes
-from sds.analyzer.read_times import joined_times
+from sds.analyzer.read_times import added_times, joined_times
 from sds.geometry import Box, Hyperslab, SegmentList
 from sds.text import DAY_S
 
@@ -65,8 +65,8 @@ class ReadClass:
         HDF5 reads that a replica may serve, a day and in all that was observed.
     measured_s
         Mean seconds of such a read from the original, as traced; nan: none was.
-    slowest_s, others_s
-        Of these reads the slowest, and the mean of the others; nan: not known.
+    of_original
+        Times of such reads from the original; None: none are kept apart.
     in_replicas
         Times of such reads that replicas served, one for each of these.
     inside
@@ -81,8 +81,7 @@ class ReadClass:
     per_day: float
     observed: float
     measured_s: float = math.nan
-    slowest_s: float = math.nan
-    others_s: float = math.nan
+    of_original: ReadTimes | None = None
     in_replicas: tuple[ReadTimes, ...] = ()
     inside: frozenset[Box | SegmentList] = frozenset()
 
@@ -103,7 +102,8 @@ class ReadClass:
         most = max(alike, key=lambda p: p.n_calls)
         free = [p.n_calls - p.n_collective for p in alike]
         per_day = sum(n / days_of(p, days) for n, p in zip(free, alike, strict=True))
-        slowest_s, others_s = _slowest_and_others_s(alike)
+        times = joined_times(each for pattern in alike for each in pattern.times)
+        originals = [each for each in times if each.is_of_original]
         return cls(
             slab=most.call,
             logical=most.typical,
@@ -113,13 +113,8 @@ class ReadClass:
             per_day=per_day,
             observed=float(sum(free)),
             measured_s=_mean_original_s(alike),
-            slowest_s=slowest_s,
-            others_s=others_s,
-            in_replicas=tuple(
-                each
-                for each in joined_times(each for pattern in alike for each in pattern.times)
-                if not each.is_of_original
-            ),
+            of_original=added_times(originals) if originals else None,
+            in_replicas=tuple(each for each in times if not each.is_of_original),
         )
 
     def times_in(self, replica_ids: Sequence[int]) -> ReadTimes | None:
@@ -156,16 +151,6 @@ def _mean_original_s(alike: Sequence[AccessPattern]) -> float:
             n += pattern.n_calls if pattern.elapsed_s > 0 else 0
             seconds += pattern.elapsed_s
     return seconds / n if n and seconds else math.nan
-
-
-def _slowest_and_others_s(alike: Sequence[AccessPattern]) -> tuple[float, float]:
-    """Return the slowest traced read from the original and the mean of the others; nan: none."""
-    times = [each for p in alike for each in p.times if each.is_of_original]
-    n = sum(each.n for each in times)
-    if n < 2:
-        return math.nan, math.nan
-    slowest_s = max(each.most_s for each in times)
-    return slowest_s, (math.fsum(each.total_s for each in times) - slowest_s) / (n - 1)
 
 
 @dataclass(slots=True)

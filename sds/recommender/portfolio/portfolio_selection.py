@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _N_DECLINED = 3
 _N_ALIKE = 3
 _MOST_OF_THE_SAVING = 0.8
+# Of what a set saves, what its whole replicas may cost more than the parts that would do.
+_WORTH_OF_THE_WHOLE = 0.1
 # One, and several, of what a layout serves besides that which gains most.
 _MORE_OF = {"read": ("more pattern", "more patterns"), "query": ("more query", "more queries")}
 
@@ -180,10 +182,22 @@ class _Choice:
                 for key in sorted(chosen)
                 if (words := self._objection(key, effect := self._effect(key, chosen - {key})))
             ]
-            if not failing:
+            if failing:
+                _, key, words = min(failing)
+                self.refused[key] = self._beside(key, chosen - {key}) + words
+                continue
+            cooling = [
+                (key, words)
+                for i in range(len(self.workloads))
+                if (words := self._cooling(i, chosen))
+                for key in chosen
+                if key[0] == i
+            ]
+            if not cooling:
                 return self._result(replace(selected, chosen=tuple(sorted(chosen))))
-            _, key, words = min(failing)
-            self.refused[key] = self._beside(key, chosen - {key}) + words
+            self.refused |= {
+                key: self._beside(key, chosen - {key}) + words for key, words in cooling
+            }
 
     def _with_wholes(self, chosen: frozenset[Key]) -> frozenset[Key]:
         """Put whole replicas in the place of parts where there is room for them.
@@ -196,6 +210,7 @@ class _Choice:
                 continue
             i = part[0]
             enough_s = self._seconds(i, chosen) * (1 + self.settings.tolerance)
+            worth_s = _WORTH_OF_THE_WHOLE * self._saved(i, chosen)
             wholes = []
             for c, size in enumerate(self.sizes[i]):
                 whole = (i, c)
@@ -204,6 +219,7 @@ class _Choice:
                 instead = self._needed(i, (chosen - {part}) | {whole}, enough_s)
                 used = sum(self.sizes[b][d] for b, d in instead)
                 fits = self.budget_bytes is None or used <= self.budget_bytes
+                fits = fits and self._costs(i, instead) - self._costs(i, chosen) <= worth_s
                 if fits and whole in instead and self._seconds(i, instead) <= enough_s:
                     wholes.append((self._seconds(i, instead), size, c, instead))
             if wholes:
@@ -222,8 +238,11 @@ class _Choice:
     def _saved(self, i: int, chosen: frozenset[Key]) -> float:
         """Return what a set saves of a dataset a day, less the costs of building it."""
         now_s = float(self.workloads[i].now @ self.workloads[i].per_day)
-        costs = math.fsum(self.costs[i].costs[c] for b, c in chosen if b == i)
-        return now_s - self._seconds(i, chosen) - costs
+        return now_s - self._seconds(i, chosen) - self._costs(i, chosen)
+
+    def _costs(self, i: int, chosen: frozenset[Key]) -> float:
+        """Return what building and space of a set are worth, of one dataset, seconds a day."""
+        return math.fsum(self.costs[i].costs[c] for b, c in chosen if b == i)
 
     def _is_part(self, key: Key) -> bool:
         return self.workloads[key[0]].candidates[key[1]].is_partial
@@ -244,20 +263,14 @@ class _Choice:
         without, by = self._best(i, others)
         there, with_it = self._best(i, others | {key})
         served = with_it == c
-        changed = served | (without != there)
         gains = np.where(served, without - np.where(served, there, 0.0), 0.0) * per_day
         most = [int(k) for k in np.argsort(-gains, kind="stable") if served[k]]
         return Effect(
-            # Of all: what stays may find less in memory.
-            saving_s=float((without - there) @ per_day),
-            saving_observed_s=float((without - there) @ workload.observed),
+            saving_s=float(gains.sum()),
+            saving_observed_s=float(((without - there)[served] * workload.observed[served]).sum()),
             without_s=float((without * per_day)[served].sum()),
             with_s=float((there * per_day)[served].sum()),
             per_day=float(per_day[served].sum()),
-            changed_s=(
-                float((without * per_day)[changed].sum()),
-                float((there * per_day)[changed].sum()),
-            ),
             serves=tuple(dict.fromkeys(workload.descriptions[k] for k in most)),
             before=by,
             after=with_it,
@@ -270,9 +283,34 @@ class _Choice:
             self.workloads[i],
             self.workloads[i].candidates[c],
             effect,
-            confidence=self._confidence(key, effect.ratio),
+            confidence=self._confidence(key, effect.speedup),
             gates=self.gates,
             settings=self.settings,
+        )
+
+    def _cooling(self, i: int, chosen: frozenset[Key]) -> str:
+        """Return that a set would make other reads of a dataset too slow, in words; else empty.
+
+        Reads that go to replicas bring nothing of the original into memory for those that stay.
+        """
+        workload = self.workloads[i]
+        seconds, by = self._best(i, chosen)
+        leaves = by != AS_NOW
+        if workload.warmth is None or not leaves.any():
+            return ""
+        lost_s = workload.warmth.lost_s_per_day(leaves)
+        per_day = workload.per_day[leaves]
+        without_s = float(workload.now[leaves] @ per_day)
+        with_s = float(seconds[leaves] @ per_day) + lost_s
+        _, key = max(
+            (self._effect(key, chosen - {key}).saving_s, key) for key in chosen if key[0] == i
+        )
+        sure = lost_s == 0 or self._confidence(key, without_s / with_s) >= self.gates.min_confidence
+        if sure:
+            return ""
+        return (
+            f"reads that stay with the original would find less in memory and take "
+            f"{time_text(lost_s)} a day more, which is not surely less than what it saves"
         )
 
     def _confidence(self, key: Key, ratio: float) -> float:
@@ -368,7 +406,7 @@ class _Choice:
             min_reads=candidate.min_reads,
             saving=Saving(seconds=effect.saving_s, low=interval.low, high=interval.high),
             speedup=effect.speedup,
-            confidence=self._confidence(key, effect.ratio),
+            confidence=self._confidence(key, effect.speedup),
             reads_per_day=effect.per_day,
             serves=effect.serves,
             shares=shares,

@@ -187,10 +187,8 @@ def what_if(
     )
     usable = usable_patterns(dataset)
     days = days_observed(usable)
-    rows = _rows(usable, dataset, then, days=days)
-    changed = [
-        row for row in rows if (row.from_now, row.seconds_now) != (row.from_then, row.seconds_then)
-    ]
+    rows = [_pattern(pattern, (dataset, then), days=days) for pattern in usable]
+    changed = [row for row in rows if row.from_now != row.from_then]
     models = dataset.models
     is_measured = not any(row.predicted for row in changed)
     added, taken = (
@@ -287,58 +285,39 @@ def _answer(
     )
 
 
-def _rows(
-    patterns: Sequence[AccessPattern], now: DatasetReads, then: DatasetReads, *, days: float
-) -> list[WhatIfPattern]:
-    """Return the patterns, now and then."""
-    before = [_served(pattern, now, days=days) for pattern in patterns]
-    after = [_served(pattern, then, days=days) for pattern in patterns]
-    leaves = any(one.source != other.source for one, other in zip(before, after, strict=True))
-    if leaves and not set(then.existing) <= set(now.existing):
-        after = [replace(each, seconds=each.alone_s) for each in after]
-    return [
-        WhatIfPattern(
-            pattern=pattern.description,
-            reads_per_day=pattern.n_calls / days_of(pattern, days),
-            seconds_now=one.seconds,
-            seconds_then=other.seconds,
-            from_now=one.source,
-            from_then=other.source,
-            predicted=not one.is_measured,
-        )
-        for pattern, one, other in zip(patterns, before, after, strict=True)
-    ]
+def _pattern(
+    pattern: AccessPattern, now_and_then: Sequence[DatasetReads], *, days: float
+) -> WhatIfPattern:
+    """Return one pattern, now and then."""
+    (seconds_now, from_now, is_measured), (seconds_then, from_then, _) = (
+        _served(pattern, dataset, days=days) for dataset in now_and_then
+    )
+    return WhatIfPattern(
+        pattern=pattern.description,
+        reads_per_day=pattern.n_calls / days_of(pattern, days),
+        seconds_now=seconds_now,
+        seconds_then=seconds_then,
+        from_now=from_now,
+        from_then=from_then,
+        predicted=not is_measured,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """Seconds a day of a pattern, by what it is served, and whether that was measured.
-
-    alone_s: the seconds where other reads go to replicas, and bring nothing into memory for it.
-    """
-
-    seconds: float
-    alone_s: float
-    source: str
-    is_measured: bool
-
-
-def _served(pattern: AccessPattern, dataset: DatasetReads, *, days: float) -> _Served:
-    """Return how a pattern is served."""
+def _served(
+    pattern: AccessPattern, dataset: DatasetReads, *, days: float
+) -> tuple[float, str, bool]:
+    """Return the seconds a day of a pattern, which layouts serve it, and if that was measured."""
     if pattern.irregular:
-        seconds = pattern.elapsed_s / days_of(pattern, days)
-        return _Served(seconds, seconds, ORIGINAL, is_measured=True)
+        return pattern.elapsed_s / days_of(pattern, days), ORIGINAL, True
     extent = dataset.array.extent
     boxes = regions_of(dataset.known_layouts, extent)
     classes = classes_in_parts([pattern], boxes, reads_in_segments(dataset), days=days)
     now = traced_reads(dataset, classes).now()
-    times = list(zip(classes, now.seconds.tolist(), now.alone.tolist(), strict=True))
-    total = math.fsum(seconds * read.per_day for read, seconds, _ in times)
-    alone = math.fsum(seconds * read.per_day for read, _, seconds in times)
-    names = [ORIGINAL if by < 0 else dataset.existing[by].describe(extent) for by in now.served_by]
+    total, names = 0.0, []
+    for read, by, seconds in zip(classes, now.served_by, now.seconds, strict=True):
+        total += float(seconds) * read.per_day
+        names.append(ORIGINAL if by < 0 else dataset.existing[by].describe(extent))
     if pattern.n_collective:
-        collective = collective_s(pattern) / days_of(pattern, days)
-        total, alone = total + collective, alone + collective
+        total += collective_s(pattern) / days_of(pattern, days)
         names.append(ORIGINAL)
-    source = " and ".join(dict.fromkeys(names))
-    return _Served(total, alone, source, is_measured=bool(now.is_measured.all()))
+    return total, " and ".join(dict.fromkeys(names)), bool(now.is_measured.all())

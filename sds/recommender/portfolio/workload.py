@@ -18,6 +18,7 @@ from sds.geometry.least_memory import least_process_bytes
 from sds.recommender.candidates.class_costs import usable_patterns
 from sds.recommender.candidates.cost_matrix import read_costs
 from sds.recommender.candidates.enumeration import CandidateCosts, candidate_costs
+from sds.recommender.candidates.first_touches import OriginalWarmth
 from sds.recommender.candidates.read_classes import days_observed
 from sds.recommender.candidates.replica_cost import (
     build_command,
@@ -92,9 +93,6 @@ class Workload:
         Seconds of each as things are, shape (n,): measured where it was traced, else predicted.
     is_measured
         Which were, shape (n,).
-    alone
-        `now` of reads that stay while others go to candidates, and so find less of what they read
-        in memory, shape (n,); None: as `now`.
     seconds
         Seconds in each candidate, shape (n, m); infinite where it would not serve.
     compared
@@ -104,6 +102,8 @@ class Workload:
     cold, warm
         `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
         memory; None: not known.
+    warmth
+        How reads of the original warm each other; None: not known to.
     bounds
         `now` and `seconds` at both ends of what is not known of the data, shapes (2, n) and
         (2, n, m); None: nothing is left open.
@@ -137,10 +137,10 @@ class Workload:
     now: NDArray[np.float64]
     is_measured: NDArray[np.bool_]
     seconds: NDArray[np.float64]
-    alone: NDArray[np.float64] | None = None
     compared: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     cold: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     warm: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    warmth: OriginalWarmth | None = None
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     per_day: NDArray[np.float64]
     observed: NDArray[np.float64]
@@ -161,8 +161,8 @@ class Workload:
         self, candidates: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the seconds of each with some candidates, and which serves it."""
-        by = np.full(len(self.now), AS_NOW, dtype=np.int64)
         seconds = self.now.copy()
+        by = np.full(len(seconds), AS_NOW, dtype=np.int64)
         now, there = (self.now, self.seconds) if self.compared is None else self.compared
         least = now.copy()
         for c in candidates:
@@ -170,15 +170,7 @@ class Workload:
             least[chosen] = there[chosen, c]
             seconds[chosen] = self.seconds[chosen, c]
             by[chosen] = c
-        stays = by == AS_NOW
-        seconds[stays] = self._now_beside(by)[stays]
         return seconds, by
-
-    def _now_beside(self, by: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what reads take that stay as they are where others are served as `by` says."""
-        if self.alone is None or (by == AS_NOW).all():
-            return self.now
-        return self.alone
 
     @property
     def basis(self) -> Basis:
@@ -213,13 +205,9 @@ class Workload:
         before, after
             The candidate that serves each, shape (n,); `AS_NOW`: none.
         """
-        now = [self._now_beside(by) for by in (before, after)]
-        changed = np.flatnonzero((before != after) | ((after == AS_NOW) & (now[0] != now[1])))
+        changed = np.flatnonzero(before != after)
         error = math.hypot(self.log_errors[1], self._spread(after, changed))
-        sums = [
-            self._sum(stays, self.seconds, by, changed)
-            for stays, by in zip(now, (before, after), strict=True)
-        ]
+        sums = [self._sum(self.now, self.seconds, by, changed) for by in (before, after)]
         return saving_interval(sums[0], sums[1], (self.log_errors[0], error))
 
     def ratio_error(self, one: int, other: int) -> float:
@@ -278,11 +266,11 @@ def read_workload(
         ),
         now=costs.now,
         is_measured=costs.is_measured,
-        alone=costs.alone,
         seconds=costs.seconds,
         compared=(costs.compared_now, costs.compared),
         cold=(costs.now_cold, costs.seconds_cold),
         warm=(costs.now_warm, costs.seconds_warm),
+        warmth=costs.warmth,
         per_day=np.array([read.per_day for read in costs.classes]),
         observed=np.array([read.observed for read in costs.classes]),
         descriptions=tuple(read.description for read in costs.classes),
