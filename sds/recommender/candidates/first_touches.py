@@ -29,9 +29,11 @@ _GRANULE_BYTES = 64 << 10
 # Reads of each shape that are looked at, and points of each.
 _MAX_PROBES = 64
 _N_POINTS = 4
-# A read was cold where it took this share of what is predicted of that; and cold reads are told
-# from others where the slowest took so many times as long as the median.
+# A read was cold where it took this share of what is predicted of that, and longer than a processor
+# may be away; and cold reads are told from others where the slowest took so many times as long as
+# the median.
 _COLD_SHARE, _COLD_FACTOR = 0.5, 4.0
+_LEAST_COLD_S = 0.01
 
 
 def granule_of_array(array: StoredArray) -> tuple[int, ...]:
@@ -151,7 +153,7 @@ def share_begun_cold(times: ReadTimes | None, cold_s: float, new_share: float) -
     nan where cold reads cannot be told from others. Means do not tell them: models of reads from
     memory err by more than a few cold ones add to it.
     """
-    least_s = _COLD_SHARE * cold_s
+    least_s = max(_COLD_SHARE * cold_s, _LEAST_COLD_S)
     if times is None or not new_share > 0 or not times.most_s >= least_s:
         return np.nan
     if times.n < 2 or times.most_s < _COLD_FACTOR * times.median_s:

@@ -81,6 +81,11 @@ def of_reads(*seconds):
     )  # fmt: skip
 
 
+def test_a_read_that_waited_for_a_processor_was_not_cold():
+    assert np.isnan(share_begun_cold(of_reads(0.009, *[1e-4] * 9), 0.004, 0.1))
+    assert share_begun_cold(of_reads(0.02, *[1e-4] * 9), 0.004, 0.1) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("times", "new_share", "expected"),
     [
