@@ -242,7 +242,7 @@ def original_warmth(
         granule=granule_of_array(dataset.array),
         slabs=traced.slabs,
         reads_original=now.served_by < 0,
-        begun_cold=float(begun_cold.max()),
+        begun_cold=float(begun_cold.mean()),
         cold_s=traced.predicted.original,
         warm_s=traced.predicted.original_warm,
         per_day=per_day,

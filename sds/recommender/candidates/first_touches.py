@@ -34,6 +34,7 @@ _N_POINTS = 4
 # the median.
 _COLD_SHARE, _COLD_FACTOR = 0.5, 4.0
 _LEAST_COLD_S = 0.01
+_FEWEST = 5
 
 
 def granule_of_array(array: StoredArray) -> tuple[int, ...]:
@@ -156,9 +157,10 @@ def share_begun_cold(times: ReadTimes | None, cold_s: float, new_share: float) -
     least_s = max(_COLD_SHARE * cold_s, _LEAST_COLD_S)
     if times is None or not new_share > 0 or not times.most_s >= least_s:
         return np.nan
-    if times.n < 2 or times.most_s < _COLD_FACTOR * times.median_s:
+    if times.n < _FEWEST or times.most_s < _COLD_FACTOR * times.median_s:
         return np.nan
-    n_cold = max(1, sum(n for b, n in times.histogram if np.ldexp(1e-9, b) >= least_s))
+    # A bucket holds times up to twice those at its lower end.
+    n_cold = max(1, sum(n for b, n in times.histogram if np.ldexp(1e-9, b + 1) > least_s))
     return min(1.0, n_cold / (new_share * times.n))
 
 

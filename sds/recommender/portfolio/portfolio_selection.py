@@ -187,17 +187,14 @@ class _Choice:
                 self.refused[key] = self._beside(key, chosen - {key}) + words
                 continue
             cooling = [
-                (key, words)
+                (gain_s, key, words)
                 for i in range(len(self.workloads))
-                if (words := self._cooling(i, chosen))
-                for key in chosen
-                if key[0] == i
+                for gain_s, key, words in self._cooling(i, chosen)
             ]
             if not cooling:
                 return self._result(replace(selected, chosen=tuple(sorted(chosen))))
-            self.refused |= {
-                key: self._beside(key, chosen - {key}) + words for key, words in cooling
-            }
+            _, key, words = min(cooling)
+            self.refused[key] = self._beside(key, chosen - {key}) + words
 
     def _with_wholes(self, chosen: frozenset[Key]) -> frozenset[Key]:
         """Put whole replicas in the place of parts where there is room for them.
@@ -288,30 +285,38 @@ class _Choice:
             settings=self.settings,
         )
 
-    def _cooling(self, i: int, chosen: frozenset[Key]) -> str:
-        """Return that a set would make other reads of a dataset too slow, in words; else empty.
+    def _cooling(self, i: int, chosen: frozenset[Key]) -> list[tuple[float, Key, str]]:
+        """Return the layouts of a dataset for which other reads would be too slow, and why.
 
         Reads that go to replicas bring nothing of the original into memory for those that stay.
+
+        Returns
+        -------
+        Of each what it gains a day, the layout, and the reason in words.
         """
-        workload = self.workloads[i]
-        seconds, by = self._best(i, chosen)
-        leaves = by != AS_NOW
-        if workload.warmth is None or not leaves.any():
-            return ""
-        lost_s = workload.warmth.lost_s_per_day(leaves)
-        per_day = workload.per_day[leaves]
-        without_s = float(workload.now[leaves] @ per_day)
-        with_s = float(seconds[leaves] @ per_day) + lost_s
-        _, key = max(
-            (self._effect(key, chosen - {key}).saving_s, key) for key in chosen if key[0] == i
-        )
-        sure = lost_s == 0 or self._confidence(key, without_s / with_s) >= self.gates.min_confidence
-        if sure:
-            return ""
-        return (
-            f"reads that stay with the original would find less in memory and take "
-            f"{time_text(lost_s)} a day more, which is not surely less than what it saves"
-        )
+        if self.workloads[i].warmth is None:
+            return []
+        mine = frozenset(key for key in chosen if key[0] == i)
+        lost_s = self._lost_s(i, chosen)
+        found = []
+        for key in sorted(mine):
+            effect = self._effect(key, chosen - {key})
+            more_s = lost_s - self._lost_s(i, chosen - {key})
+            ratio = effect.without_s / (effect.with_s + more_s)
+            if more_s > 0 and self._confidence(key, ratio) < self.gates.min_confidence:
+                found.append((effect.saving_s - more_s, key, _cooling_text(more_s)))
+        if not found and lost_s >= self._saved(i, mine):
+            # None by itself, but all together.
+            found = [
+                (self._effect(x, chosen - {x}).saving_s, x, _cooling_text(lost_s)) for x in mine
+            ]
+        return found
+
+    def _lost_s(self, i: int, chosen: frozenset[Key]) -> float:
+        """Return by how much the reads of a dataset that stay would take longer, seconds a day."""
+        warmth = self.workloads[i].warmth
+        leaves = self._best(i, chosen)[1] != AS_NOW
+        return 0.0 if warmth is None else warmth.lost_s_per_day(leaves)
 
     def _confidence(self, key: Key, ratio: float) -> float:
         """Return the probability that a layout is faster than what there is without it."""
@@ -544,6 +549,13 @@ class _Choice:
                     f"{candidates[c].name}: it is advised where the budget is smaller"
                 )
         return words
+
+
+def _cooling_text(lost_s: float) -> str:
+    return (
+        "reads that stay with the original would find less in memory and take "
+        f"{time_text(lost_s)} a day more, which is not surely less than what it saves"
+    )
 
 
 def _holding_text(candidate: Candidate, shares: ReplicaCoverage) -> str:

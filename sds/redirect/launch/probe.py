@@ -27,7 +27,7 @@ PROBE_TIMEOUT_S = 20.0
 # Of a package that brings no HDF5 of its own, as many as h5py has in two kinds.
 _MOST_EXTENSIONS = 60
 
-_VERSION_TEXT = re.compile(rb"HDF5 library version:? (\d+\.\d+\.\d+)")
+_VERSION_TEXT = re.compile(rb"HDF5 library version:? (\d{1,4}\.\d{1,4}\.\d{1,4})")
 # How pip names a Python whose path has spaces, or is too long for a first line.
 _LONG_FIRST_LINE = b"'''exec' "
 # Of the files that a process has mapped to be executed.
@@ -70,7 +70,7 @@ def find_python(program: Path, environ: Mapping[str, str]) -> Path | None:
 def libraries_of_program(program: Path, environ: Mapping[str, str]) -> tuple[Hdf5Library, ...]:
     """Return the HDF5 libraries that the loader would give a program."""
     linked = _linked_libraries(program, environ) if program.is_file() else ()
-    return tuple(_describe(path, program.name) for path in linked if _is_hdf5_name(path))
+    return tuple(_describe(path, program.name) for path in linked if is_hdf5_name(path))
 
 
 def libraries_of_python(interpreter: Path, environ: Mapping[str, str]) -> tuple[Hdf5Library, ...]:
@@ -115,19 +115,19 @@ def _libraries_of(package: Path, environ: Mapping[str, str]) -> list[Path]:
             for folder in around.glob(f"{name}*.libs")
         ),
     ]
-    bundled = [path for folder in folders for path in folder.glob("*") if _is_hdf5_name(path)]
+    bundled = [path for folder in folders for path in folder.glob("*") if is_hdf5_name(path)]
     if bundled:
         return list(dict.fromkeys(bundled))
     linked: dict[Path, None] = {}
     # Debian keeps those of each kind of HDF5 in a folder below.
     for extension in sorted(package.rglob("*.so"))[:_MOST_EXTENSIONS]:
         for path in _linked_libraries(extension, environ):
-            if _is_hdf5_name(path):
+            if is_hdf5_name(path):
                 linked[path.resolve()] = None
     return list(linked)
 
 
-def _is_hdf5_name(path: Path) -> bool:
+def is_hdf5_name(path: Path) -> bool:
     """Return whether a file is HDF5's main library, not its high-level or C++ one."""
     return re.match(r"lib(vtk)?hdf5(_serial|_openmpi|_mpich)?[^_]*\.so", path.name) is not None
 
@@ -154,6 +154,8 @@ def _describe(path: Path, used_by: str) -> Hdf5Library:
 def hdf5_version_in(path: Path) -> str:
     """Return what the text in a library says of its HDF5; empty where it says nothing."""
     try:
+        if not path.is_file():  # a FIFO would have it wait
+            return ""
         with (
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,

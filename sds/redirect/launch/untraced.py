@@ -12,7 +12,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sds.redirect.launch.probe import hdf5_version_in
+from sds.errors import UnreachableError
+from sds.mounts import look_at
+from sds.redirect.launch.probe import hdf5_version_in, is_hdf5_name
 from sds.text import counted
 
 log = logging.getLogger(__name__)
@@ -68,7 +70,7 @@ def read_untraced(spool: Path) -> tuple[UntracedProcess, ...]:
             if process is not None and not process.reason:
                 library = process.library
                 if library not in versions:
-                    versions[library] = hdf5_version_in(Path(library)) or None
+                    versions[library] = _version_in(Path(library))
                 process = _without_connectors(process, versions[library])
             if process is not None:
                 found.append(process)
@@ -87,12 +89,23 @@ def _process(line: str) -> UntracedProcess | None:
     )  # fmt: skip
 
 
+def _version_in(library: Path) -> str | None:
+    """Return the version of HDF5 that a file holds; empty: none, None: it cannot be looked at."""
+    try:
+        if not look_at(library, lambda: os.path.lexists(library)):
+            return None
+        return look_at(library, lambda: hdf5_version_in(library))
+    except UnreachableError:
+        return None
+
+
 def _without_connectors(process: UntracedProcess, version: str | None) -> UntracedProcess | None:
     """Return a process whose HDF5, of a version, asked for no connector; None where it has some."""
     if version is None:
-        is_gone = not os.path.lexists(process.library)
-        return replace(process, reason="it asked for no connector") if is_gone else None
-    if tuple(map(int, version.split("."))) >= _FIRST_WITH_CONNECTORS:
+        # It is gone, or of another host; a program may also ask for such variables itself.
+        is_hdf5 = is_hdf5_name(Path(process.library))
+        return replace(process, reason="it asked for no connector") if is_hdf5 else None
+    if not version or tuple(map(int, version.split("."))) >= _FIRST_WITH_CONNECTORS:
         return None
     return replace(process, version=version, reason=f"HDF5 {version} is older than 1.14")
 
@@ -140,6 +153,8 @@ def _processes(found: list[UntracedProcess]) -> str:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(2 * _MOST_BYTES).decode(errors="replace")
+            text = file.read(2 * _MOST_BYTES).decode(errors="replace")
     except OSError:
         return ""
+    # What a terminal would take for more than text.
+    return "".join(c if c.isprintable() or c in "\t\n" else "?" for c in text)

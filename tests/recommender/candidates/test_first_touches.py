@@ -81,6 +81,13 @@ def of_reads(*seconds):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("cold_s", [0.55, 0.6, 0.8, 1.0, 1.2, 2.0])
+def test_all_cold_reads_count(cold_s):
+    """Sixty of two hundred, as many as came first, wherever their times lie within a bucket."""
+    times = of_reads(*[cold_s] * 60, *[0.001] * 140)
+    assert share_begun_cold(times, 1.1, 0.3) == pytest.approx(1.0)
+
+
 def test_a_read_that_waited_for_a_processor_was_not_cold():
     assert np.isnan(share_begun_cold(of_reads(0.009, *[1e-4] * 9), 0.004, 0.1))
     assert share_begun_cold(of_reads(0.02, *[1e-4] * 9), 0.004, 0.1) == pytest.approx(1.0)

@@ -238,6 +238,18 @@ def test_reads_that_stay_find_less_in_memory():
     assert any("would find less in memory" in each.reason for each in portfolio.declined)
 
 
+def test_what_cools_nothing_is_advised_beside_what_would():
+    cold = times(STATED)
+    slabs = [PLANES[0], *ROWS, *PLANES[1:]]
+    dataset = planes_and_rows(cold.cold_s_now / 50, 1e-3, 1e-3, slabs)
+    planes, rows = dataset.patterns
+    others = traced(reads_of(CUBE, ("[:, 5, :]", 50)), elapsed_s=100.0).patterns
+    often = replace(rows, n_reads=10**6, n_calls=10**6)
+    portfolio = choose_portfolio([replace(dataset, patterns=(planes, often, *others))])
+    assert [layout.layout.order[0] for layout in portfolio.layouts] == [1]
+    assert any("would find less in memory" in each.reason for each in portfolio.declined)
+
+
 def names_of(portfolio):
     return [layout.name for layout in portfolio.layouts]
 

@@ -11,9 +11,9 @@ import pytest
 from sds.redirect.launch.original_environment import is_python
 from sds.redirect.launch.probe import (
     _LOADER,
-    _is_hdf5_name,
     find_python,
     hdf5_version_in,
+    is_hdf5_name,
     libraries_of_program,
     libraries_of_python,
 )
@@ -169,7 +169,7 @@ def test_a_library_inside_of_a_package(build, tmp_path):
     ],
 )  # fmt: skip
 def test_names_of_the_library(name, is_it):
-    assert _is_hdf5_name(Path(name)) is is_it
+    assert is_hdf5_name(Path(name)) is is_it
 
 
 def test_a_linked_library(build, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -96,6 +97,22 @@ def test_of_a_library_that_asked_for_no_connector_the_file_says_why(tmp_path, co
         library.write_bytes(b"\0 " + content + b"\0")
     write(tmp_path, line(library=library, reason="").replace("1.10.8", "0.0.0"))
     assert [each.reason for each in read_untraced(tmp_path)] == [reason] * (reason is not None)
+
+
+def test_a_program_that_is_gone_is_no_hdf5(tmp_path):
+    write(tmp_path, line(library=tmp_path / "program", reason=""), line(library="", reason=""))
+    assert read_untraced(tmp_path) == ()
+
+
+def test_a_pipe_in_the_place_of_a_library_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "libhdf5.so")
+    write(tmp_path, line(library=tmp_path / "libhdf5.so", reason=""))
+    assert read_untraced(tmp_path) == ()
+
+
+def test_what_a_terminal_would_take_for_more_than_text_is_not_shown(tmp_path):
+    write(tmp_path, line(program="\x1b[31mred"))
+    assert "?[31mred" in untraced_sentences(tmp_path)[0]
 
 
 def test_numbers_that_are_none_are_left_out(tmp_path):

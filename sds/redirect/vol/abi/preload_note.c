@@ -127,7 +127,8 @@ static int has_room(long fd, size_t n)
 {
     struct rlimit limit;
     const long size = syscall(SYS_lseek, fd, 0L, SEEK_END);
-    if (size < 0 || size >= most_bytes || syscall(SYS_getrlimit, RLIMIT_FSIZE, &limit) != 0)
+    if (size < 0 || size >= most_bytes ||
+        syscall(SYS_prlimit64, 0L, RLIMIT_FSIZE, NULL, &limit) != 0)
         return 0;
     return limit.rlim_cur == RLIM_INFINITY || (rlim_t)size + n <= limit.rlim_cur;
 }
@@ -137,8 +138,10 @@ static int is_switched_off(const char *home)
     const char *value = find_variable("SDS_DISABLE");
     if (value && value[0] == '1' && value[1] == '\0') return 1;
     char path[n_home + 16];
-    return !join(path, sizeof path, home, "/disabled") ||
-           syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+    if (!join(path, sizeof path, home, "/disabled")) return 1;
+    const long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0) syscall(SYS_close, fd);
+    return fd >= 0 || errno != ENOENT;
 }
 
 static void append_note(const char *home, const char *file)
