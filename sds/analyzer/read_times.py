@@ -66,15 +66,15 @@ class ReadTimes:
         """Median, seconds, as if the logarithms of a bucket's times were evenly spread."""
         before = 0
         for number, (_, n) in enumerate(self.histogram):
-            low, high = self._ends(number)
+            low, high = self.ends_of_bucket(number)
             if 2 * (before + n) == self.n:  # half of all: it lies between this bucket and the next
-                return math.sqrt(high * self._ends(number + 1)[0])
+                return math.sqrt(high * self.ends_of_bucket(number + 1)[0])
             if 2 * (before + n) > self.n:
                 return low * math.pow(high / low, (self.n / 2 - before) / n) if low > 0 else high
             before += n
         return self.mean_s
 
-    def _ends(self, number: int) -> tuple[float, float]:
+    def ends_of_bucket(self, number: int) -> tuple[float, float]:
         """Return the least and the largest time that a bucket may hold."""
         bucket = self.histogram[number][0]
         low = max(math.ldexp(1e-9, bucket), self.least_s)

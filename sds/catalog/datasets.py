@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from sds.catalog import records
 from sds.catalog.database import Database
-from sds.catalog.records import ReplicaState
+from sds.catalog.records import LIVE_STATES
 from sds.catalog.rows import DatasetRow, PatternRow, ReplicaRow, SourceFileRow, record_of, state_in
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Datasets(Database):
         )
         active = (
             select(ReplicaRow.dataset_id, func.count().label("n_replicas"))
-            .where(state_in({ReplicaState.ACTIVE}), ReplicaRow.dataset_id.in_(chosen))
+            .where(state_in(LIVE_STATES), ReplicaRow.dataset_id.in_(chosen))
             .group_by(ReplicaRow.dataset_id)
             .subquery()
         )

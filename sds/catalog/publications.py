@@ -13,7 +13,7 @@ from sqlalchemy import func, or_, select, type_coerce, update
 
 from sds.catalog import records
 from sds.catalog.database import Database
-from sds.catalog.records import ReplicaState
+from sds.catalog.records import LIVE_STATES, ReplicaState
 from sds.catalog.rows import AsJson, DatasetRow, ReplicaRow, SourceFileRow, StampRow, state_in
 from sds.hdf5.identity import FileIdentity
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MARK = "!"
 _AFTER_MARKS = chr(ord(MARK) + 1)
 _OUTDATED = "0"  # by what no table is made
-WATCHED_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED, ReplicaState.DAMAGED})
+WATCHED_STATES = LIVE_STATES | {ReplicaState.VERIFIED, ReplicaState.DAMAGED}
 """States of replicas that serve, or would if they were sound."""
 
 

@@ -35,10 +35,15 @@ class ReplicaState(StrEnum):
     PLANNED = "planned"
     BUILDING = "building"
     VERIFIED = "verified"
+    SHADOW = "shadow"
     ACTIVE = "active"
     REVERTED = "reverted"
     RETIRED = "retired"
     DAMAGED = "damaged"
+
+
+LIVE_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.SHADOW})
+"""States of replicas to which programs are redirected, by all or some of their reads."""
 
 
 class JobState(StrEnum):

@@ -53,6 +53,8 @@ class ReplicaRecord:
         redirected to it.
     segments
         The tiles that it holds, else None; its region is then the box around them.
+    in_shadow
+        Whether it serves a share of its reads until they are measured faster or slower.
     """
 
     id: int
@@ -76,6 +78,7 @@ class ReplicaRecord:
     replica: Replica | None
     sort: SortOrder | None = None
     segments: SegmentList | None = None
+    in_shadow: bool = False
 
     @property
     def layout(self) -> ReplicaLayout:

@@ -13,7 +13,7 @@ from sds.catalog.database import Database
 from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.events import add_event_row
 from sds.catalog.publications import mark_source
-from sds.catalog.records import ReplicaState
+from sds.catalog.records import LIVE_STATES, ReplicaState
 from sds.catalog.rows import DatasetRow, ReplicaRow, record_of, state_in
 from sds.errors import NotFoundError
 
@@ -23,25 +23,38 @@ if TYPE_CHECKING:
     from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
+    from sds.analyzer.shadow import ShadowTest
     from sds.catalog.replica_records import ReplicaRecord
     from sds.geometry.replica_layout import ReplicaLayout
     from sds.organizer.replica_file.replica import Replica
 
 
 OPEN_STATES = frozenset({ReplicaState.PLANNED, ReplicaState.BUILDING})
-SERVING_STATES = frozenset({ReplicaState.ACTIVE, ReplicaState.VERIFIED})
+SERVING_STATES = LIVE_STATES | {ReplicaState.VERIFIED}
 GONE_STATES = frozenset({ReplicaState.RETIRED, ReplicaState.REVERTED})
+_UNTESTED_STATES = GONE_STATES | {ReplicaState.ACTIVE}  # any test in shadow is over
 
 
 class Replicas(Database):
     """Queries of replicas."""
 
     def begin_replica(
-        self, facts: records.DatasetFacts, *, layout: ReplicaLayout, path: str, size_bytes: int
+        self,
+        facts: records.DatasetFacts,
+        *,
+        layout: ReplicaLayout,
+        path: str,
+        size_bytes: int,
+        shadow_test: ShadowTest | None = None,
     ) -> ReplicaRecord:
         """Note that a replica is about to be built, before its file exists.
 
         The same replica, begun or built before, keeps its id; what else had this path is replaced.
+
+        Parameters
+        ----------
+        shadow_test
+            None: it serves all reads once it is built.
         """
         now_ns = time.time_ns()
         with self.writing() as session:
@@ -55,6 +68,8 @@ class Replicas(Database):
                     layout,
                     facts.identity,
                 ):
+                    if shadow_test is None:
+                        row.shadow_test = None
                     return _replica_record(row)
                 mark_source(dataset.source)
                 row.state = ReplicaState.RETIRED
@@ -77,6 +92,7 @@ class Replicas(Database):
                 build_s=None,
                 verified_ns=None,
                 replica=None,
+                shadow_test=shadow_test,
             )
             session.add(row)
             session.flush()
@@ -113,8 +129,29 @@ class Replicas(Database):
                 row.source_identity = replica.source_identity
             if build_s is not None:
                 row.build_s = build_s
+            if state in _UNTESTED_STATES:
+                row.shadow_test = None
             add_event_row(session, "replica", replica_id, state.value, reason, numbers or {})
             return _replica_record(row)
+
+    def shadow_tests(self) -> tuple[tuple[ReplicaRecord, ShadowTest], ...]:
+        """Return the replicas in shadow, oldest first, with the tests that they undergo."""
+        query = (
+            select(ReplicaRow)
+            .join(ReplicaRow.dataset)
+            .join(DatasetRow.source)
+            .where(ReplicaRow.state == ReplicaState.SHADOW, ReplicaRow.shadow_test.is_not(None))
+            .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
+            .order_by(ReplicaRow.id)
+        )
+        with self.reading() as session:
+            rows = session.scalars(query)
+            return tuple((_replica_record(row), row.shadow_test) for row in rows)
+
+    def set_shadow_test(self, replica_id: int, test: ShadowTest) -> None:
+        """Note what a replica in shadow is compared with from now on."""
+        with self.writing() as session:
+            _replica_row(session, replica_id).shadow_test = test
 
     def bytes_beside(self, path: str) -> int:
         """Return the bytes on disk of all replicas but the one at a path, as far as is known."""
@@ -245,12 +282,12 @@ class Replicas(Database):
         )
 
     def uncollected_replicas(self, limit: int | None) -> tuple[ReplicaRecord, ...]:
-        """Return retired replicas whose file may still be there."""
+        """Return replicas that are gone, but whose file may still be there."""
         query = (
             select(ReplicaRow)
             .join(ReplicaRow.dataset)
             .join(DatasetRow.source)
-            .where(ReplicaRow.state == ReplicaState.RETIRED, ReplicaRow.has_file)
+            .where(ReplicaRow.state.in_(GONE_STATES), ReplicaRow.has_file)
             .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
             .limit(limit)
         )
@@ -258,7 +295,7 @@ class Replicas(Database):
             return tuple(_replica_record(row) for row in session.scalars(query))
 
     def set_collected(self, replica_id: int) -> None:
-        """Note that the file of a retired replica is deleted, or is not ours to delete."""
+        """Note that the file of a replica that is gone is deleted, or is not ours to delete."""
         with self.writing() as session:
             _replica_row(session, replica_id).has_file = False
 
@@ -302,5 +339,6 @@ def _replica_record(row: ReplicaRow) -> ReplicaRecord:
         file=row.dataset.source.path,
         dataset=row.dataset.path,
         stored_bytes=None if row.replica is None else row.replica.stored_bytes,
+        in_shadow=row.shadow_test is not None,
         **{name: getattr(row.layout, name) for name in layout},
     )

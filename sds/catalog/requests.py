@@ -90,6 +90,9 @@ class ReorganizeRequest:
     n_ranks
         Processes that build it: several are ranks of an MPI program, each with its own
         ``memory_bytes``.
+    shadow
+        Let it serve half of its reads until they are measured: faster, and it serves all; slower,
+        or no faster, and it is deleted.
     """
 
     file: AbsolutePath
@@ -103,6 +106,7 @@ class ReorganizeRequest:
     output: AbsolutePath | None = None
     force: Flag = False
     n_ranks: Whole = 1
+    shadow: Flag = False
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:

@@ -276,6 +276,8 @@ class ReplicaRow(Base):
     build_s: Mapped[float | None]
     verified_ns: Mapped[int | None]
     replica: Mapped[Any] = _stored("sds.organizer.replica_file.replica:Replica", nullable=True)
+    # NULL: it is not tested in shadow, or no longer.
+    shadow_test: Mapped[Any] = _stored("sds.analyzer.shadow:ShadowTest", nullable=True)
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="replicas")
 

@@ -63,7 +63,7 @@ def own_source(tmp_path):
 def write_spool(home, source):
     """Write the trace of a process that read some planes of the cube, and has ended."""
 
-    def write(n_reads, *, pid=2**22 + 1, start_ns=1_000, name=None, axis=2, served_by=0):
+    def write(n_reads, *, pid=2**22 + 1, start_ns=1_000, name=None, **how):
         home.create()
         writer = _spool_writer.SpoolWriter(
             home.spool,
@@ -72,14 +72,22 @@ def write_spool(home, source):
             host=name or socket.gethostname(),
             executable="/usr/bin/python3",
         )
-        add_planes(writer, source, n_reads, axis=axis, served_by=served_by)
+        add_planes(writer, source, n_reads, **how)
         writer.close()
 
     return write
 
 
 def add_planes(
-    writer, source, n_reads, *, axis=2, first_ns=1_700_000_000_000_000_000, served_by=0, **named
+    writer,
+    source,
+    n_reads,
+    *,
+    axis=2,
+    first_ns=1_700_000_000_000_000_000,
+    served_by=0,
+    took_ns=500_000,
+    **named,
 ):
     """Add reads of one index of an axis each to an open spool file.
 
@@ -105,7 +113,7 @@ def add_planes(
         count=count,
         block=[1, 1, 1],
         start_ns=first_ns + np.arange(n_reads, dtype=np.int64) * 1_000_000,
-        elapsed_ns=np.full(n_reads, 500_000, dtype=np.int64),
+        elapsed_ns=np.full(n_reads, took_ns, dtype=np.int64),
         n_elements=int(np.prod(count)),
         served_by=served_by,
     )

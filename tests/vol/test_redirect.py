@@ -504,6 +504,34 @@ def test_a_share_is_kept(cube, home):
     assert reads_by_replica(home) == {0: 750, 1: 250}
 
 
+@pytest.mark.parametrize("points", [False, True])
+def test_what_a_replica_in_shadow_leaves_alone_goes_where_it_went_before(cube, home, points):
+    """To another replica here, not to the original."""
+    table = redirect(cube, [("/cube", (2, 0, 1)), ("/cube", (1, 0, 2))], home)
+    (dataset,) = table.datasets
+    first, second = dataset.candidates
+    assert (first.replica_id, second.replica_id) == (1, 2)
+    slower = dataclasses.replace(first.model, floor_s=0.1)
+    candidates = (
+        dataclasses.replace(first, shadow_permille=500),
+        dataclasses.replace(second, model=slower),
+    )
+    dataset = dataclasses.replace(dataset, candidates=candidates)
+    publish_table(home, dataclasses.replace(table, datasets=(dataset,)))
+    index = "[0, 5, 8], 0, 3" if points else ":, 0"
+    program = f"""
+        import sys, h5py
+        with h5py.File(sys.argv[1]) as file:
+            data = file["cube"]
+            first = data[{index}].tolist()
+            print(all(data[{index}].tolist() == first for i in range(999)), first)
+    """
+    native = run_python(program, cube, env=native_environment()).stdout
+    under = run_python(program, cube, env=connector_environment(home.root)).stdout
+    assert under == native
+    assert reads_by_replica(home) == {1: 500, 2: 500}
+
+
 # ---- files that change while they are open
 
 

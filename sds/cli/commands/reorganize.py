@@ -117,6 +117,14 @@ def reorganize(
         bool,
         typer.Option("--force", help="Build it also beyond the setting replica_budget_bytes."),
     ] = False,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow",
+            help="Let it serve half of its reads until they are measured: faster, and it serves "
+            "all; slower, or no faster, and it is deleted.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a replica of a dataset in another axis order, or of a table with its rows sorted.
@@ -165,6 +173,9 @@ def reorganize(
                 "--min-reads": min_reads,
             },
         )
+        if shadow:
+            message = "--shadow measures reads of programs, and a sorted replica answers queries"
+            raise SdsValueError(message)
         request = SortRequest(
             file=canonical_path(file),
             dataset=dataset,
@@ -197,6 +208,7 @@ def reorganize(
             output=written,
             force=force,
             n_ranks=n_ranks,
+            shadow=shadow,
         )
     with connect(default_home()) as service, progress_bar("Reorganizing") as advance:
         if recurring is not None and isinstance(request, ReorganizeRequest):
@@ -257,6 +269,8 @@ def _probe(replica: "ReplicaRecord") -> str:
     from sds.home import default_home
     from sds.redirect.doctor.diagnosis import probe
 
+    if replica.state == "shadow":
+        return "read half of what it gains from it until that is measured"
     home = default_home()
     if home.disabled.exists():
         return f"read the original: {home.disabled} switches SDS off; remove it"

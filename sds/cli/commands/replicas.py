@@ -301,6 +301,7 @@ def _of_changed_sources(found: "Sequence[ReplicaRecord]") -> list[str]:
     """Return a sentence for each replica that counts as active, but whose source is another now."""
     from functools import partial
 
+    from sds.catalog.records import LIVE_STATES
     from sds.errors import SdsError
     from sds.hdf5.identity import identity_of
     from sds.mounts import look_at
@@ -309,7 +310,7 @@ def _of_changed_sources(found: "Sequence[ReplicaRecord]") -> list[str]:
     sentences = []
     identities: dict[str, FileIdentity | str] = {}
     for replica in found:
-        if replica.state != "active":
+        if replica.state not in LIVE_STATES:
             continue
         file = replica.file
         if file not in identities:

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
 from sds.errors import LayoutError, SdsValueError
 from sds.files import canonical_path
 from sds.geometry import Box, ReplicaLayout, parse_region
@@ -300,7 +300,7 @@ class Adviser:
                 f"replica {number} is sorted by {record.sort.key}: it answers queries, and takes "
                 "part in no read; name others"
             )
-        if record.state is not ReplicaState.ACTIVE:
+        if record.state not in LIVE_STATES:
             raise SdsValueError(f"replica {number} is {record.state} and serves no reads now")
         return record.layout
 

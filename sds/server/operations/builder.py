@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import DatasetFacts, ReplicaState
+from sds.analyzer.shadow import ShadowTest, begin_shadow
+from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
+from sds.catalog.replicas import GONE_STATES
 from sds.errors import (
     BusyError,
     InsufficientSpaceError,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+IN_SHADOW = "every byte verified; serves half of its reads until they are measured"
+
 
 class Builder:
     """Builds and removes the replicas of one home."""
@@ -61,6 +65,7 @@ class Builder:
         the request is not forced; else errors as of the organizer.
         """
         begun: list[ReplicaRecord] = []
+        in_shadow = request.kind == "reorganize" and request.shadow
 
         def announce(plan: AnyPlan) -> None:
             if not request.force:
@@ -71,6 +76,7 @@ class Builder:
                     layout=plan.layout,
                     path=str(plan.output),
                     size_bytes=plan.size_bytes,
+                    shadow_test=ShadowTest() if in_shadow else None,
                 )
             )
 
@@ -97,10 +103,21 @@ class Builder:
             raise
         (record,) = begun
         elapsed_s = time.monotonic() - started
+        if in_shadow and record.in_shadow:
+            self._store.set_shadow_test(
+                record.id,
+                begin_shadow(
+                    [one.pattern for one in self._store.patterns(record.file, record.dataset)],
+                    record.id,
+                ),
+            )
+            state, reason = ReplicaState.SHADOW, IN_SHADOW
+        else:
+            state, reason = ReplicaState.ACTIVE, "every byte verified; asked for by name"
         self._store.set_replica(
             record.id,
-            ReplicaState.ACTIVE,
-            "every byte verified; asked for by name",
+            state,
+            reason,
             replica=replica,
             build_s=elapsed_s if _is_whole_build(replica, since) else None,
             numbers={"build_s": elapsed_s, "size_bytes": float(replica.size_bytes)},
@@ -127,9 +144,7 @@ class Builder:
             return
         others = [
             len(record.segments.tiles)
-            for record in self._store.replicas(
-                canonical_path(request.file), states=frozenset({ReplicaState.ACTIVE})
-            )
+            for record in self._store.replicas(canonical_path(request.file), states=LIVE_STATES)
             if record.segments is not None
             and (record.dataset, record.order, record.segments)
             != (request.dataset, request.order, request.segments)
@@ -160,7 +175,7 @@ class Builder:
         if record.state is ReplicaState.BUILDING:
             message = f"replica {replica_id} is being built; cancel its job first"
             raise BusyError(message)
-        if record.state is not ReplicaState.RETIRED:
+        if record.state not in GONE_STATES:
             try:
                 record = self._retire(replica_id)
             except InsufficientSpaceError:
@@ -177,6 +192,17 @@ class Builder:
 
     def _retire(self, replica_id: int) -> ReplicaRecord:
         return self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
+
+    def collect(self, record: ReplicaRecord) -> None:
+        """Delete the file of a replica that is gone, unless the user placed it with --output."""
+        if not self._home.holds_replica(record.path):
+            self._store.set_collected(record.id)
+            return
+        try:
+            self.delete_file(record)
+        except PermissionDeniedError as error:
+            log.warning("replica %s is %s: %s", record.id, record.state, error)
+            self._store.set_collected(record.id)
 
     def delete_file(self, record: ReplicaRecord) -> bool:
         """Delete the file of a replica that is gone from the catalog; return whether it was there.

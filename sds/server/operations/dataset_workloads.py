@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer import recurring_segments, stated_pattern
 from sds.calibration.models_in_use import comparable_models
-from sds.catalog.records import ReplicaState
+from sds.catalog.records import LIVE_STATES
 from sds.catalog.replica_records import ReplicaRecord
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.files import canonical_path
@@ -152,7 +152,7 @@ class KnownReads:
     ) -> KnownDataset:
         if file not in self._build_rates:
             self._build_rates[file] = measured_build_rates(self._store, file)
-        found = self._store.replicas(file, described.path, states=frozenset({ReplicaState.ACTIVE}))
+        found = self._store.replicas(file, described.path, states=LIVE_STATES)
         active = [record for record in found if record.sort is None]  # others serve no reads
         now = identity_of(file)
         layouts = []

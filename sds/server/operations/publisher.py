@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import sds
 from sds import _native
+from sds.analyzer.shadow import SHADOW_PERMILLE
 from sds.catalog.publications import WATCHED_STATES, is_pending
-from sds.catalog.records import ReplicaState
+from sds.catalog.records import LIVE_STATES, ReplicaState
 from sds.engine import MeasuredFileSystem, publish_measured
 from sds.errors import (
     FormatError,
@@ -135,7 +136,7 @@ class Publisher:
         """Publish one source; return its publication before and after."""
         before = self._store.published(file)
         watched = self._store.replicas(file, states=WATCHED_STATES)
-        active = [record for record in watched if record.state is ReplicaState.ACTIVE]
+        active = [record for record in watched if record.state in LIVE_STATES]
         by_dataset = defaultdict(list)
         of_tables = []
         is_changed = False
@@ -151,7 +152,7 @@ class Publisher:
             elif found.sort is not None:
                 of_tables.append(_sorted_replica(found, found.sort))
             else:
-                by_dataset[record.dataset].append((record.id, found))
+                by_dataset[record.dataset].append((record, found))
         if is_changed:
             return self._publish(file, identity)  # the source is marked anew
         try:
@@ -191,7 +192,7 @@ class Publisher:
         self,
         file: str,
         identity: FileIdentity | None,
-        by_dataset: Mapping[str, list[tuple[int, Replica]]],
+        by_dataset: Mapping[str, list[tuple[ReplicaRecord, Replica]]],
     ) -> bool:
         """Put the table of one source in place, or remove it; return whether there is one now."""
         if not by_dataset or identity is None:
@@ -320,7 +321,10 @@ class Publisher:
             )
 
     def _dataset(
-        self, file: str, data_offset_bytes: int | None, replicas: list[tuple[int, Replica]]
+        self,
+        file: str,
+        data_offset_bytes: int | None,
+        replicas: list[tuple[ReplicaRecord, Replica]],
     ) -> TableDataset:
         """Return the entry of one dataset with its replicas."""
         _, first = replicas[0]
@@ -339,18 +343,19 @@ class Publisher:
             raid=self._models.raid,
             model=_table_model(self._models.for_table(file, first.path)[0]),
             candidates=tuple(
-                self._candidate(file, replica_id, replica) for replica_id, replica in replicas
+                self._candidate(file, record, replica) for record, replica in replicas
             ),
             chunk_shape=chunk_shape,
             stored_bytes=stored_bytes,
             decode_s_per_byte=decode_s_per_byte,
         )
 
-    def _candidate(self, file: str, replica_id: int, replica: Replica) -> TableCandidate:
+    def _candidate(self, file: str, record: ReplicaRecord, replica: Replica) -> TableCandidate:
         chunked = replica.chunk_shape is not None
         _, model = self._models.for_table(file, replica.path, chunked=chunked)
         return TableCandidate(
-            replica_id=replica_id,
+            replica_id=record.id,
+            shadow_permille=SHADOW_PERMILLE if record.state is ReplicaState.SHADOW else 1000,
             path=replica.path,
             identity=replica.identity,
             data_offset_bytes=replica.data_offset_bytes,

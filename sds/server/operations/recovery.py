@@ -16,7 +16,7 @@ from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.replicas import OPEN_STATES
 from sds.catalog.requests import ReorganizeRequest, SortRequest
-from sds.errors import PermissionDeniedError, SdsError, UnreachableError
+from sds.errors import SdsError, UnreachableError
 from sds.hdf5.identity import trusted_directories
 from sds.mounts import resolved_or_named
 from sds.server.operations.publisher import current_identity, current_source, level_of, outdated
@@ -100,7 +100,8 @@ class Recovery:
                 dropped.append(record.id)
             else:
                 reason = "whole and verified when the process that built it ended"
-                self._store.set_replica(record.id, ReplicaState.ACTIVE, reason, replica=replica)
+                state = ReplicaState.SHADOW if record.in_shadow else ReplicaState.ACTIVE
+                self._store.set_replica(record.id, state, reason, replica=replica)
                 finished.append(record.id)
         removed = tuple(str(path) for path in recover(self._home))
         withdrawn = self._publisher.tidy()
@@ -139,15 +140,7 @@ class Recovery:
                 except UnreachableError as error:
                     log.warning("%s is looked at later: %s", watched.file, error)
         for record in self._store.uncollected_replicas(n_sources):
-            # What the user placed with --output is the user's to delete.
-            if self._home.holds_replica(record.path):
-                try:
-                    self._builder.delete_file(record)
-                except PermissionDeniedError as error:
-                    log.warning("replica %s is retired: %s", record.id, error)
-                    self._store.set_collected(record.id)
-            else:
-                self._store.set_collected(record.id)
+            self._builder.collect(record)
         removed: tuple[str, ...] = ()
         if n_sources is None or time.monotonic() >= self._next_spool_s:
             self._next_spool_s = time.monotonic() + _SPOOL_EVERY_S

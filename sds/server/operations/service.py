@@ -131,6 +131,8 @@ class Service(ServiceComponents):
     def ingest(self, *, every_file: bool = True) -> reports.IngestReport:
         """Count the traces that the spool holds and that were not counted before.
 
+        What they say of replicas in shadow is acted on.
+
         Parameters
         ----------
         every_file
@@ -139,7 +141,10 @@ class Service(ServiceComponents):
         """
         with self.lock.held():
             drop_old_notes(self.home.spool)
-            return self._ingester.ingest(every_file=every_file)
+            report = self._ingester.ingest(every_file=every_file)
+            if report.reads:
+                self._shadow_reviewer.review()
+            return report
 
     def datasets(
         self, file: records.AbsolutePath | None = None

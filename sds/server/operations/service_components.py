@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sds.server.operations.ingest import Ingester
     from sds.server.operations.publisher import Publisher
     from sds.server.operations.recovery import Recovery
+    from sds.server.operations.shadow_review import ShadowReviewer
     from sds.server.operations.stages import Runner
     from sds.server.operations.verification import Verifier
     from sds.server.settings import Settings
@@ -94,6 +95,12 @@ class ServiceComponents:
 
         idle_s = self.settings.spool_idle_s
         return Ingester(self._spool, self._store, self._models, idle_s=idle_s)
+
+    @cached_property
+    def _shadow_reviewer(self) -> ShadowReviewer:
+        from sds.server.operations.shadow_review import ShadowReviewer  # noqa: PLC0415
+
+        return ShadowReviewer(self._store, self._publisher, self._builder)
 
     @cached_property
     def _verifier(self) -> Verifier:

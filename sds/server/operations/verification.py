@@ -252,7 +252,9 @@ class Verifier:
         if record.source_identity != found.source_identity:
             reasons.append("its source was touched, not changed: every byte was compared again")
         if reasons:
-            state = record.state if record.state is ReplicaState.VERIFIED else ReplicaState.ACTIVE
+            state = ReplicaState.SHADOW if record.in_shadow else ReplicaState.ACTIVE
+            if record.state is ReplicaState.VERIFIED:
+                state = record.state
             reason = "; ".join(reasons)
             log.info("replica %s is %s: %s", record.id, state, reason)
             record = self._store.set_replica(record.id, state, reason, replica=found)

@@ -63,6 +63,7 @@ sds_choose_given given_of(const ReadToChoose &read)
 {
     sds_choose_given given = {};
     given.n_processes = config().n_ranks;
+    given.active_only = read.layouts.active_only;
     given.engine_always = config().engine == Engine::always;
     if (OriginalFile *file = read.dataset.file->original) given.parameters = costs_of(*file);
     if (OriginalFile *original = read.layouts.original) {

@@ -14,6 +14,7 @@ struct OpenDataset;
 struct Layouts : sds_layouts {
     OriginalFile *original; // nullptr: HDF5 alone reads it
     sds_candidate itself;   // a contiguous original as a replica of itself
+    bool active_only;       // replicas in shadow are left out
 
     sds_candidate candidate(int32_t i) const
     {

@@ -56,6 +56,7 @@ struct Redirection {
     ScatteredChoices scattered; // and of reads that are no box
     KeptChunks *kept;           // nullptr: HDF5's cache does not hold all of the dataset
     uint64_t partial;           // candidates that hold a part, one bit each
+    uint64_t in_shadow;         // candidates that serve a share of their reads, one bit each
     int32_t index;              // in the file's table
     int32_t n_candidates;       // 0: no table names it
     uint32_t n_reads;           // counts shares
@@ -192,6 +193,14 @@ Layouts layouts_of(const OpenDataset &dataset)
     return layouts;
 }
 
+// The same without replicas in shadow.
+Layouts active_layouts_of(const OpenDataset &dataset)
+{
+    Layouts layouts = layouts_of(dataset);
+    layouts.active_only = true;
+    return layouts;
+}
+
 sds_candidate candidate_of(const OpenDataset &dataset, int32_t i)
 {
     sds_candidate candidate;
@@ -315,11 +324,15 @@ Reason why_none(const OpenDataset &dataset, const ScatteredRead &read)
     return reason;
 }
 
-// A share of 1000 serves every read; a smaller one is spread over the reads.
-bool is_in_share(Redirection &redirection, const sds_candidate &candidate)
+// Whether what was chosen is a replica in shadow that leaves this read to what would serve it
+// without that replica. Its share is spread over the reads.
+bool is_outside_share(const OpenDataset &dataset, int32_t choice)
 {
+    Redirection &redirection = *dataset.redirection;
+    if (choice < 0 || !(redirection.in_shadow >> choice & 1)) return false;
+    const int32_t permille = candidate_of(dataset, choice).shadow_permille;
     const uint32_t n = __atomic_fetch_add(&redirection.n_reads, 1, __ATOMIC_RELAXED);
-    return static_cast<int32_t>(n * 619U % 1000U) < candidate.shadow_permille;
+    return static_cast<int32_t>(n * 619U % 1000U) >= permille;
 }
 
 // Read a contiguous replica by move(file, announced).
@@ -396,7 +409,6 @@ int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hypersl
     const sds_candidate &candidate = server.candidate;
     if (server.by_engine()) return serve_itself(dataset, server.only_cached(), in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
-    if (!is_in_share(*dataset.redirection, candidate)) return original(dataset, outside_share);
     const ReplicaUse use(*dataset.file, server.dataset, candidate, slab);
     if (use.problem()) return original(dataset, replica_unusable, use.problem());
     const Reason outcome = candidate.storage == SDS_TABLE_CHUNKED
@@ -423,9 +435,13 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     ScatteredRead read;
     if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
         return original(dataset, refused_spaces);
-    const int32_t choice =
+    int32_t choice =
         choose_scattered(host, dataset, redirection.scattered, layouts_of(dataset), read);
-    if (choice < 0) tell(dataset, why_none(dataset, read));
+    if (is_outside_share(dataset, choice)) {
+        tell(dataset, outside_share);
+        choice = predict_scattered(host, dataset, active_layouts_of(dataset), read).of;
+    } else if (choice < 0)
+        tell(dataset, why_none(dataset, read));
     if (choice == SDS_BY_HDF5) return 0;
     const Server server(dataset, choice);
     const Reason refusal = check_properties(host, request.dxpl);
@@ -503,10 +519,12 @@ void look_up(const Host &host, const OpenDataset &dataset, hid_t type, Redirecti
     out.n_candidates = expected.n_candidates;
     out.is_contiguous = expected.storage == SDS_TABLE_CONTIGUOUS;
     sds_candidate candidate;
-    for (int32_t i = 0; i < expected.n_candidates && i < SDS_MAX_CANDIDATES; i++)
-        if (sds_table_candidate_at(table, index, i, &candidate) == SDS_OK &&
-            sds_candidate_is_partial(&candidate, &expected))
-            out.partial |= uint64_t{1} << i;
+    for (int32_t i = 0; i < expected.n_candidates && i < SDS_MAX_CANDIDATES; i++) {
+        if (sds_table_candidate_at(table, index, i, &candidate) != SDS_OK) continue;
+        const uint64_t bit = uint64_t{1} << i;
+        if (sds_candidate_is_partial(&candidate, &expected)) out.partial |= bit;
+        if (candidate.shadow_permille < 1000) out.in_shadow |= bit;
+    }
 }
 
 } // namespace
@@ -559,10 +577,15 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request);
-    const Choice choice = choose(dataset, selection.slab);
+    Choice choice = choose(dataset, selection.slab);
+    if (choice.of < 0)
+        tell(dataset, why_none(dataset, selection.slab));
+    else if (is_outside_share(dataset, choice.of)) {
+        tell(dataset, outside_share);
+        choice = choose_box(dataset, active_layouts_of(dataset), selection.slab);
+    }
     const NativeRead native =
         kept ? count_read(*kept, selection.slab, choice.by_hdf5_s) : NativeRead{};
-    if (choice.of < 0) tell(dataset, why_none(dataset, selection.slab));
     if (choice.of == SDS_BY_HDF5) return 0;
     const int64_t begin_ns = kept ? monotonic_ns() : 0;
     const int64_t server = serve_box(object, dataset, choice.of, selection, request);

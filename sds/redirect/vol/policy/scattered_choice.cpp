@@ -93,6 +93,7 @@ struct Lister {
     {
         const sds_table_dataset &dataset = layouts.dataset;
         const sds_candidate candidate = choice < 0 ? layouts.itself : layouts.candidate(choice);
+        if (choice >= 0 && layouts.active_only && candidate.shadow_permille < 1000) return 0;
         if (choice >= 0 && !may_pay(dataset, candidate, read, sample)) return 0;
         list.clear();
         const double factor = list_sample(sample, replica_map_of(dataset, candidate), list);
@@ -114,31 +115,6 @@ sds_cache look_at_list(const ReadToChoose &read, sds_file *file, int32_t choice)
     const sds_piece *pieces = nullptr;
     const double factor = list_in_layout(read.listed, choice, &n, &pieces);
     return factor > 0 ? sds_probe_pieces(file, n, pieces) : SDS_CACHE_UNKNOWN;
-}
-
-Choice predict_best(const Host &host, const OpenDataset &dataset, const Layouts &layouts,
-                    const ScatteredRead &read)
-{
-    auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
-    if (!sample) return {SDS_BY_HDF5, uses_per_choice};
-    {
-        SilenceKeeper silence(host);
-        ErrorStackKeeper keep(host);
-        take(host, read, *sample);
-    }
-    Lister lister = {layouts, read, *sample, PieceList(max_sampled)};
-    int32_t best = SDS_BY_HDF5, hangs_on = 0;
-    if (lister.list.allocate()) {
-        const ReadToChoose to_choose = {dataset, layouts, nullptr, look_at_list, &lister};
-        sds_choose_given given = given_of(to_choose);
-        given.n_judged = nullptr;
-        const sds_listed_read listed = {read.n_elements, read.low,       read.high, sample->n,
-                                        sample->runs,    list_in_layout, &lister};
-        best = sds_choose_listed(&layouts, &listed, &given, &hangs_on);
-    }
-    free(sample);
-    const uint32_t n_uses = sds_choice_uses(best, hangs_on);
-    return {best, n_uses < uses_per_choice ? n_uses : uses_per_choice};
 }
 
 uint8_t power_of_two(int64_t n)
@@ -211,11 +187,36 @@ void expire_choices(ScatteredChoices &choices)
     __atomic_clear(&choices.busy, __ATOMIC_RELEASE);
 }
 
+Choice predict_scattered(const Host &host, const OpenDataset &dataset, const Layouts &layouts,
+                         const ScatteredRead &read)
+{
+    auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
+    if (!sample) return {SDS_BY_HDF5, uses_per_choice};
+    {
+        SilenceKeeper silence(host);
+        ErrorStackKeeper keep(host);
+        take(host, read, *sample);
+    }
+    Lister lister = {layouts, read, *sample, PieceList(max_sampled)};
+    int32_t best = SDS_BY_HDF5, hangs_on = 0;
+    if (lister.list.allocate()) {
+        const ReadToChoose to_choose = {dataset, layouts, nullptr, look_at_list, &lister};
+        sds_choose_given given = given_of(to_choose);
+        given.n_judged = nullptr;
+        const sds_listed_read listed = {read.n_elements, read.low,       read.high, sample->n,
+                                        sample->runs,    list_in_layout, &lister};
+        best = sds_choose_listed(&layouts, &listed, &given, &hangs_on);
+    }
+    free(sample);
+    const uint32_t n_uses = sds_choice_uses(best, hangs_on);
+    return {best, n_uses < uses_per_choice ? n_uses : uses_per_choice};
+}
+
 int32_t choose_scattered(const Host &host, const OpenDataset &dataset, ScatteredChoices &choices,
                          const Layouts &layouts, const ScatteredRead &read)
 {
     if (__atomic_test_and_set(&choices.busy, __ATOMIC_ACQUIRE)) // another thread is at it
-        return predict_best(host, dataset, layouts, read).of;
+        return predict_scattered(host, dataset, layouts, read).of;
     const uint64_t holders = holders_of(layouts, read);
     const int32_t rank = layouts.dataset.rank;
     ScatteredChoice *found = choices.newest;
@@ -226,7 +227,7 @@ int32_t choose_scattered(const Host &host, const OpenDataset &dataset, Scattered
         found->n_left--;
         candidate = found->candidate;
     } else {
-        const Choice made = predict_best(host, dataset, layouts, read);
+        const Choice made = predict_scattered(host, dataset, layouts, read);
         candidate = made.of;
         remember(choices, read, holders, rank, made);
     }

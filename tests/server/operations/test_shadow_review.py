@@ -1,0 +1,136 @@
+"""Replicas in shadow: they serve half of their reads until these are measured."""
+
+import itertools
+import shutil
+from pathlib import Path
+
+import h5py
+import pytest
+
+from sds.analyzer.shadow import SHADOW_PERMILLE, WINDOW_READS
+from sds.catalog.records import ReplicaState
+from sds.catalog.requests import ReorganizeRequest
+from sds.redirect.tables import read_table, table_path
+from sds.server.operations.service import Service
+from tests.server.conftest import EXTENT
+
+pids = itertools.count(2**22 + 1)
+
+
+@pytest.fixture
+def shadow(service, source):
+    """Build a replica in shadow, and return it."""
+    return service.reorganize(request_of(source))
+
+
+def request_of(source, **options):
+    return ReorganizeRequest(
+        file=str(source), dataset="/cube", order=(2, 0, 1), **{"shadow": True} | options
+    )
+
+
+@pytest.fixture
+def run(write_spool, service):
+    """Trace a program of which some reads went to a replica, others to the original."""
+
+    def run(replica, *, mine_us, others_us, n=20):
+        write_spool(n, pid=next(pids), served_by=replica.id, took_ns=mine_us * 1000)
+        write_spool(n, pid=next(pids), took_ns=others_us * 1000)
+        service.ingest()
+        return service.replica(replica.id)
+
+    return run
+
+
+def shares(home, source):
+    """Return what the table says of each replica: the thousandths of reads that it serves."""
+    path = table_path(home, str(source))
+    if not path.exists():
+        return []
+    (dataset,) = read_table(home, source).datasets
+    return [candidate.shadow_permille for candidate in dataset.candidates]
+
+
+def test_half_of_the_reads_go_to_a_replica_in_shadow(shadow, home, source):
+    assert (shadow.state, shadow.in_shadow) == (ReplicaState.SHADOW, True)
+    assert shares(home, source) == [SHADOW_PERMILLE]
+    with h5py.File(shadow.path) as replica:
+        assert replica["cube"].shape == (EXTENT[2], EXTENT[0], EXTENT[1])
+
+
+def test_what_is_measured_faster_serves_all_reads(run, shadow, home, source, service):
+    after = run(shadow, mine_us=100, others_us=900)
+    assert (after.state, after.in_shadow) == (ReplicaState.ACTIVE, False)
+    assert "measured faster in shadow: plane fixing axis 2, 20 reads of 0.0001 s" in after.reason
+    assert shares(home, source) == [1000]
+    (event,) = [one for one in service.events() if one.kind == "active"]
+    assert event.numbers["reads"] == 20
+    assert event.numbers["saved_s"] == pytest.approx(20 * 800e-6)
+    assert event.reason == after.reason
+
+
+def test_what_is_measured_slower_goes_and_its_file_with_it(run, shadow, home, source, service):
+    assert run(shadow, mine_us=900, others_us=100).state is ReplicaState.SHADOW, "too few reads"
+    n = WINDOW_READS
+    assert run(shadow, mine_us=900, others_us=100, n=n).state is ReplicaState.SHADOW
+    after = run(shadow, mine_us=900, others_us=100)
+    assert after.state is ReplicaState.REVERTED
+    assert "measured slower in shadow" in after.reason
+    assert shares(home, source) == []
+    assert not Path(after.path).exists()
+    assert service.replicas() == ()
+    assert [one.id for one in service.replicas(all_states=True)] == [shadow.id]
+    assert service.remove(shadow.id).state is ReplicaState.REVERTED
+
+
+def test_reads_before_the_test_decide_nothing(run, write_spool, source, service):
+    write_spool(500, pid=next(pids), took_ns=1000)
+    service.ingest()
+    replica = service.reorganize(request_of(source))
+    assert run(replica, mine_us=200, others_us=900).state is ReplicaState.ACTIVE
+
+
+def test_a_test_goes_on_in_another_process(run, shadow, service, home):
+    run(shadow, mine_us=900, others_us=100, n=WINDOW_READS)
+    service.close()
+    with Service.open(home) as again:
+        again.recover()
+        assert again.replica(shadow.id).state is ReplicaState.SHADOW
+
+
+def test_asked_for_by_name_it_serves_all_reads_whatever_is_measured(run, shadow, source, service):
+    again = service.reorganize(request_of(source, shadow=False))
+    assert (again.id, again.state, again.in_shadow) == (shadow.id, ReplicaState.ACTIVE, False)
+    for _ in range(2):
+        run(again, mine_us=900, others_us=100, n=2 * WINDOW_READS)
+    assert service.replica(again.id).state is ReplicaState.ACTIVE
+
+
+def test_a_replica_that_serves_stays_when_it_is_asked_for_in_shadow(service, source, home):
+    first = service.reorganize(request_of(source, shadow=False))
+    again = service.reorganize(request_of(source))
+    assert (again.id, again.state) == (first.id, ReplicaState.ACTIVE)
+    assert shares(home, source) == [1000]
+
+
+def test_a_damaged_replica_in_shadow_goes_on_in_shadow_once_it_is_mended(shadow, service):
+    path = Path(shadow.path)
+    kept = path.with_suffix(".kept")
+    shutil.copy2(path, kept)
+    content = bytearray(path.read_bytes())
+    content[shadow.replica.data_offset_bytes] ^= 0xFF
+    path.write_bytes(content)
+    assert not service.verify(shadow.id).ok
+    assert service.replica(shadow.id).state is ReplicaState.DAMAGED
+    kept.replace(path)
+    assert service.verify(shadow.id).ok
+    assert service.replica(shadow.id).state is ReplicaState.SHADOW
+
+
+def test_a_source_that_changes_ends_the_test(service, own_source):
+    replica = service.reorganize(request_of(own_source))
+    with h5py.File(own_source, "r+") as file:
+        file["cube"][0, 0, 0] = 7
+    service.collect_garbage()
+    assert service.replica(replica.id).state is ReplicaState.RETIRED
+    assert not service.replica(replica.id).in_shadow
