@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sds.analyzer import PatternKind, ReadTrail
+from sds.analyzer import PatternKind
 from sds.errors import SdsValueError
-from sds.geometry import Hyperslab, ReplicaLayout
+from sds.geometry import ReplicaLayout
 from sds.recommender.candidates.cost_matrix import ReadCosts, read_costs
-from sds.recommender.candidates.first_touches import (
-    OriginalWarmth,
-    granule_of_array,
-    granule_of_replica,
-    new_shares,
-    share_begun_cold,
-)
 from sds.recommender.candidates.segment_candidates import ReadsInSegments, RecurringTiles
 
 if TYPE_CHECKING:
@@ -97,11 +90,6 @@ class TracedReads:
     factor
         By which what was measured of replicas exceeds what follows from the original's times and
         the models, as far as it is known, shape (n,).
-    begun_cold
-        Share of the reads that found nothing in memory and had to wait for the device; nan: not
-        known, shape (n,).
-    slabs, trail, element_bytes
-        One read of each, the newest reads of the dataset, and the size of its elements.
     """
 
     original_s: NDArray[np.float64]
@@ -111,10 +99,6 @@ class TracedReads:
     replicas_s: NDArray[np.float64]
     predicted: ReadCosts
     factor: NDArray[np.float64]
-    begun_cold: NDArray[np.float64]
-    slabs: tuple[Hyperslab, ...]
-    trail: ReadTrail | None
-    element_bytes: int
 
     def in_order(self, index: NDArray[np.intp]) -> TracedReads:
         """Return the same of some classes, in another order."""
@@ -126,10 +110,6 @@ class TracedReads:
             replicas_s=self.replicas_s[index],
             predicted=self.predicted.in_order(index),
             factor=self.factor[index],
-            begun_cold=self.begun_cold[index],
-            slabs=tuple(self.slabs[i] for i in index),
-            trail=self.trail,
-            element_bytes=self.element_bytes,
         )
 
     @property
@@ -143,8 +123,7 @@ class TracedReads:
         for j, layout in enumerate(layouts):
             if layout in self.layouts:
                 measured_s[:, j] = self.replicas_s[:, self.layouts.index(layout)]
-        shares = _cold_shares(layouts, self.begun_cold, self.slabs, self.trail, self.element_bytes)
-        return predicted.as_traced(self.original_s, measured_s, self.factor, shares)
+        return predicted.as_traced(self.original_s, measured_s, self.factor)
 
     def now(self) -> TimesNow:
         """Return what each takes in the layouts that exist."""
@@ -173,12 +152,6 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
                 replicas_s[i, j], n_reads[i, j] = times.mean_s, times.n
         unknown = ~np.isfinite(original_s)
         original_s[unknown] = predicted.original_as(j, replicas_s[:, j])[unknown]
-    slabs = tuple(read.slab for read in classes)
-    begun_cold = _begun_cold(dataset, classes, predicted)
-    shares = _cold_shares(
-        layouts, begun_cold, slabs, dataset.trail, dataset.array.element_size_bytes
-    )
-    as_traced = predicted.as_traced(original_s, cold_share=shares)
     return TracedReads(
         original_s=original_s,
         is_measured=is_measured,
@@ -186,66 +159,7 @@ def traced_reads(dataset: DatasetReads, classes: Sequence[ReadClass]) -> TracedR
         n_existing=len(dataset.existing),
         replicas_s=replicas_s,
         predicted=predicted,
-        factor=_factor(replicas_s / as_traced.replicas, n_reads),
-        begun_cold=begun_cold,
-        slabs=slabs,
-        trail=dataset.trail,
-        element_bytes=dataset.array.element_size_bytes,
-    )
-
-
-def _begun_cold(
-    dataset: DatasetReads, classes: Sequence[ReadClass], predicted: ReadCosts
-) -> NDArray[np.float64]:
-    """Return `TracedReads.begun_cold`."""
-    found = np.full(len(classes), np.nan)
-    for i, read in enumerate(classes):
-        cold_s = float(predicted.original[i])
-        # What is new is worked out only where it matters.
-        if np.isfinite(share_begun_cold(read.of_original, cold_s, 1.0)):
-            granule = granule_of_array(dataset.array)
-            all_slabs = [each.slab for each in classes]
-            new = new_shares(dataset.trail, [read.slab], [granule], all_slabs)[0, 0]
-            found[i] = share_begun_cold(read.of_original, cold_s, new)
-    return found
-
-
-def _cold_shares(
-    layouts: Sequence[ReplicaLayout],
-    begun_cold: NDArray[np.float64],
-    slabs: Sequence[Hyperslab],
-    trail: ReadTrail | None,
-    element_bytes: int,
-) -> NDArray[np.float64]:
-    """Return the shares of reads that are cold in replicas, shape (n, m); nan: not known."""
-    shares = np.full((len(slabs), len(layouts)), np.nan)
-    of_granule: dict[tuple[int, ...], NDArray[np.float64]] = {}
-    rows = np.flatnonzero(np.isfinite(begun_cold)).tolist()
-    some = [slabs[i] for i in rows]
-    for j, layout in enumerate(layouts) if rows else ():
-        granule = granule_of_replica(layout, element_bytes)
-        if granule not in of_granule:
-            of_granule[granule] = new_shares(trail, some, [granule])[:, 0]
-        shares[rows, j] = begun_cold[rows] * of_granule[granule]
-    return shares
-
-
-def original_warmth(
-    dataset: DatasetReads, traced: TracedReads, now: TimesNow, per_day: NDArray[np.float64]
-) -> OriginalWarmth | None:
-    """Return how reads of the original warm each other; None where nothing tells that they do."""
-    begun_cold = traced.begun_cold[np.isfinite(traced.begun_cold)]
-    if dataset.trail is None or not len(begun_cold):
-        return None
-    return OriginalWarmth(
-        trail=dataset.trail,
-        granule=granule_of_array(dataset.array),
-        slabs=traced.slabs,
-        reads_original=now.served_by < 0,
-        begun_cold=float(begun_cold.mean()),
-        cold_s=traced.predicted.original,
-        warm_s=traced.predicted.original_warm,
-        per_day=per_day,
+        factor=_factor(replicas_s / predicted.as_traced(original_s).replicas, n_reads),
     )
 
 

@@ -61,18 +61,10 @@ class _Coldness:
         )
 
     def seconds(
-        self,
-        cold_s: NDArray[np.float64],
-        warm_s: NDArray[np.float64],
-        share_there: NDArray[np.float64] | None = None,
+        self, cold_s: NDArray[np.float64], warm_s: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return what they would take in layouts, shapes (n, m); infinite where cold reads do.
-
-        share_there: of them that are cold in each layout; nan, and None: `share`.
-        """
+        """Return what they would take in layouts, shapes (n, m); infinite where cold reads do."""
         share, factor = self.share[:, np.newaxis], self.factor[:, np.newaxis]
-        if share_there is not None:
-            share = np.where(np.isfinite(share_there), share_there, share)
         with np.errstate(invalid="ignore"):  # infinite where a replica does not hold the read
             mean = factor * (share * cold_s + (1 - share) * warm_s)
         return np.where(np.isfinite(cold_s), mean, np.inf)
@@ -152,7 +144,6 @@ class ReadCosts:
         measured_s: NDArray[np.float64],
         replicas_measured_s: NDArray[np.float64] | None = None,
         factor: NDArray[np.float64] | None = None,
-        cold_share: NDArray[np.float64] | None = None,
     ) -> ReadCosts:
         """Return the costs of reads, as cold or as warm as the traced times say they were.
 
@@ -164,9 +155,6 @@ class ReadCosts:
             The same from each replica, shape (n, m); None: of none is it known.
         factor
             By which reads from other replicas take longer than follows, shape (n,); None: by none.
-        cold_share
-            Of the reads that are cold in each replica, shape (n, m); nan, and None: as many as of
-            the original were.
 
         Notes
         -----
@@ -179,9 +167,7 @@ class ReadCosts:
         known = np.isfinite(measured_s) & np.isfinite(self.original)
         coldness = _Coldness.of(measured_s, self.original, self.original_warm, known=known)
         replicas = np.where(
-            known[:, np.newaxis],
-            coldness.seconds(self.replicas, self.replicas_warm, cold_share),
-            self.replicas,
+            known[:, np.newaxis], coldness.seconds(self.replicas, self.replicas_warm), self.replicas
         )
         if factor is not None:
             replicas = replicas * factor[:, np.newaxis]

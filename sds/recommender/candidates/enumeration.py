@@ -15,14 +15,12 @@ from sds.recommender.candidates.axis_orders import candidate_orders, inversions
 from sds.recommender.candidates.chunk_shapes import ChunkCosts, WeightedRead, fit_chunk_shape
 from sds.recommender.candidates.class_costs import (
     class_costs,
-    original_warmth,
     predicted_costs,
     reads_in_segments,
     seconds_now,
     traced_reads,
     usable_patterns,
 )
-from sds.recommender.candidates.first_touches import OriginalWarmth
 from sds.recommender.candidates.hot_regions import MAX_SPACE, costly_parts
 from sds.recommender.candidates.read_classes import (
     ReadClass,
@@ -103,8 +101,6 @@ class CandidateCosts:
     now_cold, seconds_cold, now_warm, seconds_warm
         `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
         memory; of `seconds_cold` and `seconds_warm` those count that are finite in `seconds`.
-    warmth
-        How reads of the original warm each other; None where nothing tells that they do.
     doubtful
         The layout by which a read is predicted fastest among those that would not serve it, and how
         many times as fast: by less than the models err.
@@ -129,7 +125,6 @@ class CandidateCosts:
     seconds_cold: NDArray[np.float64]
     now_warm: NDArray[np.float64]
     seconds_warm: NDArray[np.float64]
-    warmth: OriginalWarmth | None
     doubtful: tuple[ReplicaLayout, float] | None
     rewritten: tuple[tuple[int, ...], float] | None
     fixed_s_per_day: float
@@ -185,10 +180,8 @@ class _Enumeration:
             for read in classes_in_parts(alike, boxes, segments, days=self.days)
         ]
         traced = traced_reads(dataset, found)
-        times_now = traced.now()
-        now, _, is_measured = times_now
+        now, _, is_measured = traced.now()
         per_day = np.array([read.per_day for read in found])
-        warmth = original_warmth(dataset, traced, times_now, per_day)
         slowest = np.argsort(-per_day * now, kind="stable")
         classes, traced = [found[i] for i in slowest], traced.in_order(slowest)
         now, is_measured, per_day = now[slowest], is_measured[slowest], per_day[slowest]
@@ -232,7 +225,6 @@ class _Enumeration:
             seconds_cold=cold.replicas[:, keep],
             now_warm=traced.existing.seconds_warm(),
             seconds_warm=costs.replicas_warm[:, keep],
-            warmth=None if warmth is None else warmth.in_order(slowest),
             doubtful=_doubtful(layouts, costs, now, self._may_change(classes)),
             rewritten=rewritten,
             fixed_s_per_day=self._fixed_s(),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sds.analyzer import Place, ReadTimes
-from sds.analyzer.read_times import added_times, joined_times
+from sds.analyzer.read_times import joined_times
 from sds.geometry import Box, Hyperslab, SegmentList
 from sds.text import DAY_S
 
@@ -65,8 +65,6 @@ class ReadClass:
         HDF5 reads that a replica may serve, a day and in all that was observed.
     measured_s
         Mean seconds of such a read from the original, as traced; nan: none was.
-    of_original
-        Times of such reads from the original; None: none are kept apart.
     in_replicas
         Times of such reads that replicas served, one for each of these.
     inside
@@ -81,7 +79,6 @@ class ReadClass:
     per_day: float
     observed: float
     measured_s: float = math.nan
-    of_original: ReadTimes | None = None
     in_replicas: tuple[ReadTimes, ...] = ()
     inside: frozenset[Box | SegmentList] = frozenset()
 
@@ -103,7 +100,6 @@ class ReadClass:
         free = [p.n_calls - p.n_collective for p in alike]
         per_day = sum(n / days_of(p, days) for n, p in zip(free, alike, strict=True))
         times = joined_times(each for pattern in alike for each in pattern.times)
-        originals = [each for each in times if each.is_of_original]
         return cls(
             slab=most.call,
             logical=most.typical,
@@ -113,7 +109,6 @@ class ReadClass:
             per_day=per_day,
             observed=float(sum(free)),
             measured_s=_mean_original_s(alike),
-            of_original=added_times(originals) if originals else None,
             in_replicas=tuple(each for each in times if not each.is_of_original),
         )
 

@@ -182,18 +182,9 @@ class _Choice:
                 for key in sorted(chosen)
                 if (words := self._objection(key, effect := self._effect(key, chosen - {key})))
             ]
-            if failing:
-                _, key, words = min(failing)
-                self.refused[key] = self._beside(key, chosen - {key}) + words
-                continue
-            cooling = [
-                (gain_s, key, words)
-                for i in range(len(self.workloads))
-                for gain_s, key, words in self._cooling(i, chosen)
-            ]
-            if not cooling:
+            if not failing:
                 return self._result(replace(selected, chosen=tuple(sorted(chosen))))
-            _, key, words = min(cooling)
+            _, key, words = min(failing)
             self.refused[key] = self._beside(key, chosen - {key}) + words
 
     def _with_wholes(self, chosen: frozenset[Key]) -> frozenset[Key]:
@@ -284,39 +275,6 @@ class _Choice:
             gates=self.gates,
             settings=self.settings,
         )
-
-    def _cooling(self, i: int, chosen: frozenset[Key]) -> list[tuple[float, Key, str]]:
-        """Return the layouts of a dataset for which other reads would be too slow, and why.
-
-        Reads that go to replicas bring nothing of the original into memory for those that stay.
-
-        Returns
-        -------
-        Of each what it gains a day, the layout, and the reason in words.
-        """
-        if self.workloads[i].warmth is None:
-            return []
-        mine = frozenset(key for key in chosen if key[0] == i)
-        lost_s = self._lost_s(i, chosen)
-        found = []
-        for key in sorted(mine):
-            effect = self._effect(key, chosen - {key})
-            more_s = lost_s - self._lost_s(i, chosen - {key})
-            ratio = effect.without_s / (effect.with_s + more_s)
-            if more_s > 0 and self._confidence(key, ratio) < self.gates.min_confidence:
-                found.append((effect.saving_s - more_s, key, _cooling_text(more_s)))
-        if not found and lost_s >= self._saved(i, mine):
-            # None by itself, but all together.
-            found = [
-                (self._effect(x, chosen - {x}).saving_s, x, _cooling_text(lost_s)) for x in mine
-            ]
-        return found
-
-    def _lost_s(self, i: int, chosen: frozenset[Key]) -> float:
-        """Return by how much the reads of a dataset that stay would take longer, seconds a day."""
-        warmth = self.workloads[i].warmth
-        leaves = self._best(i, chosen)[1] != AS_NOW
-        return 0.0 if warmth is None else warmth.lost_s_per_day(leaves)
 
     def _confidence(self, key: Key, ratio: float) -> float:
         """Return the probability that a layout is faster than what there is without it."""
@@ -549,13 +507,6 @@ class _Choice:
                     f"{candidates[c].name}: it is advised where the budget is smaller"
                 )
         return words
-
-
-def _cooling_text(lost_s: float) -> str:
-    return (
-        "reads that stay with the original would find less in memory and take "
-        f"{time_text(lost_s)} a day more, which is not surely less than what it saves"
-    )
 
 
 def _holding_text(candidate: Candidate, shares: ReplicaCoverage) -> str:

@@ -18,7 +18,6 @@ from sds.geometry.least_memory import least_process_bytes
 from sds.recommender.candidates.class_costs import usable_patterns
 from sds.recommender.candidates.cost_matrix import read_costs
 from sds.recommender.candidates.enumeration import CandidateCosts, candidate_costs
-from sds.recommender.candidates.first_touches import OriginalWarmth
 from sds.recommender.candidates.read_classes import days_observed
 from sds.recommender.candidates.replica_cost import (
     build_command,
@@ -102,8 +101,6 @@ class Workload:
     cold, warm
         `now` and `seconds` as predicted of reads from cold cache, and where all that is read is in
         memory; None: not known.
-    warmth
-        How reads of the original warm each other; None: not known to.
     bounds
         `now` and `seconds` at both ends of what is not known of the data, shapes (2, n) and
         (2, n, m); None: nothing is left open.
@@ -140,7 +137,6 @@ class Workload:
     compared: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     cold: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     warm: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
-    warmth: OriginalWarmth | None = None
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     per_day: NDArray[np.float64]
     observed: NDArray[np.float64]
@@ -270,7 +266,6 @@ def read_workload(
         compared=(costs.compared_now, costs.compared),
         cold=(costs.now_cold, costs.seconds_cold),
         warm=(costs.now_warm, costs.seconds_warm),
-        warmth=costs.warmth,
         per_day=np.array([read.per_day for read in costs.classes]),
         observed=np.array([read.observed for read in costs.classes]),
         descriptions=tuple(read.description for read in costs.classes),

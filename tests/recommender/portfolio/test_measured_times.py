@@ -14,7 +14,6 @@ from sds.recommender.candidates.cost_matrix import ReadCosts
 from sds.recommender.candidates.read_classes import collective_s
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.what_if import what_if
-from tests.analyzer.test_hot_segments import box, trail_of_slabs
 from tests.recommender.portfolio.test_portfolio_selection import CUBE, reads_of, traced
 
 
@@ -176,82 +175,6 @@ def test_what_a_portfolio_says_of_traced_reads_is_what_what_if_says(measured_s):
     assert supposed.seconds_then == pytest.approx(portfolio.seconds_then)
     assert supposed.saving.seconds == pytest.approx(portfolio.saving.seconds)
     assert supposed.basis == portfolio.basis == "measured"
-
-
-# Planes across the grain, and rows, which they have brought along.
-PLANES = [box((0, 0, k), (512, 512, 1)) for k in range(0, 1000, 100)]
-ROWS = [box((5 * i, i, 0), (1, 1, 1024)) for i in range(100)]
-
-
-def planes_and_rows(first_s, others_s, rows_s, slabs):
-    """Ten planes, the first of which took longest, and a hundred rows, by one process."""
-    dataset = reads_of(CUBE, ("[:, :, 0]", 10), ("[3, 4, :]", 100))
-    planes, rows = dataset.patterns
-    planes_s = first_s + 9 * others_s
-    of_planes = replace(of_layout(BY_HDF5, 10, planes_s), least_s=others_s, most_s=first_s)
-    (planes,) = traced(
-        replace(dataset, patterns=(planes,)), elapsed_s=planes_s, times=(of_planes,)
-    ).patterns
-    (rows,) = traced(
-        replace(dataset, patterns=(rows,)),
-        elapsed_s=rows_s,
-        times=(of_layout(BY_HDF5, 100, rows_s),),
-    ).patterns
-    patterns = (planes, rows) if rows_s else (planes,)
-    return replace(dataset, patterns=patterns, trail=trail_of_slabs(slabs, CUBE))
-
-
-def test_what_was_in_memory_because_of_other_reads_is_not_there_in_a_replica():
-    """The first plane brings the whole file; a replica brings one plane at a time."""
-    cold = times(STATED)
-    cold_s, warm_s = cold.cold_s_now / 50, cold.warm_s_now / 50
-    mostly_warm = planes_and_rows(cold_s, warm_s, 0, PLANES)
-    known, not_known = times(mostly_warm), times(replace(mostly_warm, trail=None))
-    assert known.seconds_now == not_known.seconds_now
-    assert known.cold_s_then == not_known.cold_s_then
-    assert not_known.seconds_then < 0.5 * known.seconds_then
-    assert known.seconds_then == pytest.approx(known.cold_s_then, rel=0.1)
-
-
-def test_reads_that_were_all_in_memory_are_so_in_a_replica():
-    """However much slower the model has them, and the first one was."""
-    cold = times(STATED)
-    cold_s, warm_s = cold.cold_s_now / 50, cold.warm_s_now / 50
-    for first_s, others_s in ((warm_s, warm_s), (0.2 * cold_s, warm_s), (cold_s, 0.5 * cold_s)):
-        dataset = planes_and_rows(first_s, others_s, 0, PLANES)
-        assert times(dataset).seconds_then == times(replace(dataset, trail=None)).seconds_then
-
-
-def test_reads_that_stay_find_less_in_memory():
-    """Rows that planes have brought along: then each has to be fetched."""
-    cold = times(STATED)
-    slabs = [PLANES[0], *ROWS, *PLANES[1:]]
-    few = planes_and_rows(cold.cold_s_now / 50, 1e-3, 1e-3, slabs)
-    assert names_of(choose_portfolio([few])) == names_of(
-        choose_portfolio([replace(few, trail=None)])
-    )
-    planes, rows = few.patterns
-    often = replace(few, patterns=(planes, replace(rows, n_reads=10**6, n_calls=10**6)))
-    assert names_of(choose_portfolio([replace(often, trail=None)]))
-    portfolio = choose_portfolio([often])
-    assert not portfolio.layouts
-    assert any("would find less in memory" in each.reason for each in portfolio.declined)
-
-
-def test_what_cools_nothing_is_advised_beside_what_would():
-    cold = times(STATED)
-    slabs = [PLANES[0], *ROWS, *PLANES[1:]]
-    dataset = planes_and_rows(cold.cold_s_now / 50, 1e-3, 1e-3, slabs)
-    planes, rows = dataset.patterns
-    others = traced(reads_of(CUBE, ("[:, 5, :]", 50)), elapsed_s=100.0).patterns
-    often = replace(rows, n_reads=10**6, n_calls=10**6)
-    portfolio = choose_portfolio([replace(dataset, patterns=(planes, often, *others))])
-    assert [layout.layout.order[0] for layout in portfolio.layouts] == [1]
-    assert any("would find less in memory" in each.reason for each in portfolio.declined)
-
-
-def names_of(portfolio):
-    return [layout.name for layout in portfolio.layouts]
 
 
 def test_a_layout_counts_with_what_it_would_make_slower():
