@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JobQueue:
-    """Jobs of one catalog, run by one worker in the order in which they came.
+    """Jobs of one catalog, run by one worker: by priority, then in the order in which they came.
 
     Attributes
     ----------
@@ -33,8 +33,10 @@ class JobQueue:
         self._database = database
         self.submitted = threading.Event()
 
-    def submit(self, request: JobRequest, *, most: int | None = None) -> JobRecord:
-        """Add a job to the end of the queue.
+    def submit(
+        self, request: JobRequest, *, most: int | None = None, priority: int = 0
+    ) -> JobRecord:
+        """Add a job to the end of the queue, behind those of its priority.
 
         Raises
         ------
@@ -61,6 +63,7 @@ class JobQueue:
                 created_ns=time.time_ns(),
                 started_ns=None,
                 finished_ns=None,
+                priority=priority,
             )
             session.add(row)
             session.flush()
@@ -95,8 +98,13 @@ class JobQueue:
         return {state.value: found.get(state.value, 0) for state in JobState}
 
     def claim(self) -> JobRecord | None:
-        """Begin the oldest queued job; None where there is none."""
-        query = select(JobRow).filter_by(state=JobState.QUEUED).order_by(JobRow.id).limit(1)
+        """Begin the oldest queued job of those with the least priority number; None: no job."""
+        query = (
+            select(JobRow)
+            .filter_by(state=JobState.QUEUED)
+            .order_by(JobRow.priority, JobRow.id)
+            .limit(1)
+        )
         with self._database.writing() as session:
             row = session.scalars(query).one_or_none()
             if row is None:

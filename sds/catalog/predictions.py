@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from sds.catalog.database import Database
 from sds.catalog.datasets import dataset_row, of_dataset
@@ -40,10 +40,14 @@ class Predictions(Database):
     def add_recommendation(
         self, facts: DatasetFacts, recommendation: Recommendation
     ) -> RecommendationRecord:
-        """Keep advice that was given."""
+        """Keep advice that was given, in the place of what was given before on the dataset."""
         with self.writing() as session:
+            dataset = dataset_row(session, facts)
+            session.execute(
+                delete(RecommendationRow).where(RecommendationRow.dataset_id == dataset.id)
+            )
             row = RecommendationRow(
-                dataset=dataset_row(session, facts),
+                dataset=dataset,
                 created_ns=time.time_ns(),
                 recommendation=recommendation,
             )

@@ -57,6 +57,11 @@ class Publications(Database):
             for name, value in stamps.items():
                 session.merge(StampRow(name=name, value=value))
 
+    def set_stamp(self, name: str, value: str) -> None:
+        """Store a stamp in the place of that of its name."""
+        with self.writing() as session:
+            session.merge(StampRow(name=name, value=value))
+
     def stamp(self, name: str) -> str | None:
         """Return the fingerprint of a part of the home when it was last found in order."""
         with self.reading() as session:

@@ -250,6 +250,8 @@ class JobRecord:
 
     Attributes
     ----------
+    priority
+        Of jobs that wait, one of a lower number runs first: 0 of people, 1 of the evaluator.
     progress
         Share done, 0 to 1.
     attempts
@@ -263,6 +265,7 @@ class JobRecord:
     id: int
     state: JobState
     request: JobRequest
+    priority: int
     progress: float
     attempts: int
     error: str

@@ -307,6 +307,7 @@ class JobRow(Base):
     created_ns: Mapped[int]
     started_ns: Mapped[int | None]
     finished_ns: Mapped[int | None]
+    priority: Mapped[int] = mapped_column(server_default="0")
 
 
 class SpoolFileRow(Base):

@@ -95,6 +95,7 @@ OPERATIONS: dict[str, Operation] = {
         _list("patterns", "/patterns", _MODELS + "PatternRecord", "file", "dataset"),
         _list("recommendations", "/recommendations", _ADVISED, "file", "dataset"),
         _post("advise", "/advise", _ADVICE + "Advice"),
+        Operation("advise_all", "GET", "/advice", _ADVICE + "Advice", opens_files=True),
         _post("what_if", "/what-if", "sds.recommender.portfolio.what_if:WhatIf"),
         _post("recurring", "/recurring", "sds.geometry:SegmentList"),
         _get("replica_page", "/replicas", _REPLICAS + "Replicas", "file", "dataset"),

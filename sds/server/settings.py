@@ -8,7 +8,7 @@ connector.
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +28,9 @@ class Settings(BaseModel):
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
     ingest_interval_s: Annotated[float, Field(gt=0)] = 3.0
     spool_keep_days: Annotated[float, Field(ge=0)] = 7.0
+    mode: Literal["off", "observe", "auto"] = "observe"
+    evaluate_interval_s: Annotated[float, Field(gt=0)] = 60.0
+    quiet_source_s: Annotated[float, Field(ge=0)] = 60.0
     refit_interval_s: Annotated[float, Field(gt=0)] = 3600.0
     verify_interval_days: Annotated[float, Field(ge=0)] = 7.0
     verify_reads: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -115,6 +116,13 @@ def sds_both(request, sds, tmp_path):
     if request.param == "without a server":
         yield sds
         return
+    with serving(sds, tmp_path):
+        yield sds
+
+
+@contextlib.contextmanager
+def serving(sds, tmp_path):
+    """Run a server on the home of sds."""
     with (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "sds.server.main", "--port", "0"],
@@ -127,7 +135,7 @@ def sds_both(request, sds, tmp_path):
             "the server's address",
         )
         assert server.poll() is None, (tmp_path / "server.log").read_text()
-        yield sds
+        yield
     finally:
         server.terminate()
         assert server.wait(PATIENCE_S) == 0, (tmp_path / "server.log").read_text()

@@ -87,6 +87,7 @@ def add_planes(
     first_ns=1_700_000_000_000_000_000,
     served_by=0,
     took_ns=500_000,
+    extent=EXTENT,
     **named,
 ):
     """Add reads of one index of an axis each to an open spool file.
@@ -96,16 +97,16 @@ def add_planes(
     dataset = writer.add_dataset(
         **{"file": str(source), "path": "/cube"} | named,
         identity=_native.identity(source),
-        extent=EXTENT,
+        extent=extent,
         element_bytes=4,
         type_class=1,
         storage=1,
         data_offset_bytes=2048,
         hdf5_version="2.0.0",
     )
-    count = [1 if i == axis else n for i, n in enumerate(EXTENT)]
-    start = np.zeros((n_reads, len(EXTENT)), dtype=np.int64)
-    start[:, axis] = np.arange(n_reads) % EXTENT[axis]
+    count = [1 if i == axis else n for i, n in enumerate(extent)]
+    start = np.zeros((n_reads, len(extent)), dtype=np.int64)
+    start[:, axis] = np.arange(n_reads) % extent[axis]
     writer.add_reads(
         dataset,
         start=start,

@@ -59,12 +59,13 @@ Columns = Annotated[
 
 def advise(
     names: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE[:/DATASET]",
-            help="Files, or single datasets of them; all share one budget of space.",
+            help="Files, or single datasets of them; all share one budget of space. If not "
+            "given, all that was read.",
         ),
-    ],
+    ] = None,
     *,
     budget: Annotated[
         str | None,
@@ -100,6 +101,9 @@ def advise(
     from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
     from sds.server.remote_service import connect
 
+    if not names:
+        _advise_all(budget, select, query, verbose=verbose, as_json=as_json)
+        return
     if query and select:
         message = "--select states reads of a dataset, --query those of a table: name one"
         raise SdsValueError(message)
@@ -133,6 +137,37 @@ def advise(
             note(sentence)
     units = [what for what, named in (("reads", split), ("queries", tables)) if named]
     print_advice(advice, " and ".join(units), verbose=verbose)
+
+
+def _advise_all(
+    budget: str | None,
+    select: list[str] | None,
+    query: list[str] | None,
+    *,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Advise on all that was read."""
+    from sds.cli.output import note, print_json
+    from sds.home import default_home
+    from sds.redirect.launch.untraced import untraced_sentences
+    from sds.server.remote_service import connect
+
+    given = {"--budget": budget, "--select": select, "--query": query}
+    for option, value in given.items():
+        if value is not None:
+            message = f"{option} without a file: name the files or datasets"
+            raise SdsValueError(message)
+    home = default_home()
+    with connect(home) as service:
+        count_traces(service)
+        advice = service.advise_all()
+    if as_json:
+        print_json(_as_json(None, advice))
+        return
+    for sentence in untraced_sentences(home.spool):
+        note(sentence)
+    print_advice(advice, "reads", verbose=verbose)
 
 
 def what_if(
@@ -282,11 +317,12 @@ def _stated(
     return tuple(select), tuple(reads)
 
 
-def _as_json(name: str, advice: "Advice") -> dict[str, object]:
+def _as_json(name: str | None, advice: "Advice") -> dict[str, object]:
     """Return advice as JSON keys, what to do first beside it."""
     portfolio = advice.portfolio
     best = portfolio.layouts[0] if portfolio.layouts else None
-    file, dataset = split_name(name if best is None else best.target)
+    named = name if best is None else best.target
+    file, dataset = (None, None) if named is None else split_name(named)
     return {
         "file": file,
         "dataset": dataset,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
-from sds.errors import LayoutError, SdsValueError
+from sds.errors import LayoutError, SdsError, SdsValueError
 from sds.files import canonical_path
 from sds.geometry import Box, ReplicaLayout, parse_region
 from sds.hdf5.columns import check_key
@@ -27,6 +27,8 @@ from sds.server.operations.dataset_workloads import KnownReads
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sds.catalog.store import Store
     from sds.geometry import Filter, SegmentList
     from sds.hdf5.columns import Table
@@ -45,6 +47,12 @@ if TYPE_CHECKING:
     from sds.server.operations.file_system_models import Models
     from sds.server.operations.stages import Progress
     from sds.server.settings import Settings
+
+
+MOST_EVALUATED = 200
+"""Datasets, those first that lose most, on which advice is kept ready."""
+SHARE_OF_SPACE = 10
+"""Without a budget the replicas of mode auto take at most one part of so many of the space."""
 
 
 class Adviser:
@@ -84,7 +92,53 @@ class Adviser:
         if request.selection is not None and len(request.datasets) > 1:
             raise SdsValueError("state a selection for one dataset at a time, or trace the reads")
         known, tables, notes = self._named(request, progress=progress)
-        budget = request.budget_bytes
+        return self._advise_on(known, tables, notes, budget=request.budget_bytes)
+
+    def advise_all(self, *, progress: Progress) -> Advice:
+        """Return, and keep, the replicas to build of what was read, of as much as may pay.
+
+        What cannot be looked at is in the notes. In mode auto without ``replica_budget_bytes``
+        all replicas together may take a tenth of what they and the free space are.
+        """
+        reads = self._known_reads()
+        known: list[KnownDataset] = []
+        notes: list[str] = []
+        records = [
+            record
+            for record in self._store.datasets()
+            if record.path and 0 < record.elapsed_s >= self._settings.advice_min_s
+        ][:MOST_EVALUATED]
+        for i, record in enumerate(records):
+            progress(i / len(records), f"rank layouts of {record.file}:{record.path}")
+            try:
+                found, more = reads.of(
+                    record.file,
+                    record.path,
+                    selection=None,
+                    n_reads=None,
+                    progress=lambda *_: None,
+                )
+            except (SdsError, OSError) as error:
+                notes.append(f"{record.file}:{record.path} is left out: {error}")
+                continue
+            known += found
+            notes += more
+        budget = None
+        if self._settings.mode == "auto" and self._settings.replica_budget_bytes is None:
+            used = self._store.bytes_beside("")
+            free = shutil.disk_usage(self._home.replicas.parent).free
+            budget = max(0, (used + free) // SHARE_OF_SPACE - used)
+        return self._advise_on(known, [], notes, budget=budget)
+
+    def _advise_on(
+        self,
+        known: Sequence[KnownDataset],
+        tables: Sequence[TableQueries],
+        notes: list[str],
+        *,
+        budget: int | None,
+    ) -> Advice:
+        """Return, and keep, the replicas to build; `budget` None: what settings and disk leave."""
         if budget is None:
             budget = self._settings.replica_budget_bytes
             if budget is not None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REMOVED = "removed by request"
+"""Reason of a replica that a person removed."""
 IN_SHADOW = "every byte verified; serves half of its reads until they are measured"
 
 
@@ -191,7 +193,7 @@ class Builder:
         return record
 
     def _retire(self, replica_id: int) -> ReplicaRecord:
-        return self._store.set_replica(replica_id, ReplicaState.RETIRED, "removed by request")
+        return self._store.set_replica(replica_id, ReplicaState.RETIRED, REMOVED)
 
     def collect(self, record: ReplicaRecord) -> None:
         """Delete the file of a replica that is gone, unless the user placed it with --output."""

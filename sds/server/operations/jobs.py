@@ -1,4 +1,4 @@
-"""The server's background: one thread runs jobs, one looks into the spool, one verifies replicas.
+"""The server's background: threads that run jobs, look into the spool, verify and evaluate.
 
 Work is done outside the catalog's transactions, and each step of it leaves the catalog in a state
 from which a start goes on. So the threads may be cut off at any point, by SIGTERM or kill -9.
@@ -81,12 +81,15 @@ class Background:
     def __init__(self, service: Service, stop: threading.Event) -> None:
         self._service = service
         self._stop = stop
+        self._read_since = threading.Event()  # anything, since what was read was evaluated
+        self._read_since.set()
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), name=f"sds-{name}", daemon=True)
             for name, work in (
                 ("jobs", self._run_jobs),
                 ("ingest", self._watch_spool),
                 ("verify", self._verify_replicas),
+                ("evaluate", self._evaluate),
             )
         ]
 
@@ -198,7 +201,8 @@ class Background:
         next_try_s = 0.0
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
             with _log_failure("ingest failed, tried again in a moment"):
-                service.ingest(every_file=False)
+                if service.ingest(every_file=False).reads:
+                    self._read_since.set()
                 service.collect_garbage(_SOURCES_AT_ONCE)
                 if time.monotonic() >= next_try_s:
                     next_try_s = time.monotonic() + _TRIED_AGAIN_S
@@ -209,6 +213,19 @@ class Background:
                 next_refit_s = time.monotonic() + service.settings.refit_interval_s
                 with _log_failure("refit failed, tried again after refit_interval_s"):
                     service.refit()
+
+    def _evaluate(self) -> None:
+        settings = self._service.settings
+        next_s = time.monotonic()
+        while not self._stop.wait(timeout=settings.ingest_interval_s):
+            if time.monotonic() < next_s or not self._read_since.is_set():
+                continue
+            self._read_since.clear()
+            with _log_failure("what was read is not evaluated now"):
+                found = self._service.evaluate()
+                if found is not None and not found.is_final:
+                    self._read_since.set()
+            next_s = time.monotonic() + settings.evaluate_interval_s
 
     def _verify_replicas(self) -> None:
         service = self._service

@@ -70,11 +70,35 @@ class RecoveryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAdvice:
+    """Advice on all that was read, as the server found it last.
+
+    Attributes
+    ----------
+    found_ns
+        When, ns since 1970.
+    n_layouts, saves_s
+        Replicas to build, and what they are predicted to save a day.
+    commands
+        What a user types to build them, those first that save most; a few of them.
+    """
+
+    found_ns: int
+    n_layouts: int
+    saves_s: float
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The state of one home.
 
     Attributes
     ----------
+    mode
+        Of the evaluator: off, observe or auto.
+    advice
+        None where nothing was evaluated.
     server
         URL of the server that says this, else its socket; None without a server.
     enabled
@@ -103,6 +127,8 @@ class Status:
     replica_bytes: int
     tiles: int
     jobs: dict[str, int]
+    mode: str
+    advice: KeptAdvice | None
     calibrated: tuple[str, ...]
     problems: tuple[str, ...]
 

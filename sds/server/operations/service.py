@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         RecurringTilesRequest,
         WhatIfRequest,
     )
+    from sds.server.operations.evaluator import Evaluation
     from sds.server.operations.replica_reports import GarbageReport, Replicas, VerifyReport
     from sds.server.operations.reports import PageLength
     from sds.server.operations.stages import Progress, Runner
@@ -167,6 +168,27 @@ class Service(ServiceComponents):
             As :meth:`sds.server.operations.advice.Adviser.advise`.
         """
         return self._adviser.advise(request, progress=progress or _ignore_progress)
+
+    def advise_all(self) -> Advice:
+        """Return the replicas to build of all that was read, under the budget of the home.
+
+        What cannot be looked at is left out, and named in the notes.
+        """
+        return self._adviser.advise_all(progress=_ignore_progress)
+
+    def evaluate(self) -> Evaluation | None:
+        """Advise on all that was read, keep that, and in mode auto queue what to build.
+
+        None where nothing was read, or in mode off.
+        """
+        if self.settings.mode == "off" or not self._store.read_totals().n_reads:
+            return None
+        from sds.server.operations.process_pool import run_operation  # noqa: PLC0415
+
+        advice = self._run(
+            run_operation, self.home.root, self.settings, "advise_all", {}, callbacks={}
+        )
+        return self._evaluator.act_on(advice)
 
     def what_if(self, request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
         """Return what reads would take with a replica that is not there, or without one that is.
@@ -417,7 +439,7 @@ class Service(ServiceComponents):
 
     def status(self) -> reports.Status:
         """Return the state of the home."""
-        return status_of(self.home, self._store, self.queue, self._spool)
+        return status_of(self.home, self._store, self.queue, self._spool, self.settings)
 
     def recover(self) -> reports.RecoveryReport:
         """Finish or undo what a crash cut off, and make the tables equal to the catalog."""

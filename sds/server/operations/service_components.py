@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sds.plots.figure_values import FigureData
     from sds.server.operations.advice import Adviser
     from sds.server.operations.builder import Builder
+    from sds.server.operations.evaluator import Evaluator
     from sds.server.operations.file_system_models import Models
     from sds.server.operations.ingest import Ingester
     from sds.server.operations.publisher import Publisher
@@ -84,6 +85,12 @@ class ServiceComponents:
         from sds.server.operations.advice import Adviser  # noqa: PLC0415
 
         return Adviser(self.home, self._store, self._models, self.settings)
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        from sds.server.operations.evaluator import Evaluator  # noqa: PLC0415
+
+        return Evaluator(self._store, self.queue, self.settings)
 
     @cached_property
     def _spool(self) -> Spool:

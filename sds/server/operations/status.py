@@ -9,6 +9,7 @@ import sds
 from sds.catalog.records import ReplicaState
 from sds.redirect.launch.untraced import untraced_sentences
 from sds.server.lock import read_address
+from sds.server.operations.kept_advice import kept_advice
 from sds.server.operations.reports import Status
 
 if TYPE_CHECKING:
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from sds.catalog.store import Store
     from sds.home import Home
     from sds.server.operations.spool import Spool
+    from sds.server.settings import Settings
 
 _PROBLEMS = 100
 
 
-def status_of(home: Home, store: Store, queue: JobQueue, spool: Spool) -> Status:
+def status_of(
+    home: Home, store: Store, queue: JobQueue, spool: Spool, settings: Settings
+) -> Status:
     """Return the state of a home as its catalog and its files tell it.
 
     What there is of everything comes from sums, so that it takes no longer in a large home.
@@ -49,6 +53,8 @@ def status_of(home: Home, store: Store, queue: JobQueue, spool: Spool) -> Status
         replica_bytes=replicas.stored_bytes,
         tiles=replicas.tiles,
         jobs=queue.counts(),
+        mode=settings.mode,
+        advice=kept_advice(store),
         calibrated=store.calibrated_mount_points(),
         problems=(
             *store.spool_problems(_PROBLEMS),

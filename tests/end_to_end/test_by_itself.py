@@ -1,0 +1,72 @@
+"""A server in mode auto: programs run, and nobody types advise or reorganize."""
+
+from __future__ import annotations
+
+from tests.end_to_end.conftest import BY_HDF5, native, serving
+from tests.waiting import wait_until
+
+PLANES = range(0, 60, 2)
+
+
+def test_the_server_builds_what_pays_and_proves_it(sds, cube, program, tmp_path):
+    expected = native(program, cube, *PLANES)
+    sds.environment |= {
+        "SDS_MODE": "auto", "SDS_EVALUATE_INTERVAL_S": "0.2", "SDS_INGEST_INTERVAL_S": "0.2",
+        "SDS_QUIET_SOURCE_S": "0",
+    }  # fmt: skip
+
+    def replicas():
+        return sds("replicas", "list", "--json").json["replicas"]
+
+    def run():
+        printed, decisions = sds.read(program, cube, *PLANES, **BY_HDF5)
+        assert printed == expected
+        return decisions
+
+    with serving(sds, tmp_path):
+        run()
+        wait_until(
+            lambda: any(one["state"] == "shadow" for one in replicas()),
+            (tmp_path / "server.log").read_text,
+        )
+        wait_until(lambda: not sds("status", "--json").json["jobs"]["queued"], "an empty queue")
+
+        def is_proven():
+            run()
+            return any(one["state"] == "active" for one in replicas())
+
+        wait_until(is_proven, (tmp_path / "server.log").read_text)
+        assert "served" in run()
+        shown = sds("status").out
+        assert "auto; " in shown
+
+    kinds = [event["kind"] for event in events_of(sds)]
+    assert {"planned", "building", "shadow", "active"} <= set(kinds)
+    order = [kinds.index(kind) for kind in ("planned", "building", "shadow", "active")]
+    assert order == sorted(order)
+
+
+def events_of(sds):
+    """Return the events of a home, oldest first."""
+    from sds.server.operations.service import Service
+
+    with Service.open(sds.home) as service:
+        return [{"kind": one.kind} for one in reversed(service.events(1000))]
+
+
+def test_advice_without_a_name_is_on_all_that_was_read(sds_both, cube, program):
+    """And a server keeps it, for status to show."""
+    sds_both.environment |= {"SDS_EVALUATE_INTERVAL_S": "0.2", "SDS_INGEST_INTERVAL_S": "0.2"}
+    assert "Build nothing" in sds_both("advise").out
+    sds_both.read(program, cube, *PLANES, **BY_HDF5)
+    every, one = (sds_both("advise", *name, "--json").json for name in ((), (cube,)))
+    assert every["command"] == one["command"]
+    assert f"sds reorganize {cube}:/image/cube" in sds_both("advise").out.replace("\n", " ")
+    refused = sds_both("advise", "--budget", "1G")
+    assert refused.code == 2
+    assert "--budget without a file" in refused.err
+    if sds_both("status", "--json").json["server"] is None:
+        assert sds_both("status", "--json").json["advice"] is None
+        return
+    wait_until(lambda: sds_both("status", "--json").json["advice"], "an evaluation")
+    wait_until(lambda: every["command"] in sds_both("status").out, "the command")

@@ -1,0 +1,230 @@
+"""Evaluation of what was read: advice kept ready, and what mode auto makes of it."""
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from sds import _spool_writer
+from sds.catalog.records import JobState, ReplicaState
+from sds.catalog.requests import IngestRequest, ReorganizeRequest
+from sds.errors import CatalogError
+from sds.server.operations.service import Service
+from sds.server.settings import Settings
+from tests.organizer.sources import settle
+from tests.server.conftest import add_planes
+
+N_READS = 40
+EXTENT = (64, 64, 256)
+pids = itertools.count(2**22 + 1)
+
+
+@pytest.fixture
+def cube(tmp_path):
+    return write_cube(tmp_path / "cube.h5")
+
+
+def write_cube(path):
+    with h5py.File(path, "w") as file:
+        file["cube"] = np.zeros(EXTENT, "<f4")
+    settle(path)
+    return path
+
+
+@pytest.fixture
+def open_service(home):
+    """Open the service of the home with some settings."""
+    opened = []
+
+    def open_service(**settings):
+        given = {"mode": "auto", "quiet_source_s": 0.0, "lock_wait_s": 0.2} | settings
+        opened.append(Service.open(home, Settings(**given)))
+        return opened[-1]
+
+    yield open_service
+    for service in opened:
+        service.close()
+
+
+@pytest.fixture
+def trace(home):
+    """Trace a program that reads planes across the cube, slowly."""
+
+    def trace(service, *sources, served_by=0, took_ns=30_000_000):
+        home.create()
+        for source in sources:
+            writer = _spool_writer.SpoolWriter(
+                home.spool, pid=next(pids), start_ns=1_000, host=os.uname().nodename,
+                executable="/usr/bin/python3",
+            )  # fmt: skip
+            add_planes(writer, source, N_READS, extent=EXTENT, served_by=served_by, took_ns=took_ns)
+            writer.close()
+        service.ingest()
+
+    return trace
+
+
+def work(service):
+    """Do the jobs that wait, as the server's worker would; return what each built."""
+    built = []
+    while (job := service.queue.claim()) is not None:
+        built.append(service.perform(job.request, lambda *_: None))
+        service.queue.finish(job.id, {})
+    return built
+
+
+def test_observed_reads_are_advised_on_and_nothing_is_built(open_service, trace, cube):
+    service = open_service(mode="observe")
+    assert service.evaluate() is None, "nothing was read"
+    trace(service, cube)
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.is_final) == ((), True)
+    (recommendation,) = service.recommendations()
+    assert recommendation.recommendation.layouts
+    status = service.status()
+    assert (status.mode, status.jobs["queued"]) == ("observe", 0)
+    assert status.advice.n_layouts == len(recommendation.recommendation.layouts)
+    assert status.advice.commands[0].startswith(f"sds reorganize {cube}:/cube --order 2,")
+    assert 0 <= time.time_ns() - status.advice.found_ns < 6e11
+
+
+def test_nothing_is_evaluated_in_mode_off(open_service, trace, cube):
+    service = open_service(mode="off")
+    trace(service, cube)
+    assert service.evaluate() is None
+    assert (service.status().mode, service.status().advice) == ("off", None)
+
+
+def test_what_pays_is_built_in_shadow_and_once(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    (job,) = service.evaluate().jobs
+    assert (job.priority, job.request.shadow, job.request.order[0]) == (1, True, 2)
+    (event,) = [one for one in service.events() if one.kind == "planned"]
+    assert event.reason.startswith(f"sds reorganize {cube}:/cube --order 2,")
+    assert "--shadow: " in event.reason
+    assert event.numbers["saves_s_per_day"] > 0
+    assert service.evaluate().jobs == (), "it waits"
+    (replica,) = work(service)
+    assert replica.state is ReplicaState.SHADOW
+    trace(service, cube)
+    assert service.evaluate().jobs == (), "it is there"
+    assert service.recommendations()[0].recommendation.layouts == ()
+
+
+def test_what_was_not_faster_is_not_built_again_until_its_source_changes(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    service.evaluate()
+    (replica,) = work(service)
+    for _ in range(8):
+        trace(service, cube, served_by=replica.id, took_ns=90_000_000)
+        trace(service, cube)
+    assert service.replica(replica.id).state is ReplicaState.REVERTED
+    evaluated = service.evaluate()
+    assert all(job.request.order != replica.order for job in evaluated.jobs)
+
+    with h5py.File(cube, "r+") as file:
+        file["cube"][0, 0, 0] = 7
+    settle(cube)
+    service.collect_garbage()
+    for job in evaluated.jobs:
+        service.cancel(job.id)
+    assert replica.order in [job.request.order for job in service.evaluate().jobs]
+
+
+def test_what_a_person_removed_is_not_built_again(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    service.evaluate()
+    (replica,) = work(service)
+    service.remove(replica.id)
+    assert all(job.request.order != replica.order for job in service.evaluate().jobs)
+
+
+def test_what_failed_is_not_tried_again_on_the_same_day(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    (job,) = service.evaluate().jobs
+    service.queue.claim()
+    service.queue.fail(job.id, "the disk is full")
+    assert service.evaluate().jobs == ()
+
+
+def test_a_source_that_is_being_written_is_left_for_later(open_service, trace, cube):
+    service = open_service(quiet_source_s=3600.0)
+    trace(service, cube)
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.is_final) == ((), False)
+    long_ago_s = time.time() - 7200
+    os.utime(cube, (long_ago_s, long_ago_s))
+    assert [job.request.file for job in service.evaluate().jobs] == [str(cube)]
+
+
+def test_a_file_that_cannot_be_looked_at_leaves_the_others(open_service, trace, cube, tmp_path):
+    gone, broken = (write_cube(tmp_path / name) for name in ("gone.h5", "broken.h5"))
+    service = open_service()
+    trace(service, gone, broken, cube)
+    gone.unlink()
+    broken.write_text("this is text")
+    assert [job.request.file for job in service.evaluate().jobs] == [str(cube)]
+    advice = service.advise_all()
+    for path in (gone, broken):
+        assert any(note.startswith(f"{path}:/cube is left out: ") for note in advice.notes)
+
+
+@pytest.mark.parametrize("budget", [1000, 1 << 22])
+def test_no_more_is_built_than_the_budget_holds(open_service, trace, cube, tmp_path, budget):
+    service = open_service(replica_budget_bytes=budget)
+    trace(service, cube, write_cube(tmp_path / "other.h5"))
+    for _ in range(3):
+        service.evaluate()
+        work(service)
+        trace(service, cube)
+    sizes = [one.size_bytes for one in service.replicas()]
+    assert sum(sizes) <= budget
+    assert bool(sizes) == (budget > 1000)
+
+
+def test_people_come_first(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    (own,) = service.evaluate().jobs
+    asked = service.submit(IngestRequest())
+    assert own.id < asked.id
+    assert [service.queue.claim().id for _ in range(2)] == [asked.id, own.id]
+
+
+def test_a_restart_finds_what_waits_and_queues_nothing_twice(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    (job,) = service.evaluate().jobs
+    service.queue.claim()
+    service.close()
+    again = open_service()
+    again.recover()
+    assert again.queue.job(job.id).state is JobState.QUEUED
+    assert again.evaluate().jobs == ()
+    (replica,) = work(again)
+    assert Path(replica.path).exists()
+
+
+def test_a_request_builds_what_was_advised(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    (job,) = service.evaluate().jobs
+    (advised,) = service.recommendations()[0].recommendation.layouts
+    assert isinstance(job.request, ReorganizeRequest)
+    (replica,) = work(service)
+    assert replica.layout == advised.layout
+
+
+def test_a_note_that_cannot_be_read_is_a_damaged_catalog(open_service):
+    service = open_service()
+    service._store.set_stamp("evaluated", "?")
+    with pytest.raises(CatalogError, match="is no KeptAdvice"):
+        service.status()
