@@ -308,14 +308,16 @@ def replicas_served(home):
     return served
 
 
-def reads_by_replica(home):
+def reads_by_replica(home, *, n_elements=None):
     """Return how many reads each replica served, 0 standing for the originals.
 
-    Of these -1 counts those that SDS's engine has read.
+    Of these -1 counts those that SDS's engine has read. n_elements: of reads of so many alone.
     """
     served = {}
     for path in home.spool.glob(f"*{SUFFIX}"):
         records = read_spool(path).records
-        for replica, n in zip(records.served_by.tolist(), records.n_reads.tolist(), strict=True):
+        mine = slice(None) if n_elements is None else records.n_elements == n_elements
+        counts = zip(records.served_by[mine].tolist(), records.n_reads[mine].tolist(), strict=True)
+        for replica, n in counts:
             served[replica] = served.get(replica, 0) + n
     return served

@@ -12,7 +12,7 @@ import numpy as np
 from sds.analyzer.logical_reads import Int64, LogicalReads, Sections, logical_reads
 from sds.analyzer.patterns import AccessPattern, PatternKind, classify
 from sds.analyzer.read_records import join_records
-from sds.analyzer.read_times import joined_times, times_of
+from sds.analyzer.read_times import joined_times, left_alone_times, times_of
 from sds.analyzer.regions import Place, joined_places, places_of
 from sds.errors import SdsValueError
 
@@ -132,6 +132,7 @@ def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
         n_concurrent=_concurrent(members),
         n_redirected=sum(m.n_redirected for m in members),
         times=joined_times(each for m in members for each in m.times),
+        left_alone=joined_times(each for m in members for each in m.left_alone),
         n_collective=sum(m.n_collective for m in members),
         places=joined_places((place for m in members for place in m.places), lead.extent),
     )
@@ -264,6 +265,7 @@ def _pattern(
         ),
         n_redirected=int(reads.n_redirected[rows].sum()),
         times=times_of(batch, reads.members_of(rows)),
+        left_alone=left_alone_times(batch, reads.members_of(rows)),
         n_collective=int(reads.n_collective[rows].sum()),
         irregular=irregular,
         places=_places(reads.sections.rows(rows), batch.extent),

@@ -98,6 +98,9 @@ class AccessPattern:
     times
         Times of the HDF5 reads that were not collective, apart for each of what served them; empty
         where the pattern is stated, or older than such times.
+    left_alone
+        Times of those of these reads that replicas in shadow left alone, whatever served them;
+        apart for each of the replicas, whose id is their ``served_by``.
     n_collective
         HDF5 reads that were collective MPI transfers.
     irregular
@@ -129,6 +132,7 @@ class AccessPattern:
     n_concurrent: int = 1
     n_redirected: int = 0
     times: tuple[ReadTimes, ...] = ()
+    left_alone: tuple[ReadTimes, ...] = ()
     n_collective: int = 0
     irregular: bool = False
     stated: bool = False

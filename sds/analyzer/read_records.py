@@ -56,6 +56,8 @@ class ReadRecords:
     served_by
         0: the original, through HDF5; -1: the original, read by SDS's engine; else a replica's id,
         shape (n,).
+    left_by
+        Id of the replica in shadow that left the reads alone; 0: none did, shape (n,).
     collective
         Whether collective MPI transfers, shape (n,).
     """
@@ -79,6 +81,7 @@ class ReadRecords:
     latency: NDArray[np.uint32]
     thread: NDArray[np.int64]
     served_by: NDArray[np.int64]
+    left_by: NDArray[np.int64]
     collective: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
@@ -127,6 +130,8 @@ _OF_RECORD = (
     "elapsed_min_ns",
     "elapsed_max_ns",
     "thread",
+    "served_by",
+    "left_by",
 )
 _COLUMNS = tuple(
     field.name

@@ -89,15 +89,26 @@ def times_of(records: ReadRecords, index: NDArray[np.int64]) -> tuple[ReadTimes,
     index
         Numbers of records, shape (k,).
     """
+    return _times_by(records, records.served_by, index)
+
+
+def left_alone_times(records: ReadRecords, index: NDArray[np.int64]) -> tuple[ReadTimes, ...]:
+    """Return the same of those that replicas in shadow left alone, by these replicas."""
+    return _times_by(records, records.left_by, index[records.left_by[index] > 0])
+
+
+def _times_by(
+    records: ReadRecords, keys: NDArray[np.int64], index: NDArray[np.int64]
+) -> tuple[ReadTimes, ...]:
+    """Return the times of some records, apart for each key."""
     found = []
     index = index[~records.collective[index] & (records.elapsed_ns[index] > 0)]
-    served_by = records.served_by[index]
-    for one in np.unique(served_by).tolist():
-        of_one = index[served_by == one]
+    for key in np.unique(keys[index]).tolist():
+        of_one = index[keys[index] == key]
         counts = records.latency[of_one].sum(axis=0, dtype=np.int64)
         found.append(
             ReadTimes(
-                served_by=one,
+                served_by=key,
                 n=int(records.n_calls[of_one].sum()),
                 total_s=float(records.elapsed_ns[of_one].sum()) * 1e-9,
                 least_s=float(records.elapsed_min_ns[of_one].min()) * 1e-9,

@@ -1,8 +1,8 @@
-"""Shadow test of a replica: what it serves of its reads against what serves the others.
+"""Shadow test of a replica: the reads that it serves against those that it leaves alone.
 
-A replica in shadow serves a share of the reads that it would serve; the connector spreads that
-share evenly over them, so that both sides read the same dataset in the same programs at the same
-time, and their times can be compared without a model.
+A replica in shadow is chosen for a read as any other, and then serves it or leaves it alone, by
+chance. Both sides are reads of the same programs at the same time, for which the same was
+predicted, so that their times can be compared without a model.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 SHADOW_PERMILLE = 500
 """Share of the reads that a replica in shadow serves, in thousandths."""
+LOOKS = (20, 50, 100, 200, 500, 1000, 2000)
+"""Reads that a replica has served in a window when its test is looked at."""
 WINDOW_READS = 100
-"""Reads of a replica after which a window of its test ends."""
+"""Reads that a replica serves in the first window."""
 SLOWER = 1.1
 """A kind of read that takes more than this times as long speaks against a replica."""
-# Of fewer reads on either side nothing is said.
+WORTH = 0.05
+"""Share of the time that a replica has to save, or it is not worth its space."""
+# Kinds of fewer reads on either side are taken together.
 _FEWEST = 10
-# Standard errors by which sides must differ: each test is looked at several times.
+_OTHERS = "other reads"
+# Standard errors by which sides must differ: by chance in one of a hundred whole tests.
 _STANDARD_ERRORS = 3.0
 
 
@@ -42,19 +47,23 @@ class ShadowOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowTest:
-    """State of a shadow test: the times that were counted before its window.
+    """State of a shadow test.
 
     Attributes
     ----------
     window
         The first finds a new replica on the device, and what it is compared with often in memory:
         it can show a gain, but not that there is none. The second can.
+    n_seen
+        Reads that the replica had served in this window at the last look.
     before
-        By `AccessPattern.shape_key`.
+        Times of both sides that were counted before the window, by `AccessPattern.shape_key`: the
+        replica's first, or None.
     """
 
     window: int = 1
-    before: dict[str, tuple[ReadTimes, ...]] = field(default_factory=dict)
+    n_seen: int = 0
+    before: dict[str, tuple[ReadTimes | None, ReadTimes | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +77,7 @@ class ShadowClass:
     n, mean_s
         Reads that the replica served, and their mean time.
     n_others, others_mean_s
-        The same of those that went where they went before.
+        The same of those that it left alone.
     error_s
         Standard error of the difference of the means.
     is_slower
@@ -99,8 +108,8 @@ class ShadowResult:
         Reads of the window that the replica served and that are compared, and what it saved.
     error_s
         Standard error of that.
-    next_test
-        The test to go on with, where a window has ended and nothing is decided.
+    test
+        To go on with.
     """
 
     outcome: ShadowOutcome
@@ -109,76 +118,79 @@ class ShadowResult:
     saved_s: float
     error_s: float
     classes: tuple[ShadowClass, ...]
-    next_test: ShadowTest | None = None
-
-
-def begin_shadow(
-    patterns: Sequence[AccessPattern], replica_id: int, *, window: int = 1
-) -> ShadowTest:
-    """Return a test that compares what is read from now on.
-
-    patterns: of the dataset, as counted so far.
-    """
-    return ShadowTest(
-        window=window,
-        before={
-            pattern.shape_key: tuple(
-                added_times(side) for side in _sides(pattern.times, replica_id) if side
-            )
-            for pattern in patterns
-            if pattern.times
-        },
-    )
+    test: ShadowTest
 
 
 def shadow_result(
     patterns: Sequence[AccessPattern], replica_id: int, test: ShadowTest
 ) -> ShadowResult:
-    """Return what the reads since a test began say of a replica.
+    """Return what the reads of a window say of a replica.
 
     Parameters
     ----------
     patterns
-        Of the dataset, as counted so far; collective reads have no times of their own.
+        Of the dataset, as counted so far.
     test
-        As `begin_shadow` returned it.
+        A new one, or as an earlier result has it.
 
     Notes
     -----
-    A replica is faster where it saved time, by 3 standard errors, and no pattern of at least 10
-    reads on either side is shown to take more than 1.1 times as long. It is not where one is, or
-    where 100 reads of the second window have shown no gain. Variances follow from the traced
-    histograms, whose buckets are factors of two: they are bounds from above for times that lie
-    close together.
+    A test is looked at when the replica has served `LOOKS` reads of a window, so that looking often
+    decides nothing. It is faster where it saved time, by 3 standard errors, and no pattern is shown
+    to take more than `SLOWER` times as long. It is not faster where, in the second window, one is
+    shown to, where 100 reads and more saved less than `WORTH` of the time, and where 2000 are not
+    enough to tell.
+
+    Times within a bucket of the traced histogram are unknown to a factor of two; the variances are
+    the greatest that its reads can have.
     """
-    found = [_class_of(pattern, replica_id, test) for pattern in patterns]
-    classes = tuple(each for each in found if each is not None)
+    sides = {
+        pattern.shape_key: (
+            _of_replica(pattern.times, replica_id), _of_replica(pattern.left_alone, replica_id)
+        )
+        for pattern in patterns
+    }  # fmt: skip
+    classes = _classes(patterns, sides, test)
     n = sum(each.n for each in classes)
     saved_s = math.fsum(each.saved_s for each in classes)
     error_s = math.sqrt(math.fsum((each.n * each.error_s) ** 2 for each in classes))
-    slower = [each for each in classes if each.is_slower]
-    outcome, reason, next_test = ShadowOutcome.OPEN, "too few reads yet", None
-    if classes and not slower and saved_s > _STANDARD_ERRORS * error_s:
-        outcome = ShadowOutcome.FASTER
-        reason = f"measured faster in shadow: {_said(classes)}"
-    elif test.window > 1 and slower:
-        outcome = ShadowOutcome.NOT_FASTER
-        reason = f"measured slower in shadow: {_said(slower)}"
-    elif n >= WINDOW_READS and test.window > 1:
-        outcome = ShadowOutcome.NOT_FASTER
-        reason = f"no gain measured in shadow: {_said(classes)}"
-    elif n >= WINDOW_READS:
-        reason = "nothing is decided by the first window"
-        next_test = begin_shadow(patterns, replica_id, window=test.window + 1)
-    return ShadowResult(
-        outcome=outcome,
-        reason=reason,
+    look = max((look for look in LOOKS if look <= n), default=0)
+    found = ShadowResult(
+        outcome=ShadowOutcome.OPEN,
+        reason="too few reads to tell" if not look else f"not decided: {_said(classes)}",
         n=n,
         saved_s=saved_s,
         error_s=error_s,
         classes=classes,
-        next_test=next_test,
+        test=test,
     )
+    if look <= test.n_seen:
+        return found
+    slower = [each for each in classes if each.is_slower]
+    left_alone_s = math.fsum(each.n * each.others_mean_s for each in classes)
+    is_last = test.window > 1
+    if not slower and saved_s > _STANDARD_ERRORS * error_s:
+        return replace(
+            found,
+            outcome=ShadowOutcome.FASTER,
+            reason=f"measured faster in shadow: {_said(classes)}",
+        )
+    if is_last and slower:
+        return replace(
+            found,
+            outcome=ShadowOutcome.NOT_FASTER,
+            reason=f"measured slower in shadow: {_said(slower)}",
+        )
+    is_useless = look >= WINDOW_READS and saved_s < WORTH * left_alone_s
+    if is_last and (is_useless or look == LOOKS[-1]):
+        return replace(
+            found,
+            outcome=ShadowOutcome.NOT_FASTER,
+            reason=f"no gain measured in shadow: {_said(classes)}",
+        )
+    if look >= WINDOW_READS and not is_last:
+        return replace(found, test=ShadowTest(window=test.window + 1, before=sides))
+    return replace(found, test=replace(test, n_seen=look))
 
 
 def _said(classes: Sequence[ShadowClass]) -> str:
@@ -190,25 +202,44 @@ def _said(classes: Sequence[ShadowClass]) -> str:
     )
 
 
-def _sides(times: Sequence[ReadTimes], replica_id: int) -> tuple[list[ReadTimes], list[ReadTimes]]:
-    """Return the times of a replica, and those of whatever served the other reads."""
-    mine = [each for each in times if each.served_by == replica_id]
-    return mine, [each for each in times if each.served_by != replica_id]
+def _of_replica(times: Sequence[ReadTimes], replica_id: int) -> ReadTimes | None:
+    """Return the times that are kept under the id of a replica."""
+    return next((each for each in times if each.served_by == replica_id), None)
 
 
-def _class_of(pattern: AccessPattern, replica_id: int, test: ShadowTest) -> ShadowClass | None:
-    """Return what is compared of a pattern; None where either side has too few reads."""
-    before = _sides(test.before.get(pattern.shape_key, ()), replica_id)
-    now = _sides(pattern.times, replica_id)
-    mine, others = (_since(*each) for each in zip(now, before, strict=True))
-    if mine is None or others is None or min(mine.n, others.n) < _FEWEST:
-        return None
+def _classes(
+    patterns: Sequence[AccessPattern],
+    sides: dict[str, tuple[ReadTimes | None, ReadTimes | None]],
+    test: ShadowTest,
+) -> tuple[ShadowClass, ...]:
+    """Return what is compared within a window: each pattern, those of few reads as one."""
+    found, few = [], []
+    for pattern in patterns:
+        before = test.before.get(pattern.shape_key, (None, None))
+        mine, others = (
+            _since(*each) for each in zip(sides[pattern.shape_key], before, strict=True)
+        )
+        if mine is not None and others is not None and min(mine.n, others.n) >= _FEWEST:
+            found.append(_class_of(pattern.description, mine, others))
+        else:
+            few.append((mine, others))
+    mine, others = (
+        added_times(some) if (some := [each for each in side if each is not None]) else None
+        for side in (zip(*few, strict=True) if few else ((), ()))
+    )
+    if mine is not None and others is not None and min(mine.n, others.n) >= _FEWEST:
+        found.append(_class_of(_OTHERS, mine, others))
+    return tuple(found)
+
+
+def _class_of(description: str, mine: ReadTimes, others: ReadTimes) -> ShadowClass:
+    """Return the comparison of both sides."""
     mine_variance = _variance(mine) / mine.n
     others_variance = _variance(others) / others.n
     excess_s = mine.mean_s - SLOWER * others.mean_s
     excess_error_s = math.sqrt(mine_variance + SLOWER**2 * others_variance)
     return ShadowClass(
-        description=pattern.description,
+        description=description,
         n=mine.n,
         mean_s=mine.mean_s,
         n_others=others.n,
@@ -218,40 +249,36 @@ def _class_of(pattern: AccessPattern, replica_id: int, test: ShadowTest) -> Shad
     )
 
 
-def _since(now: Sequence[ReadTimes], before: Sequence[ReadTimes]) -> ReadTimes | None:
+def _since(now: ReadTimes | None, before: ReadTimes | None) -> ReadTimes | None:
     """Return the times that were counted since; None where there are none."""
-    if not now:
+    if now is None or before is None:
+        return now
+    if before.n > now.n:  # times were forgotten since, with what lay in the file before
+        return now
+    if before.n == now.n:
         return None
-    whole = added_times(now)
-    if not before:
-        return whole
-    earlier = added_times(before)
-    if earlier.n > whole.n:  # times were forgotten since, with what lay in the file before
-        return whole
-    if earlier.n == whole.n:
-        return None
-    left = Counter(dict(whole.histogram))
-    left.subtract(dict(earlier.histogram))
+    left = Counter(dict(now.histogram))
+    left.subtract(dict(before.histogram))
     return replace(
-        whole,
-        n=whole.n - earlier.n,
-        total_s=max(0.0, whole.total_s - earlier.total_s),
+        now,
+        n=now.n - before.n,
+        total_s=max(0.0, now.total_s - before.total_s),
         histogram=tuple(sorted((bucket, n) for bucket, n in left.items() if n > 0)),
     )
 
 
 def _variance(times: ReadTimes) -> float:
-    """Return the variance of times that are spread evenly over their buckets."""
+    """Return the greatest variance that times in these buckets can have about their middles."""
     ends = [times.ends_of_bucket(number) for number in range(len(times.histogram))]
     counts = [n for _, n in times.histogram]
     n = sum(counts)
     if not n:
         return 0.0
     middles = [(low + high) / 2 for low, high in ends]
-    mean = math.fsum(n * m for n, m in zip(counts, middles, strict=True)) / n
+    mean = math.fsum(k * m for k, m in zip(counts, middles, strict=True)) / n
     return (
         math.fsum(
-            k * ((middle - mean) ** 2 + (high - low) ** 2 / 12)
+            k * ((middle - mean) ** 2 + (high - low) ** 2 / 4)
             for k, middle, (low, high) in zip(counts, middles, ends, strict=True)
         )
         / n

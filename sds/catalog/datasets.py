@@ -187,7 +187,9 @@ def _is_stored_anew(row: DatasetRow, now: records.DatasetFacts) -> bool:
 def _forget_times(row: DatasetRow) -> None:
     """Forget what reads of a dataset took that lay in its file in another way; not the reads."""
     for pattern in row.patterns:
-        pattern.pattern = replace(pattern.pattern, elapsed_s=0.0, time_lost_s=0.0, times=())
+        pattern.pattern = replace(
+            pattern.pattern, elapsed_s=0.0, time_lost_s=0.0, times=(), left_alone=()
+        )
         pattern.elapsed_s = pattern.time_lost_s = 0.0
 
 

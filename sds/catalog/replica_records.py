@@ -54,7 +54,7 @@ class ReplicaRecord:
     segments
         The tiles that it holds, else None; its region is then the box around them.
     in_shadow
-        Whether it serves a share of its reads until they are measured faster or slower.
+        Whether it is to be measured, or is being measured, while it serves a share of its reads.
     """
 
     id: int

@@ -68,7 +68,7 @@ class Replicas(Database):
                     layout,
                     facts.identity,
                 ):
-                    if shadow_test is None:
+                    if shadow_test is None and row.state == ReplicaState.BUILDING:
                         row.shadow_test = None
                     return _replica_record(row)
                 mark_source(dataset.source)
@@ -115,10 +115,7 @@ class Replicas(Database):
         """
         with self.writing() as session:
             row = _replica_row(session, replica_id)
-            row.state = state
-            row.reason = reason
-            mark_source(row.dataset.source)
-            row.changed_ns = time.time_ns()
+            _move(session, row, state, reason, numbers or {})
             if replica is not None:
                 row.replica = replica
                 row.verified_ns = row.changed_ns
@@ -129,9 +126,6 @@ class Replicas(Database):
                 row.source_identity = replica.source_identity
             if build_s is not None:
                 row.build_s = build_s
-            if state in _UNTESTED_STATES:
-                row.shadow_test = None
-            add_event_row(session, "replica", replica_id, state.value, reason, numbers or {})
             return _replica_record(row)
 
     def shadow_tests(self) -> tuple[tuple[ReplicaRecord, ShadowTest], ...]:
@@ -148,10 +142,31 @@ class Replicas(Database):
             rows = session.scalars(query)
             return tuple((_replica_record(row), row.shadow_test) for row in rows)
 
-    def set_shadow_test(self, replica_id: int, test: ShadowTest) -> None:
-        """Note what a replica in shadow is compared with from now on."""
+    def go_on_with_shadow(self, replica_id: int, test: ShadowTest, next_test: ShadowTest) -> None:
+        """Note how far the test of a replica is, unless it is another by now."""
         with self.writing() as session:
-            _replica_row(session, replica_id).shadow_test = test
+            row = _replica_row(session, replica_id)
+            if row.state == ReplicaState.SHADOW and row.shadow_test == test:
+                row.shadow_test = next_test
+
+    def end_shadow(
+        self,
+        replica_id: int,
+        test: ShadowTest,
+        state: ReplicaState,
+        reason: str,
+        numbers: Mapping[str, float],
+    ) -> ReplicaRecord | None:
+        """Move a replica in shadow to the state in which its test ends, as `set_replica`.
+
+        None where it is in another state by now, or in another test.
+        """
+        with self.writing() as session:
+            row = _replica_row(session, replica_id)
+            if row.state != ReplicaState.SHADOW or row.shadow_test != test:
+                return None
+            _move(session, row, state, reason, numbers)
+            return _replica_record(row)
 
     def bytes_beside(self, path: str) -> int:
         """Return the bytes on disk of all replicas but the one at a path, as far as is known."""
@@ -298,6 +313,23 @@ class Replicas(Database):
         """Note that the file of a replica that is gone is deleted, or is not ours to delete."""
         with self.writing() as session:
             _replica_row(session, replica_id).has_file = False
+
+
+def _move(
+    session: Session,
+    row: ReplicaRow,
+    state: ReplicaState,
+    reason: str,
+    numbers: Mapping[str, float],
+) -> None:
+    """Move a replica to another state and append the event that says why."""
+    row.state = state
+    row.reason = reason
+    mark_source(row.dataset.source)
+    row.changed_ns = time.time_ns()
+    if state in _UNTESTED_STATES:
+        row.shadow_test = None
+    add_event_row(session, "replica", row.id, state.value, reason, numbers)
 
 
 def _replica_row(session: Session, replica_id: int) -> ReplicaRow:

@@ -113,6 +113,8 @@ class TraceRecords:
     served_by
         0: the original, through HDF5; -1: the original, read by SDS's engine; else a replica's id,
         shape (n,).
+    left_by
+        Id of the replica in shadow that left the reads alone; 0: none did, shape (n,).
     collective
         Whether collective MPI transfers, shape (n,).
     """
@@ -136,6 +138,7 @@ class TraceRecords:
     elapsed_max_ns: NDArray[np.int64]
     latency: NDArray[np.uint32]
     served_by: NDArray[np.int64]
+    left_by: NDArray[np.int64]
     collective: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -203,6 +206,8 @@ def read_spool(
         raise FormatError(message)
     found = _native.read_spool(path, start_offset, max_records)
     records = found["records"]
+    # As sds_trace_served_by of native/include/sds/trace_format.h: ids are below 2^31.
+    left_by = np.maximum(0, (records["served_by"] + (1 << 31)) >> 32)
     return SpoolFile(
         process=TraceProcess(**found["process"]),
         datasets=tuple(TraceDataset(**dataset) for dataset in found["datasets"]),
@@ -225,7 +230,8 @@ def read_spool(
             elapsed_min_ns=records["elapsed_min_ns"],
             elapsed_max_ns=records["elapsed_max_ns"],
             latency=records["latency"],
-            served_by=records["served_by"],
+            served_by=records["served_by"] - (left_by << 32),
+            left_by=left_by,
             collective=records["collective"].astype(np.bool_),
         ),
         offset=found["offset"],

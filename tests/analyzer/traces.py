@@ -24,6 +24,7 @@ class Read:
     kind: int = HYPERSLAB
     thread: int = 0
     served_by: int = 0
+    left_by: int = 0
     collective: bool = False
     n_elements: int | None = None
 
@@ -84,5 +85,6 @@ def records_of_reads(reads, extent, *, process="p", element_size_bytes=4, n_loop
         latency=latency,
         thread=column(read.thread for read in reads),
         served_by=column(read.served_by for read in reads),
+        left_by=column(read.left_by for read in reads),
         collective=column((read.collective for read in reads), dtype=np.bool_),
     )

@@ -86,6 +86,7 @@ def add_planes(
     axis=2,
     first_ns=1_700_000_000_000_000_000,
     served_by=0,
+    left_by=0,
     took_ns=500_000,
     extent=EXTENT,
     **named,
@@ -116,7 +117,7 @@ def add_planes(
         start_ns=first_ns + np.arange(n_reads, dtype=np.int64) * 1_000_000,
         elapsed_ns=np.full(n_reads, took_ns, dtype=np.int64),
         n_elements=int(np.prod(count)),
-        served_by=served_by,
+        served_by=served_by + (left_by << 32),
     )
 
 

@@ -35,7 +35,8 @@
  *             bit 6 shape as before; bit 7 dataset and thread as before
  *     u8      n_loops, 0 to 4
  *     unless bit 7: varint dataset id, varint thread
- *     if bit 5:     zz served_by, a replica's id above 0; -1: the original, read by SDS's engine
+ *     if bit 5:     zz served_by, a replica's id above 0; -1: the original, read by SDS's engine;
+ *                   plus 2^32 times the id of a replica in shadow that left the read alone
  *     unless bit 6: u8 rank, per axis (zz stride, zz count, zz block), zz n_elements
  *     per axis      zz start - start of the record before (an axis that it did not have: 0)
  *     per loop, outermost first: varint repeat (2 and up), per axis zz advance
@@ -70,6 +71,13 @@ extern "C" {
 
 /* The original, read by SDS's engine past HDF5. Told apart, since its times are not HDF5's. */
 #define SDS_SERVED_BY_ENGINE (-1)
+
+/* As recorded: served_by and, where a replica in shadow left the read alone, its id; both are below
+ * 2^31. */
+static inline int64_t sds_trace_served_by(int64_t served_by, int64_t left_by)
+{
+    return served_by + left_by * (INT64_C(1) << 32);
+}
 
 /* Once per file. */
 typedef struct sds_trace_process {
@@ -124,7 +132,7 @@ typedef struct sds_trace_read {
     int64_t n_elements;
     int64_t start_ns; /* CLOCK_REALTIME */
     int64_t elapsed_ns;
-    int64_t served_by;  /* 0: the original; else the replica's id, or SDS_SERVED_BY_ENGINE */
+    int64_t served_by;  /* as sds_trace_served_by: 0: the original, and not left alone */
     int32_t collective; /* 1: a collective MPI transfer */
 } sds_trace_read;
 

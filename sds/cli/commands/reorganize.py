@@ -122,7 +122,7 @@ def reorganize(
         typer.Option(
             "--shadow",
             help="Let it serve half of its reads until they are measured: faster, and it serves "
-            "all; slower, or no faster, and it is deleted.",
+            "all; else none, and its file in SDS_HOME is deleted.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -269,8 +269,6 @@ def _probe(replica: "ReplicaRecord") -> str:
     from sds.home import default_home
     from sds.redirect.doctor.diagnosis import probe
 
-    if replica.state == "shadow":
-        return "read half of what it gains from it until that is measured"
     home = default_home()
     if home.disabled.exists():
         return f"read the original: {home.disabled} switches SDS off; remove it"
@@ -280,6 +278,8 @@ def _probe(replica: "ReplicaRecord") -> str:
         return f"read the original: {error}"
     if found is None:
         return f"read the original: {replica.reason}"
+    if replica.state == "shadow":
+        return "are served half of the reads for which it is chosen, until these are measured"
     if found.served:
         return "read across the grain from a replica"
     remedy = found.remedy or f"sds doctor {replica.file}:{replica.dataset} may tell more"

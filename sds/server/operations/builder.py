@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sds.analyzer.shadow import ShadowTest, begin_shadow
+from sds.analyzer.shadow import ShadowTest
 from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
 from sds.catalog.replicas import GONE_STATES
 from sds.errors import (
@@ -106,13 +106,6 @@ class Builder:
         (record,) = begun
         elapsed_s = time.monotonic() - started
         if in_shadow and record.in_shadow:
-            self._store.set_shadow_test(
-                record.id,
-                begin_shadow(
-                    [one.pattern for one in self._store.patterns(record.file, record.dataset)],
-                    record.id,
-                ),
-            )
             state, reason = ReplicaState.SHADOW, IN_SHADOW
         else:
             state, reason = ReplicaState.ACTIVE, "every byte verified; asked for by name"
@@ -205,6 +198,8 @@ class Builder:
         except PermissionDeniedError as error:
             log.warning("replica %s is %s: %s", record.id, record.state, error)
             self._store.set_collected(record.id)
+        except OSError as error:  # of its disk or server: the next round tries again
+            log.warning("the file of replica %s stays for now: %s", record.id, error)
 
     def delete_file(self, record: ReplicaRecord) -> bool:
         """Delete the file of a replica that is gone from the catalog; return whether it was there.

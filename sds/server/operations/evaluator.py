@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PRIORITY = 1
-"""Of the evaluator's jobs: people's come first."""
+"""Priority of the evaluator's jobs: those of people come first."""
 _AGAIN_S = DAY_S
 _UNDER_WAY = frozenset({JobState.QUEUED, JobState.RUNNING})
 

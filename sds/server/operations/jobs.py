@@ -18,12 +18,14 @@ from sds.catalog.records import as_json
 from sds.errors import BusyError, InsufficientSpaceError, SdsError
 from sds.extras import missing_extra
 from sds.server.child import run_in_child
+from sds.server.operations.process_pool import run_operation
 from sds.server.operations.stages import CutOffError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from sds.catalog.requests import JobRecord
+    from sds.server.operations.advice_reports import Advice
     from sds.server.operations.service import Service
     from sds.server.operations.stages import Result, Runner
 
@@ -222,10 +224,17 @@ class Background:
                 continue
             self._read_since.clear()
             with _log_failure("what was read is not evaluated now"):
-                found = self._service.evaluate()
+                found = self._service.evaluate(self._advise_in_child)
                 if found is not None and not found.is_final:
                     self._read_since.set()
             next_s = time.monotonic() + settings.evaluate_interval_s
+
+    def _advise_in_child(self) -> Advice:
+        service = self._service
+        run = child_runner(self._stop)
+        return run(  # type: ignore[no-any-return]
+            run_operation, service.home.root, service.settings, "advise_all", {}, callbacks={}
+        )
 
     def _verify_replicas(self) -> None:
         service = self._service

@@ -1,6 +1,6 @@
 """Keeps redirect tables and lists of sorted replicas equal to the catalog.
 
-What is active is served, nothing else is.
+What is active is served, and a share of the reads of what is in shadow; nothing else is.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from sds.server.settings import load_settings
 from sds.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from sds.catalog import records
@@ -143,8 +143,12 @@ class Service(ServiceComponents):
         with self.lock.held():
             drop_old_notes(self.home.spool)
             report = self._ingester.ingest(every_file=every_file)
-            if report.reads:
-                self._shadow_reviewer.review()
+            self._is_review_due |= report.reads > 0
+            if self._is_review_due:
+                if self._store.shadow_tests():
+                    with self._in_order():
+                        self._shadow_reviewer.review()
+                self._is_review_due = False
             return report
 
     def datasets(
@@ -176,19 +180,21 @@ class Service(ServiceComponents):
         """
         return self._adviser.advise_all(progress=_ignore_progress)
 
-    def evaluate(self) -> Evaluation | None:
+    def evaluate(self, advise: Callable[[], Advice] | None = None) -> Evaluation | None:
         """Advise on all that was read, keep that, and in mode auto queue what to build.
 
+        Parameters
+        ----------
+        advise
+            Calls `advise_all` elsewhere, since it opens users' files; None: here.
+
+        Returns
+        -------
         None where nothing was read, or in mode off.
         """
         if self.settings.mode == "off" or not self._store.read_totals().n_reads:
             return None
-        from sds.server.operations.process_pool import run_operation  # noqa: PLC0415
-
-        advice = self._run(
-            run_operation, self.home.root, self.settings, "advise_all", {}, callbacks={}
-        )
-        return self._evaluator.act_on(advice)
+        return self._evaluator.act_on((advise or self.advise_all)())
 
     def what_if(self, request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
         """Return what reads would take with a replica that is not there, or without one that is.

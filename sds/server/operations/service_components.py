@@ -51,6 +51,7 @@ class ServiceComponents:
         self.lock = HomeLock(home, wait_s=settings.lock_wait_s)
         self.queue = JobQueue(store)
         self._is_recovered = False
+        self._is_review_due = True  # an earlier process may have counted reads, and no more
         self._store = store
         self._run = run
 

@@ -31,21 +31,19 @@ class ShadowReviewer:
     def review(self) -> tuple[ReplicaRecord, ...]:
         """Look at all replicas in shadow; return those whose test has ended, as they are now.
 
-        A replica whose file may not be deleted serves no read all the same.
+        What others have done to a replica meanwhile stands. One whose file may not be deleted
+        serves no read all the same.
         """
         ended = []
         for record, test in self._store.shadow_tests():
             patterns = [one.pattern for one in self._store.patterns(record.file, record.dataset)]
             found = shadow_result(patterns, record.id, test)
-            if found.outcome is ShadowOutcome.OPEN:
-                if found.next_test is not None:
-                    self._store.set_shadow_test(record.id, found.next_test)
-                continue
-            ended.append(
-                self._store.set_replica(
-                    record.id, _STATES[found.outcome], found.reason, numbers=_numbers(found)
-                )
-            )
+            if found.outcome is not ShadowOutcome.OPEN:
+                state, numbers = _STATES[found.outcome], _numbers(found)
+                after = self._store.end_shadow(record.id, test, state, found.reason, numbers)
+                ended += [] if after is None else [after]
+            elif found.test != test:
+                self._store.go_on_with_shadow(record.id, test, found.test)
         self._publisher.publish_each(sorted({record.file for record in ended}))
         for record in ended:
             if record.state is ReplicaState.REVERTED:

@@ -238,6 +238,7 @@ def records_of(spool: SpoolFile) -> dict[TraceDataset, ReadRecords]:
             latency=records.latency[mine],
             thread=records.thread[mine],
             served_by=records.served_by[mine],
+            left_by=records.left_by[mine],
             collective=records.collective[mine],
         )
     return found

@@ -54,14 +54,14 @@ def open_service(home):
 def trace(home):
     """Trace a program that reads planes across the cube, slowly."""
 
-    def trace(service, *sources, served_by=0, took_ns=30_000_000):
+    def trace(service, *sources, took_ns=30_000_000, **how):
         home.create()
         for source in sources:
             writer = _spool_writer.SpoolWriter(
                 home.spool, pid=next(pids), start_ns=1_000, host=os.uname().nodename,
                 executable="/usr/bin/python3",
             )  # fmt: skip
-            add_planes(writer, source, N_READS, extent=EXTENT, served_by=served_by, took_ns=took_ns)
+            add_planes(writer, source, N_READS, extent=EXTENT, took_ns=took_ns, **how)
             writer.close()
         service.ingest()
 
@@ -123,7 +123,7 @@ def test_what_was_not_faster_is_not_built_again_until_its_source_changes(open_se
     (replica,) = work(service)
     for _ in range(8):
         trace(service, cube, served_by=replica.id, took_ns=90_000_000)
-        trace(service, cube)
+        trace(service, cube, left_by=replica.id)
     assert service.replica(replica.id).state is ReplicaState.REVERTED
     evaluated = service.evaluate()
     assert all(job.request.order != replica.order for job in evaluated.jobs)

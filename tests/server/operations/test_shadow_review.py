@@ -35,7 +35,7 @@ def run(write_spool, service):
 
     def run(replica, *, mine_us, others_us, n=20):
         write_spool(n, pid=next(pids), served_by=replica.id, took_ns=mine_us * 1000)
-        write_spool(n, pid=next(pids), took_ns=others_us * 1000)
+        write_spool(n, pid=next(pids), left_by=replica.id, took_ns=others_us * 1000)
         service.ingest()
         return service.replica(replica.id)
 
@@ -83,11 +83,81 @@ def test_what_is_measured_slower_goes_and_its_file_with_it(run, shadow, home, so
     assert service.remove(shadow.id).state is ReplicaState.REVERTED
 
 
-def test_reads_before_the_test_decide_nothing(run, write_spool, source, service):
-    write_spool(500, pid=next(pids), took_ns=1000)
-    service.ingest()
-    replica = service.reorganize(request_of(source))
-    assert run(replica, mine_us=200, others_us=900).state is ReplicaState.ACTIVE
+def test_reads_that_it_did_not_leave_alone_decide_nothing(run, shadow, write_spool):
+    """Of before, of programs that have the source open since, or what was in memory anyway."""
+    write_spool(5000, pid=next(pids), took_ns=1000)
+    write_spool(50, pid=next(pids), left_by=shadow.id + 1, took_ns=1000)
+    assert run(shadow, mine_us=200, others_us=900).state is ReplicaState.ACTIVE
+
+
+@pytest.mark.parametrize("others", ["damage", "ask by name", "remove"])
+def test_what_others_do_meanwhile_stands(run, shadow, service, monkeypatch, others):
+    """Between the look at a test and what follows from it."""
+    store = service._store
+    tests = store.shadow_tests()
+
+    def meanwhile():
+        monkeypatch.undo()
+        if others == "damage":
+            store.set_replica(shadow.id, ReplicaState.DAMAGED, "a block is wrong")
+        elif others == "ask by name":
+            service.reorganize(request_of(shadow.file, shadow=False))
+        else:
+            service.remove(shadow.id)
+        return tests
+
+    monkeypatch.setattr(store, "shadow_tests", meanwhile)
+    run(shadow, mine_us=100, others_us=900)
+    expected = {"damage": "damaged", "ask by name": "active", "remove": "retired"}[others]
+    assert service.replica(shadow.id).state == expected
+    for _ in range(3):
+        run(shadow, mine_us=900, others_us=100, n=WINDOW_READS)
+    assert service.replica(shadow.id).state == expected
+
+
+def test_what_was_counted_before_a_crash_is_looked_at_after_it(
+    shadow, home, write_spool, service, monkeypatch
+):
+    write_spool(30, pid=next(pids), served_by=shadow.id, took_ns=100_000)
+    write_spool(30, pid=next(pids), left_by=shadow.id, took_ns=900_000)
+    with monkeypatch.context() as crash:
+        crash.setattr(service._store, "shadow_tests", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            service.ingest()
+    service.close()
+    with Service.open(home) as again:
+        assert again.ingest().reads == 0
+        assert again.replica(shadow.id).state is ReplicaState.ACTIVE
+
+
+def test_a_build_that_is_found_whole_after_a_crash_is_in_shadow(service, source, home, monkeypatch):
+    """Killed between the end of the build and the catalog's note of it."""
+    set_replica = service._store.set_replica
+
+    def killed(number, state, *_args, **_options):
+        if state is ReplicaState.SHADOW:
+            raise KeyboardInterrupt
+        return set_replica(number, ReplicaState.BUILDING, "building")
+
+    monkeypatch.setattr(service._store, "set_replica", killed)
+    with pytest.raises(KeyboardInterrupt):
+        service.reorganize(request_of(source))
+    service.close()
+    with Service.open(home) as again:
+        again.recover()
+        (replica,) = again.replicas()
+        assert (replica.state, replica.in_shadow) == (ReplicaState.SHADOW, True)
+        assert shares(home, source) == [SHADOW_PERMILLE]
+
+
+def test_a_second_request_leaves_the_test_where_it_was(run, shadow, source, service):
+    run(shadow, mine_us=900, others_us=100, n=WINDOW_READS)
+    ((_, before),) = service._store.shadow_tests()
+    assert before.window == 2
+    again = service.reorganize(request_of(source))
+    assert again.state is ReplicaState.SHADOW
+    ((_, after),) = service._store.shadow_tests()
+    assert after == before
 
 
 def test_a_test_goes_on_in_another_process(run, shadow, service, home):

@@ -206,23 +206,26 @@ herr_t read_all(const ManyReads &reads)
                       reads.file_spaces, reads.dxpl, reads.buffers);
 }
 
-// served_by: which replica has served each dataset, 0 for the original.
+// served_by: of each dataset, as it is traced.
 herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
 {
     for (size_t i = 0; i < reads.n; i++) {
         const DatasetHandle object_handle(reads.datasets[i]);
         Object &object = *object_handle;
         OpenDataset *dataset = dataset_of(object);
-        served_by[i] = 0;
+        int64_t server = 0;
+        Deal deal = {};
         if (dataset && dataset->redirection)
-            served_by[i] =
+            server =
                 serve_read(object, *dataset, selection_in(object, *dataset, reads.file_spaces[i]),
                            {reads.memory_types[i], reads.memory_spaces[i], reads.file_spaces[i],
-                            reads.dxpl, reads.buffers[i]});
-        if (served_by[i] != 0 && leaves_word(*object.host, reads.dxpl) &&
+                            reads.dxpl, reads.buffers[i]},
+                           deal);
+        if (server != 0 && leaves_word(*object.host, reads.dxpl) &&
             !rest.add_nothing(reads, i, dataset->description))
-            served_by[i] = 0;
-        if (served_by[i] == 0) rest.add(reads, i);
+            server = 0;
+        if (server == 0) rest.add(reads, i);
+        served_by[i] = sds_trace_served_by(server, deal.left_by);
     }
     const Handle first_handle(reads.datasets[0]);
     const Object &first = *first_handle;

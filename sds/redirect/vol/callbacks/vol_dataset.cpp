@@ -69,12 +69,14 @@ __attribute__((noinline)) herr_t read_redirected(Object &object, OpenDataset &da
                                  *read.buffer};
     Selection selection;
     select(host, file_space, stored.rank, stored.extent, selection);
-    int64_t served_by = serve_read(object, dataset, selection, request);
+    Deal deal = {};
+    int64_t served_by = serve_read(object, dataset, selection, request, deal);
     if (served_by != 0 && !leave_word(object, stored, request)) served_by = 0;
     const herr_t result = served_by == 0 ? read_original(object, read) : 0;
     if (result < 0 || !traced) return result;
     span.end_ns = monotonic_ns();
-    trace_read(dataset, selection, span, served_by, is_collective(host, read.dxpl));
+    trace_read(dataset, selection, span, sds_trace_served_by(served_by, deal.left_by),
+               is_collective(host, read.dxpl));
     return result;
 }
 

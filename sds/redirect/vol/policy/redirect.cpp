@@ -21,6 +21,7 @@
 #include "scattered.h"
 #include "scattered_choice.h"
 #include "sds/tiles.h"
+#include "shadow_share.h"
 #include "source_freshness.h"
 #include "transfer.h"
 #include "type_digest.h"
@@ -45,8 +46,9 @@ struct Holders {
 struct Decision {
     Decision *next;
     Holders holders;
-    Choice choice;   // n_uses: until it is made anew
-    int64_t shape[]; // counts, blocks and strides
+    bool active_only; // as of the layouts
+    Choice choice;    // n_uses: until it is made anew
+    int64_t shape[];  // counts, blocks and strides
 };
 constexpr int max_decisions = 4;
 
@@ -59,7 +61,6 @@ struct Redirection {
     uint64_t in_shadow;         // candidates that serve a share of their reads, one bit each
     int32_t index;              // in the file's table
     int32_t n_candidates;       // 0: no table names it
-    uint32_t n_reads;           // counts shares
     uint32_t logged;            // reasons told already, one bit each
     bool by_engine_too;         // the engine may read the original
     bool is_contiguous;         // the original
@@ -177,27 +178,20 @@ bool is_of_extent(const Host &host, hid_t space, const StoredDataset &stored)
     return true;
 }
 
-// What the dataset may be read from, for one read.
-Layouts layouts_of(const OpenDataset &dataset)
+// What the dataset may be read from, for one read. active_only: not from replicas in shadow.
+Layouts layouts_of(const OpenDataset &dataset, bool active_only = false)
 {
     const Redirection &redirection = *dataset.redirection;
     Layouts layouts = {};
     layouts.table = dataset.file->table;
     layouts.index = redirection.index;
+    layouts.active_only = active_only;
     if (redirection.n_candidates > 0)
         sds_table_dataset_at(layouts.table, layouts.index, &layouts.dataset);
     else
         layouts.dataset = dataset_of_itself(dataset.description);
     layouts.itself = candidate_of_itself(dataset.description, layouts.dataset);
     if (redirection.by_engine_too) layouts.original = dataset.file->original;
-    return layouts;
-}
-
-// The same without replicas in shadow.
-Layouts active_layouts_of(const OpenDataset &dataset)
-{
-    Layouts layouts = layouts_of(dataset);
-    layouts.active_only = true;
     return layouts;
 }
 
@@ -232,13 +226,14 @@ bool is_of_shape(const sds_hyperslab &slab, const int64_t shape[])
 }
 
 void remember(Redirection &redirection, const Holders &holders, const sds_hyperslab &slab,
-              Choice choice)
+              bool active_only, Choice choice)
 {
     const size_t n = static_cast<size_t>(slab.rank);
     Decision *made =
         put_in_front(redirection.newest, max_decisions, sizeof(Decision) + 3 * n * sizeof(int64_t));
     if (!made) return;
     made->holders = holders;
+    made->active_only = active_only;
     made->choice = choice;
     memcpy(made->shape, slab.count, n * sizeof(int64_t));
     memcpy(made->shape + n, slab.block, n * sizeof(int64_t));
@@ -246,17 +241,18 @@ void remember(Redirection &redirection, const Holders &holders, const sds_hypers
 }
 
 // The decision for reads of this shape, made anew where it is due.
-Choice decide(const OpenDataset &dataset, const Holders &holders, const sds_hyperslab &slab)
+Choice decide(const OpenDataset &dataset, const Holders &holders, const sds_hyperslab &slab,
+              bool active_only)
 {
     Redirection &redirection = *dataset.redirection;
     for (Decision *decision = redirection.newest; decision; decision = decision->next)
         if (decision->choice.n_uses > 0 && decision->holders == holders &&
-            is_of_shape(slab, decision->shape)) {
+            decision->active_only == active_only && is_of_shape(slab, decision->shape)) {
             decision->choice.n_uses--;
             return decision->choice;
         }
-    const Choice choice = choose_box(dataset, layouts_of(dataset), slab);
-    remember(redirection, holders, slab, choice);
+    const Choice choice = choose_box(dataset, layouts_of(dataset, active_only), slab);
+    remember(redirection, holders, slab, active_only, choice);
     return choice;
 }
 
@@ -278,13 +274,13 @@ bool is_in_one_run(const OpenDataset &dataset, const sds_hyperslab &slab)
 
 // Apart: most reads lie in one run and come no further.
 __attribute__((noinline)) Choice predict_or_remember(const OpenDataset &dataset,
-                                                     const sds_hyperslab &slab)
+                                                     const sds_hyperslab &slab, bool active_only)
 {
     Redirection &redirection = *dataset.redirection;
     const Holders holders = holders_of(dataset, slab);
     if (__atomic_test_and_set(&redirection.deciding, __ATOMIC_ACQUIRE))
-        return choose_box(dataset, layouts_of(dataset), slab); // another thread is at it
-    const Choice choice = decide(dataset, holders, slab);
+        return choose_box(dataset, layouts_of(dataset, active_only), slab); // another thread's
+    const Choice choice = decide(dataset, holders, slab, active_only);
     __atomic_clear(&redirection.deciding, __ATOMIC_RELEASE);
     return choice;
 }
@@ -293,7 +289,7 @@ Choice choose(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
     if (is_in_one_run(dataset, slab) && config().engine != Engine::always)
         return {SDS_BY_HDF5, 0, 0};
-    return predict_or_remember(dataset, slab);
+    return predict_or_remember(dataset, slab, false);
 }
 
 // Why none was chosen for a box: told in the log, of no account otherwise.
@@ -324,15 +320,17 @@ Reason why_none(const OpenDataset &dataset, const ScatteredRead &read)
     return reason;
 }
 
-// Whether what was chosen is a replica in shadow that leaves this read to what would serve it
-// without that replica. Its share is spread over the reads.
-bool is_outside_share(const OpenDataset &dataset, int32_t choice)
+// Deal a read for which a replica in shadow may have been chosen. Returns whether that leaves it to
+// what would serve it without replicas in shadow.
+bool leaves_alone(const OpenDataset &dataset, int32_t choice, Deal &deal)
 {
-    Redirection &redirection = *dataset.redirection;
-    if (choice < 0 || !(redirection.in_shadow >> choice & 1)) return false;
-    const int32_t permille = candidate_of(dataset, choice).shadow_permille;
-    const uint32_t n = __atomic_fetch_add(&redirection.n_reads, 1, __ATOMIC_RELAXED);
-    return static_cast<int32_t>(n * 619U % 1000U) >= permille;
+    if (deal.is_done || choice < 0 || !(dataset.redirection->in_shadow >> choice & 1)) return false;
+    const sds_candidate candidate = candidate_of(dataset, choice);
+    deal.is_done = true;
+    if (is_in_share(candidate.shadow_permille)) return false;
+    deal.left_by = candidate.replica_id;
+    tell(dataset, outside_share);
+    return true;
 }
 
 // Read a contiguous replica by move(file, announced).
@@ -423,7 +421,7 @@ int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hypersl
 // Serve a read whose elements have to be listed: in the file, in memory, or to be converted on top
 // of what lies there.
 int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Selection &selection,
-                        const ReadRequest &request)
+                        const ReadRequest &request, Deal &deal)
 {
     const Host &host = *object.host;
     Redirection &redirection = *dataset.redirection;
@@ -435,13 +433,12 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     ScatteredRead read;
     if (!describe_scattered(host, request.file_space, request.memory_space, selection, read))
         return original(dataset, refused_spaces);
-    int32_t choice =
-        choose_scattered(host, dataset, redirection.scattered, layouts_of(dataset), read);
-    if (is_outside_share(dataset, choice)) {
-        tell(dataset, outside_share);
-        choice = predict_scattered(host, dataset, active_layouts_of(dataset), read).of;
-    } else if (choice < 0)
-        tell(dataset, why_none(dataset, read));
+    int32_t choice = choose_scattered(host, dataset, redirection.scattered,
+                                      layouts_of(dataset, deal.left_by != 0), read);
+    if (choice < 0) tell(dataset, why_none(dataset, read));
+    if (leaves_alone(dataset, choice, deal))
+        choice =
+            choose_scattered(host, dataset, redirection.scattered, layouts_of(dataset, true), read);
     if (choice == SDS_BY_HDF5) return 0;
     const Server server(dataset, choice);
     const Reason refusal = check_properties(host, request.dxpl);
@@ -466,7 +463,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
 // Serve a box by what was chosen. Apart: most reads are HDF5's to carry out, and come no further.
 __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &dataset,
                                             int32_t choice, const Selection &selection,
-                                            const ReadRequest &request)
+                                            const ReadRequest &request, Deal &deal)
 {
     const Host &host = *object.host;
     const Server server(dataset, choice);
@@ -484,7 +481,7 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
     if (conversion.needs_background || !is_where_it_says(host, request.file_space, selection) ||
         !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
-        return serve_scattered(object, dataset, selection, request);
+        return serve_scattered(object, dataset, selection, request, deal);
     return serve_from(
         dataset, server, &selection.slab,
         [&](sds_file *file, uint8_t *announced) {
@@ -569,26 +566,23 @@ bool has_replicas(const OpenDataset &dataset)
 }
 
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
-                   const ReadRequest &request)
+                   const ReadRequest &request, Deal &deal)
 {
     // HDF5 refuses a read without a buffer.
     if (selection.n_elements == 0 || !request.buffer) return original(dataset, empty_selection);
     KeptChunks *kept = dataset.redirection->kept;
     if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
-        return serve_scattered(object, dataset, selection, request);
+        return serve_scattered(object, dataset, selection, request, deal);
     Choice choice = choose(dataset, selection.slab);
-    if (choice.of < 0)
-        tell(dataset, why_none(dataset, selection.slab));
-    else if (is_outside_share(dataset, choice.of)) {
-        tell(dataset, outside_share);
-        choice = choose_box(dataset, active_layouts_of(dataset), selection.slab);
-    }
+    if (choice.of < 0) tell(dataset, why_none(dataset, selection.slab));
+    if (leaves_alone(dataset, choice.of, deal))
+        choice = predict_or_remember(dataset, selection.slab, true);
     const NativeRead native =
         kept ? count_read(*kept, selection.slab, choice.by_hdf5_s) : NativeRead{};
     if (choice.of == SDS_BY_HDF5) return 0;
     const int64_t begin_ns = kept ? monotonic_ns() : 0;
-    const int64_t server = serve_box(object, dataset, choice.of, selection, request);
+    const int64_t server = serve_box(object, dataset, choice.of, selection, request, deal);
     if (kept && server != 0)
         count_served(*kept, native, static_cast<double>(monotonic_ns() - begin_ns) * 1e-9);
     return server;

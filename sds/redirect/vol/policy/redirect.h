@@ -36,10 +36,17 @@ void release_redirection(Redirection *redirection);
 // Whether a table names any.
 bool has_replicas(const OpenDataset &dataset);
 
+// How a replica in shadow took part in a read. It is dealt once: a replica that serves a share of
+// its reads is chosen, and then either serves or leaves the read alone.
+struct Deal {
+    bool is_done;
+    int64_t left_by; // id of the replica that left it alone; 0: none did
+};
+
 // Fill the buffer from a replica, or from the original by the engine, where that is predicted to be
 // cheaper. Returns the replica's id, or SDS_SERVED_BY_ENGINE; 0 where HDF5 is to read the original,
 // which then overwrites the buffer.
 int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &selection,
-                   const ReadRequest &request);
+                   const ReadRequest &request, Deal &deal);
 
 } // namespace sds::vol

@@ -14,6 +14,7 @@ namespace sds::vol
 struct ScatteredChoice {
     ScatteredChoice *next;
     sds_selection_kind kind;
+    bool active_only;  // as of the layouts
     int32_t candidate; // chosen; negative: how the original is read
     int64_t n_elements;
     uint64_t candidates; // that hold all of it, one bit each
@@ -117,6 +118,31 @@ sds_cache look_at_list(const ReadToChoose &read, sds_file *file, int32_t choice)
     return factor > 0 ? sds_probe_pieces(file, n, pieces) : SDS_CACHE_UNKNOWN;
 }
 
+Choice predict_best(const Host &host, const OpenDataset &dataset, const Layouts &layouts,
+                    const ScatteredRead &read)
+{
+    auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
+    if (!sample) return {SDS_BY_HDF5, uses_per_choice};
+    {
+        SilenceKeeper silence(host);
+        ErrorStackKeeper keep(host);
+        take(host, read, *sample);
+    }
+    Lister lister = {layouts, read, *sample, PieceList(max_sampled)};
+    int32_t best = SDS_BY_HDF5, hangs_on = 0;
+    if (lister.list.allocate()) {
+        const ReadToChoose to_choose = {dataset, layouts, nullptr, look_at_list, &lister};
+        sds_choose_given given = given_of(to_choose);
+        given.n_judged = nullptr;
+        const sds_listed_read listed = {read.n_elements, read.low,       read.high, sample->n,
+                                        sample->runs,    list_in_layout, &lister};
+        best = sds_choose_listed(&layouts, &listed, &given, &hangs_on);
+    }
+    free(sample);
+    const uint32_t n_uses = sds_choice_uses(best, hangs_on);
+    return {best, n_uses < uses_per_choice ? n_uses : uses_per_choice};
+}
+
 uint8_t power_of_two(int64_t n)
 {
     return static_cast<uint8_t>(64 - __builtin_clzll(static_cast<unsigned long long>(n)));
@@ -137,23 +163,26 @@ uint64_t holders_of(const Layouts &layouts, const ScatteredRead &read)
 }
 
 // What tells a read from others without listing its elements.
-bool is_for(const ScatteredChoice &made, const ScatteredRead &read, uint64_t holders, int32_t rank)
+bool is_for(const ScatteredChoice &made, const Layouts &layouts, const ScatteredRead &read,
+            uint64_t holders)
 {
-    if (made.n_left == 0 || made.kind != read.kind || made.n_elements != read.n_elements ||
-        made.candidates != holders)
+    if (made.n_left == 0 || made.active_only != layouts.active_only || made.kind != read.kind ||
+        made.n_elements != read.n_elements || made.candidates != holders)
         return false;
-    for (int32_t axis = 0; axis < rank; axis++)
+    for (int32_t axis = 0; axis < layouts.dataset.rank; axis++)
         if (made.size[axis] != size_of(read, axis)) return false;
     return true;
 }
 
-void remember(ScatteredChoices &choices, const ScatteredRead &read, uint64_t holders, int32_t rank,
-              Choice choice)
+void remember(ScatteredChoices &choices, const Layouts &layouts, const ScatteredRead &read,
+              uint64_t holders, Choice choice)
 {
+    const int32_t rank = layouts.dataset.rank;
     ScatteredChoice *made = put_in_front(choices.newest, max_choices,
                                          sizeof(ScatteredChoice) + static_cast<size_t>(rank));
     if (!made) return;
     made->kind = read.kind;
+    made->active_only = layouts.active_only;
     made->candidate = choice.of;
     made->n_elements = read.n_elements;
     made->candidates = holders;
@@ -187,49 +216,23 @@ void expire_choices(ScatteredChoices &choices)
     __atomic_clear(&choices.busy, __ATOMIC_RELEASE);
 }
 
-Choice predict_scattered(const Host &host, const OpenDataset &dataset, const Layouts &layouts,
-                         const ScatteredRead &read)
-{
-    auto *sample = static_cast<Sample *>(malloc(sizeof(Sample)));
-    if (!sample) return {SDS_BY_HDF5, uses_per_choice};
-    {
-        SilenceKeeper silence(host);
-        ErrorStackKeeper keep(host);
-        take(host, read, *sample);
-    }
-    Lister lister = {layouts, read, *sample, PieceList(max_sampled)};
-    int32_t best = SDS_BY_HDF5, hangs_on = 0;
-    if (lister.list.allocate()) {
-        const ReadToChoose to_choose = {dataset, layouts, nullptr, look_at_list, &lister};
-        sds_choose_given given = given_of(to_choose);
-        given.n_judged = nullptr;
-        const sds_listed_read listed = {read.n_elements, read.low,       read.high, sample->n,
-                                        sample->runs,    list_in_layout, &lister};
-        best = sds_choose_listed(&layouts, &listed, &given, &hangs_on);
-    }
-    free(sample);
-    const uint32_t n_uses = sds_choice_uses(best, hangs_on);
-    return {best, n_uses < uses_per_choice ? n_uses : uses_per_choice};
-}
-
 int32_t choose_scattered(const Host &host, const OpenDataset &dataset, ScatteredChoices &choices,
                          const Layouts &layouts, const ScatteredRead &read)
 {
     if (__atomic_test_and_set(&choices.busy, __ATOMIC_ACQUIRE)) // another thread is at it
-        return predict_scattered(host, dataset, layouts, read).of;
+        return predict_best(host, dataset, layouts, read).of;
     const uint64_t holders = holders_of(layouts, read);
-    const int32_t rank = layouts.dataset.rank;
     ScatteredChoice *found = choices.newest;
-    while (found && !is_for(*found, read, holders, rank))
+    while (found && !is_for(*found, layouts, read, holders))
         found = found->next;
     int32_t candidate;
     if (found) {
         found->n_left--;
         candidate = found->candidate;
     } else {
-        const Choice made = predict_scattered(host, dataset, layouts, read);
+        const Choice made = predict_best(host, dataset, layouts, read);
         candidate = made.of;
-        remember(choices, read, holders, rank, made);
+        remember(choices, layouts, read, holders, made);
     }
     __atomic_clear(&choices.busy, __ATOMIC_RELEASE);
     // Beyond the candidates that are told apart, one may have been chosen for a like read.

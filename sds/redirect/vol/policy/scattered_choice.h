@@ -24,8 +24,5 @@ bool can_serve(const sds_candidate &candidate, const ScatteredRead &read);
 // As sds_choose_listed returns it.
 int32_t choose_scattered(const Host &host, const OpenDataset &dataset, ScatteredChoices &choices,
                          const Layouts &layouts, const ScatteredRead &read);
-// The same, chosen anew for this read and not remembered.
-Choice predict_scattered(const Host &host, const OpenDataset &dataset, const Layouts &layouts,
-                         const ScatteredRead &read);
 
 } // namespace sds::vol
