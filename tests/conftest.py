@@ -102,8 +102,8 @@ def _heed_interrupts():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-# Pytest's own, and what importing netCDF4 sets.
-_SET_BY_OTHERS = ("PYTEST_", "HDF5_PLUGIN_PATH")
+# Pytest's own, and what importing netCDF4 and scikit-learn sets.
+_SET_BY_OTHERS = ("PYTEST_", "HDF5_PLUGIN_PATH", "KMP_")
 
 
 @pytest.fixture(autouse=True)
