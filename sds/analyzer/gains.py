@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.analyzer.read_times import BY_ENGINE, BY_HDF5, ReadTimes, added_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sds.analyzer.patterns import AccessPattern
 
 
@@ -25,8 +28,8 @@ class MeasuredGain:
         Of these reads.
     compared_s
         Median seconds of the reads of the pattern that are compared with: through HDF5 for the
-        engine's, from the original, in whichever way, for a replica's. None where fewer than 3
-        were traced, and of HDF5's own.
+        engine's; for a replica's those that it left alone in shadow, else those of the original, in
+        whichever way it was read. None where fewer than 3 were traced, and of HDF5's own.
     """
 
     times: ReadTimes
@@ -51,12 +54,53 @@ def measured_gains(pattern: AccessPattern) -> tuple[MeasuredGain, ...]:
     by_hdf5 = _median_s([each for each in pattern.times if each.served_by == BY_HDF5])
     original = _median_s([each for each in pattern.times if each.is_of_original])
     compared = {BY_HDF5: None, BY_ENGINE: by_hdf5}
+    compared |= {
+        each.served_by: median_s
+        for each in pattern.left_alone
+        if (median_s := _median_s([each])) is not None
+    }
     in_order = sorted(
         pattern.times, key=lambda each: (not each.is_of_original, abs(each.served_by))
     )
     return tuple(
         MeasuredGain(times=each, compared_s=compared.get(each.served_by, original))
         for each in in_order
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaGain:
+    """Reads that one replica served, of all patterns, and what that saved.
+
+    Attributes
+    ----------
+    n, total_s
+        HDF5 reads, and the time that they took.
+    n_compared, saved_s
+        Of them those whose pattern was also read from the original, and the seconds saved by them:
+        below zero where they took longer. None where nothing can be compared.
+    """
+
+    n: int
+    total_s: float
+    n_compared: int
+    saved_s: float | None
+
+
+def replica_gain(patterns: Iterable[AccessPattern], replica_id: int) -> ReplicaGain:
+    """Return what a replica of a dataset served of its patterns."""
+    gains = [
+        gain
+        for pattern in patterns
+        for gain in measured_gains(pattern)
+        if gain.times.served_by == replica_id
+    ]
+    compared = [gain for gain in gains if gain.saved_s is not None]
+    return ReplicaGain(
+        n=sum(gain.times.n for gain in gains),
+        total_s=math.fsum(gain.times.total_s for gain in gains),
+        n_compared=sum(gain.times.n for gain in compared),
+        saved_s=math.fsum(gain.saved_s or 0.0 for gain in compared) if compared else None,
     )
 
 

@@ -2,22 +2,26 @@
 
 import pytest
 
-from sds.analyzer import BY_ENGINE, BY_HDF5, find_patterns
-from sds.analyzer.gains import measured_gains
+from sds.analyzer import BY_ENGINE, BY_HDF5, find_patterns, merge_patterns
+from sds.analyzer.gains import measured_gains, replica_gain
 from tests.analyzer.traces import Read, records_of_reads
 
 CUBE = (64, 64, 512)
 EVERY = slice(None)
 
 
-def gains(*served):
-    """Return gains by what served, of planes: (what, ms of each) in turns."""
+def pattern_of(*served, left_by=0, index=(EVERY, EVERY)):
     reads = [
-        Read((EVERY, EVERY, i), took_ms=ms, served_by=what, at_ms=20_000 * i)
+        Read((*index, i), took_ms=ms, served_by=what, left_by=left_by, at_ms=20_000 * i)
         for i, (what, ms) in enumerate((what, ms) for what, times in served for ms in times)
     ]
     (pattern,) = find_patterns([records_of_reads(reads, CUBE)])
-    found = measured_gains(pattern)
+    return pattern
+
+
+def gains(*served):
+    """Return gains by what served, of planes: (what, ms of each) in turns."""
+    found = measured_gains(pattern_of(*served))
     return {gain.times.served_by: gain for gain in found}
 
 
@@ -42,3 +46,23 @@ def test_of_too_few_reads_nothing_is_known():
 
 def test_what_took_longer_saves_less_than_nothing():
     assert gains((BY_HDF5, [1, 1, 1]), (7, [4, 4]))[7].saved_s == pytest.approx(-0.006)
+
+
+def test_reads_that_it_left_alone_in_shadow_are_the_better_comparison():
+    before, in_shadow = pattern_of((BY_HDF5, [900] * 50)), pattern_of((BY_HDF5, [8] * 3), left_by=7)
+    mine = pattern_of((7, [1] * 6))
+    found = measured_gains(merge_patterns(merge_patterns(before, in_shadow), mine))
+    assert found[-1].saved_s == pytest.approx(6 * 0.007, rel=0.5)
+    assert found[-1].compared_s < 0.1
+
+
+def test_what_a_replica_saved_is_summed_over_patterns():
+    planes = pattern_of((BY_HDF5, [100] * 5), (7, [1] * 6), (8, [2] * 9))
+    lines = pattern_of((BY_HDF5, [4] * 2), (7, [1] * 5), index=(3, 3))
+    found = replica_gain([planes, lines], 7)
+    (of_planes,) = [each for each in measured_gains(planes) if each.times.served_by == 7]
+    assert (found.n, found.n_compared) == (11, 6)
+    assert found.total_s == pytest.approx(0.011)
+    assert found.saved_s == pytest.approx(of_planes.saved_s)
+    assert replica_gain([lines], 7).saved_s is None
+    assert replica_gain([planes, lines], 9).n == 0

@@ -87,6 +87,10 @@ def check_measured(sds, cube, replica_id):
     assert report["saved_by_replicas_s"] == pytest.approx(by_replica["saved_s"])
     assert report["elapsed_s"] == pytest.approx(total_s)
     assert f"replica {replica_id}" in sds("report", f"{cube}:/image/cube").out
+    (proof,) = sds("replicas", "show", str(replica_id), "--json").json["measured"]
+    assert (proof["id"], proof["n"]) == (replica_id, len(ENERGIES))
+    assert proof["saved_s"] == pytest.approx(by_replica["saved_s"])
+    assert f"{len(ENERGIES)} reads in" in sds("replicas", "show", str(replica_id)).out
     assert "no read was traced" in sds("report", sds.directory / "other.h5").out
 
 

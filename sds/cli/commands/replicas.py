@@ -13,6 +13,7 @@ from sds.cli.options import AsJson, OptionalName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.analyzer.gains import ReplicaGain
     from sds.catalog.replica_records import ReplicaRecord
     from sds.hdf5.identity import FileIdentity
     from sds.home import Home
@@ -79,18 +80,32 @@ def list_replicas(
 
 @app.command(cls=Command)
 def show(which: _Which, *, as_json: AsJson = False) -> None:
-    """Show all that is known of replicas: what they hold, how, where, and since when."""
+    """Show all that is known of replicas: what they hold, how and where, and what they saved.
+
+    What they saved is measured: their traced reads against reads of the same kind from the
+    original, by medians. Traces that wait are counted first.
+    """
+    from dataclasses import asdict
     from datetime import UTC, datetime
 
+    from sds.analyzer.gains import replica_gain
+    from sds.cli.commands.advise import count_traces
     from sds.cli.output import print_fields, print_json, print_lines
     from sds.cli.quantities import describe_order, format_layout, format_seconds, format_size
     from sds.home import default_home
     from sds.server.remote_service import connect
 
     with connect(default_home()) as service:
+        count_traces(service)
         found = _find(service, which)
+        gains: dict[int, ReplicaGain] = {}
+        for file, dataset in dict.fromkeys((one.file, one.dataset) for one in found):
+            patterns = [record.pattern for record in service.patterns(file, dataset)]
+            of_it = [one.id for one in found if (one.file, one.dataset) == (file, dataset)]
+            gains |= {number: replica_gain(patterns, number) for number in of_it}
     if as_json:
-        print_json({"replicas": found})
+        measured = [{"id": number} | asdict(gain) for number, gain in gains.items()]
+        print_json({"replicas": found, "measured": measured})
         return
     for number, replica in enumerate(found):
         if number:
@@ -112,7 +127,30 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
             fields.append(("decoding", f"{format_size(1 / built.decode_s_per_byte)}/s"))
         if built is not None and built.left_out:
             fields.append(("left out", ", ".join(built.left_out)))
+        if replica.sort is None:
+            fields += _gain_fields(gains[replica.id], replica.build_s)
         print_fields(fields)
+
+
+def _gain_fields(gain: "ReplicaGain", build_s: float | None) -> list[tuple[str, str]]:
+    """Return what a replica served, what that saved, and whether its build is paid back."""
+    from sds.cli.quantities import format_seconds
+    from sds.text import counted
+
+    if not gain.n:
+        return [("served", "no read yet")]
+    fields = [("served", f"{counted(gain.n, 'read')} in {format_seconds(gain.total_s)}")]
+    if gain.saved_s is None:
+        return [*fields, ("saved", "not known: no read of the same kind from the original")]
+    saved = format_seconds(abs(gain.saved_s))
+    said = f"{saved} (measured)" if gain.saved_s >= 0 else f"nothing: {saved} lost (measured)"
+    if gain.n_compared < gain.n:
+        said += f", by the {counted(gain.n_compared, 'read')} that can be compared"
+    if build_s is not None and gain.saved_s > 0:
+        said += "; its build is " + (
+            "paid back" if gain.saved_s >= build_s else f"paid back after {format_seconds(build_s)}"
+        )
+    return [*fields, ("saved", said)]
 
 
 @app.command(cls=Command)
