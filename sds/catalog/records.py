@@ -11,7 +11,9 @@ from enum import StrEnum
 from typing import (
     Annotated,
     Any,
+    Literal,
     TypeAlias,
+    get_args,
 )
 
 from pydantic import Field
@@ -167,6 +169,35 @@ class ReplicaCounts:
     by_state: dict[str, int]
     stored_bytes: int
     tiles: int
+
+
+Mode: TypeAlias = Literal["off", "observe", "auto"]
+"""Mode of the evaluator: no advice, advice that is kept, or advice that is built in shadow."""
+
+
+def as_mode(text: str) -> Mode | None:
+    """Return the mode of a name; None of another word."""
+    return next((mode for mode in get_args(Mode) if mode == text), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """The mode of the evaluator for a directory and all below it, a file, or a dataset.
+
+    Attributes
+    ----------
+    path
+        Canonical.
+    dataset
+        Of the file; None: all of it.
+    set_ns
+        When it was set, ns since 1970.
+    """
+
+    path: str
+    dataset: str | None
+    mode: Mode
+    set_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

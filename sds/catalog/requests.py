@@ -24,6 +24,7 @@ from sds.catalog.records import (
     Flag,
     Id,
     JobState,
+    Mode,
     Whole,
 )
 from sds.errors import LayoutError, SdsValueError
@@ -194,6 +195,15 @@ class SortRequest:
     def __post_init__(self) -> None:
         _check_ranks(self.n_ranks)
         _check_memory(self.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRequest:
+    """Mode of the evaluator for a directory and all below it, a file, or a dataset of it."""
+
+    path: AbsolutePath
+    mode: Mode
+    dataset: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -356,6 +356,19 @@ class EventRow(Base):
     numbers: Mapped[dict[str, float]] = mapped_column(AsJson(dict[str, float]))
 
 
+class PolicyRow(Base):
+    """The mode of the evaluator for a directory, a file or a dataset."""
+
+    __tablename__ = "policy"
+    __table_args__ = (UniqueConstraint("path", "dataset"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    path: Mapped[str]
+    dataset: Mapped[str]  # empty: of all of the file or directory
+    mode: Mapped[str]
+    set_ns: Mapped[int]
+
+
 class StampRow(Base):
     """Fingerprint, by name, of a part of the home when it was last found in order."""
 

@@ -10,13 +10,14 @@ from sds.catalog.database import open_engine, open_engine_to_read
 from sds.catalog.datasets import Datasets
 from sds.catalog.events import Events
 from sds.catalog.migrate import check_revision, upgrade
+from sds.catalog.policies import Policies
 from sds.catalog.predictions import Predictions
 from sds.catalog.publications import Publications
 from sds.catalog.reads import Reads
 from sds.catalog.replicas import Replicas
 
 
-class Store(Datasets, Reads, Predictions, Replicas, Publications, Events):
+class Store(Datasets, Reads, Predictions, Replicas, Publications, Policies, Events):
     """The catalog of one home."""
 
     @classmethod

@@ -17,6 +17,7 @@ from sds.cli.commands import (
     ingest,
     machine,
     plot,
+    policy,
     query,
     reorganize,
     replicas,
@@ -60,6 +61,7 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
 _GROUPS = {
     "machine": machine.app,
     "replicas": replicas.app,
+    "policy": policy.app,
     "trace": trace.app,
     "table": table.app,
 }

@@ -19,6 +19,7 @@ _RECORDS = "sds.catalog.records:"
 _MODELS = "sds.catalog.model_records:"
 _REPLICA = "sds.catalog.replica_records:ReplicaRecord"
 _ADVISED = _MODELS + "RecommendationRecord"
+_POLICY = _RECORDS + "PolicyRecord"
 _JOB = "sds.catalog.requests:JobRecord"
 _REPORTS = "sds.server.operations.reports:"
 _REPLICAS = "sds.server.operations.replica_reports:"
@@ -98,6 +99,9 @@ OPERATIONS: dict[str, Operation] = {
         Operation("advise_all", "GET", "/advice", _ADVICE + "Advice", opens_files=True),
         _post("what_if", "/what-if", "sds.recommender.portfolio.what_if:WhatIf"),
         _post("recurring", "/recurring", "sds.geometry:SegmentList"),
+        _list("policies", "/policies", _POLICY),
+        Operation("set_policy", "POST", "/policies", _POLICY, ("request",)),
+        Operation("unset_policy", "DELETE", "/policies", _POLICY, ("path", "dataset")),
         _get("replica_page", "/replicas", _REPLICAS + "Replicas", "file", "dataset"),
         _get("replica", "/replicas/{replica_id}", _REPLICA, "replica_id"),
         Operation("remove", "DELETE", "/replicas/{replica_id}", _REPLICA, ("replica_id",)),

@@ -8,10 +8,11 @@ connector.
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sds.catalog.records import Mode
 from sds.errors import ConfigurationError
 from sds.home import Home
 
@@ -28,7 +29,7 @@ class Settings(BaseModel):
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
     ingest_interval_s: Annotated[float, Field(gt=0)] = 3.0
     spool_keep_days: Annotated[float, Field(ge=0)] = 7.0
-    mode: Literal["off", "observe", "auto"] = "observe"
+    mode: Mode = "observe"
     evaluate_interval_s: Annotated[float, Field(gt=0)] = 60.0
     quiet_source_s: Annotated[float, Field(ge=0)] = 60.0
     refit_interval_s: Annotated[float, Field(gt=0)] = 3600.0

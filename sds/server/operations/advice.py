@@ -24,6 +24,7 @@ from sds.recommender.portfolio.what_if import what_if, what_if_sorted
 from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
+from sds.server.operations.modes import Modes
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:
@@ -94,19 +95,28 @@ class Adviser:
         known, tables, notes = self._named(request, progress=progress)
         return self._advise_on(known, tables, notes, budget=request.budget_bytes)
 
-    def advise_all(self, *, progress: Progress) -> Advice:
-        """Return, and keep, the replicas to build of what was read, of as much as may pay.
+    def advise_all(self, *, for_auto: bool, progress: Progress) -> Advice:
+        """Return the replicas to build of what was read, of as much as may pay.
 
-        What cannot be looked at is in the notes. In mode auto without ``replica_budget_bytes``
-        all replicas together may take a tenth of what they and the free space are.
+        What cannot be looked at is in the notes.
+
+        Parameters
+        ----------
+        for_auto
+            Of datasets in mode auto alone, and not kept: without ``replica_budget_bytes`` all
+            replicas together may then take a tenth of what they and the free space are.
         """
+        modes = Modes(self._store.policies(), self._settings.mode)
+        wanted = {"auto"} if for_auto else {"observe", "auto"}
         reads = self._known_reads()
         known: list[KnownDataset] = []
         notes: list[str] = []
         records = [
             record
             for record in self._store.datasets()
-            if record.path and 0 < record.elapsed_s >= self._settings.advice_min_s
+            if record.path
+            and 0 < record.elapsed_s >= self._settings.advice_min_s
+            and modes.of(record.file, record.path) in wanted
         ][:MOST_EVALUATED]
         for i, record in enumerate(records):
             progress(i / len(records), f"rank layouts of {record.file}:{record.path}")
@@ -124,11 +134,12 @@ class Adviser:
             known += found
             notes += more
         budget = None
-        if self._settings.mode == "auto" and self._settings.replica_budget_bytes is None:
+        if for_auto and self._settings.replica_budget_bytes is None:
             used = self._store.bytes_beside("")
             free = shutil.disk_usage(self._home.replicas.parent).free
             budget = max(0, (used + free) // SHARE_OF_SPACE - used)
-        return self._advise_on(known, [], notes, budget=budget)
+        keeps = not for_auto or modes.are_all_auto
+        return self._advise_on(known, [], notes, budget=budget, keeps=keeps)
 
     def _advise_on(
         self,
@@ -137,6 +148,7 @@ class Adviser:
         notes: list[str],
         *,
         budget: int | None,
+        keeps: bool = True,
     ) -> Advice:
         """Return, and keep, the replicas to build; `budget` None: what settings and disk leave."""
         if budget is None:
@@ -168,7 +180,7 @@ class Adviser:
             each.reads.target: facts_of_description(each.file, each.described) for each in known
         }
         facts |= {queries.target: facts_of_table(queries.table) for queries in tables}
-        for recommendation in portfolio.of_each():
+        for recommendation in portfolio.of_each() if keeps else ():
             self._store.add_recommendation(facts[recommendation.target], recommendation)
         return Advice(
             portfolio=portfolio,

@@ -19,7 +19,6 @@ from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
 from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
 from sds.server.operations.builder import REMOVED
-from sds.server.operations.kept_advice import keep_advice
 from sds.text import DAY_S
 
 if TYPE_CHECKING:
@@ -57,6 +56,9 @@ class Evaluation:
     is_final: bool
 
 
+NOTHING_TO_BUILD = Evaluation(jobs=(), is_final=True)
+
+
 class _PutOffError(Exception):
     """Raised where something may be built later, but not now."""
 
@@ -69,20 +71,20 @@ class Evaluator:
         self._queue = queue
         self._settings = settings
 
-    def act_on(self, advice: Advice) -> Evaluation:
-        """Note what is advised; in mode auto queue what was not tried yet."""
-        portfolio = advice.portfolio
-        keep_advice(self._store, portfolio)
+    def build(self, advice: Advice) -> Evaluation:
+        """Queue what is advised and was not tried yet."""
         jobs = []
         is_final = True
-        if self._settings.mode == "auto" and portfolio.layouts:
-            records = {f"{one.file}:{one.path}": one for one in self._store.datasets()}
-            for layout in portfolio.layouts:
-                try:
-                    jobs.append(self._queue_build(layout, records))
-                except _PutOffError as reason:
-                    is_final = False
-                    log.info("%s is not built now: %s", layout.command, reason)
+        layouts = advice.portfolio.layouts
+        records = (
+            {f"{one.file}:{one.path}": one for one in self._store.datasets()} if layouts else {}
+        )
+        for layout in layouts:
+            try:
+                jobs.append(self._queue_build(layout, records))
+            except _PutOffError as reason:
+                is_final = False
+                log.info("%s is not built now: %s", layout.command, reason)
         return Evaluation(jobs=tuple(filter(None, jobs)), is_final=is_final)
 
     def _queue_build(

@@ -229,11 +229,11 @@ class Background:
                     self._read_since.set()
             next_s = time.monotonic() + settings.evaluate_interval_s
 
-    def _advise_in_child(self) -> Advice:
+    def _advise_in_child(self, **given: bool) -> Advice:
         service = self._service
         run = child_runner(self._stop)
         return run(  # type: ignore[no-any-return]
-            run_operation, service.home.root, service.settings, "advise_all", {}, callbacks={}
+            run_operation, service.home.root, service.settings, "advise_all", given, callbacks={}
         )
 
     def _verify_replicas(self) -> None:

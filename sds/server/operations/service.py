@@ -23,6 +23,8 @@ from sds.home import default_home
 from sds.mounts import filesystem_of
 from sds.redirect.launch.untraced import drop_old_notes
 from sds.server.operations import stages
+from sds.server.operations.kept_advice import keep_advice
+from sds.server.operations.modes import Modes
 from sds.server.operations.reports import PAGE_LENGTH, RefitReport
 from sds.server.operations.service_components import ServiceComponents
 from sds.server.operations.stages import run_here
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         CalibrateRequest,
         JobRecord,
         JobRequest,
+        PolicyRequest,
         ReorganizeRequest,
         SortRequest,
     )
@@ -173,15 +176,20 @@ class Service(ServiceComponents):
         """
         return self._adviser.advise(request, progress=progress or _ignore_progress)
 
-    def advise_all(self) -> Advice:
+    def advise_all(self, *, for_auto: bool = False) -> Advice:
         """Return the replicas to build of all that was read, under the budget of the home.
 
         What cannot be looked at is left out, and named in the notes.
-        """
-        return self._adviser.advise_all(progress=_ignore_progress)
 
-    def evaluate(self, advise: Callable[[], Advice] | None = None) -> Evaluation | None:
-        """Advise on all that was read, keep that, and in mode auto queue what to build.
+        Parameters
+        ----------
+        for_auto
+            Only of what is in mode auto.
+        """
+        return self._adviser.advise_all(for_auto=for_auto, progress=_ignore_progress)
+
+    def evaluate(self, advise: Callable[..., Advice] | None = None) -> Evaluation | None:
+        """Advise on all that was read, keep that, and queue what to build of what is in mode auto.
 
         Parameters
         ----------
@@ -190,11 +198,38 @@ class Service(ServiceComponents):
 
         Returns
         -------
-        None where nothing was read, or in mode off.
+        None where nothing was read, or all is in mode off.
         """
-        if self.settings.mode == "off" or not self._store.read_totals().n_reads:
+        from sds.server.operations.evaluator import NOTHING_TO_BUILD  # noqa: PLC0415
+
+        modes = Modes(self._store.policies(), self.settings.mode)
+        if modes.are_all_off or not self._store.read_totals().n_reads:
             return None
-        return self._evaluator.act_on((advise or self.advise_all)())
+        advise = advise or self.advise_all
+        of_auto = advise(for_auto=True) if modes.is_any_auto else None
+        advice = of_auto if of_auto and modes.are_all_auto else advise()
+        keep_advice(self._store, advice.portfolio)
+        return NOTHING_TO_BUILD if of_auto is None else self._evaluator.build(of_auto)
+
+    def policies(self) -> tuple[records.PolicyRecord, ...]:
+        """Return the modes that are set for directories, files and datasets."""
+        return self._store.policies()
+
+    def set_policy(self, request: PolicyRequest) -> records.PolicyRecord:
+        """Set the mode of the evaluator for a directory and all below it, a file, or a dataset."""
+        return self._store.set_policy(canonical_path(request.path), request.dataset, request.mode)
+
+    def unset_policy(
+        self, path: records.AbsolutePath, dataset: str | None = None
+    ) -> records.PolicyRecord:
+        """Forget the mode of a directory, file or dataset, and return it.
+
+        Raises
+        ------
+        NotFoundError
+            If it has none.
+        """
+        return self._store.unset_policy(canonical_path(path), dataset)
 
     def what_if(self, request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
         """Return what reads would take with a replica that is not there, or without one that is.

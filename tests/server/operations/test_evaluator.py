@@ -11,8 +11,8 @@ import pytest
 
 from sds import _spool_writer
 from sds.catalog.records import JobState, ReplicaState
-from sds.catalog.requests import IngestRequest, ReorganizeRequest
-from sds.errors import CatalogError
+from sds.catalog.requests import IngestRequest, PolicyRequest, ReorganizeRequest
+from sds.errors import CatalogError, NotFoundError
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
 from tests.organizer.sources import settle
@@ -228,3 +228,46 @@ def test_a_note_that_cannot_be_read_is_a_damaged_catalog(open_service):
     service._store.set_stamp("evaluated", "?")
     with pytest.raises(CatalogError, match="is no KeptAdvice"):
         service.status()
+
+
+def test_policies_say_what_is_built(open_service, trace, tmp_path):
+    """By directory, file and dataset; the setting counts for the rest."""
+    service = open_service(mode="observe")
+    sources = []
+    for name in ("built", "seen", "left"):
+        (tmp_path / name).mkdir()
+        sources.append(write_cube(tmp_path / name / "cube.h5"))
+    built, seen, left = sources
+    service.set_policy(PolicyRequest(path=str(built.parent), mode="auto"))
+    service.set_policy(PolicyRequest(path=str(left), dataset="/cube", mode="off"))
+    trace(service, *sources)
+    jobs = service.evaluate().jobs
+    assert [job.request.file for job in jobs] == [str(built)]
+    assert {one.file for one in service.recommendations()} == {str(built), str(seen)}
+    service.set_policy(PolicyRequest(path=str(tmp_path), mode="off"))
+    assert service.policies()[0].mode == "off"
+    service.unset_policy(str(tmp_path))
+    with pytest.raises(NotFoundError, match="has no policy"):
+        service.unset_policy(str(tmp_path))
+
+
+def test_where_all_is_off_nothing_is_looked_at(open_service, trace, cube):
+    service = open_service(mode="off")
+    trace(service, cube)
+    service.set_policy(PolicyRequest(path="/nowhere", mode="off"))
+    assert service.evaluate() is None
+    service.set_policy(PolicyRequest(path=str(cube), mode="observe"))
+    assert service.evaluate().jobs == ()
+    assert service.recommendations()
+
+
+def test_what_is_observed_takes_nothing_of_the_budget_of_what_is_built(
+    open_service, trace, cube, tmp_path
+):
+    """A reader that loses more is only observed."""
+    service = open_service(mode="observe", replica_budget_bytes=1 << 22)
+    other = write_cube(tmp_path / "other.h5")
+    service.set_policy(PolicyRequest(path=str(cube), mode="auto"))
+    trace(service, other, took_ns=300_000_000)
+    trace(service, cube)
+    assert {job.request.file for job in service.evaluate().jobs} == {str(cube)}

@@ -1,0 +1,113 @@
+"""``sds policy``: what the server makes of the reads of a directory, a file or a dataset."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sds.cli.command_classes import Command, Group
+from sds.cli.names import split_name
+from sds.cli.options import AsJson
+from sds.errors import SdsValueError
+
+if TYPE_CHECKING:
+    from sds.catalog.records import Mode, PolicyRecord
+
+app = typer.Typer(
+    help="List, set and unset the modes of directories, files and datasets.", cls=Group,
+    invoke_without_command=True,
+)  # fmt: skip
+
+_Name = Annotated[
+    str, typer.Argument(metavar="PATH", help="A directory, a file, or FILE:/DATASET.")
+]
+
+
+@app.callback()
+def policy(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """List, set and unset the modes of directories, files and datasets; alone, list them."""
+    if context.invoked_subcommand is None:
+        list_policies(as_json=as_json)
+
+
+@app.command("list", cls=Command)
+def list_policies(*, as_json: AsJson = False) -> None:
+    """List the modes that are set; everywhere else the setting `mode` counts."""
+    from sds.cli.output import print_json, print_lines, print_table
+    from sds.home import default_home
+    from sds.server.remote_service import connect
+
+    with connect(default_home()) as service:
+        found = service.policies()
+        mode = service.status().mode
+    if as_json:
+        print_json({"mode": mode, "policies": found})
+        return
+    if found:
+        print_table(("mode", "of"), [(one.mode, _target(one)) for one in found])
+    print_lines(f"{mode} everywhere{' else' if found else ''} (the setting mode)")
+
+
+@app.command("set", cls=Command)
+def set_policy(
+    name: _Name,
+    mode: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODE",
+            help="off: nothing is made of its reads; observe: advice is kept; auto: what is "
+            "advised is built, in shadow.",
+        ),
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Set what the server makes of reads; what is more specific wins.
+
+    Example: sds policy set /data/project auto
+    """
+    from sds.catalog.requests import PolicyRequest
+    from sds.cli.output import print_json, print_lines
+    from sds.files import canonical_path
+    from sds.home import default_home
+    from sds.server.remote_service import connect
+
+    path, dataset = split_name(name)
+    request = PolicyRequest(path=canonical_path(path), dataset=dataset, mode=_mode(mode))
+    with connect(default_home()) as service:
+        found = service.set_policy(request)
+    if as_json:
+        print_json(found)
+        return
+    print_lines(f"{_target(found)} is {found.mode} from now on")
+
+
+@app.command("unset", cls=Command)
+def unset_policy(name: _Name, *, as_json: AsJson = False) -> None:
+    """Forget a mode: what is less specific counts again."""
+    from sds.cli.output import print_json, print_lines
+    from sds.files import canonical_path
+    from sds.home import default_home
+    from sds.server.remote_service import connect
+
+    path, dataset = split_name(name)
+    with connect(default_home()) as service:
+        found = service.unset_policy(canonical_path(path), dataset)
+    if as_json:
+        print_json(found)
+        return
+    print_lines(f"{_target(found)} was {found.mode}, and has no mode of its own now")
+
+
+def _mode(text: str) -> "Mode":
+    """Return a mode by name; SdsValueError for another word."""
+    from sds.catalog.records import as_mode
+
+    mode = as_mode(text)
+    if mode is None:
+        message = f"mode {text!r}: name off, observe or auto"
+        raise SdsValueError(message)
+    return mode
+
+
+def _target(found: "PolicyRecord") -> str:
+    return found.path if found.dataset is None else f"{found.path}:{found.dataset}"
