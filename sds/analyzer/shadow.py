@@ -33,7 +33,7 @@ WORTH = 0.05
 # Kinds of fewer reads on either side are taken together.
 _FEWEST = 10
 _OTHERS = "other reads"
-# Standard errors by which sides must differ: by chance in one of a hundred whole tests.
+# Standard errors by which sides must differ: by chance in one or two of a hundred whole tests.
 _STANDARD_ERRORS = 3.0
 
 
@@ -138,8 +138,8 @@ def shadow_result(
     A test is looked at when the replica has served `LOOKS` reads of a window, so that looking often
     decides nothing. It is faster where it saved time, by 3 standard errors, and no pattern is shown
     to take more than `SLOWER` times as long. It is not faster where, in the second window, one is
-    shown to, where 100 reads and more saved less than `WORTH` of the time, and where 2000 are not
-    enough to tell.
+    shown to, where 100 reads and more saved less than `WORTH` of the time, by a standard error, and
+    where 2000 are not enough to tell.
 
     Times within a bucket of the traced histogram are unknown to a factor of two; the variances are
     the greatest that its reads can have.
@@ -181,7 +181,7 @@ def shadow_result(
             outcome=ShadowOutcome.NOT_FASTER,
             reason=f"measured slower in shadow: {_said(slower)}",
         )
-    is_useless = look >= WINDOW_READS and saved_s < WORTH * left_alone_s
+    is_useless = look >= WINDOW_READS and saved_s + error_s < WORTH * left_alone_s
     if is_last and (is_useless or look == LOOKS[-1]):
         return replace(
             found,

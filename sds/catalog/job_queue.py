@@ -90,6 +90,25 @@ class JobQueue:
         with self._database.reading() as session:
             return tuple(_record(row) for row in session.scalars(query))
 
+    def is_at_work(self, priority: int) -> bool:
+        """Return whether a job of a priority waits or runs."""
+        query = (
+            select(JobRow.id)
+            .where(JobRow.state.in_((JobState.QUEUED, JobState.RUNNING)))
+            .where(JobRow.priority == priority)
+            .limit(1)
+        )
+        with self._database.reading() as session:
+            return session.scalar(query) is not None
+
+    def failed_since(self, since_ns: int) -> tuple[JobRecord, ...]:
+        """Return the jobs that failed or were cancelled since a time, ns since 1970."""
+        query = select(JobRow).where(
+            JobRow.state.in_((JobState.FAILED, JobState.CANCELLED)), JobRow.finished_ns >= since_ns
+        )
+        with self._database.reading() as session:
+            return tuple(_record(row) for row in session.scalars(query))
+
     def counts(self) -> dict[str, int]:
         """Return how many jobs are in each state, states without jobs included."""
         query = select(JobRow.state, func.count()).group_by(JobRow.state)

@@ -111,10 +111,17 @@ class Replicas(Database):
     ) -> ReplicaRecord:
         """Move a replica to another state and append the event that says why.
 
+        What is gone stays so, and a replica whose test in shadow has ended meanwhile is active
+        where it was to be in shadow.
+
         `replica`: what its file holds, as was found by verifying every byte of it just now.
         """
         with self.writing() as session:
             row = _replica_row(session, replica_id)
+            if row.state in GONE_STATES and state not in GONE_STATES:
+                return _replica_record(row)
+            if state == ReplicaState.SHADOW and row.shadow_test is None:
+                state = ReplicaState.ACTIVE
             _move(session, row, state, reason, numbers or {})
             if replica is not None:
                 row.replica = replica

@@ -24,12 +24,13 @@ from sds.recommender.portfolio.what_if import what_if, what_if_sorted
 from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
-from sds.server.operations.modes import Modes
+from sds.server.operations.modes import Modes, does_as_much
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sds.catalog.records import Mode
     from sds.catalog.store import Store
     from sds.geometry import Filter, SegmentList
     from sds.hdf5.columns import Table
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from sds.server.settings import Settings
 
 
+# Of a file that is damaged h5py raises what comes.
+_UNREADABLE = (SdsError, OSError, RuntimeError, KeyError, ValueError, TypeError)
 MOST_EVALUATED = 200
 """Datasets, those first that lose most, on which advice is kept ready."""
 SHARE_OF_SPACE = 10
@@ -95,19 +98,19 @@ class Adviser:
         known, tables, notes = self._named(request, progress=progress)
         return self._advise_on(known, tables, notes, budget=request.budget_bytes)
 
-    def advise_all(self, *, for_auto: bool, progress: Progress) -> Advice:
+    def advise_all(self, *, mode: Mode, progress: Progress) -> Advice:
         """Return the replicas to build of what was read, of as much as may pay.
 
         What cannot be looked at is in the notes.
 
         Parameters
         ----------
-        for_auto
-            Of datasets in mode auto alone, and not kept: without ``replica_budget_bytes`` all
-            replicas together may then take a tenth of what they and the free space are.
+        mode
+            Of datasets in this mode or one that does more. In auto without ``replica_budget_bytes``
+            all replicas together may take a tenth of what they and the free space are, and advice
+            is kept only where all is in auto.
         """
         modes = Modes(self._store.policies(), self._settings.mode)
-        wanted = {"auto"} if for_auto else {"observe", "auto"}
         reads = self._known_reads()
         known: list[KnownDataset] = []
         notes: list[str] = []
@@ -116,7 +119,7 @@ class Adviser:
             for record in self._store.datasets()
             if record.path
             and 0 < record.elapsed_s >= self._settings.advice_min_s
-            and modes.of(record.file, record.path) in wanted
+            and does_as_much(modes.of(record.file, record.path), mode)
         ][:MOST_EVALUATED]
         for i, record in enumerate(records):
             progress(i / len(records), f"rank layouts of {record.file}:{record.path}")
@@ -128,17 +131,17 @@ class Adviser:
                     n_reads=None,
                     progress=lambda *_: None,
                 )
-            except (SdsError, OSError) as error:
+            except _UNREADABLE as error:
                 notes.append(f"{record.file}:{record.path} is left out: {error}")
                 continue
             known += found
             notes += more
         budget = None
-        if for_auto and self._settings.replica_budget_bytes is None:
+        if mode == "auto" and self._settings.replica_budget_bytes is None:
             used = self._store.bytes_beside("")
             free = shutil.disk_usage(self._home.replicas.parent).free
             budget = max(0, (used + free) // SHARE_OF_SPACE - used)
-        keeps = not for_auto or modes.are_all_auto
+        keeps = mode != "auto" or modes.are_all_auto
         return self._advise_on(known, [], notes, budget=budget, keeps=keeps)
 
     def _advise_on(

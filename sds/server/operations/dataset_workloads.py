@@ -98,13 +98,7 @@ class KnownReads:
         canonical = canonical_path(file)
         with open_hdf5(canonical):
             pass  # a file that cannot be read is refused here, before anything is said about it
-        # A dataset that was reached by reference alone may have been traced without its path.
-        known = [
-            record.path
-            for record in self._store.datasets(canonical)
-            if record.n_reads and record.path
-        ]
-        names = known if dataset is None else [dataset]
+        names = self._read_datasets(canonical) if dataset is None else [dataset]
         found: list[KnownDataset] = []
         notes = list(self._models.change_notes(canonical))
         if not names:
@@ -121,6 +115,11 @@ class KnownReads:
             if patterns:
                 found.append(self._known(canonical, described, patterns, notes))
         return found, notes
+
+    def _read_datasets(self, file: str) -> list[str]:
+        """Return the datasets of a file that were read."""
+        # One that was reached by reference alone may have been traced without its path.
+        return [one.path for one in self._store.datasets(file) if one.n_reads and one.path]
 
     def _traced(
         self, file: str, described: DatasetDescription, notes: list[str]

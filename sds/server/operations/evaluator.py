@@ -1,8 +1,8 @@
 """Evaluation of what was read: advice is kept ready, and in mode auto it is built.
 
-What is built so is in shadow at first. A layout is not tried twice on one state of its source: not
-where it was not measured faster, not where a person removed it, and for a day not where its build
-failed.
+What is built so is in shadow at first. Layouts that are alike, but for what they hold and the
+lengths of their chunks, are not tried twice on one state of their source: not where one was not
+measured faster, not where a person removed it, and for a day not where one was built or failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import JobState, ReplicaState
+from sds.catalog.records import ReplicaState
 from sds.catalog.requests import JobRecord, ReorganizeRequest
 from sds.errors import QueueFullError, SdsError
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
@@ -22,11 +22,13 @@ from sds.server.operations.builder import REMOVED
 from sds.text import DAY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import DatasetRecord
+    from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.store import Store
+    from sds.geometry import ReplicaLayout
     from sds.hdf5.identity import FileIdentity
     from sds.recommender.portfolio.values import PortfolioLayout
     from sds.server.operations.advice_reports import Advice
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 PRIORITY = 1
 """Priority of the evaluator's jobs: those of people come first."""
 _AGAIN_S = DAY_S
-_UNDER_WAY = frozenset({JobState.QUEUED, JobState.RUNNING})
+_SHARE_OF_QUEUE = 2  # one part of so many; the rest is for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class Evaluation:
 
 
 NOTHING_TO_BUILD = Evaluation(jobs=(), is_final=True)
+BUSY = Evaluation(jobs=(), is_final=False)
 
 
 class _PutOffError(Exception):
@@ -71,26 +74,34 @@ class Evaluator:
         self._queue = queue
         self._settings = settings
 
+    @property
+    def is_at_work(self) -> bool:
+        """True while a job of the evaluator waits or runs."""
+        return self._queue.is_at_work(PRIORITY)
+
     def build(self, advice: Advice) -> Evaluation:
         """Queue what is advised and was not tried yet."""
         jobs = []
         is_final = True
         layouts = advice.portfolio.layouts
-        records = (
-            {f"{one.file}:{one.path}": one for one in self._store.datasets()} if layouts else {}
-        )
+        known = self._store.datasets() if layouts else ()
+        records = {f"{one.file}:{one.path}": one for one in known}
+        failed = self._failed_requests() if layouts else []
         for layout in layouts:
             try:
-                jobs.append(self._queue_build(layout, records))
+                jobs.append(self._queue_build(layout, records, failed))
             except _PutOffError as reason:
                 is_final = False
                 log.info("%s is not built now: %s", layout.command, reason)
         return Evaluation(jobs=tuple(filter(None, jobs)), is_final=is_final)
 
     def _queue_build(
-        self, layout: PortfolioLayout, records: Mapping[str, DatasetRecord]
+        self,
+        layout: PortfolioLayout,
+        records: Mapping[str, DatasetRecord],
+        failed: Sequence[ReorganizeRequest],
     ) -> JobRecord | None:
-        """Queue the build of a layout; return None where it is under way, or was tried."""
+        """Queue the build of a layout; return None where it, or one like it, was tried."""
         record = records.get(layout.target)
         if record is None or layout.layout.sort is not None:
             return None
@@ -101,15 +112,14 @@ class Evaluator:
         now_s = time.time()
         if self._was_tried(layout, record, source, now_s):
             return None
-        if now_s - source.mtime_ns * 1e-9 < self._settings.quiet_source_s:
+        if 0 <= now_s - source.mtime_ns * 1e-9 < self._settings.quiet_source_s:
             raise _PutOffError(f"{record.file} was written a moment ago (quiet_source_s)")
         request = build_request(layout, record)
-        if self._is_known(request, now_s):
+        if any(_kind_of(request) == _kind_of(each) for each in failed):
             return None
         try:
-            job = self._queue.submit(
-                request, most=self._settings.max_queued_jobs, priority=PRIORITY
-            )
+            most = max(1, self._settings.max_queued_jobs // _SHARE_OF_QUEUE)
+            job = self._queue.submit(request, most=most, priority=PRIORITY)
         except QueueFullError as error:
             raise _PutOffError(str(error)) from error
         self._store.add_event(
@@ -130,27 +140,44 @@ class Evaluator:
     ) -> bool:
         """Return whether a replica like this of the source as it is now is there or has failed."""
         for each in self._store.replicas(record.file, record.path, states=frozenset(ReplicaState)):
-            if each.layout != layout.layout or each.source_identity.difference(source):
+            if not _is_like(each.layout, layout.layout) or each.source_identity.difference(source):
                 continue
-            is_final = each.state is not ReplicaState.RETIRED or each.reason == REMOVED
-            if is_final or now_s - each.changed_ns * 1e-9 < _AGAIN_S:
+            is_retired = each.state is ReplicaState.RETIRED
+            if is_final(each) or (each.layout == layout.layout and not is_retired):
+                return True
+            if now_s - each.changed_ns * 1e-9 < _AGAIN_S:
                 return True
         return False
 
-    def _is_known(self, request: ReorganizeRequest, now_s: float) -> bool:
-        """Return whether a job that builds the same waits, runs, or failed in the last day."""
-        return any(
-            job.request == request
-            and (
-                job.state in _UNDER_WAY
-                or (
-                    job.state is not JobState.DONE
-                    and job.finished_ns is not None
-                    and now_s - job.finished_ns * 1e-9 < _AGAIN_S
-                )
-            )
-            for job in self._queue.jobs()
-        )
+    def _failed_requests(self) -> list[ReorganizeRequest]:
+        """Return what failed, or was cancelled, in the last day."""
+        since_ns = time.time_ns() - int(_AGAIN_S * 1e9)
+        return [
+            job.request
+            for job in self._queue.failed_since(since_ns)
+            if isinstance(job.request, ReorganizeRequest)
+        ]
+
+
+def is_final(record: ReplicaRecord) -> bool:
+    """Return whether a replica was not measured faster, or a person did not want it."""
+    return record.state is ReplicaState.REVERTED or (
+        record.state is ReplicaState.RETIRED and record.reason == REMOVED
+    )
+
+
+def _is_like(a: ReplicaLayout, b: ReplicaLayout) -> bool:
+    """Return whether two layouts differ at most in what they hold, and in their chunks' lengths.
+
+    These follow the reads, and change with each.
+    """
+    return (a.order, a.storage, a.segments is None) == (b.order, b.storage, b.segments is None)
+
+
+def _kind_of(request: ReorganizeRequest) -> tuple[object, ...]:
+    """Return what like requests have in common."""
+    is_chunked = request.chunks not in {None, "contiguous"}
+    return request.file, request.dataset, request.order, is_chunked, request.segments is None
 
 
 def build_request(advised: PortfolioLayout, record: DatasetRecord) -> ReorganizeRequest:

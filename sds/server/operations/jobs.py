@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import OperationalError
 
 from sds.catalog.records import as_json
-from sds.errors import BusyError, InsufficientSpaceError, SdsError
+from sds.errors import BusyError, InsufficientSpaceError, RequestTimeoutError, SdsError
 from sds.extras import missing_extra
 from sds.server.child import run_in_child
 from sds.server.operations.process_pool import run_operation
@@ -36,6 +36,8 @@ _CANCEL_POLL_S = 1.0
 _CANCEL_LOOKS = 5  # in which a stage may come to its next step and clean up by itself
 _SOURCES_AT_ONCE = 16  # that are looked at after each look into the spool
 _RETRY_S = 1.0
+_EVALUATION_LIMIT_S = 600.0
+_PATIENCE = 3  # intervals until what was put off is evaluated again
 _TRIED_AGAIN_S = 60.0  # what could not be looked at
 
 
@@ -83,8 +85,6 @@ class Background:
     def __init__(self, service: Service, stop: threading.Event) -> None:
         self._service = service
         self._stop = stop
-        self._read_since = threading.Event()  # anything, since what was read was evaluated
-        self._read_since.set()
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), name=f"sds-{name}", daemon=True)
             for name, work in (
@@ -203,8 +203,7 @@ class Background:
         next_try_s = 0.0
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
             with _log_failure("ingest failed, tried again in a moment"):
-                if service.ingest(every_file=False).reads:
-                    self._read_since.set()
+                service.ingest(every_file=False)
                 service.collect_garbage(_SOURCES_AT_ONCE)
                 if time.monotonic() >= next_try_s:
                     next_try_s = time.monotonic() + _TRIED_AGAIN_S
@@ -217,23 +216,37 @@ class Background:
                     service.refit()
 
     def _evaluate(self) -> None:
-        settings = self._service.settings
-        next_s = time.monotonic()
-        while not self._stop.wait(timeout=settings.ingest_interval_s):
-            if time.monotonic() < next_s or not self._read_since.is_set():
-                continue
-            self._read_since.clear()
-            with _log_failure("what was read is not evaluated now"):
-                found = self._service.evaluate(self._advise_in_child)
-                if found is not None and not found.is_final:
-                    self._read_since.set()
-            next_s = time.monotonic() + settings.evaluate_interval_s
-
-    def _advise_in_child(self, **given: bool) -> Advice:
         service = self._service
-        run = child_runner(self._stop)
-        return run(  # type: ignore[no-any-return]
-            run_operation, service.home.root, service.settings, "advise_all", given, callbacks={}
+        interval_s = service.settings.evaluate_interval_s
+        next_s = time.monotonic()
+        while not self._stop.wait(timeout=service.settings.ingest_interval_s):
+            if time.monotonic() < next_s or not service.to_evaluate.is_set():
+                continue
+            service.to_evaluate.clear()
+            is_final = False
+            try:
+                with _log_failure("what was read is not evaluated now"):
+                    found = service.evaluate(self._advise_in_child)
+                    is_final = found is None or found.is_final
+            finally:
+                if not is_final:
+                    service.to_evaluate.set()
+            next_s = time.monotonic() + interval_s * (1 if is_final else _PATIENCE)
+
+    def _advise_in_child(self, **given: str) -> Advice:
+        service = self._service
+        until_s = time.monotonic() + _EVALUATION_LIMIT_S
+
+        def poll() -> None:
+            if self._stop.is_set():
+                raise CutOffError
+            if time.monotonic() >= until_s:
+                message = f"no advice within {_EVALUATION_LIMIT_S:g} s: a file may not answer"
+                raise RequestTimeoutError(message)
+
+        home, settings = service.home.root, service.settings
+        return run_in_child(  # type: ignore[no-any-return]
+            run_operation, home, settings, "advise_all", given, callbacks={}, poll=poll
         )
 
     def _verify_replicas(self) -> None:

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from sds.catalog.records import Mode, PolicyRecord
 
 
+_LEVELS: tuple[Mode, ...] = ("off", "observe", "auto")
+
+
+def does_as_much(mode: Mode, other: Mode) -> bool:
+    """Return whether the evaluator does as much in a mode as in another, or more."""
+    return _LEVELS.index(mode) >= _LEVELS.index(other)
+
+
 class Modes:
     """Finds modes of datasets.
 

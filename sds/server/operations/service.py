@@ -20,7 +20,7 @@ from sds.catalog.store import Store
 from sds.errors import SdsValueError, UnreachableError
 from sds.files import canonical_path
 from sds.home import default_home
-from sds.mounts import filesystem_of
+from sds.mounts import filesystem_of, resolved_or_named
 from sds.redirect.launch.untraced import drop_old_notes
 from sds.server.operations import stages
 from sds.server.operations.kept_advice import keep_advice
@@ -146,7 +146,9 @@ class Service(ServiceComponents):
         with self.lock.held():
             drop_old_notes(self.home.spool)
             report = self._ingester.ingest(every_file=every_file)
-            self._is_review_due |= report.reads > 0
+            if report.reads:
+                self._is_review_due = True
+                self.to_evaluate.set()
             if self._is_review_due:
                 if self._store.shadow_tests():
                     with self._in_order():
@@ -176,17 +178,17 @@ class Service(ServiceComponents):
         """
         return self._adviser.advise(request, progress=progress or _ignore_progress)
 
-    def advise_all(self, *, for_auto: bool = False) -> Advice:
+    def advise_all(self, *, mode: records.Mode = "off") -> Advice:
         """Return the replicas to build of all that was read, under the budget of the home.
 
         What cannot be looked at is left out, and named in the notes.
 
         Parameters
         ----------
-        for_auto
-            Only of what is in mode auto.
+        mode
+            Of datasets in this mode or one that does more; off: of all.
         """
-        return self._adviser.advise_all(for_auto=for_auto, progress=_ignore_progress)
+        return self._adviser.advise_all(mode=mode, progress=_ignore_progress)
 
     def evaluate(self, advise: Callable[..., Advice] | None = None) -> Evaluation | None:
         """Advise on all that was read, keep that, and queue what to build of what is in mode auto.
@@ -200,14 +202,16 @@ class Service(ServiceComponents):
         -------
         None where nothing was read, or all is in mode off.
         """
-        from sds.server.operations.evaluator import NOTHING_TO_BUILD  # noqa: PLC0415
+        from sds.server.operations.evaluator import BUSY, NOTHING_TO_BUILD  # noqa: PLC0415
 
         modes = Modes(self._store.policies(), self.settings.mode)
         if modes.are_all_off or not self._store.read_totals().n_reads:
             return None
+        if modes.is_any_auto and self._evaluator.is_at_work:
+            return BUSY  # what it builds counts in the budget once it is there
         advise = advise or self.advise_all
-        of_auto = advise(for_auto=True) if modes.is_any_auto else None
-        advice = of_auto if of_auto and modes.are_all_auto else advise()
+        of_auto = advise(mode="auto") if modes.is_any_auto else None
+        advice = of_auto if of_auto and modes.are_all_auto else advise(mode="observe")
         keep_advice(self._store, advice.portfolio)
         return NOTHING_TO_BUILD if of_auto is None else self._evaluator.build(of_auto)
 
@@ -217,7 +221,10 @@ class Service(ServiceComponents):
 
     def set_policy(self, request: PolicyRequest) -> records.PolicyRecord:
         """Set the mode of the evaluator for a directory and all below it, a file, or a dataset."""
-        return self._store.set_policy(canonical_path(request.path), request.dataset, request.mode)
+        path = resolved_or_named(request.path)
+        found = self._store.set_policy(path, request.dataset, request.mode)
+        self.to_evaluate.set()
+        return found
 
     def unset_policy(
         self, path: records.AbsolutePath, dataset: str | None = None
@@ -229,7 +236,9 @@ class Service(ServiceComponents):
         NotFoundError
             If it has none.
         """
-        return self._store.unset_policy(canonical_path(path), dataset)
+        found = self._store.unset_policy(resolved_or_named(path), dataset)
+        self.to_evaluate.set()
+        return found
 
     def what_if(self, request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
         """Return what reads would take with a replica that is not there, or without one that is.
@@ -366,6 +375,7 @@ class Service(ServiceComponents):
     def remove(self, replica_id: records.Id) -> ReplicaRecord:
         """Stop serving a replica and delete its file."""
         with self._in_order():
+            self.to_evaluate.set()
             return self._builder.remove(replica_id)
 
     def calibrate(

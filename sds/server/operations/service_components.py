@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,9 @@ class ServiceComponents:
         self.lock = HomeLock(home, wait_s=settings.lock_wait_s)
         self.queue = JobQueue(store)
         self._is_recovered = False
+        # Set where there may be something to evaluate, as at the start; the evaluator clears it.
+        self.to_evaluate = threading.Event()
+        self.to_evaluate.set()
         self._is_review_due = True  # an earlier process may have counted reads, and no more
         self._store = store
         self._run = run

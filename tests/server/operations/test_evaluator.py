@@ -13,6 +13,7 @@ from sds import _spool_writer
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.requests import IngestRequest, PolicyRequest, ReorganizeRequest
 from sds.errors import CatalogError, NotFoundError
+from sds.server.operations import dataset_workloads
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
 from tests.organizer.sources import settle
@@ -54,14 +55,14 @@ def open_service(home):
 def trace(home):
     """Trace a program that reads planes across the cube, slowly."""
 
-    def trace(service, *sources, took_ns=30_000_000, **how):
+    def trace(service, *sources, took_ns=30_000_000, n_reads=N_READS, **how):
         home.create()
         for source in sources:
             writer = _spool_writer.SpoolWriter(
                 home.spool, pid=next(pids), start_ns=1_000, host=os.uname().nodename,
                 executable="/usr/bin/python3",
             )  # fmt: skip
-            add_planes(writer, source, N_READS, extent=EXTENT, took_ns=took_ns, **how)
+            add_planes(writer, source, n_reads, extent=EXTENT, took_ns=took_ns, **how)
             writer.close()
         service.ingest()
 
@@ -146,6 +147,73 @@ def test_what_a_person_removed_is_not_built_again(open_service, trace, cube):
     assert all(job.request.order != replica.order for job in service.evaluate().jobs)
 
 
+@pytest.mark.parametrize("how", ["removed", "reverted"])
+def test_what_is_like_what_was_tried_is_not_built_either(open_service, trace, cube, how):
+    """Regions follow the reads, and change with each: a budget for a part lets parts be built."""
+    service = open_service(replica_budget_bytes=3 << 20)
+    trace(service, cube)
+    (job,) = service.evaluate().jobs
+    assert job.request.region is not None
+    (replica,) = work(service)
+    if how == "removed":
+        service.remove(replica.id)
+    else:
+        service._store.set_replica(replica.id, ReplicaState.REVERTED, "measured slower")
+    for last in (41, 45, 60):
+        trace(service, cube, n_reads=last)
+        assert all(job.request.order != replica.order for job in service.evaluate().jobs)
+        for other in service.jobs(JobState.QUEUED):
+            service.cancel(other.id)
+
+
+def test_while_it_builds_nothing_more_is_queued(open_service, trace, cube, tmp_path):
+    """So that what is built counts in the budget before more is planned."""
+    service = open_service()
+    trace(service, cube)
+    assert service.evaluate().jobs
+    trace(service, write_cube(tmp_path / "other.h5"))
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.is_final) == ((), False)
+    work(service)
+    assert [job.request.file for job in service.evaluate().jobs] == [str(tmp_path / "other.h5")]
+
+
+def test_half_of_the_queue_is_for_people(open_service, trace, cube):
+    service = open_service(max_queued_jobs=2)
+    trace(service, cube)
+    service.submit(IngestRequest())
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.is_final) == ((), False)
+    service.submit(IngestRequest())
+
+
+def test_a_time_in_the_future_is_no_reason_to_wait(open_service, trace, cube):
+    service = open_service(quiet_source_s=3600.0)
+    os.utime(cube, (time.time() + 10**6,) * 2)
+    trace(service, cube)
+    assert service.evaluate().is_final
+
+
+def test_something_is_evaluated_after_whatever_may_change_advice(open_service, trace, cube):
+    service = open_service()
+
+    def is_due():
+        found = service.to_evaluate.is_set()
+        service.to_evaluate.clear()
+        return found
+
+    assert is_due(), "at the start"
+    assert not is_due()
+    trace(service, cube)  # also where a command has the server count
+    assert is_due()
+    service.ingest()
+    assert not is_due()
+    service.set_policy(PolicyRequest(path=str(cube), mode="auto"))
+    assert is_due()
+    service.unset_policy(str(cube))
+    assert is_due()
+
+
 def test_what_failed_is_not_tried_again_on_the_same_day(open_service, trace, cube):
     service = open_service()
     trace(service, cube)
@@ -165,15 +233,25 @@ def test_a_source_that_is_being_written_is_left_for_later(open_service, trace, c
     assert [job.request.file for job in service.evaluate().jobs] == [str(cube)]
 
 
-def test_a_file_that_cannot_be_looked_at_leaves_the_others(open_service, trace, cube, tmp_path):
-    gone, broken = (write_cube(tmp_path / name) for name in ("gone.h5", "broken.h5"))
+def test_a_file_that_cannot_be_looked_at_leaves_the_others(
+    open_service, trace, cube, tmp_path, monkeypatch
+):
+    gone, broken, odd = (write_cube(tmp_path / name) for name in ("gone.h5", "broken.h5", "odd.h5"))
     service = open_service()
-    trace(service, gone, broken, cube)
+    trace(service, gone, broken, odd, cube)
     gone.unlink()
     broken.write_text("this is text")
+    described = dataset_workloads.describe_dataset
+
+    def describe(file, dataset):
+        if file == str(odd):
+            raise RuntimeError("h5py, of a file with a wrong byte")
+        return described(file, dataset)
+
+    monkeypatch.setattr(dataset_workloads, "describe_dataset", describe)
     assert [job.request.file for job in service.evaluate().jobs] == [str(cube)]
     advice = service.advise_all()
-    for path in (gone, broken):
+    for path in (gone, broken, odd):
         assert any(note.startswith(f"{path}:/cube is left out: ") for note in advice.notes)
 
 

@@ -150,6 +150,30 @@ def test_a_build_that_is_found_whole_after_a_crash_is_in_shadow(service, source,
         assert shares(home, source) == [SHADOW_PERMILLE]
 
 
+@pytest.mark.parametrize(("mine_us", "expected"), [(100, "active"), (900, "reverted")])
+@pytest.mark.parametrize("others", ["build", "verify"])
+def test_an_end_that_comes_while_others_are_at_work_stands(  # noqa: PLR0917  (fixtures)
+    run, shadow, service, monkeypatch, others, mine_us, expected
+):
+    """They looked at the replica before."""
+    run(shadow, mine_us=900, others_us=800, n=WINDOW_READS)
+    set_replica = service._store.set_replica
+
+    def after_the_test(number, state, reason, **options):
+        monkeypatch.undo()
+        run(shadow, mine_us=mine_us, others_us=500)
+        return set_replica(number, state, reason, **options)
+
+    monkeypatch.setattr(service._store, "set_replica", after_the_test)
+    if others == "build":
+        service.reorganize(request_of(shadow.file))
+    else:
+        Path(shadow.path).touch()
+        service.verify(shadow.id)
+    assert service.replica(shadow.id).state == expected
+    assert service._store.shadow_tests() == ()
+
+
 def test_a_second_request_leaves_the_test_where_it_was(run, shadow, source, service):
     run(shadow, mine_us=900, others_us=100, n=WINDOW_READS)
     ((_, before),) = service._store.shadow_tests()

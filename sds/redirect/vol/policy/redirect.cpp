@@ -50,7 +50,7 @@ struct Decision {
     Choice choice;    // n_uses: until it is made anew
     int64_t shape[];  // counts, blocks and strides
 };
-constexpr int max_decisions = 4;
+constexpr int max_decisions = 8;
 
 // Kept for every dataset that is open: what the table says is looked up in it.
 struct Redirection {
@@ -436,11 +436,8 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
     int32_t choice = choose_scattered(host, dataset, redirection.scattered,
                                       layouts_of(dataset, deal.left_by != 0), read);
     if (choice < 0) tell(dataset, why_none(dataset, read));
-    if (leaves_alone(dataset, choice, deal))
-        choice =
-            choose_scattered(host, dataset, redirection.scattered, layouts_of(dataset, true), read);
     if (choice == SDS_BY_HDF5) return 0;
-    const Server server(dataset, choice);
+    Server server(dataset, choice);
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
     const FileType type(object);
@@ -449,6 +446,12 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
                          request.dxpl, conversion))
         return original(dataset, other_type);
     if (!writes_once(host, read)) return original(dataset, repeated_points);
+    if (leaves_alone(dataset, choice, deal)) {
+        choice =
+            choose_scattered(host, dataset, redirection.scattered, layouts_of(dataset, true), read);
+        if (choice == SDS_BY_HDF5) return 0;
+        server = Server(dataset, choice);
+    }
     return serve_from(
         dataset, server, nullptr,
         [&](sds_file *file, uint8_t *) {
@@ -466,7 +469,7 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
                                             const ReadRequest &request, Deal &deal)
 {
     const Host &host = *object.host;
-    const Server server(dataset, choice);
+    Server server(dataset, choice);
 
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
@@ -482,6 +485,11 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
         !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
         return serve_scattered(object, dataset, selection, request, deal);
+    if (leaves_alone(dataset, choice, deal)) {
+        choice = predict_or_remember(dataset, selection.slab, true).of;
+        if (choice == SDS_BY_HDF5) return 0;
+        server = Server(dataset, choice);
+    }
     return serve_from(
         dataset, server, &selection.slab,
         [&](sds_file *file, uint8_t *announced) {
@@ -574,10 +582,8 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request, deal);
-    Choice choice = choose(dataset, selection.slab);
+    const Choice choice = choose(dataset, selection.slab);
     if (choice.of < 0) tell(dataset, why_none(dataset, selection.slab));
-    if (leaves_alone(dataset, choice.of, deal))
-        choice = predict_or_remember(dataset, selection.slab, true);
     const NativeRead native =
         kept ? count_read(*kept, selection.slab, choice.by_hdf5_s) : NativeRead{};
     if (choice.of == SDS_BY_HDF5) return 0;
