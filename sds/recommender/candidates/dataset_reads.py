@@ -35,8 +35,8 @@ class DatasetReads:
         Replicas that serve it, of the whole dataset, of parts and of segments; one several times
         where there are several alike.
     replica_ids
-        By which traces name replicas, those that are alike together. Of what is not in `existing`
-        they are supposed to be taken away.
+        By which traces name replicas, those that are alike together. What is not in `existing` is
+        gone, or supposed to be taken away.
     trail
         Where its newest reads lay; None where that is not known, or reads are stated.
     hypothetical_tiles

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer import recurring_segments, stated_pattern
 from sds.calibration.models_in_use import comparable_models
-from sds.catalog.records import LIVE_STATES
+from sds.catalog.records import LIVE_STATES, ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.files import canonical_path
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from sds.server.operations.stages import Progress
 
 log = logging.getLogger(__name__)
+
+_REVERTED = frozenset({ReplicaState.REVERTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,10 @@ class KnownReads:
                 )
             elif record.replica is not None:
                 layouts.append(record.layout)
+                ids[record.layout].append(record.id)
+        # What was measured of those that are gone says what others like them would take.
+        for record in self._store.replicas(file, described.path, states=_REVERTED):
+            if record.sort is None and not record.source_identity.difference(now):
                 ids[record.layout].append(record.id)
         stripes = self._models.stripes_of(file)
         try:

@@ -128,6 +128,9 @@ def test_what_was_not_faster_is_not_built_again_until_its_source_changes(open_se
     assert service.replica(replica.id).state is ReplicaState.REVERTED
     evaluated = service.evaluate()
     assert all(job.request.order != replica.order for job in evaluated.jobs)
+    (recommendation,) = service.recommendations()
+    advised = [one.layout for one in recommendation.recommendation.layouts]
+    assert replica.layout not in advised, "what was measured beats what is predicted"
 
     with h5py.File(cube, "r+") as file:
         file["cube"][0, 0, 0] = 7
