@@ -13,6 +13,7 @@ from sds.cli.commands import (
     advise,
     calibrate,
     demo,
+    events,
     explain,
     ingest,
     machine,
@@ -56,6 +57,7 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "plot": plot.plot,
     "reorganize": reorganize.reorganize,
     "query": query.query,
+    "events": events.events,
     "demo": demo.demo,
 }
 _GROUPS = {

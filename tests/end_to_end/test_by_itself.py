@@ -40,18 +40,17 @@ def test_the_server_builds_what_pays_and_proves_it(sds, cube, program, tmp_path)
         shown = sds("status").out
         assert "auto; " in shown
 
-    kinds = [event["kind"] for event in events_of(sds)]
-    assert {"planned", "building", "shadow", "active"} <= set(kinds)
+    events = sds("events", "--limit", "1000", "--json").json["events"]
+    kinds = [event["kind"] for event in reversed(events)]
     order = [kinds.index(kind) for kind in ("planned", "building", "shadow", "active")]
     assert order == sorted(order)
+    lines = sds("events").out.splitlines()
+    assert any(" active: measured faster in shadow" in line for line in lines)
+    assert "--shadow: order 2," in sds("events").out
 
 
-def events_of(sds):
-    """Return the events of a home, oldest first."""
-    from sds.server.operations.service import Service
-
-    with Service.open(sds.home) as service:
-        return [{"kind": one.kind} for one in reversed(service.events(1000))]
+def test_without_events_that_is_said(sds):
+    assert sds("events").out == "nothing has happened yet\n"
 
 
 def test_advice_without_a_name_is_on_all_that_was_read(sds_both, cube, program):
