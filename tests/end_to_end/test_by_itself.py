@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pytest
+
 from tests.end_to_end.conftest import BY_HDF5, native, serving
 from tests.waiting import wait_until
 
@@ -53,19 +57,21 @@ def test_without_events_that_is_said(sds):
     assert sds("events").out == "nothing has happened yet\n"
 
 
-def test_advice_without_a_name_is_on_all_that_was_read(sds_both, cube, program):
+@pytest.mark.parametrize("has_server", [False, True])
+def test_advice_without_a_name_is_on_all_that_was_read(sds, cube, program, tmp_path, has_server):
     """And a server keeps it, for status to show."""
-    sds_both.environment |= {"SDS_EVALUATE_INTERVAL_S": "0.2", "SDS_INGEST_INTERVAL_S": "0.2"}
-    assert "Build nothing" in sds_both("advise").out
-    sds_both.read(program, cube, *PLANES, **BY_HDF5)
-    every, one = (sds_both("advise", *name, "--json").json for name in ((), (cube,)))
-    assert every["command"] == one["command"]
-    assert f"sds reorganize {cube}:/image/cube" in sds_both("advise").out.replace("\n", " ")
-    refused = sds_both("advise", "--budget", "1G")
-    assert refused.code == 2
-    assert "--budget without a file" in refused.err
-    if sds_both("status", "--json").json["server"] is None:
-        assert sds_both("status", "--json").json["advice"] is None
-        return
-    wait_until(lambda: sds_both("status", "--json").json["advice"], "an evaluation")
-    wait_until(lambda: every["command"] in sds_both("status").out, "the command")
+    sds.environment |= {"SDS_EVALUATE_INTERVAL_S": "0.2", "SDS_INGEST_INTERVAL_S": "0.2"}
+    with serving(sds, tmp_path) if has_server else contextlib.nullcontext():
+        assert "Build nothing" in sds("advise").out
+        sds.read(program, cube, *PLANES, **BY_HDF5)
+        every, one = (sds("advise", *name, "--json").json for name in ((), (cube,)))
+        assert every["command"] == one["command"]
+        assert f"sds reorganize {cube}:/image/cube" in sds("advise").out.replace("\n", " ")
+        refused = sds("advise", "--budget", "1G")
+        assert refused.code == 2
+        assert "--budget without a file" in refused.err
+        if not has_server:
+            assert sds("status", "--json").json["advice"] is None
+            return
+        wait_until(lambda: sds("status", "--json").json["advice"], "an evaluation")
+        wait_until(lambda: every["command"] in sds("status").out, "the command")
