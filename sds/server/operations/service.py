@@ -515,9 +515,12 @@ class Service(ServiceComponents):
             Check only this many sources; each call continues where the last one ended.
         """
         with self.lock.held():
-            return self._recovery.collect_garbage(
+            found = self._recovery.collect_garbage(
                 self._run, keep_days=self.settings.spool_keep_days, n_sources=n_sources
             )
+            if found.replicas_retired:
+                self.to_evaluate.set()
+            return found
 
     def catch_up(self, unreachable: set[str]) -> bool:
         """Publish some of what an older SDS or other settings published.

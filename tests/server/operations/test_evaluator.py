@@ -141,6 +141,29 @@ def test_what_was_not_faster_is_not_built_again_until_its_source_changes(open_se
     assert replica.order in [job.request.order for job in service.evaluate().jobs]
 
 
+def test_a_replica_of_a_source_that_changed_is_built_anew_once_it_is_quiet(
+    open_service, trace, cube
+):
+    """Without further reads."""
+    service = open_service(quiet_source_s=30.0)
+    long_ago_s = time.time() - 3600
+    os.utime(cube, (long_ago_s, long_ago_s))
+    trace(service, cube)
+    service.evaluate()
+    (replica,) = work(service)
+    with h5py.File(cube, "r+") as file:
+        file["cube"][0, 0, 0] = 7
+    service.to_evaluate.clear()
+    service.collect_garbage()
+    assert service.replica(replica.id).state is ReplicaState.RETIRED
+    assert service.to_evaluate.is_set()
+    assert not service.evaluate().is_final, "it was written a moment ago"
+    os.utime(cube, (long_ago_s, long_ago_s))
+    assert [job.request.order for job in service.evaluate().jobs] == [replica.order]
+    (again,) = work(service)
+    assert (again.state, again.id == replica.id) == (ReplicaState.SHADOW, False)
+
+
 def test_what_a_person_removed_is_not_built_again(open_service, trace, cube):
     service = open_service()
     trace(service, cube)
