@@ -68,8 +68,11 @@ class Replicas(Database):
                     layout,
                     facts.identity,
                 ):
-                    if shadow_test is None and row.state == ReplicaState.BUILDING:
+                    if shadow_test is None:
+                        # Asked for by name: it is not reverted, whatever its test says from now on.
                         row.shadow_test = None
+                        if row.state == ReplicaState.SHADOW:
+                            _move(session, row, ReplicaState.ACTIVE, "asked for by name", {})
                     return _replica_record(row)
                 mark_source(dataset.source)
                 row.state = ReplicaState.RETIRED
@@ -111,17 +114,18 @@ class Replicas(Database):
     ) -> ReplicaRecord:
         """Move a replica to another state and append the event that says why.
 
-        What is gone stays so, and a replica whose test in shadow has ended meanwhile is active
-        where it was to be in shadow.
+        What is gone stays as it is, and a replica whose test in shadow has ended meanwhile is
+        active where it was to be in shadow: the record that is returned tells.
 
         `replica`: what its file holds, as was found by verifying every byte of it just now.
         """
         with self.writing() as session:
             row = _replica_row(session, replica_id)
-            if row.state in GONE_STATES and state not in GONE_STATES:
+            if row.state in GONE_STATES:
                 return _replica_record(row)
             if state == ReplicaState.SHADOW and row.shadow_test is None:
                 state = ReplicaState.ACTIVE
+                reason = row.reason if row.state == state else reason
             _move(session, row, state, reason, numbers or {})
             if replica is not None:
                 row.replica = replica

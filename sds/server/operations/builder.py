@@ -109,7 +109,7 @@ class Builder:
             state, reason = ReplicaState.SHADOW, IN_SHADOW
         else:
             state, reason = ReplicaState.ACTIVE, "every byte verified; asked for by name"
-        self._store.set_replica(
+        after = self._store.set_replica(
             record.id,
             state,
             reason,
@@ -118,6 +118,10 @@ class Builder:
             numbers={"build_s": elapsed_s, "size_bytes": float(replica.size_bytes)},
         )
         self._publisher.publish(record.file)
+        if after.state in GONE_STATES:
+            self.delete_file(after)
+            message = f"replica {after.id} went while it was built: {after.reason}; build it again"
+            raise BusyError(message)
         return self._store.replica(record.id)
 
     def _check_budget(self, plan: AnyPlan) -> None:

@@ -19,10 +19,12 @@ from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
 from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
 from sds.server.operations.builder import REMOVED
+from sds.server.operations.kept_advice import keep_advice
+from sds.server.operations.modes import Modes
 from sds.text import DAY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import DatasetRecord
@@ -58,10 +60,6 @@ class Evaluation:
     is_final: bool
 
 
-NOTHING_TO_BUILD = Evaluation(jobs=(), is_final=True)
-BUSY = Evaluation(jobs=(), is_final=False)
-
-
 class _PutOffError(Exception):
     """Raised where something may be built later, but not now."""
 
@@ -74,10 +72,24 @@ class Evaluator:
         self._queue = queue
         self._settings = settings
 
-    @property
-    def is_at_work(self) -> bool:
-        """True while a job of the evaluator waits or runs."""
-        return self._queue.is_at_work(PRIORITY)
+    def evaluate(self, advise: Callable[..., Advice]) -> Evaluation | None:
+        """Keep advice on all that was read, and queue what to build of what is in mode auto.
+
+        While a job of the evaluator waits or runs nothing more is queued: what it builds counts in
+        the budget once it is there. None where nothing was read, or all is in mode off.
+
+        advise: `sds.server.operations.service.Service.advise_all`.
+        """
+        modes = Modes(self._store.policies(), self._settings.mode)
+        if modes.are_all_off or not self._store.read_totals().n_reads:
+            return None
+        is_busy = self._queue.is_at_work(PRIORITY)
+        of_auto = advise(mode="auto") if modes.is_any_auto and not is_busy else None
+        advice = of_auto if of_auto and modes.are_all_auto else advise(mode="observe")
+        keep_advice(self._store, advice.portfolio)
+        if of_auto is not None:
+            return self.build(of_auto)
+        return Evaluation(jobs=(), is_final=not (is_busy and modes.is_any_auto))
 
     def build(self, advice: Advice) -> Evaluation:
         """Queue what is advised and was not tried yet."""
@@ -99,7 +111,7 @@ class Evaluator:
         self,
         layout: PortfolioLayout,
         records: Mapping[str, DatasetRecord],
-        failed: Sequence[ReorganizeRequest],
+        failed: Sequence[tuple[ReorganizeRequest, int]],
     ) -> JobRecord | None:
         """Queue the build of a layout; return None where it, or one like it, was tried."""
         record = records.get(layout.target)
@@ -115,7 +127,9 @@ class Evaluator:
         if 0 <= now_s - source.mtime_ns * 1e-9 < self._settings.quiet_source_s:
             raise _PutOffError(f"{record.file} was written a moment ago (quiet_source_s)")
         request = build_request(layout, record)
-        if any(_kind_of(request) == _kind_of(each) for each in failed):
+        changed_ns = max(source.mtime_ns, source.ctime_ns)
+        kind = _kind_of(request)
+        if any(kind == _kind_of(each) and ended_ns > changed_ns for each, ended_ns in failed):
             return None
         try:
             most = max(1, self._settings.max_queued_jobs // _SHARE_OF_QUEUE)
@@ -149,13 +163,18 @@ class Evaluator:
                 return True
         return False
 
-    def _failed_requests(self) -> list[ReorganizeRequest]:
-        """Return what failed, or was cancelled, in the last day."""
+    def _failed_requests(self) -> list[tuple[ReorganizeRequest, int]]:
+        """Return what the evaluator asked for and failed, or was cancelled, in the last day.
+
+        With the end of each, ns since 1970.
+        """
         since_ns = time.time_ns() - int(_AGAIN_S * 1e9)
         return [
-            job.request
+            (job.request, job.finished_ns)
             for job in self._queue.failed_since(since_ns)
-            if isinstance(job.request, ReorganizeRequest)
+            if job.priority == PRIORITY
+            and isinstance(job.request, ReorganizeRequest)
+            and job.finished_ns is not None
         ]
 
 

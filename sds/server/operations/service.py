@@ -23,8 +23,6 @@ from sds.home import default_home
 from sds.mounts import filesystem_of, resolved_or_named
 from sds.redirect.launch.untraced import drop_old_notes
 from sds.server.operations import stages
-from sds.server.operations.kept_advice import keep_advice
-from sds.server.operations.modes import Modes
 from sds.server.operations.reports import PAGE_LENGTH, RefitReport
 from sds.server.operations.service_components import ServiceComponents
 from sds.server.operations.stages import run_here
@@ -146,14 +144,14 @@ class Service(ServiceComponents):
         with self.lock.held():
             drop_old_notes(self.home.spool)
             report = self._ingester.ingest(every_file=every_file)
-            if report.reads:
-                self._is_review_due = True
-                self.to_evaluate.set()
+            self._is_review_due |= report.reads > 0
             if self._is_review_due:
                 if self._store.shadow_tests():
                     with self._in_order():
                         self._shadow_reviewer.review()
                 self._is_review_due = False
+            if report.reads:
+                self.to_evaluate.set()
             return report
 
     def datasets(
@@ -202,18 +200,7 @@ class Service(ServiceComponents):
         -------
         None where nothing was read, or all is in mode off.
         """
-        from sds.server.operations.evaluator import BUSY, NOTHING_TO_BUILD  # noqa: PLC0415
-
-        modes = Modes(self._store.policies(), self.settings.mode)
-        if modes.are_all_off or not self._store.read_totals().n_reads:
-            return None
-        if modes.is_any_auto and self._evaluator.is_at_work:
-            return BUSY  # what it builds counts in the budget once it is there
-        advise = advise or self.advise_all
-        of_auto = advise(mode="auto") if modes.is_any_auto else None
-        advice = of_auto if of_auto and modes.are_all_auto else advise(mode="observe")
-        keep_advice(self._store, advice.portfolio)
-        return NOTHING_TO_BUILD if of_auto is None else self._evaluator.build(of_auto)
+        return self._evaluator.evaluate(advise or self.advise_all)
 
     def policies(self) -> tuple[records.PolicyRecord, ...]:
         """Return the modes that are set for directories, files and datasets."""
@@ -375,8 +362,10 @@ class Service(ServiceComponents):
     def remove(self, replica_id: records.Id) -> ReplicaRecord:
         """Stop serving a replica and delete its file."""
         with self._in_order():
-            self.to_evaluate.set()
-            return self._builder.remove(replica_id)
+            try:
+                return self._builder.remove(replica_id)
+            finally:
+                self.to_evaluate.set()
 
     def calibrate(
         self, request: CalibrateRequest, progress: Progress | None = None

@@ -256,8 +256,8 @@ class Verifier:
             if record.state is ReplicaState.VERIFIED:
                 state = record.state
             reason = "; ".join(reasons)
-            log.info("replica %s is %s: %s", record.id, state, reason)
             record = self._store.set_replica(record.id, state, reason, replica=found)
+            log.info("replica %s is %s: %s", record.id, record.state, record.reason)
             self._publisher.publish(record.file)
         else:
             self._store.note_verified(record.id)
@@ -274,8 +274,10 @@ class Verifier:
         if stamped is not None and now is not None:
             stamped = replace(stamped, identity=now)
         if (record.state, record.reason, record.replica) != (state, problem, stamped):
-            log.warning("replica %s is %s from now on: %s", record.id, state, problem)
             record = self._store.set_replica(record.id, state, problem, replica=stamped)
+            if record.state is not state:  # it went while it was read
+                return ReplicaCheck(replica=record, ok=True, problem="")
+            log.warning("replica %s is %s from now on: %s", record.id, state, problem)
         self._publisher.publish(record.file)
         return ReplicaCheck(replica=record, ok=False, problem=problem)
 

@@ -249,6 +249,29 @@ def test_what_failed_is_not_tried_again_on_the_same_day(open_service, trace, cub
     assert service.evaluate().jobs == ()
 
 
+def test_what_failed_on_an_earlier_state_of_the_source_is_tried_on_the_next(
+    open_service, trace, cube
+):
+    service = open_service()
+    trace(service, cube)
+    (job,) = service.evaluate().jobs
+    service.queue.claim()
+    service.queue.fail(job.id, "the source changed while it was copied")
+    with h5py.File(cube, "r+") as file:
+        file["cube"][0, 0, 0] = 7
+    assert [again.request for again in service.evaluate().jobs] == [job.request]
+
+
+def test_what_a_person_could_not_build_says_nothing(open_service, trace, cube):
+    service = open_service()
+    trace(service, cube)
+    asked = service.submit(
+        ReorganizeRequest(file=str(cube), dataset="/cube", order=(2, 0, 1), chunks=None)
+    )
+    service.cancel(asked.id)
+    assert service.evaluate().jobs
+
+
 def test_a_source_that_is_being_written_is_left_for_later(open_service, trace, cube):
     service = open_service(quiet_source_s=3600.0)
     trace(service, cube)

@@ -1,5 +1,6 @@
 """Replicas in shadow: they serve half of their reads until these are measured."""
 
+import contextlib
 import itertools
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from sds.analyzer.shadow import SHADOW_PERMILLE, WINDOW_READS
 from sds.catalog.records import ReplicaState
 from sds.catalog.requests import ReorganizeRequest
+from sds.errors import BusyError
 from sds.redirect.tables import read_table, table_path
 from sds.server.operations.service import Service
 from tests.server.conftest import EXTENT
@@ -166,12 +168,62 @@ def test_an_end_that_comes_while_others_are_at_work_stands(  # noqa: PLR0917  (f
 
     monkeypatch.setattr(service._store, "set_replica", after_the_test)
     if others == "build":
-        service.reorganize(request_of(shadow.file))
+        went = expected == "reverted"
+        with pytest.raises(BusyError) if went else contextlib.nullcontext():
+            service.reorganize(request_of(shadow.file))
     else:
         Path(shadow.path).touch()
         service.verify(shadow.id)
     assert service.replica(shadow.id).state == expected
     assert service._store.shadow_tests() == ()
+
+
+@pytest.mark.parametrize("moment", ["announced", "built"])
+def test_a_replica_that_is_asked_for_by_name_is_not_reverted_meanwhile(
+    run, shadow, service, monkeypatch, moment
+):
+    """Its test is over with the request, whatever is counted while it is built."""
+    run(shadow, mine_us=900, others_us=100, n=WINDOW_READS)
+    name = {"announced": "begin_replica", "built": "set_replica"}[moment]
+    method = getattr(service._store, name)
+
+    def then_count(*args, **options):
+        found = method(*args, **options) if moment == "announced" else None
+        monkeypatch.undo()
+        run(shadow, mine_us=900, others_us=100)
+        return found or method(*args, **options)
+
+    monkeypatch.setattr(service._store, name, then_count)
+    after = service.reorganize(request_of(shadow.file, shadow=False))
+    assert (after.id, after.state) == (shadow.id, ReplicaState.ACTIVE)
+    assert Path(after.path).exists()
+
+
+def test_a_build_whose_replica_is_removed_meanwhile_leaves_nothing(shadow, service, monkeypatch):
+    set_replica = service._store.set_replica
+
+    def after_a_removal(*args, **options):
+        monkeypatch.undo()
+        service.remove(shadow.id)
+        shutil.copy(shadow.path + ".kept", shadow.path)  # as the build may write it again
+        return set_replica(*args, **options)
+
+    shutil.copy(shadow.path, shadow.path + ".kept")
+    monkeypatch.setattr(service._store, "set_replica", after_a_removal)
+    with pytest.raises(BusyError, match="went while it was built: removed by request"):
+        service.reorganize(request_of(shadow.file, shadow=False))
+    assert not Path(shadow.path).exists()
+    assert service.replica(shadow.id).reason == "removed by request"
+
+
+@pytest.mark.parametrize("state", [ReplicaState.REVERTED, ReplicaState.RETIRED])
+def test_what_is_gone_stays_as_it_is(shadow, service, state):
+    """So that it is known why."""
+    service._store.set_replica(shadow.id, state, "first")
+    for other in (ReplicaState.ACTIVE, ReplicaState.RETIRED, ReplicaState.DAMAGED):
+        found = service._store.set_replica(shadow.id, other, "second")
+        assert (found.state, found.reason) == (state, "first")
+    assert service.verify(shadow.id).ok
 
 
 def test_a_second_request_leaves_the_test_where_it_was(run, shadow, source, service):
