@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sds.analyzer.read_times import ReadTimes, added_times
+from sds.text import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -197,8 +198,8 @@ def _said(classes: Sequence[ShadowClass]) -> str:
     """Return the times of the class of which most was read, in words."""
     most = max(classes, key=lambda each: each.n * each.mean_s)
     return (
-        f"{most.description}, {most.n} reads of {most.mean_s:.3g} s on average against "
-        f"{most.n_others} of {most.others_mean_s:.3g} s"
+        f"{most.description}, {most.n} reads of {time_text(most.mean_s)} on average against "
+        f"{most.n_others} of {time_text(most.others_mean_s)}"
     )
 
 

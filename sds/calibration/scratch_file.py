@@ -146,8 +146,15 @@ def work_directory(path: Path, space_bytes: int) -> Iterator[Path]:
         _make(directory)
         yield directory
     finally:
-        if directory.exists():
-            shutil.rmtree(directory)
+        try:
+            _remove(directory)
+        finally:  # a signal may have cut that off
+            _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)
 
 
 def _make(directory: Path) -> None:

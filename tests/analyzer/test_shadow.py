@@ -60,7 +60,7 @@ def test_a_replica_that_is_faster_than_what_serves_the_others_soon_passes(others
     found = shadow_result(sides([1] * 20, [20] * 20, others_by=others_by), REPLICA, ShadowTest())
     assert found.outcome is FASTER
     assert found.saved_s == pytest.approx(20 * 0.019)
-    assert "20 reads of 0.001 s on average against 20 of 0.02 s" in found.reason
+    assert "20 reads of 1 ms on average against 20 of 20 ms" in found.reason
 
 
 @pytest.mark.parametrize("n", [0, 1, 9])

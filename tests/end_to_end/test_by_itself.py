@@ -67,9 +67,10 @@ def test_advice_without_a_name_is_on_all_that_was_read(sds, cube, program, tmp_p
         every, one = (sds("advise", *name, "--json").json for name in ((), (cube,)))
         assert every["command"] == one["command"]
         assert f"sds reorganize {cube}:/image/cube" in sds("advise").out.replace("\n", " ")
-        refused = sds("advise", "--budget", "1G")
-        assert refused.code == 2
-        assert "--budget without a file" in refused.err
+        for option, value in (("--budget", "1G"), ("--reads", "3"), ("--columns", "x")):
+            refused = sds("advise", option, value)
+            assert refused.code == 2
+            assert f"{option} without a file" in refused.err
         if not has_server:
             assert sds("status", "--json").json["advice"] is None
             return

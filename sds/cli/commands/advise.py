@@ -12,6 +12,8 @@ from sds.errors import SdsValueError
 from sds.files import canonical_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sds.recommender.portfolio.values import ModelNames, Portfolio, Saving
     from sds.recommender.portfolio.what_if import WhatIf
     from sds.server.operations.advice_reports import Advice
@@ -102,7 +104,8 @@ def advise(
     from sds.server.remote_service import connect
 
     if not names:
-        _advise_all(budget, select, query, verbose=verbose, as_json=as_json)
+        of_named = {"--budget": budget, "--select": select, "--reads": reads, "--query": query}
+        _advise_all(of_named | {"--columns": columns}, verbose=verbose, as_json=as_json)
         return
     if query and select:
         message = "--select states reads of a dataset, --query those of a table: name one"
@@ -139,22 +142,14 @@ def advise(
     print_advice(advice, " and ".join(units), verbose=verbose)
 
 
-def _advise_all(
-    budget: str | None,
-    select: list[str] | None,
-    query: list[str] | None,
-    *,
-    verbose: bool,
-    as_json: bool,
-) -> None:
-    """Advise on all that was read."""
+def _advise_all(of_named: "Mapping[str, object]", *, verbose: bool, as_json: bool) -> None:
+    """Advise on all that was read; SdsValueError with options that need a file."""
     from sds.cli.output import note, print_json
     from sds.home import default_home
     from sds.redirect.launch.untraced import untraced_sentences
     from sds.server.remote_service import connect
 
-    given = {"--budget": budget, "--select": select, "--query": query}
-    for option, value in given.items():
+    for option, value in of_named.items():
         if value is not None:
             message = f"{option} without a file: name the files or datasets"
             raise SdsValueError(message)

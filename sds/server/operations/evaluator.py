@@ -129,7 +129,7 @@ class Evaluator:
         request = build_request(layout, record)
         changed_ns = max(source.mtime_ns, source.ctime_ns)
         kind = _kind_of(request)
-        if any(kind == _kind_of(each) and ended_ns > changed_ns for each, ended_ns in failed):
+        if any(kind == _kind_of(each) and begun_ns > changed_ns for each, begun_ns in failed):
             return None
         try:
             most = max(1, self._settings.max_queued_jobs // _SHARE_OF_QUEUE)
@@ -166,11 +166,12 @@ class Evaluator:
     def _failed_requests(self) -> list[tuple[ReorganizeRequest, int]]:
         """Return what the evaluator asked for and failed, or was cancelled, in the last day.
 
-        With the end of each, ns since 1970.
+        With when each began, ns since 1970: one that its source's change cut off says nothing of
+        what the source is now. What never began was cancelled; then, when it was.
         """
         since_ns = time.time_ns() - int(_AGAIN_S * 1e9)
         return [
-            (job.request, job.finished_ns)
+            (job.request, job.started_ns or job.finished_ns)
             for job in self._queue.failed_since(since_ns)
             if job.priority == PRIORITY
             and isinstance(job.request, ReorganizeRequest)

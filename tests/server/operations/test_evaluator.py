@@ -18,6 +18,7 @@ from sds.server.operations.service import Service
 from sds.server.settings import Settings
 from tests.organizer.sources import settle
 from tests.server.conftest import add_planes
+from tests.waiting import wait_until
 
 N_READS = 40
 EXTENT = (64, 64, 256)
@@ -255,10 +256,15 @@ def test_what_failed_on_an_earlier_state_of_the_source_is_tried_on_the_next(
     service = open_service()
     trace(service, cube)
     (job,) = service.evaluate().jobs
-    service.queue.claim()
+    begun_ns = service.queue.claim().started_ns
+
+    def is_changed():
+        with h5py.File(cube, "r+") as file:
+            file["cube"][0, 0, 0] = 7
+        return cube.stat().st_mtime_ns > begun_ns
+
+    wait_until(is_changed, "file systems count time in steps")
     service.queue.fail(job.id, "the source changed while it was copied")
-    with h5py.File(cube, "r+") as file:
-        file["cube"][0, 0, 0] = 7
     assert [again.request for again in service.evaluate().jobs] == [job.request]
 
 
