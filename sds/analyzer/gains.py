@@ -79,28 +79,36 @@ class ReplicaGain:
     n_compared, saved_s
         Of them those whose pattern was also read from the original, and the seconds saved by them:
         below zero where they took longer. None where nothing can be compared.
+    last_ns
+        When the newest read began that it served, or may have served as one of several ranks; ns
+        since 1970, 0 where none is known.
     """
 
     n: int
     total_s: float
     n_compared: int
     saved_s: float | None
+    last_ns: int
 
 
 def replica_gain(patterns: Iterable[AccessPattern], replica_id: int) -> ReplicaGain:
     """Return what a replica of a dataset served of its patterns."""
-    gains = [
-        gain
-        for pattern in patterns
-        for gain in measured_gains(pattern)
-        if gain.times.served_by == replica_id
-    ]
+    gains = []
+    last_ns = 0
+    for pattern in patterns:
+        if pattern.n_collective and pattern.n_redirected:  # times of these are not kept
+            last_ns = max(last_ns, pattern.last_ns)
+        for gain in measured_gains(pattern):
+            if gain.times.served_by == replica_id:
+                gains.append(gain)
+                last_ns = max(last_ns, gain.times.last_ns or pattern.last_ns)
     compared = [gain for gain in gains if gain.saved_s is not None]
     return ReplicaGain(
         n=sum(gain.times.n for gain in gains),
         total_s=math.fsum(gain.times.total_s for gain in gains),
         n_compared=sum(gain.times.n for gain in compared),
         saved_s=math.fsum(gain.saved_s or 0.0 for gain in compared) if compared else None,
+        last_ns=last_ns,
     )
 
 

@@ -42,6 +42,8 @@ class ReadTimes:
         Sum, fastest and slowest, seconds.
     histogram
         Pairs (b, how many reads took 2^b to 2^(b+1) ns), by b.
+    last_ns
+        When the newest of them began, ns since 1970; 0 where all were counted by an older SDS.
     """
 
     served_by: int
@@ -50,6 +52,7 @@ class ReadTimes:
     least_s: float
     most_s: float
     histogram: tuple[tuple[int, int], ...]
+    last_ns: int = 0
 
     @property
     def is_of_original(self) -> bool:
@@ -114,6 +117,7 @@ def _times_by(
                 least_s=float(records.elapsed_min_ns[of_one].min()) * 1e-9,
                 most_s=float(records.elapsed_max_ns[of_one].max()) * 1e-9,
                 histogram=tuple((int(b), int(counts[b])) for b in np.flatnonzero(counts)),
+                last_ns=int(records.last_start_ns[of_one].max()),
             )
         )
     return tuple(found)
@@ -142,4 +146,5 @@ def added_times(times: Sequence[ReadTimes]) -> ReadTimes:
         least_s=min(each.least_s for each in times),
         most_s=max(each.most_s for each in times),
         histogram=tuple(sorted(histogram.items())),
+        last_ns=max(each.last_ns for each in times),
     )

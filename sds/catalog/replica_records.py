@@ -55,6 +55,8 @@ class ReplicaRecord:
         The tiles that it holds, else None; its region is then the box around them.
     in_shadow
         Whether it is to be measured, or is being measured, while it serves a share of its reads.
+    pinned
+        False: the server may remove it to make room for others, in mode auto.
     """
 
     id: int
@@ -79,6 +81,7 @@ class ReplicaRecord:
     sort: SortOrder | None = None
     segments: SegmentList | None = None
     in_shadow: bool = False
+    pinned: bool = True
 
     @property
     def layout(self) -> ReplicaLayout:

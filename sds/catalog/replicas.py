@@ -46,10 +46,12 @@ class Replicas(Database):
         path: str,
         size_bytes: int,
         shadow_test: ShadowTest | None = None,
+        pinned: bool = True,
     ) -> ReplicaRecord:
         """Note that a replica is about to be built, before its file exists.
 
-        The same replica, begun or built before, keeps its id; what else had this path is replaced.
+        The same replica, begun or built before, keeps its id, and is pinned from now on where it
+        is asked for so; what else had this path is replaced.
 
         Parameters
         ----------
@@ -73,6 +75,7 @@ class Replicas(Database):
                         row.shadow_test = None
                         if row.state == ReplicaState.SHADOW:
                             _move(session, row, ReplicaState.ACTIVE, "asked for by name", {})
+                    row.pinned |= pinned
                     return _replica_record(row)
                 mark_source(dataset.source)
                 row.state = ReplicaState.RETIRED
@@ -96,6 +99,7 @@ class Replicas(Database):
                 verified_ns=None,
                 replica=None,
                 shadow_test=shadow_test,
+                pinned=pinned,
             )
             session.add(row)
             session.flush()
@@ -137,6 +141,28 @@ class Replicas(Database):
                 row.source_identity = replica.source_identity
             if build_s is not None:
                 row.build_s = build_s
+            return _replica_record(row)
+
+    def pin_replica(self, replica_id: int, *, pinned: bool) -> ReplicaRecord:
+        """Say whether the server may not remove a replica by itself; return it.
+
+        Raises
+        ------
+        NotFoundError
+            If there never was one of that id.
+        """
+        with self.writing() as session:
+            row = _replica_row(session, replica_id)
+            row.pinned = pinned
+            return _replica_record(row)
+
+    def evict_replica(self, replica_id: int, reason: str) -> ReplicaRecord | None:
+        """Retire a replica, unless it serves no reads by now, or is pinned; then None."""
+        with self.writing() as session:
+            row = _replica_row(session, replica_id)
+            if row.pinned or row.state not in LIVE_STATES:
+                return None
+            _move(session, row, ReplicaState.RETIRED, reason, {})
             return _replica_record(row)
 
     def shadow_tests(self) -> tuple[tuple[ReplicaRecord, ShadowTest], ...]:

@@ -94,6 +94,8 @@ class ReorganizeRequest:
     shadow
         Let it serve half of its reads until they are measured: faster, and it serves all; slower,
         or no faster, and it is deleted.
+    pinned
+        False: the server may remove it to make room for others, in mode auto.
     """
 
     file: AbsolutePath
@@ -108,6 +110,7 @@ class ReorganizeRequest:
     force: Flag = False
     n_ranks: Whole = 1
     shadow: Flag = False
+    pinned: Flag = True
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:

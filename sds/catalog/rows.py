@@ -278,6 +278,7 @@ class ReplicaRow(Base):
     replica: Mapped[Any] = _stored("sds.organizer.replica_file.replica:Replica", nullable=True)
     # NULL: it is not tested in shadow, or no longer.
     shadow_test: Mapped[Any] = _stored("sds.analyzer.shadow:ShadowTest", nullable=True)
+    pinned: Mapped[bool] = mapped_column(server_default="1")
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="replicas")
 

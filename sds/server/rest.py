@@ -105,6 +105,8 @@ OPERATIONS: dict[str, Operation] = {
         _get("replica_page", "/replicas", _REPLICAS + "Replicas", "file", "dataset"),
         _get("replica", "/replicas/{replica_id}", _REPLICA, "replica_id"),
         Operation("remove", "DELETE", "/replicas/{replica_id}", _REPLICA, ("replica_id",)),
+        Operation("pin", "POST", "/replicas/{replica_id}/pin", _REPLICA, ("replica_id",)),
+        Operation("unpin", "DELETE", "/replicas/{replica_id}/pin", _REPLICA, ("replica_id",)),
         Operation("submit", "POST", "/jobs", _JOB, ("request",), status=HTTPStatus.ACCEPTED),
         _list("jobs", "/jobs", _JOB, "state"),
         _get("job", "/jobs/{job_id}", _JOB, "job_id"),

@@ -32,6 +32,7 @@ class Settings(BaseModel):
     mode: Mode = "observe"
     evaluate_interval_s: Annotated[float, Field(gt=0)] = 60.0
     quiet_source_s: Annotated[float, Field(ge=0)] = 60.0
+    recent_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
     refit_interval_s: Annotated[float, Field(gt=0)] = 3600.0
     verify_interval_days: Annotated[float, Field(ge=0)] = 7.0
     verify_reads: bool = False

@@ -64,5 +64,9 @@ def test_what_a_replica_saved_is_summed_over_patterns():
     assert (found.n, found.n_compared) == (11, 6)
     assert found.total_s == pytest.approx(0.011)
     assert found.saved_s == pytest.approx(of_planes.saved_s)
+    assert found.last_ns == max(
+        times.last_ns for one in (planes, lines) for times in one.times if times.served_by == 7
+    )
+    assert 0 < found.last_ns < planes.last_ns
     assert replica_gain([lines], 7).saved_s is None
     assert replica_gain([planes, lines], 9).n == 0

@@ -43,6 +43,11 @@ def test_the_server_builds_what_pays_and_proves_it(sds, cube, program, tmp_path)
         assert "served" in run()
         shown = sds("status").out
         assert "auto; " in shown
+        assert "no: mode auto may remove it" in sds("replicas", "show", cube).out
+        assert sds("replicas", "pin", cube).out == "replica 1 is pinned\n"
+        assert [one["pinned"] for one in replicas()] == [True]
+        assert "mode auto may remove it" in sds("replicas", "unpin", "1").out
+        assert [one["pinned"] for one in sds("replicas", "pin", "1", "--json").json["replicas"]]
 
     events = sds("events", "--limit", "1000", "--json").json["events"]
     kinds = [event["kind"] for event in reversed(events)]

@@ -1,4 +1,4 @@
-"""``sds replicas``: list, verify and remove replicas."""
+"""``sds replicas``: list, show, verify, pin and remove replicas."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sds.server.operations.service import Service
 
 app = typer.Typer(
-    help="List, show, verify and remove replicas.", cls=Group, invoke_without_command=True
+    help="List, show, verify, pin and remove replicas.", cls=Group, invoke_without_command=True
 )
 
 _All = Annotated[bool, typer.Option("--all", help="Also those that no longer serve reads.")]
@@ -38,7 +38,7 @@ _Which = Annotated[
 
 @app.callback()
 def replicas(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """List, show, verify and remove replicas; alone, list them."""
+    """List, show, verify, pin and remove replicas; alone, list them."""
     if context.invoked_subcommand is None:
         list_replicas(None, every_state=False, limit=_FIRST, as_json=as_json)
 
@@ -127,7 +127,8 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
             fields.append(("decoding", f"{format_size(1 / built.decode_s_per_byte)}/s"))
         if built is not None and built.left_out:
             fields.append(("left out", ", ".join(built.left_out)))
-        if replica.sort is None:
+        if replica.sort is None:  # else it serves no reads, and mode auto leaves it
+            fields.append(("pinned", "yes" if replica.pinned else "no: mode auto may remove it"))
             fields += _gain_fields(gains[replica.id], replica.build_s)
         print_fields(fields)
 
@@ -202,6 +203,36 @@ def verify(
         raise typer.Exit(ExitCode.DAMAGED)
     if n_left:
         raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command(cls=Command)
+def pin(which: _Which, *, as_json: AsJson = False) -> None:
+    """Keep replicas that mode auto built, whatever else would save more in their room.
+
+    Replicas that were asked for by name are pinned from the start.
+    """
+    _set_pinned(which, pinned=True, as_json=as_json)
+
+
+@app.command(cls=Command)
+def unpin(which: _Which, *, as_json: AsJson = False) -> None:
+    """Let mode auto remove replicas that nothing reads any more, or to make room for others."""
+    _set_pinned(which, pinned=False, as_json=as_json)
+
+
+def _set_pinned(which: str, *, pinned: bool, as_json: bool) -> None:
+    from sds.cli.output import print_json, print_lines
+    from sds.home import default_home
+    from sds.server.remote_service import connect
+
+    with connect(default_home()) as service:
+        set_it = service.pin if pinned else service.unpin
+        found = [set_it(replica.id) for replica in _find(service, which)]
+    if as_json:
+        print_json({"replicas": found})
+        return
+    said = "pinned" if pinned else "not pinned: mode auto may remove it"
+    print_lines(*(f"replica {one.id} is {said}" for one in found))
 
 
 @app.command(cls=Command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
 from sds.errors import LayoutError, SdsError, SdsValueError
@@ -24,7 +24,7 @@ from sds.recommender.portfolio.what_if import what_if, what_if_sorted
 from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
-from sds.server.operations.modes import Modes, does_as_much
+from sds.server.operations.modes import Modes, does_as_much, recent_since_ns
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ MOST_EVALUATED = 200
 """Datasets, those first that lose most, on which advice is kept ready."""
 SHARE_OF_SPACE = 10
 """Without a budget the replicas of mode auto take at most one part of so many of the space."""
+
+
+Keeps = Literal["always", "if nothing is advised", "never"]
+"""When advice is kept in the catalog."""
 
 
 class Adviser:
@@ -98,7 +102,7 @@ class Adviser:
         known, tables, notes = self._named(request, progress=progress)
         return self._advise_on(known, tables, notes, budget=request.budget_bytes)
 
-    def advise_all(self, *, mode: Mode, progress: Progress) -> Advice:
+    def advise_all(self, *, mode: Mode, more_bytes: int, progress: Progress) -> Advice:
         """Return the replicas to build of what was read, of as much as may pay.
 
         What cannot be looked at is in the notes.
@@ -108,16 +112,22 @@ class Adviser:
         mode
             Of datasets in this mode or one that does more. In auto without ``replica_budget_bytes``
             all replicas together may take a tenth of what they and the free space are, and advice
-            is kept only where all is in auto.
+            is kept only where all is in auto. Reads of patterns that were not seen for
+            ``recent_days`` count no more.
+        more_bytes
+            Space beside what the budget leaves, of replicas that may go; what is advised then is
+            not kept.
         """
         modes = Modes(self._store.policies(), self._settings.mode)
-        reads = self._known_reads()
+        since_ns = recent_since_ns(self._settings) if mode == "auto" else 0
+        reads = KnownReads(self._store, self._models, since_ns=since_ns)
         known: list[KnownDataset] = []
         notes: list[str] = []
         records = [
             record
             for record in self._store.datasets()
             if record.path
+            and (record.last_read_ns or 0) >= since_ns
             and 0 < record.elapsed_s >= self._settings.advice_min_s
             and does_as_much(modes.of(record.file, record.path), mode)
         ][:MOST_EVALUATED]
@@ -140,9 +150,20 @@ class Adviser:
         if mode == "auto" and self._settings.replica_budget_bytes is None:
             used = self._store.bytes_beside("")
             free = shutil.disk_usage(self._home.replicas.parent).free
-            budget = max(0, (used + free) // SHARE_OF_SPACE - used)
-        keeps = mode != "auto" or modes.are_all_auto
+            budget = max(0, (used + free) // SHARE_OF_SPACE - used + more_bytes)
+        elif more_bytes:
+            left = self._budget_left()
+            budget = None if left is None else max(0, left + more_bytes)
+        if mode == "auto" and not modes.are_all_auto:
+            keeps: Keeps = "never"
+        else:
+            keeps = "if nothing is advised" if more_bytes else "always"
         return self._advise_on(known, [], notes, budget=budget, keeps=keeps)
+
+    def _budget_left(self) -> int | None:
+        """Return what ``replica_budget_bytes`` leaves, negative where it is exceeded; or None."""
+        budget = self._settings.replica_budget_bytes
+        return None if budget is None else budget - self._store.bytes_beside("")
 
     def _advise_on(
         self,
@@ -151,13 +172,12 @@ class Adviser:
         notes: list[str],
         *,
         budget: int | None,
-        keeps: bool = True,
+        keeps: Keeps = "always",
     ) -> Advice:
         """Return, and keep, the replicas to build; `budget` None: what settings and disk leave."""
         if budget is None:
-            budget = self._settings.replica_budget_bytes
-            if budget is not None:
-                budget = max(0, budget - self._store.bytes_beside(""))
+            left = self._budget_left()
+            budget = None if left is None else max(0, left)
         free = shutil.disk_usage(self._home.replicas.parent).free
         reads = [each.reads for each in known]
         portfolio = choose_portfolio(
@@ -183,7 +203,8 @@ class Adviser:
             each.reads.target: facts_of_description(each.file, each.described) for each in known
         }
         facts |= {queries.target: facts_of_table(queries.table) for queries in tables}
-        for recommendation in portfolio.of_each() if keeps else ():
+        is_kept = keeps == "always" or (keeps == "if nothing is advised" and not portfolio.layouts)
+        for recommendation in portfolio.of_each() if is_kept else ():
             self._store.add_recommendation(facts[recommendation.target], recommendation)
         return Advice(
             portfolio=portfolio,

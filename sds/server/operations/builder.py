@@ -79,6 +79,7 @@ class Builder:
                     path=str(plan.output),
                     size_bytes=plan.size_bytes,
                     shadow_test=ShadowTest() if in_shadow else None,
+                    pinned=request.kind != "reorganize" or request.pinned,
                 )
             )
 
@@ -187,6 +188,17 @@ class Builder:
                 record = self._retire(replica_id)
         self._publisher.publish(record.file)
         self.delete_file(record)
+        return record
+
+    def evict(self, replica_id: int, reason: str) -> ReplicaRecord | None:
+        """Remove a replica that serves reads; None where it does not any more, or is pinned.
+
+        A file that may not be deleted stays; it serves no read all the same.
+        """
+        record = self._store.evict_replica(replica_id, reason)
+        if record is not None:
+            self._publisher.publish(record.file)
+            self.collect(record)
         return record
 
     def _retire(self, replica_id: int) -> ReplicaRecord:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer import recurring_segments, stated_pattern
 from sds.calibration.models_in_use import comparable_models
-from sds.catalog.records import LIVE_STATES, ReplicaState
+from sds.catalog.records import LIVE_STATES
 from sds.catalog.replica_records import ReplicaRecord
+from sds.catalog.replicas import GONE_STATES
 from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
 from sds.files import canonical_path
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_REVERTED = frozenset({ReplicaState.REVERTED})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDataset:
@@ -57,11 +56,18 @@ class KnownDataset:
 
 
 class KnownReads:
-    """Finds what is known of datasets, for one piece of advice."""
+    """Finds what is known of datasets, for one piece of advice.
 
-    def __init__(self, store: Store, models: Models) -> None:
+    Parameters
+    ----------
+    since_ns
+        Patterns of which no read was traced since then are left out; ns since 1970.
+    """
+
+    def __init__(self, store: Store, models: Models, *, since_ns: int = 0) -> None:
         self._store = store
         self._models = models
+        self._since_ns = since_ns
         self._for_advice: dict[int | None, tuple[CostModel, CostModel]] = {}
         self._build_rates: dict[str, BuildRates] = {}  # by source
 
@@ -133,6 +139,7 @@ class KnownReads:
             for pattern in traced
             if pattern.extent == described.extent
             and pattern.element_size_bytes == described.element_size_bytes
+            and pattern.last_ns >= self._since_ns
         )
         if not traced:
             notes.append(
@@ -170,7 +177,7 @@ class KnownReads:
                 layouts.append(record.layout)
                 ids[record.layout].append(record.id)
         # What was measured of those that are gone says what others like them would take.
-        for record in self._store.replicas(file, described.path, states=_REVERTED):
+        for record in self._store.replicas(file, described.path, states=GONE_STATES):
             if record.sort is None and not record.source_identity.difference(now):
                 ids[record.layout].append(record.id)
         stripes = self._models.stripes_of(file)

@@ -1,5 +1,7 @@
 """Evaluation of what was read: advice is kept ready, and in mode auto it is built.
 
+Replicas that nothing reads any more go, and others where a new one saves more in their room.
+
 What is built so is in shadow at first. Layouts that are alike, but for what they hold and the
 lengths of their chunks, are not tried twice on one state of their source: not where one was not
 measured faster, not where a person removed it, and for a day not where one was built or failed.
@@ -9,26 +11,30 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sds.catalog.records import ReplicaState
+from sds.analyzer.gains import replica_gain
+from sds.catalog.records import LIVE_STATES, ReplicaState
+from sds.catalog.replica_records import ReplicaRecord
 from sds.catalog.requests import JobRecord, ReorganizeRequest
 from sds.errors import QueueFullError, SdsError
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
 from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
+from sds.recommender.portfolio.evictions import HeldReplica, measured_saving, room_for
 from sds.server.operations.builder import REMOVED
 from sds.server.operations.kept_advice import keep_advice
-from sds.server.operations.modes import Modes
-from sds.text import DAY_S
+from sds.server.operations.modes import Modes, recent_since_ns
+from sds.text import DAY_S, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from sds.analyzer import AccessPattern
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import DatasetRecord
-    from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.store import Store
     from sds.geometry import ReplicaLayout
     from sds.hdf5.identity import FileIdentity
@@ -54,10 +60,13 @@ class Evaluation:
         That were queued to build what is advised.
     is_final
         False where something was put off: its source is being written, or cannot be looked at.
+    removed
+        Replicas that nothing reads any more, or in whose room others are to be built.
     """
 
     jobs: tuple[JobRecord, ...]
     is_final: bool
+    removed: tuple[ReplicaRecord, ...] = ()
 
 
 class _PutOffError(Exception):
@@ -67,10 +76,17 @@ class _PutOffError(Exception):
 class Evaluator:
     """Acts on advice in one home."""
 
-    def __init__(self, store: Store, queue: JobQueue, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: JobQueue,
+        settings: Settings,
+        evict: Callable[[int, str], ReplicaRecord | None],
+    ) -> None:
         self._store = store
         self._queue = queue
         self._settings = settings
+        self._evict = evict
 
     def evaluate(self, advise: Callable[..., Advice]) -> Evaluation | None:
         """Keep advice on all that was read, and queue what to build of what is in mode auto.
@@ -84,36 +100,91 @@ class Evaluator:
         if modes.are_all_off or not self._store.read_totals().n_reads:
             return None
         is_busy = self._queue.is_at_work(PRIORITY)
-        of_auto = advise(mode="auto") if modes.is_any_auto and not is_busy else None
-        advice = of_auto if of_auto and modes.are_all_auto else advise(mode="observe")
+        if is_busy or not modes.is_any_auto:
+            keep_advice(self._store, advise(mode="observe").portfolio)
+            return Evaluation(jobs=(), is_final=not (is_busy and modes.is_any_auto))
+        removable = Removable(self._store, modes, self._settings)
+        removed = filter(None, [self._remove_idle(record) for record in removable.idle])
+        held = removable.held
+        of_auto = advise(mode="auto", more_bytes=sum(one.size_bytes for one in held))
+        found = self._build(of_auto, held)
+        if held and of_auto.portfolio.layouts:
+            of_auto = advise(mode="auto")  # of the room that there is
+            found = found if found.jobs else self._build(of_auto, ())
+        advice = of_auto if modes.are_all_auto else advise(mode="observe")
         keep_advice(self._store, advice.portfolio)
-        if of_auto is not None:
-            return self.build(of_auto)
-        return Evaluation(jobs=(), is_final=not (is_busy and modes.is_any_auto))
+        return replace(found, removed=(*removed, *found.removed))
 
-    def build(self, advice: Advice) -> Evaluation:
-        """Queue what is advised and was not tried yet."""
-        jobs = []
+    def _build(self, advice: Advice, held: Sequence[HeldReplica]) -> Evaluation:
+        """Queue what is advised and was not tried yet, in the room of what is held if need be."""
+        jobs: list[JobRecord] = []
+        removed: list[ReplicaRecord] = []
         is_final = True
         layouts = advice.portfolio.layouts
         known = self._store.datasets() if layouts else ()
         records = {f"{one.file}:{one.path}": one for one in known}
         failed = self._failed_requests() if layouts else []
+        left = {one.id: one for one in held}
+        free_bytes = (advice.portfolio.budget_bytes or 0) - sum(one.size_bytes for one in held)
         for layout in layouts:
+            going = self._going(layout, free_bytes, tuple(left.values()))
+            if going is None:
+                continue
             try:
-                jobs.append(self._queue_build(layout, records, failed))
+                request = self._request(layout, records, failed)
+                if request is None:
+                    continue
+                # Before it is queued: a build looks at what the others take.
+                for one in going:
+                    removed.append(self._remove_for(layout, one))
+                    free_bytes += left.pop(one.id).size_bytes
+                jobs.append(self._queue_build(layout, request))
             except _PutOffError as reason:
                 is_final = False
                 log.info("%s is not built now: %s", layout.command, reason)
-        return Evaluation(jobs=tuple(filter(None, jobs)), is_final=is_final)
+                continue
+            free_bytes -= layout.size_bytes
+        return Evaluation(jobs=tuple(jobs), is_final=is_final, removed=tuple(removed))
 
-    def _queue_build(
+    def _going(
+        self, layout: PortfolioLayout, free_bytes: int, held: Sequence[HeldReplica]
+    ) -> tuple[HeldReplica, ...] | None:
+        """Return what goes for a layout; None where it is not to be built.
+
+        What is advised where nothing may go fits the budget.
+        """
+        if not held:
+            return ()
+        return room_for(
+            layout.size_bytes,
+            saves_s_per_day=layout.saving.seconds,
+            build_s=layout.build_s,
+            free_bytes=free_bytes,
+            held=held,
+            within_days=self._settings.recent_days,
+        )
+
+    def _remove_idle(self, record: ReplicaRecord) -> ReplicaRecord | None:
+        days = f"{self._settings.recent_days:g} days (recent_days)"
+        return self._evict(record.id, f"it served no read in the last {days}")
+
+    def _remove_for(self, layout: PortfolioLayout, held: HeldReplica) -> ReplicaRecord:
+        reason = (
+            f"room for {layout.command}, which is to save {time_text(layout.saving.seconds)} a "
+            f"day (predicted); this one saves {time_text(held.saves_s_per_day)} (measured)"
+        )
+        record = self._evict(held.id, reason)
+        if record is None:
+            raise _PutOffError(f"replica {held.id} is pinned by now, or gone")
+        return record
+
+    def _request(
         self,
         layout: PortfolioLayout,
         records: Mapping[str, DatasetRecord],
         failed: Sequence[tuple[ReorganizeRequest, int]],
-    ) -> JobRecord | None:
-        """Queue the build of a layout; return None where it, or one like it, was tried."""
+    ) -> ReorganizeRequest | None:
+        """Return the request to build a layout; None where it, or one like it, was tried."""
         record = records.get(layout.target)
         if record is None or layout.layout.sort is not None:
             return None
@@ -131,6 +202,10 @@ class Evaluator:
         kind = _kind_of(request)
         if any(kind == _kind_of(each) and begun_ns > changed_ns for each, begun_ns in failed):
             return None
+        return request
+
+    def _queue_build(self, layout: PortfolioLayout, request: ReorganizeRequest) -> JobRecord:
+        """Queue the build of a layout."""
         try:
             most = max(1, self._settings.max_queued_jobs // _SHARE_OF_QUEUE)
             job = self._queue.submit(request, most=most, priority=PRIORITY)
@@ -179,6 +254,51 @@ class Evaluator:
         ]
 
 
+class Removable:
+    """The replicas of one home that mode auto may remove by itself.
+
+    They serve reads of datasets in mode auto, and nobody has pinned them.
+
+    Attributes
+    ----------
+    idle
+        Those that served no read for ``recent_days``.
+    held
+        Of the others those whose test in shadow has ended, where what they save is known.
+    """
+
+    def __init__(self, store: Store, modes: Modes, settings: Settings) -> None:
+        self.idle: list[ReplicaRecord] = []
+        self.held: list[HeldReplica] = []
+        since_ns = recent_since_ns(settings)
+        for (file, dataset), records in _unpinned(store, modes).items():
+            patterns = [one.pattern for one in store.patterns(file, dataset)]
+            recent = [one for one in patterns if one.last_ns >= since_ns]
+            for record in records:
+                if max(record.changed_ns, replica_gain(patterns, record.id).last_ns) < since_ns:
+                    self.idle.append(record)
+                elif record.state is ReplicaState.ACTIVE:
+                    self.held += _held(record, recent)
+
+
+def _unpinned(store: Store, modes: Modes) -> dict[tuple[str, str], list[ReplicaRecord]]:
+    """Return the replicas that may go, by dataset."""
+    found: dict[tuple[str, str], list[ReplicaRecord]] = defaultdict(list)
+    for record in store.replicas(states=LIVE_STATES):
+        is_ours = not record.pinned and record.sort is None
+        if is_ours and modes.of(record.file, record.dataset) == "auto":
+            found[record.file, record.dataset].append(record)
+    return found
+
+
+def _held(record: ReplicaRecord, patterns: Iterable[AccessPattern]) -> list[HeldReplica]:
+    saved = measured_saving(tuple(patterns), record.id)
+    if saved is None:
+        return []
+    stored = record.size_bytes if record.stored_bytes is None else record.stored_bytes
+    return [HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)]
+
+
 def is_final(record: ReplicaRecord) -> bool:
     """Return whether a replica was not measured faster, or a person did not want it."""
     return record.state is ReplicaState.REVERTED or (
@@ -215,4 +335,5 @@ def build_request(advised: PortfolioLayout, record: DatasetRecord) -> Reorganize
         segments=layout.segments,
         memory_bytes=max(DEFAULT_MEMORY_BYTES, least_bytes),
         shadow=True,
+        pinned=False,
     )

@@ -176,17 +176,15 @@ class Service(ServiceComponents):
         """
         return self._adviser.advise(request, progress=progress or _ignore_progress)
 
-    def advise_all(self, *, mode: records.Mode = "off") -> Advice:
+    def advise_all(self, *, mode: records.Mode = "off", more_bytes: int = 0) -> Advice:
         """Return the replicas to build of all that was read, under the budget of the home.
-
-        What cannot be looked at is left out, and named in the notes.
 
         Parameters
         ----------
-        mode
-            Of datasets in this mode or one that does more; off: of all.
+        mode, more_bytes
+            As :meth:`sds.server.operations.advice.Adviser.advise_all`; off: of all datasets.
         """
-        return self._adviser.advise_all(mode=mode, progress=_ignore_progress)
+        return self._adviser.advise_all(mode=mode, more_bytes=more_bytes, progress=_ignore_progress)
 
     def evaluate(self, advise: Callable[..., Advice] | None = None) -> Evaluation | None:
         """Advise on all that was read, keep that, and queue what to build of what is in mode auto.
@@ -366,6 +364,14 @@ class Service(ServiceComponents):
                 return self._builder.remove(replica_id)
             finally:
                 self.to_evaluate.set()
+
+    def pin(self, replica_id: records.Id) -> ReplicaRecord:
+        """Keep a replica, whatever else would save more in its room; `remove` still does."""
+        return self._store.pin_replica(replica_id, pinned=True)
+
+    def unpin(self, replica_id: records.Id) -> ReplicaRecord:
+        """Let mode auto remove a replica for others."""
+        return self._store.pin_replica(replica_id, pinned=False)
 
     def calibrate(
         self, request: CalibrateRequest, progress: Progress | None = None

@@ -14,6 +14,7 @@ from sds.server.operations.stages import run_here
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.store import Store
     from sds.home import Home
     from sds.plots.figure_values import FigureData
@@ -95,7 +96,11 @@ class ServiceComponents:
     def _evaluator(self) -> Evaluator:
         from sds.server.operations.evaluator import Evaluator  # noqa: PLC0415
 
-        return Evaluator(self._store, self.queue, self.settings)
+        return Evaluator(self._store, self.queue, self.settings, evict=self._evict)
+
+    def _evict(self, replica_id: int, reason: str) -> ReplicaRecord | None:
+        with self.lock.held():
+            return self._builder.evict(replica_id, reason)
 
     @cached_property
     def _spool(self) -> Spool:

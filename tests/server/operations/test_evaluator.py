@@ -13,9 +13,10 @@ from sds import _spool_writer
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.requests import IngestRequest, PolicyRequest, ReorganizeRequest
 from sds.errors import CatalogError, NotFoundError
-from sds.server.operations import dataset_workloads
+from sds.server.operations import dataset_workloads, modes
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
+from sds.text import DAY_S
 from tests.organizer.sources import settle
 from tests.server.conftest import add_planes
 from tests.waiting import wait_until
@@ -63,7 +64,8 @@ def trace(home):
                 home.spool, pid=next(pids), start_ns=1_000, host=os.uname().nodename,
                 executable="/usr/bin/python3",
             )  # fmt: skip
-            add_planes(writer, source, n_reads, extent=EXTENT, took_ns=took_ns, **how)
+            now = {"first_ns": time.time_ns(), "extent": EXTENT}
+            add_planes(writer, source, n_reads, took_ns=took_ns, **(now | how))
             writer.close()
         service.ingest()
 
@@ -404,3 +406,126 @@ def test_what_is_observed_takes_nothing_of_the_budget_of_what_is_built(
     trace(service, other, took_ns=300_000_000)
     trace(service, cube)
     assert {job.request.file for job in service.evaluate().jobs} == {str(cube)}
+
+
+@pytest.fixture
+def other(tmp_path):
+    return write_cube(tmp_path / "other.h5")
+
+
+@pytest.fixture
+def build(trace):
+    """Have a replica built by the evaluator, and measured faster."""
+
+    def build(service, source, took_ns=30_000_000):
+        trace(service, source, took_ns=took_ns)
+        assert service.evaluate().jobs
+        (replica,) = work(service)
+        trace(service, source, served_by=replica.id, took_ns=1_000_000)
+        trace(service, source, left_by=replica.id, took_ns=took_ns)
+        replica = service.replica(replica.id)
+        assert (replica.state, replica.pinned) == (ReplicaState.ACTIVE, False)
+        return replica
+
+    return build
+
+
+@pytest.fixture
+def full(open_service, build, cube):
+    """Return a service and the replica that takes all of its budget."""
+
+    def full(**how):
+        replica = build(open_service(), cube, **how)
+        return open_service(replica_budget_bytes=replica.stored_bytes + 4096), replica
+
+    return full
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Let days pass for what is recent."""
+
+    def later(days):
+        now_s = time.time() + days * DAY_S
+        monkeypatch.setattr(modes.time, "time_ns", lambda: int(now_s * 1e9))
+
+    return later
+
+
+def test_a_replica_goes_for_one_that_saves_much_more(full, trace, other):
+    service, replica = full()
+    trace(service, other, took_ns=300_000_000)
+    evaluated = service.evaluate()
+    assert [one.id for one in evaluated.removed] == [replica.id]
+    gone = service.replica(replica.id)
+    assert gone.state is ReplicaState.RETIRED
+    assert gone.reason.startswith(f"room for sds reorganize {other}:/cube --order 2,")
+    assert "(predicted); this one saves" in gone.reason
+    assert not Path(replica.path).exists()
+    (built,) = work(service)
+    assert built.file == str(other)
+    assert service.evaluate().jobs == (), "on the same day it is not built again"
+
+
+def test_a_replica_stays_for_what_saves_little_more(full, trace, other):
+    service, replica = full(took_ns=300_000_000)
+    trace(service, other, took_ns=300_000_000)
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.removed) == ((), ())
+    assert service.replica(replica.id).state is ReplicaState.ACTIVE
+
+
+@pytest.mark.parametrize("why", ["pinned", "asked for by name", "observe"])
+def test_what_people_decided_on_stays(full, trace, cube, other, why):
+    service, replica = full()
+    if why == "pinned":
+        assert service.pin(replica.id).pinned
+    elif why == "observe":
+        service.set_policy(PolicyRequest(path=str(cube), mode="observe"))
+    else:
+        chunks = replica.chunk_shape
+        asked = ReorganizeRequest(
+            file=str(cube), dataset="/cube", order=replica.order, chunks=chunks
+        )
+        assert service.reorganize(asked).id == replica.id
+    trace(service, other, took_ns=300_000_000)
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.removed) == ((), ())
+    assert service.replica(replica.id).state is ReplicaState.ACTIVE
+    if why == "pinned":
+        service.unpin(replica.id)
+        assert [one.id for one in service.evaluate().removed] == [replica.id]
+
+
+def test_what_is_pinned_between_look_and_removal_stays(open_service, build, cube):
+    service = open_service()
+    replica = build(service, cube)
+    service.pin(replica.id)
+    assert service._builder.evict(replica.id, "no reason") is None
+    assert service.replica(replica.id).state is ReplicaState.ACTIVE
+    assert Path(replica.path).exists()
+
+
+def test_what_nothing_reads_any_more_goes(open_service, build, cube, later):
+    service = open_service(recent_days=5)
+    replica = build(service, cube)
+    later(days=4.9)
+    assert service.evaluate().removed == ()
+    later(days=5.1)
+    assert [one.id for one in service.evaluate().removed] == [replica.id]
+    assert (
+        service.replica(replica.id).reason == "it served no read in the last 5 days (recent_days)"
+    )
+    assert not Path(replica.path).exists()
+    assert service.evaluate().jobs == (), "nothing is built of reads that are no longer recent"
+
+
+def test_reads_that_a_replica_serves_keep_it(open_service, build, trace, cube, later):
+    service = open_service(recent_days=5)
+    replica = build(service, cube)
+    in_three_days_ns = time.time_ns() + int(3 * DAY_S * 1e9)
+    trace(service, cube, served_by=replica.id, took_ns=1_000_000, first_ns=in_three_days_ns)
+    later(days=7)
+    assert service.evaluate().removed == ()
+    later(days=9)
+    assert service.evaluate().removed
