@@ -1,4 +1,4 @@
-"""The demonstration, step by step: make, watch, advise, build, measure, draw."""
+"""The demonstration, step by step: make, watch, let the server build and prove, measure, draw."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sds.calibration.results import CalibrationSettings
 from sds.catalog.model_records import PatternRecord
-from sds.catalog.requests import CalibrateRequest, ReorganizeRequest
+from sds.catalog.requests import CalibrateRequest, PolicyRequest
 from sds.demo import page_cache
 from sds.demo.comparison import (
     CacheState,
@@ -36,21 +37,16 @@ from sds.demo.sample_files import (
     make_grid,
 )
 from sds.demo.server_process import DemoServer
+from sds.demo.work_of_server import advice_of_server, let_build, prove
 from sds.demo.workspace import Workplace, figure_path, make_workplace
 from sds.errors import SdsError
-from sds.hdf5.dataset import parse_dataset_name
-from sds.recommender.portfolio.values import PortfolioLayout
-from sds.recommender.portfolio.what_if import WhatIf
-from sds.server.operations.advice_reports import AdviceRequest, NamedDataset, WhatIfRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from sds.catalog.replica_records import ReplicaRecord
+    from sds.demo.work_of_server import Advised, Bar
     from sds.server.operations.service import Service
-
-    Bar = Callable[[str], AbstractContextManager[Callable[[float, str], None]]]
 
 _CALIBRATION_BYTES = 128 << 20
 # Seconds of reads; the second where the first were too few on a busy machine.
@@ -133,6 +129,17 @@ _STARTS_PER_RUN: dict[CacheState, tuple[_Start, ...]] = {
 _WATCHED_PLANES, _WATCHED_POINTS, _MOST_POINTS = 6, 24, 2000
 
 
+# Nothing is evaluated before there is something to show, and then at once; room for all of it.
+_SETTINGS = f"""\
+mode = "off"
+ingest_interval_s = 0.5
+evaluate_interval_s = 0.5
+quiet_source_s = 0
+advice_min_s = 0
+replica_budget_bytes = {1 << 62}
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A replica that was advised and built.
@@ -140,7 +147,7 @@ class Built:
     Attributes
     ----------
     build_s
-        As the user waits: planning, copying, verifying and publishing.
+        Planning, copying, verifying and publishing.
     pays_after_reads
         Cold reads of the advised kind after which that time is saved; None: never.
     """
@@ -162,15 +169,6 @@ class Gain:
     calibrated: bool
     measured_cold: float
     measured_warm: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advised:
-    """A layout that is advised, what reads are predicted to take with it, and how to build it."""
-
-    layout: PortfolioLayout
-    expected: WhatIf
-    request: ReorganizeRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +237,7 @@ def run_demo(
         # On any file system: no other program writes to the files. And however fast they are read.
         trusted = json.dumps([str(place.root)])
         place.home.config.write_text(
-            f"trusted_directories = {trusted}\nadvice_min_s = 0\n", encoding="utf-8"
+            f"trusted_directories = {trusted}\n{_SETTINGS}", encoding="utf-8"
         )
         server = stack.enter_context(
             DemoServer(place.home, log=place.root / "server.log", keep=keep)
@@ -250,21 +248,43 @@ def run_demo(
         calibrated = size_bytes >= _SMALLEST_CALIBRATED_BYTES
         if calibrated:
             _calibrate(place, service, budget_s=_CALIBRATION_S, say=say, bar=bar)
+        again = partial(_calibrate, place, service, budget_s=_LONG_CALIBRATION_S, say=say, bar=bar)
         patterns = _watch(place, programs, extents, service, by_engine=calibrated, say=say, bar=bar)
-        again_s = _LONG_CALIBRATION_S if calibrated else None
-        advised = _advise(place, service, again_s=again_s, say=say, bar=bar)
-        replicas, waits_s = _build(advised, service, say=say, bar=bar)
+        advised = advice_of_server(
+            service,
+            place.root,
+            (place.cube, place.grid),
+            calibrate=again if calibrated else None,
+            say=say,
+            bar=bar,
+        )
+        replicas, builds_s = let_build(service, place.root, advised, say=say, bar=bar)
+        replicas = prove(
+            service,
+            replicas,
+            {
+                str(_source(place, program)): partial(
+                    _run_to_prove, place, program, by_engine=calibrated
+                )
+                for program in programs
+            },
+            say=say,
+            bar=bar,
+        )
+        # Nothing runs beside what is measured.
+        service.set_policy(PolicyRequest(path=str(place.root), mode="off"))
         rows = _measure(place, programs, replicas, n_rounds=n_rounds, bar=bar)
         draw(rows, drawn)
         if keep:
+            service.set_policy(PolicyRequest(path=str(place.root), mode="auto"))
             on_failure.pop_all()
         return Outcome(
             ok=all(row.equal for row in rows),
             rows=rows,
             gains=tuple(_gains(rows, advised, extents)),
             builds=tuple(
-                _built(replica, wait_s, rows)
-                for replica, wait_s in zip(replicas, waits_s, strict=True)
+                _built(replica, build_s, rows)
+                for replica, build_s in zip(replicas, builds_s, strict=True)
             ),
             programs=programs,
             patterns=patterns,
@@ -371,87 +391,14 @@ def _watch(
     return patterns
 
 
-def _advise(
-    place: Workplace,
-    service: Service,
-    *,
-    again_s: float | None,
-    say: Callable[[str], None],
-    bar: Bar,
-) -> tuple[Advised, ...]:
-    """Return the layout that saves most of each file; the demonstration fails where there is none.
-
-    again_s: budget of another calibration where nothing is advised; None: of none.
-    """
-    found = []
-    for path in (place.cube, place.grid):
-        advised, reasons = _advised(service, path)
-        if advised is None and again_s is not None:
-            say(f"no advice yet for {path}: {reasons}")
-            _calibrate(place, service, budget_s=again_s, say=say, bar=bar)
-            return _advise(place, service, again_s=None, say=say, bar=bar)
-        if advised is None:
-            raise SdsError(
-                f"no replica of {path} was advised: {reasons}; if the machine is busy, try again "
-                "when it is not"
-            )
-        found.append(advised)
-    for one in found:
-        mark = "" if one.expected.calibrated else ", uncalibrated"
-        say(
-            f"advice    {one.request.dataset}: {one.layout.name}, predicted "
-            f"{one.layout.speedup:.3g}x faster for the reads that it serves{mark}"
-        )
-        say(f"          {one.layout.command}")
-    return tuple(found)
-
-
-def _advised(service: Service, source: Path) -> tuple[Advised | None, str]:
-    """Return the layout of a file that saves most, and why others, or none, are advised."""
-    advice = service.advise(AdviceRequest(datasets=(NamedDataset(file=str(source)),)))
-    reasons = [f"{one.name}: {one.reason}" for one in advice.portfolio.declined]
-    words = "; ".join((*reasons, *advice.notes))
-    if not advice.portfolio.layouts:
-        return None, words
-    best = advice.portfolio.layouts[0]
-    path, dataset = parse_dataset_name(best.target)
-    file = str(path)
-    question = WhatIfRequest(
-        file=file,
-        dataset=dataset,
-        order=best.layout.order,
-        chunks=best.layout.chunk_shape,
-        filtered=bool(best.layout.filters),
-        region=str(best.layout.region),
-    )
-    request = ReorganizeRequest(
-        file=file,
-        dataset=dataset,
-        order=best.layout.order,
-        chunks=best.layout.chunk_shape,
-        compress="source" if best.layout.filters else "none",
-        region=str(best.layout.region),
-    )
-    return Advised(layout=best, expected=service.what_if(question), request=request), words
-
-
-def _build(
-    advised: Sequence[Advised], service: Service, *, say: Callable[[str], None], bar: Bar
-) -> tuple[list[ReplicaRecord], list[float]]:
-    """Build the advised layouts; return the replicas and the seconds waited for each."""
-    replicas, waits_s = [], []
-    for one in advised:
-        began = time.monotonic()
-        with bar(f"Building the replica of {one.request.dataset}") as advance:
-            replica = service.reorganize(one.request, progress=advance)
-        waits_s.append(time.monotonic() - began)
-        replicas.append(replica)
-        say(
-            f"replica   {replica.dataset} in order {','.join(map(str, replica.order))}: "
-            f"{replica.size_bytes / 2**20:.0f} MiB, built, verified and {replica.state} "
-            f"in {waits_s[-1]:.3g} s"
-        )
-    return replicas, waits_s
+def _run_to_prove(place: Workplace, program: Program, seed: int, *, by_engine: bool) -> None:
+    """Run a program again, with enough reads of each kind to compare the replica's with others."""
+    reads = {
+        "image": ("--planes", "60", "--spectra", "50"),
+        "series": ("--points", "60"),
+    }
+    arguments = (str(_source(place, program)), *reads[program.name], "--seed", str(seed))
+    run_program(program, arguments, home=place.home, by_engine=by_engine)
 
 
 def _measure(
@@ -544,14 +491,14 @@ def _gains(rows: Sequence[Row], advised: Sequence[Advised], extents: Extents) ->
                 measured_warm=measured[read.kind, CacheState.WARM],
             )
             for one in advised
-            if one.request.dataset == read.dataset
+            if one.dataset == read.dataset
             for pattern in one.expected.patterns
             if pattern.pattern == words
         )
     return gains
 
 
-def _built(replica: ReplicaRecord, wait_s: float, rows: Sequence[Row]) -> Built:
+def _built(replica: ReplicaRecord, build_s: float, rows: Sequence[Row]) -> Built:
     """Return the cost of a replica, and when it has paid for itself."""
     kind = "planes" if replica.dataset == CUBE_DATASET else "series"
     row = next(row for row in rows if row.kind == kind and row.state is CacheState.COLD)
@@ -560,6 +507,6 @@ def _built(replica: ReplicaRecord, wait_s: float, rows: Sequence[Row]) -> Built:
         dataset=replica.dataset,
         order=replica.order,
         size_bytes=replica.size_bytes,
-        build_s=wait_s,
-        pays_after_reads=math.ceil(wait_s / saved_s) if saved_s > 0 else None,
+        build_s=build_s,
+        pays_after_reads=math.ceil(build_s / saved_s) if saved_s > 0 else None,
     )

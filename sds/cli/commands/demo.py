@@ -44,11 +44,12 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Trace two ordinary programs, build what is advised, and measure them before and after.
+    """Let a server make two ordinary programs fast by itself, and measure them before and after.
 
     Makes an image cube and a climate grid (1 to 2 GiB), starts a server, and runs an h5py and a
-    netCDF4 program that know nothing of SDS. Takes about two minutes, and removes the files that
-    it made. Fails where any variant of a program reads other bytes.
+    netCDF4 program that know nothing of SDS. The server in mode auto builds what it advises, and
+    proves it. Takes about three minutes, and removes the files that it made. Fails where any
+    variant of a program reads other bytes.
     """
     from sds.cli.output import note, print_json, progress_bar
     from sds.cli.quantities import parse_size

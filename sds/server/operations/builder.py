@@ -21,6 +21,7 @@ from sds.errors import (
 from sds.files import canonical_path
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
+from sds.organizer.plans.reorganization_plan import METADATA_ROOM_BYTES
 from sds.redirect.sorted_replicas import withdraw_sorted
 from sds.redirect.tables import withdraw_table
 from sds.server.operations import stages
@@ -130,9 +131,12 @@ class Builder:
         if self._budget_bytes is None:
             return
         others = self._store.bytes_beside(str(plan.output))
-        if others + plan.size_bytes > self._budget_bytes:
+        expected = plan.size_bytes
+        if not isinstance(plan, SortPlan):  # which needs space for more than its replica
+            expected = plan.space_needed_bytes - METADATA_ROOM_BYTES
+        if others + expected > self._budget_bytes:
             message = (
-                f"a replica of {plan.size_bytes} bytes beside {others} bytes of others: "
+                f"a replica of {expected} bytes beside {others} bytes of others: "
                 f"replica_budget_bytes allows {self._budget_bytes}; remove a replica (sds replicas "
                 "remove), raise that setting, or add --force"
             )

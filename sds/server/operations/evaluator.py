@@ -127,7 +127,8 @@ class Evaluator:
         left = {one.id: one for one in held}
         free_bytes = (advice.portfolio.budget_bytes or 0) - sum(one.size_bytes for one in held)
         for layout in layouts:
-            going = self._going(layout, free_bytes, tuple(left.values()))
+            # What is advised where nothing may go fits the budget.
+            going = self._going(layout, free_bytes, left.values()) if held else ()
             if going is None:
                 continue
             try:
@@ -147,14 +148,9 @@ class Evaluator:
         return Evaluation(jobs=tuple(jobs), is_final=is_final, removed=tuple(removed))
 
     def _going(
-        self, layout: PortfolioLayout, free_bytes: int, held: Sequence[HeldReplica]
+        self, layout: PortfolioLayout, free_bytes: int, held: Iterable[HeldReplica]
     ) -> tuple[HeldReplica, ...] | None:
-        """Return what goes for a layout; None where it is not to be built.
-
-        What is advised where nothing may go fits the budget.
-        """
-        if not held:
-            return ()
+        """Return what goes for a layout; None where it is not to be built."""
         return room_for(
             layout.size_bytes,
             saves_s_per_day=layout.saving.seconds,

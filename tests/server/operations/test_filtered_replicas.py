@@ -7,6 +7,9 @@ import pytest
 from sds.catalog.requests import ReorganizeRequest
 from sds.errors import LayoutError, UnsupportedError
 from sds.server.operations.advice_reports import AdviceRequest, NamedDataset, WhatIfRequest
+from sds.server.operations.service import Service
+from sds.server.settings import Settings
+from tests.organizer.sources import settle
 
 STATED = {"selection": "[:, :, 3]", "n_reads": 10**6}
 
@@ -58,3 +61,18 @@ def test_filters_that_lose_information_are_not_advised(service, compressed):
                 **STATED,
             )
         )
+
+
+def test_compressed_replicas_count_with_what_they_are_expected_to_take(home, tmp_path):
+    """As in advice, which would else name replicas that are refused."""
+    path = tmp_path / "zeros.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset(
+            "d", data=np.zeros((64, 64, 64), "f4"), chunks=(8, 64, 64), compression=1
+        )
+    settle(path)
+    request = ReorganizeRequest(
+        file=str(path), dataset="/d", order=(2, 0, 1), chunks=(8, 64, 64), compress="source"
+    )
+    with Service.open(home, Settings(replica_budget_bytes=64**3)) as service:
+        assert service.reorganize(request).stored_bytes < 64**3
