@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
 
+from sds.redirect.tables import publish_table, read_table
 from tests.end_to_end.conftest import BY_HDF5, ENERGIES, native, settle
 
 INSIDE = (500, 512, 577, 599)
@@ -31,10 +34,24 @@ def compressed_cube(tmp_path):
     return path
 
 
+def decode_at_once(home, source):
+    """Let a table say that decoding takes no time: it is measured beside other tests."""
+    table = read_table(home, source)
+    datasets = tuple(
+        replace(
+            dataset,
+            candidates=tuple(replace(one, decode_s_per_byte=0.0) for one in dataset.candidates),
+        )
+        for dataset in table.datasets
+    )
+    publish_table(home, replace(table, datasets=datasets))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_is_served_by_a_replica_of_any_kind(sds, cube, program, kind):
     built = sds("reorganize", f"{cube}:/image/cube", "--order", "2,0,1", *KINDS[kind], "--json")
     assert built.code == 0, built.err
+    decode_at_once(sds.home, cube)
     printed, decisions = sds.read(program, cube, *INSIDE, **BY_HDF5)
     assert printed == native(program, cube, *INSIDE)
     assert "served" in decisions, decisions

@@ -439,7 +439,7 @@ def test_a_file_system_that_does_not_answer_holds_nobody(start, stuck):
 
 
 HOLDER = """
-import ctypes, signal, sys
+import ctypes, signal, sys, time
 from sds import _native
 signal.signal(signal.SIGTERM, lambda *_: print("heard", flush=True))
 _native.end_after_signal(signal.SIGTERM, int(sys.argv[2]))
@@ -447,14 +447,15 @@ print("ready", flush=True)
 if sys.argv[1] == "held":
     ctypes.PyDLL(None).pause()  # as no call of SDS should: with the interpreter held
     ctypes.PyDLL(None).sleep(600)
-sys.stdin.read()
+while True:  # a signal that comes right before a call that waits is heard after it
+    time.sleep(0.01)
 """
 
 
 def hold(interpreter, limit_s):
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, interpreter, str(limit_s)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
