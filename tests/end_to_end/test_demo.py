@@ -1,11 +1,14 @@
-"""The demonstration, small: every variant reads the same bytes, and nothing is left behind."""
+"""A demonstration, small: every variant reads the same bytes, and nothing is left behind."""
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def has_ended(pid):
@@ -17,14 +20,33 @@ def has_ended(pid):
     return status.rpartition(")")[2].split()[0] == "Z"
 
 
-def test_the_demonstration_compares_and_cleans_up(sds, tmp_path):
+def test_the_demonstration_compares_and_is_removed_by_the_lines_that_say_so(sds, tmp_path):
+    work = tmp_path / "a directory"
     figure = tmp_path / "figure.png"
-    work = tmp_path / "work"
     result = sds(
-        "demo", "--size", "24M", "--runs", "1", "--directory", work, "--output", figure, "--json"
+        "demo", "--size", "24M", "--runs", "1", "--directory", work, "--output", figure, "--keep",
+        "--json",
     )  # fmt: skip
     assert result.code == 0, result.err
     found = result.json
+    use, stop, clean = (line.split(": ", 2)[2] for line in result.err.splitlines()[-3:])
+    try:
+        home = subprocess.run(
+            ["sh", "-c", f'{use.strip()}; printf %s "$SDS_HOME"'],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        status = sds("status", "--json", SDS_HOME=home).json
+        assert status["server"] == found["server"]
+        assert found["server"].startswith("http://")
+        assert status["replicas"]["active"] == 2
+        kinds = [one["kind"] for one in sds("events", "--json", SDS_HOME=home).json["events"]]
+        assert [kinds.count(kind) for kind in ("planned", "shadow", "active")] == [2, 2, 2]
+    finally:
+        subprocess.run(["sh", "-c", stop.strip()], check=True)
+        pid = int(stop.split()[-1])
+        wait_until(lambda: has_ended(pid), f"the end of the server, process {pid}")
+        subprocess.run(["sh", "-c", clean.strip()], check=True)
+    assert list(work.iterdir()) == []
     assert found["ok"] is True
     assert [(row["kind"], row["state"]) for row in found["rows"]] == [
         (kind, state) for state in ("cold", "warm") for kind in ("planes", "spectra", "series")
@@ -37,30 +59,21 @@ def test_the_demonstration_compares_and_cleans_up(sds, tmp_path):
     assert {built["dataset"] for built in found["builds"]} == {"/image/cube", "/t2m"}
     assert {gain["kind"] for gain in found["gains"]} == {"planes", "spectra", "series"}
     assert all(len(program["sha256"]) == 64 for program in found["programs"])
-    assert found["server"].startswith("http://")
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert list(work.iterdir()) == []
 
 
-def test_what_is_kept_is_used_and_removed_by_the_lines_that_say_so(sds, tmp_path):
-    work = tmp_path / "a directory"
-    figure = tmp_path / "figure.png"
-    result = sds(
-        "demo", "--size", "24M", "--runs", "1", "--directory", work, "--output", figure, "--keep"
-    )  # fmt: skip
-    assert result.code == 0, result.err
-    use, stop, clean = (line.split(": ", 2)[2] for line in result.err.splitlines()[-3:])
-    try:
-        home = subprocess.run(
-            ["sh", "-c", f'{use.strip()}; printf %s "$SDS_HOME"'],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
-        status = sds("status", "--json", SDS_HOME=home).json
-        assert status["server"] in result.err
-        assert status["replicas"]["active"] == 2
-    finally:
-        subprocess.run(["sh", "-c", stop.strip()], check=True)
-        pid = int(stop.split()[-1])
-        wait_until(lambda: has_ended(pid), f"the end of the server, process {pid}")
-        subprocess.run(["sh", "-c", clean.strip()], check=True)
+def test_a_demonstration_that_is_ended_leaves_nothing(sds, tmp_path):
+    work = tmp_path / "work"
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sds.cli", "demo", "--size", "24M", "--directory", work],
+            env=sds.environment, cwd=tmp_path, stdout=stream, stderr=stream,
+        )  # fmt: skip
+    wait_until(lambda: "program " in log.read_text(), log.read_text)
+    (address,) = work.glob("*/home/server.json")
+    pid = json.loads(address.read_text())["pid"]
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    wait_until(lambda: has_ended(pid), f"the end of the server, process {pid}")
     assert list(work.iterdir()) == []
