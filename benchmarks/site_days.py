@@ -43,7 +43,7 @@ from benchmarks.read_engine import load  # noqa: E402
 from sds.catalog.requests import ReorganizeRequest  # noqa: E402
 from sds.home import Home  # noqa: E402
 from sds.server.operations.advice_reports import AdviceRequest, NamedDataset  # noqa: E402
-from sds.server.operations.evaluator import build_request  # noqa: E402
+from sds.server.operations.evaluation.evaluator import build_request  # noqa: E402
 from sds.server.operations.service import Service  # noqa: E402
 from sds.server.settings import Settings  # noqa: E402
 from tests.redirected import settle  # noqa: E402

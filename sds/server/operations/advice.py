@@ -24,7 +24,7 @@ from sds.recommender.portfolio.what_if import what_if, what_if_sorted
 from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
-from sds.server.operations.modes import Modes, does_as_much, recent_since_ns
+from sds.server.operations.evaluation.modes import Modes, does_as_much, recent_since_ns
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         RecurringTilesRequest,
         WhatIfRequest,
     )
-    from sds.server.operations.evaluator import Evaluation
+    from sds.server.operations.evaluation.evaluator import Evaluation
     from sds.server.operations.replica_reports import GarbageReport, Replicas, VerifyReport
     from sds.server.operations.reports import PageLength
     from sds.server.operations.stages import Progress, Runner

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from sds.plots.figure_values import FigureData
     from sds.server.operations.advice import Adviser
     from sds.server.operations.builder import Builder
-    from sds.server.operations.evaluator import Evaluator
+    from sds.server.operations.evaluation.evaluator import Evaluator
+    from sds.server.operations.evaluation.shadow_review import ShadowReviewer
     from sds.server.operations.file_system_models import Models
     from sds.server.operations.ingest import Ingester
     from sds.server.operations.publisher import Publisher
     from sds.server.operations.recovery import Recovery
-    from sds.server.operations.shadow_review import ShadowReviewer
     from sds.server.operations.stages import Runner
     from sds.server.operations.verification import Verifier
     from sds.server.settings import Settings
@@ -94,7 +94,7 @@ class ServiceComponents:
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        from sds.server.operations.evaluator import Evaluator  # noqa: PLC0415
+        from sds.server.operations.evaluation.evaluator import Evaluator  # noqa: PLC0415
 
         return Evaluator(self._store, self.queue, self.settings, evict=self._evict)
 
@@ -115,7 +115,7 @@ class ServiceComponents:
 
     @cached_property
     def _shadow_reviewer(self) -> ShadowReviewer:
-        from sds.server.operations.shadow_review import ShadowReviewer  # noqa: PLC0415
+        from sds.server.operations.evaluation.shadow_review import ShadowReviewer  # noqa: PLC0415
 
         return ShadowReviewer(self._store, self._publisher, self._builder)
 

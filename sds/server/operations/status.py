@@ -9,7 +9,7 @@ import sds
 from sds.catalog.records import ReplicaState
 from sds.redirect.launch.untraced import untraced_sentences
 from sds.server.lock import read_address
-from sds.server.operations.kept_advice import kept_advice
+from sds.server.operations.evaluation.kept_advice import kept_advice
 from sds.server.operations.reports import Status
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from sds import _spool_writer
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.requests import IngestRequest, PolicyRequest, ReorganizeRequest
 from sds.errors import CatalogError, NotFoundError
-from sds.server.operations import dataset_workloads, modes
+from sds.server.operations import dataset_workloads
+from sds.server.operations.evaluation import modes
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
 from sds.text import DAY_S

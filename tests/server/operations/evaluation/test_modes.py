@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sds.catalog.records import PolicyRecord
-from sds.server.operations.modes import Modes
+from sds.server.operations.evaluation.modes import Modes
 
 
 def policies(**modes):

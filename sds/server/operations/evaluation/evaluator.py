@@ -25,8 +25,8 @@ from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
 from sds.recommender.portfolio.evictions import HeldReplica, measured_saving, room_for
 from sds.server.operations.builder import REMOVED
-from sds.server.operations.kept_advice import keep_advice
-from sds.server.operations.modes import Modes, recent_since_ns
+from sds.server.operations.evaluation.kept_advice import keep_advice
+from sds.server.operations.evaluation.modes import Modes, recent_since_ns
 from sds.text import DAY_S, time_text
 
 if TYPE_CHECKING:
