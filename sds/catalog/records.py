@@ -201,6 +201,26 @@ class PolicyRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedReadsRecord:
+    """Reads of a dataset that programs are going to make, as a person says.
+
+    Attributes
+    ----------
+    selection
+        Of a typical one.
+    stated_ns
+        When it was said, ns since 1970.
+    """
+
+    id: int
+    file: str
+    dataset: str
+    selection: str
+    n_reads_per_day: int
+    stated_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
     """One thing that happened to one thing, why, and the numbers behind it."""
 

@@ -210,6 +210,16 @@ class PolicyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedReadsRequest:
+    """Reads of a dataset that programs are going to make; `selection`: a typical one."""
+
+    file: AbsolutePath
+    dataset: str
+    selection: str
+    n_reads_per_day: Whole = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
     """Read what the spool holds."""
 

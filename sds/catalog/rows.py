@@ -370,6 +370,21 @@ class PolicyRow(Base):
     set_ns: Mapped[int]
 
 
+class StatedReadsRow(Base):
+    """Reads of a dataset that programs are going to make, as a person says."""
+
+    __tablename__ = "stated_reads"
+    __table_args__ = (UniqueConstraint("dataset_id", "selection"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id", ondelete="CASCADE"))
+    selection: Mapped[str]
+    n_reads_per_day: Mapped[int]
+    stated_ns: Mapped[int]
+
+    dataset: Mapped[DatasetRow] = relationship()
+
+
 class StampRow(Base):
     """Fingerprint, by name, of a part of the home when it was last found in order."""
 

@@ -15,9 +15,10 @@ from sds.catalog.predictions import Predictions
 from sds.catalog.publications import Publications
 from sds.catalog.reads import Reads
 from sds.catalog.replicas import Replicas
+from sds.catalog.stated_reads import StatedReads
 
 
-class Store(Datasets, Reads, Predictions, Replicas, Publications, Policies, Events):
+class Store(Datasets, Reads, Predictions, Replicas, Publications, Policies, StatedReads, Events):
     """The catalog of one home."""
 
     @classmethod

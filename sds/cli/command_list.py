@@ -16,7 +16,9 @@ BEYOND_BASE = {
     "Find a better layout": (
         "ingest", "advise", "what-if", "explain", "simulate", "calibrate", "plot", "machine",
     ),
-    "Build and keep replicas": ("reorganize", "query", "replicas", "policy", "events"),
+    "Build and keep replicas": (
+        "reorganize", "query", "replicas", "policy", "reads", "events",
+    ),
     "Look inside": ("demo", "trace", "table"),
 }  # fmt: skip
 """Commands that need packages of extras, by the heading of the help that lists them."""

@@ -20,6 +20,7 @@ from sds.cli.commands import (
     plot,
     policy,
     query,
+    reads,
     reorganize,
     replicas,
     report,
@@ -64,6 +65,7 @@ _GROUPS = {
     "machine": machine.app,
     "replicas": replicas.app,
     "policy": policy.app,
+    "reads": reads.app,
     "trace": trace.app,
     "table": table.app,
 }

@@ -20,6 +20,7 @@ _MODELS = "sds.catalog.model_records:"
 _REPLICA = "sds.catalog.replica_records:ReplicaRecord"
 _ADVISED = _MODELS + "RecommendationRecord"
 _POLICY = _RECORDS + "PolicyRecord"
+_STATED = _RECORDS + "StatedReadsRecord"
 _JOB = "sds.catalog.requests:JobRecord"
 _REPORTS = "sds.server.operations.reports:"
 _REPLICAS = "sds.server.operations.replica_reports:"
@@ -102,6 +103,9 @@ OPERATIONS: dict[str, Operation] = {
         _list("policies", "/policies", _POLICY),
         Operation("set_policy", "POST", "/policies", _POLICY, ("request",)),
         Operation("unset_policy", "DELETE", "/policies", _POLICY, ("path", "dataset")),
+        _list("stated_reads", "/stated-reads", _STATED, "file", "dataset"),
+        _post("state_reads", "/stated-reads", _STATED),
+        Operation("forget_reads", "DELETE", "/stated-reads/{number}", _STATED, ("number",)),
         _get("replica_page", "/replicas", _REPLICAS + "Replicas", "file", "dataset"),
         _get("replica", "/replicas/{replica_id}", _REPLICA, "replica_id"),
         Operation("remove", "DELETE", "/replicas/{replica_id}", _REPLICA, ("replica_id",)),

@@ -123,12 +123,20 @@ class Adviser:
         reads = KnownReads(self._store, self._models, since_ns=since_ns)
         known: list[KnownDataset] = []
         notes: list[str] = []
+        stated = {(one.file, one.dataset) for one in self._store.stated_reads()}
         records = [
             record
-            for record in self._store.datasets()
+            for record in sorted(
+                self._store.datasets(), key=lambda one: (one.file, one.path) not in stated
+            )
             if record.path
-            and (record.last_read_ns or 0) >= since_ns
-            and 0 < record.elapsed_s >= self._settings.advice_min_s
+            and (
+                (record.file, record.path) in stated
+                or (
+                    (record.last_read_ns or 0) >= since_ns
+                    and 0 < record.elapsed_s >= self._settings.advice_min_s
+                )
+            )
             and does_as_much(modes.of(record.file, record.path), mode)
         ][:MOST_EVALUATED]
         for i, record in enumerate(records):

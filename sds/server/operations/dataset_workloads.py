@@ -12,7 +12,7 @@ from sds.calibration.models_in_use import comparable_models
 from sds.catalog.records import LIVE_STATES
 from sds.catalog.replica_records import ReplicaRecord
 from sds.catalog.replicas import GONE_STATES
-from sds.errors import DatasetNotFoundError, SdsValueError, UnsupportedError
+from sds.errors import DatasetNotFoundError, SdsError, SdsValueError, UnsupportedError
 from sds.files import canonical_path
 from sds.hdf5.chunk_extents import decode_seconds_per_byte
 from sds.hdf5.dataset import DatasetDescription, describe_dataset, get_dataset, open_hdf5
@@ -119,7 +119,8 @@ class KnownReads:
             if given:
                 patterns = _stated_patterns(given, described)
             else:
-                patterns = self._traced(canonical, described, notes)
+                kept = self._kept(canonical, described, notes)
+                patterns = (*self._traced(canonical, described, notes, quiet=bool(kept)), *kept)
             if patterns:
                 found.append(self._known(canonical, described, patterns, notes))
         return found, notes
@@ -127,10 +128,25 @@ class KnownReads:
     def _read_datasets(self, file: str) -> list[str]:
         """Return the datasets of a file that were read."""
         # One that was reached by reference alone may have been traced without its path.
-        return [one.path for one in self._store.datasets(file) if one.n_reads and one.path]
+        read = [one.path for one in self._store.datasets(file) if one.n_reads and one.path]
+        stated = [one.dataset for one in self._store.stated_reads(file)]
+        return list(dict.fromkeys((*read, *stated)))
+
+    def _kept(
+        self, file: str, described: DatasetDescription, notes: list[str]
+    ) -> tuple[AccessPattern, ...]:
+        """Return the reads that people stated of a dataset; add those that fit it no more."""
+        found: list[AccessPattern] = []
+        for one in self._store.stated_reads(file, described.path):
+            what = f"{described.path}: {one.selection}, {one.n_reads_per_day} a day (stated)"
+            try:
+                found += _stated_patterns([(one.selection, one.n_reads_per_day)], described)
+            except SdsError as error:
+                notes.append(f"{what}: left out: {error}; sds reads forget {one.id}")
+        return tuple(found)
 
     def _traced(
-        self, file: str, described: DatasetDescription, notes: list[str]
+        self, file: str, described: DatasetDescription, notes: list[str], *, quiet: bool
     ) -> tuple[AccessPattern, ...]:
         """Return the traced patterns that fit a dataset as it is now; add why there are none."""
         traced = [record.pattern for record in self._store.patterns(file, described.path)]
@@ -141,6 +157,8 @@ class KnownReads:
             and pattern.element_size_bytes == described.element_size_bytes
             and pattern.last_ns >= self._since_ns
         )
+        if quiet:
+            return fitting
         if not traced:
             notes.append(
                 f"{described.path}: no read was traced; run a program with `sds run`, "
@@ -204,7 +222,7 @@ class KnownReads:
             parameters=self._models.io_parameters(file),
             existing=tuple(sorted(layouts, key=lambda x: x.describe(described.extent))),
             replica_ids={layout: tuple(sorted(of_it)) for layout, of_it in ids.items()},
-            trail=None if patterns[0].stated else self.trail_of(file, described),
+            trail=None if all(one.stated for one in patterns) else self.trail_of(file, described),
             build_rates=self._build_rates[file],
         )
         return KnownDataset(file=file, described=described, reads=reads, replicas=tuple(active))

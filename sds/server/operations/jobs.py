@@ -219,9 +219,15 @@ class Background:
         service = self._service
         interval_s = service.settings.evaluate_interval_s
         next_s = time.monotonic()
+        stated_ns = 0
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
-            if time.monotonic() < next_s or not service.to_evaluate.is_set():
+            if time.monotonic() < next_s:
                 continue
+            # By a process of its own, which cannot set the event.
+            is_stated = service.newest_statement_ns() > stated_ns
+            if not (is_stated or service.to_evaluate.is_set()):
+                continue
+            stated_ns = service.newest_statement_ns()
             service.to_evaluate.clear()
             is_final = False
             try:

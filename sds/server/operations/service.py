@@ -20,11 +20,11 @@ from sds.catalog.store import Store
 from sds.errors import SdsValueError, UnreachableError
 from sds.files import canonical_path
 from sds.home import default_home
-from sds.mounts import filesystem_of, resolved_or_named
+from sds.mounts import filesystem_of
 from sds.redirect.launch.untraced import drop_old_notes
 from sds.server.operations import stages
+from sds.server.operations.preferences import Preferences
 from sds.server.operations.reports import PAGE_LENGTH, RefitReport
-from sds.server.operations.service_components import ServiceComponents
 from sds.server.operations.stages import run_here
 from sds.server.operations.status import status_of
 from sds.server.run_mark import begin_run, end_run
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         CalibrateRequest,
         JobRecord,
         JobRequest,
-        PolicyRequest,
         ReorganizeRequest,
         SortRequest,
     )
@@ -80,7 +79,7 @@ def _ignore_progress(share: float, what: str) -> None:
     """Discard a report of progress."""
 
 
-class Service(ServiceComponents):
+class Service(Preferences):
     """The operations on one home; parameters as of `ServiceComponents`."""
 
     @classmethod
@@ -199,31 +198,6 @@ class Service(ServiceComponents):
         None where nothing was read, or all is in mode off.
         """
         return self._evaluator.evaluate(advise or self.advise_all)
-
-    def policies(self) -> tuple[records.PolicyRecord, ...]:
-        """Return the modes that are set for directories, files and datasets."""
-        return self._store.policies()
-
-    def set_policy(self, request: PolicyRequest) -> records.PolicyRecord:
-        """Set the mode of the evaluator for a directory and all below it, a file, or a dataset."""
-        path = resolved_or_named(request.path)
-        found = self._store.set_policy(path, request.dataset, request.mode)
-        self.to_evaluate.set()
-        return found
-
-    def unset_policy(
-        self, path: records.AbsolutePath, dataset: str | None = None
-    ) -> records.PolicyRecord:
-        """Forget the mode of a directory, file or dataset, and return it.
-
-        Raises
-        ------
-        NotFoundError
-            If it has none.
-        """
-        found = self._store.unset_policy(resolved_or_named(path), dataset)
-        self.to_evaluate.set()
-        return found
 
     def what_if(self, request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
         """Return what reads would take with a replica that is not there, or without one that is.
@@ -364,14 +338,6 @@ class Service(ServiceComponents):
                 return self._builder.remove(replica_id)
             finally:
                 self.to_evaluate.set()
-
-    def pin(self, replica_id: records.Id) -> ReplicaRecord:
-        """Keep a replica, whatever else would save more in its room; `remove` still does."""
-        return self._store.pin_replica(replica_id, pinned=True)
-
-    def unpin(self, replica_id: records.Id) -> ReplicaRecord:
-        """Let mode auto remove a replica for others."""
-        return self._store.pin_replica(replica_id, pinned=False)
 
     def calibrate(
         self, request: CalibrateRequest, progress: Progress | None = None

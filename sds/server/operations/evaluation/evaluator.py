@@ -97,7 +97,8 @@ class Evaluator:
         advise: `sds.server.operations.service.Service.advise_all`.
         """
         modes = Modes(self._store.policies(), self._settings.mode)
-        if modes.are_all_off or not self._store.read_totals().n_reads:
+        is_read = self._store.read_totals().n_reads or self._store.newest_statement_ns()
+        if modes.are_all_off or not is_read:
             return None
         is_busy = self._queue.is_at_work(PRIORITY)
         if is_busy or not modes.is_any_auto:

@@ -11,7 +11,12 @@ import pytest
 
 from sds import _spool_writer
 from sds.catalog.records import JobState, ReplicaState
-from sds.catalog.requests import IngestRequest, PolicyRequest, ReorganizeRequest
+from sds.catalog.requests import (
+    IngestRequest,
+    PolicyRequest,
+    ReorganizeRequest,
+    StatedReadsRequest,
+)
 from sds.errors import CatalogError, NotFoundError
 from sds.server.operations import dataset_workloads
 from sds.server.operations.evaluation import modes
@@ -269,6 +274,22 @@ def test_what_failed_on_an_earlier_state_of_the_source_is_tried_on_the_next(
     wait_until(is_changed, "file systems count time in steps")
     service.queue.fail(job.id, "the source changed while it was copied")
     assert [again.request for again in service.evaluate().jobs] == [job.request]
+
+
+def test_reads_that_are_to_come_are_built_for(open_service, cube):
+    service = open_service()
+    assert service.evaluate() is None, "nothing was read"
+    stated = service.state_reads(
+        StatedReadsRequest(
+            file=str(cube), dataset="/cube", selection="[:, :, 3]", n_reads_per_day=10**6
+        )
+    )
+    assert 0 < service.newest_statement_ns() <= time.time_ns()
+    (job,) = service.evaluate().jobs
+    assert job.request.order[0] == 2
+    service.cancel(job.id)
+    service.forget_reads(stated.id)
+    assert service.evaluate() is None
 
 
 def test_what_a_person_could_not_build_says_nothing(open_service, trace, cube):
