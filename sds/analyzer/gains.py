@@ -80,8 +80,7 @@ class ReplicaGain:
         Of them those whose pattern was also read from the original, and the seconds saved by them:
         below zero where they took longer. None where nothing can be compared.
     last_ns
-        When the newest read began that it served, or may have served as one of several ranks; ns
-        since 1970, 0 where none is known.
+        When the newest read began that it served, ns since 1970; 0 where none is known.
     """
 
     n: int
@@ -96,8 +95,6 @@ def replica_gain(patterns: Iterable[AccessPattern], replica_id: int) -> ReplicaG
     gains = []
     last_ns = 0
     for pattern in patterns:
-        if pattern.n_collective and pattern.n_redirected:  # times of these are not kept
-            last_ns = max(last_ns, pattern.last_ns)
         for gain in measured_gains(pattern):
             if gain.times.served_by == replica_id:
                 gains.append(gain)

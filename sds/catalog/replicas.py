@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from sds.analyzer.shadow import ShadowTest
     from sds.catalog.replica_records import ReplicaRecord
     from sds.geometry.replica_layout import ReplicaLayout
+    from sds.hdf5.identity import FileIdentity
     from sds.organizer.replica_file.replica import Replica
 
 
+REMOVED = "removed by request"
+"""Reason of a replica that a person removed."""
 OPEN_STATES = frozenset({ReplicaState.PLANNED, ReplicaState.BUILDING})
 SERVING_STATES = LIVE_STATES | {ReplicaState.VERIFIED}
+EVICTABLE_STATES = LIVE_STATES | {ReplicaState.DAMAGED}
 GONE_STATES = frozenset({ReplicaState.RETIRED, ReplicaState.REVERTED})
 _UNTESTED_STATES = GONE_STATES | {ReplicaState.ACTIVE}  # any test in shadow is over
 
@@ -51,7 +55,8 @@ class Replicas(Database):
         """Note that a replica is about to be built, before its file exists.
 
         The same replica, begun or built before, keeps its id, and is pinned from now on where it
-        is asked for so; what else had this path is replaced.
+        is asked for so; what else had this path is replaced. One that was pinned is pinned again
+        where it is built of another state of its source.
 
         Parameters
         ----------
@@ -82,6 +87,7 @@ class Replicas(Database):
                 row.reason = "replaced by a newer replica at the same path"
                 row.changed_ns = now_ns
                 add_event_row(session, "replica", row.id, row.state, row.reason, {})
+            pinned = pinned or _was_pinned(dataset, layout, facts.identity)
             row = ReplicaRow(
                 dataset=dataset,
                 layout=layout,
@@ -149,21 +155,24 @@ class Replicas(Database):
         Raises
         ------
         NotFoundError
-            If there never was one of that id.
+            If there never was one of that id, or it is gone.
         """
         with self.writing() as session:
             row = _replica_row(session, replica_id)
+            if row.state in GONE_STATES:
+                raise NotFoundError(f"replica {replica_id} is {row.state}: {row.reason}")
             row.pinned = pinned
             return _replica_record(row)
 
-    def evict_replica(self, replica_id: int, reason: str) -> ReplicaRecord | None:
-        """Retire a replica, unless it serves no reads by now, or is pinned; then None."""
+    def evict_replicas(self, reasons: Mapping[int, str]) -> tuple[ReplicaRecord, ...]:
+        """Retire replicas, each for a reason; none of them where one is pinned or gone by now."""
         with self.writing() as session:
-            row = _replica_row(session, replica_id)
-            if row.pinned or row.state not in LIVE_STATES:
-                return None
-            _move(session, row, ReplicaState.RETIRED, reason, {})
-            return _replica_record(row)
+            rows = [_replica_row(session, replica_id) for replica_id in reasons]
+            if any(row.pinned or row.state not in EVICTABLE_STATES for row in rows):
+                return ()
+            for row in rows:
+                _move(session, row, ReplicaState.RETIRED, reasons[row.id], {})
+            return tuple(map(_replica_record, rows))
 
     def shadow_tests(self) -> tuple[tuple[ReplicaRecord, ShadowTest], ...]:
         """Return the replicas in shadow, oldest first, with the tests that they undergo."""
@@ -367,6 +376,18 @@ def _move(
     if state in _UNTESTED_STATES:
         row.shadow_test = None
     add_event_row(session, "replica", row.id, state.value, reason, numbers)
+
+
+def _was_pinned(dataset: DatasetRow, layout: ReplicaLayout, identity: FileIdentity) -> bool:
+    """Return whether the newest replica like this was pinned until its source changed."""
+    like = [row for row in dataset.replicas if row.layout == layout]
+    newest = max(like, key=lambda row: row.id, default=None)
+    return (
+        newest is not None
+        and newest.pinned
+        and newest.source_identity != identity
+        and newest.reason != REMOVED
+    )
 
 
 def _replica_row(session: Session, replica_id: int) -> ReplicaRow:

@@ -37,7 +37,7 @@ from sds.demo.sample_files import (
     make_grid,
 )
 from sds.demo.server_process import DemoServer
-from sds.demo.work_of_server import advice_of_server, let_build, prove
+from sds.demo.work_of_server import advice_of_server, let_build, let_rest, prove
 from sds.demo.workspace import Workplace, figure_path, make_workplace
 from sds.errors import SdsError
 
@@ -271,8 +271,7 @@ def run_demo(
             say=say,
             bar=bar,
         )
-        # Nothing runs beside what is measured.
-        service.set_policy(PolicyRequest(path=str(place.root), mode="off"))
+        let_rest(service, place.root)  # nothing runs beside what is measured
         rows = _measure(place, programs, replicas, n_rounds=n_rounds, bar=bar)
         draw(rows, drawn)
         if keep:

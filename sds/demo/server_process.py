@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from sds.errors import ServerUnreachableError
 from sds.server.remote_service import server_address
+from sds.server.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ class DemoServer:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sds.server.main", "--port", "0"],
-                env={**os.environ, "SDS_HOME": str(self._home.root)},
+                env=_without_settings() | {"SDS_HOME": str(self._home.root)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -103,3 +104,9 @@ class DemoServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _without_settings() -> dict[str, str]:
+    """Return this environment without settings of a server: they would win over the home's."""
+    names = {f"SDS_{name.upper()}" for name in Settings.model_fields}
+    return {name: value for name, value in os.environ.items() if name not in names}

@@ -142,11 +142,10 @@ def let_build(
     """
     say(f"policy    sds policy set {root} auto")
     _evaluate(service, root, "auto", bar=bar)
-    jobs = {
-        job.request.file: job
-        for job in sorted(service.jobs(), key=lambda each: -each.id)
-        if isinstance(job.request, ReorganizeRequest)
-    }
+    # The evaluation that was waited for may have begun under the earlier mode.
+    give_up_s = time.monotonic() + _LONGEST_WAIT_S
+    while not (jobs := _first_builds(service)) and time.monotonic() < give_up_s:
+        time.sleep(_PAUSE_S)
     replicas, took_s = [], []
     for one in advised:
         if one.file not in jobs:
@@ -167,6 +166,15 @@ def let_build(
             f"in {took_s[-1]:.3g} s"
         )
     return replicas, took_s
+
+
+def _first_builds(service: Service) -> dict[str, JobRecord]:
+    """Return the first build of each file that was planned."""
+    return {
+        job.request.file: job
+        for job in reversed(service.jobs())
+        if isinstance(job.request, ReorganizeRequest)
+    }
 
 
 def _ended(service: Service, job_id: int, advance: Callable[[float, str], None]) -> JobRecord:
@@ -194,9 +202,9 @@ def prove(
     SdsError
         If one is not, or not after many runs.
     """
+    found = list(replicas)
     with bar("Proving the replicas") as advance:
         for n in range(_MOST_PROVING_RUNS):
-            found = [service.replica(replica.id) for replica in replicas]
             in_shadow = {one.file for one in found if one.state is ReplicaState.SHADOW}
             if not in_shadow:
                 break
@@ -204,9 +212,23 @@ def prove(
                 advance(n / _MOST_PROVING_RUNS, f"Reading {Path(source).name} again")
                 run[source](1000 + n)
             service.ingest()
+            found = [service.replica(replica.id) for replica in replicas]
     for one in found:
         if one.state is not ReplicaState.ACTIVE:
             message = f"replica {one.id} of {one.dataset} is {one.state}: {one.reason}"
             raise SdsError(message)
         say(f"proven    replica {one.id} of {one.dataset} is {one.state}: {one.reason}")
     return found
+
+
+def let_rest(service: Service, root: Path) -> None:
+    """Switch the server's evaluations off below a directory, and wait until it has nothing to do.
+
+    What it has planned beside what is shown is not built.
+    """
+    service.set_policy(PolicyRequest(path=str(root), mode="off"))
+    busy = {JobState.QUEUED, JobState.RUNNING}
+    while left := [job for job in service.jobs() if job.state in busy]:
+        for job in left:
+            service.cancel(job.id)
+        time.sleep(_PAUSE_S)

@@ -201,6 +201,14 @@ class CopyPlan:
     space_needed_bytes: int
 
     @property
+    def expected_bytes(self) -> int:
+        """Estimate of what its elements will take in the file, as advice counts them."""
+        of_index = 0
+        if self.layout.chunk_shape is not None:
+            of_index = self.layout.n_chunks * (CHECKSUM_BYTES + _INDEX_ENTRY_BYTES)
+        return self.space_needed_bytes - METADATA_ROOM_BYTES - of_index
+
+    @property
     def order(self) -> tuple[int, ...]:
         """Replica axis i is source axis ``order[i]``."""
         return self.layout.order

@@ -40,20 +40,30 @@ def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float
 
     By how much faster it was measured, read by read (`sds.analyzer.gains.measured_gains`), for as
     many reads a day as there were of each pattern that it serves, before it was there as well: so
-    that it can be compared with what is predicted of others. Never below zero.
-
-    None where what it serves cannot be compared.
+    that it can be compared with what is predicted of others. Collective reads are left out, which
+    no replica serves. Patterns whose reads cannot be compared are taken to gain as the others do.
+    Never below zero; None where nothing that it serves can be compared.
     """
     days = days_observed(patterns)
-    saved = []
+    compared = served = saved = unknown = 0.0
+    is_known = is_served = False
     for pattern in patterns:
+        per_day = (pattern.n_calls - pattern.n_collective) / days
         for gain in measured_gains(pattern):
             if gain.times.served_by != replica_id:
                 continue
-            if gain.saved_s is None:
-                return None
-            saved.append(gain.saved_s / gain.times.n * pattern.n_calls / days)
-    return max(0.0, math.fsum(saved))
+            is_served = True
+            if gain.compared_s is None:
+                unknown += per_day * gain.times.median_s
+                continue
+            is_known = True
+            compared += per_day * gain.compared_s
+            served += per_day * gain.times.median_s
+            saved += per_day * (gain.compared_s - gain.times.median_s)
+    if not is_known:
+        return None if is_served else 0.0
+    ratio = compared / served if served > 0 else 1.0
+    return max(0.0, saved + unknown * (ratio - 1))
 
 
 def room_for(
@@ -79,8 +89,27 @@ def room_for(
     within_days
         In which the build is to be paid for.
     """
-    going: list[HeldReplica] = []
     missing = size_bytes - free_bytes
+    if missing <= 0:
+        return ()
+    held = tuple(held)
+    sets = [_by_density(held, missing), *((one,) for one in held if one.size_bytes >= missing)]
+    going = min((one for one in sets if one is not None), key=_lost, default=None)
+    if going is None:
+        return None
+    lost = _lost(going)
+    pays = (saves_s_per_day - lost) * within_days >= build_s
+    return going if saves_s_per_day >= TIMES_AS_MUCH * lost and pays else None
+
+
+def _lost(going: Iterable[HeldReplica]) -> float:
+    """Return what some replicas save a day."""
+    return math.fsum(one.saves_s_per_day for one in going)
+
+
+def _by_density(held: Sequence[HeldReplica], missing: int) -> tuple[HeldReplica, ...] | None:
+    """Return those that save least for their bytes, no more than are needed; None: too few."""
+    going: list[HeldReplica] = []
     for one in sorted(held, key=lambda each: (each.saves_s_per_day / each.size_bytes, each.id)):
         if missing <= 0:
             break
@@ -92,7 +121,4 @@ def room_for(
         if missing + one.size_bytes <= 0:  # those after it were enough
             going.remove(one)
             missing += one.size_bytes
-    lost = math.fsum(one.saves_s_per_day for one in going)
-    pays = (saves_s_per_day - lost) * within_days >= build_s
-    is_worth_it = saves_s_per_day >= TIMES_AS_MUCH * lost and pays
-    return tuple(going) if not going or is_worth_it else None
+    return tuple(going)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sds.analyzer.shadow import ShadowTest
 from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
-from sds.catalog.replicas import GONE_STATES
+from sds.catalog.replicas import GONE_STATES, REMOVED
 from sds.errors import (
     BusyError,
     InsufficientSpaceError,
@@ -21,13 +21,14 @@ from sds.errors import (
 from sds.files import canonical_path
 from sds.geometry import MAX_TILES_OF_FILE
 from sds.organizer import SortPlan, describe_replica
-from sds.organizer.plans.reorganization_plan import METADATA_ROOM_BYTES
 from sds.redirect.sorted_replicas import withdraw_sorted
 from sds.redirect.tables import withdraw_table
 from sds.server.operations import stages
 from sds.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.requests import ReorganizeRequest, SortRequest
     from sds.catalog.store import Store
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REMOVED = "removed by request"
-"""Reason of a replica that a person removed."""
 IN_SHADOW = "every byte verified; serves half of its reads until they are measured"
 
 
@@ -131,9 +130,7 @@ class Builder:
         if self._budget_bytes is None:
             return
         others = self._store.bytes_beside(str(plan.output))
-        expected = plan.size_bytes
-        if not isinstance(plan, SortPlan):  # which needs space for more than its replica
-            expected = plan.space_needed_bytes - METADATA_ROOM_BYTES
+        expected = plan.size_bytes if isinstance(plan, SortPlan) else plan.expected_bytes
         if others + expected > self._budget_bytes:
             message = (
                 f"a replica of {expected} bytes beside {others} bytes of others: "
@@ -194,16 +191,16 @@ class Builder:
         self.delete_file(record)
         return record
 
-    def evict(self, replica_id: int, reason: str) -> ReplicaRecord | None:
-        """Remove a replica that serves reads; None where it does not any more, or is pinned.
+    def evict(self, reasons: Mapping[int, str]) -> tuple[ReplicaRecord, ...]:
+        """Remove replicas, each for a reason; none of them where one is pinned or gone by now.
 
         A file that may not be deleted stays; it serves no read all the same.
         """
-        record = self._store.evict_replica(replica_id, reason)
-        if record is not None:
-            self._publisher.publish(record.file)
+        records = self._store.evict_replicas(reasons)
+        self._publisher.publish_each(sorted({record.file for record in records}))
+        for record in records:
             self.collect(record)
-        return record
+        return records
 
     def _retire(self, replica_id: int) -> ReplicaRecord:
         return self._store.set_replica(replica_id, ReplicaState.RETIRED, REMOVED)

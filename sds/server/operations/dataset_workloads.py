@@ -155,10 +155,9 @@ class KnownReads:
             for pattern in traced
             if pattern.extent == described.extent
             and pattern.element_size_bytes == described.element_size_bytes
-            and pattern.last_ns >= self._since_ns
         )
-        if quiet:
-            return fitting
+        if quiet or self._since_ns:  # nothing to explain, or not to a person
+            return tuple(one for one in fitting if one.last_ns >= self._since_ns)
         if not traced:
             notes.append(
                 f"{described.path}: no read was traced; run a program with `sds run`, "

@@ -20,6 +20,7 @@ from sds.extras import missing_extra
 from sds.server.child import run_in_child
 from sds.server.operations.process_pool import run_operation
 from sds.server.operations.stages import CutOffError
+from sds.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -219,15 +220,17 @@ class Background:
         service = self._service
         interval_s = service.settings.evaluate_interval_s
         next_s = time.monotonic()
+        due_s = next_s + DAY_S  # what is idle goes, whether anything happens or not
         stated_ns = 0
         while not self._stop.wait(timeout=service.settings.ingest_interval_s):
-            if time.monotonic() < next_s:
+            now_s = time.monotonic()
+            if now_s < next_s:
                 continue
-            # By a process of its own, which cannot set the event.
-            is_stated = service.newest_statement_ns() > stated_ns
-            if not (is_stated or service.to_evaluate.is_set()):
+            newest_ns = service.newest_statement_ns()  # of another process, which sets no event
+            if now_s < due_s and newest_ns == stated_ns and not service.to_evaluate.is_set():
                 continue
-            stated_ns = service.newest_statement_ns()
+            due_s = now_s + DAY_S
+            stated_ns = newest_ns
             service.to_evaluate.clear()
             is_final = False
             try:

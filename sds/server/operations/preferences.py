@@ -95,4 +95,6 @@ class Preferences(ServiceComponents):
 
     def unpin(self, replica_id: records.Id) -> ReplicaRecord:
         """Let mode auto remove a replica for others."""
-        return self._store.pin_replica(replica_id, pinned=False)
+        found = self._store.pin_replica(replica_id, pinned=False)
+        self.to_evaluate.set()
+        return found

@@ -12,7 +12,7 @@ from sds.server.operations.spool import Spool
 from sds.server.operations.stages import run_here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.store import Store
@@ -98,9 +98,9 @@ class ServiceComponents:
 
         return Evaluator(self._store, self.queue, self.settings, evict=self._evict)
 
-    def _evict(self, replica_id: int, reason: str) -> ReplicaRecord | None:
+    def _evict(self, reasons: Mapping[int, str]) -> tuple[ReplicaRecord, ...]:
         with self.lock.held():
-            return self._builder.evict(replica_id, reason)
+            return self._builder.evict(reasons)
 
     @cached_property
     def _spool(self) -> Spool:

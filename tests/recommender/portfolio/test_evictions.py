@@ -55,6 +55,12 @@ def test_what_was_enough_alone_goes_alone():
     assert wanted(90, 1000.0, held((10, 0.0), (100, 20.0))) == [2]
 
 
+def test_one_that_suffices_goes_where_that_loses_less():
+    replicas = held((10, 0.0), (100, 10.0), (1000, 50.0))
+    assert wanted(100, 60.0, replicas) == [2]
+    assert wanted(100, 150.0, replicas) == [2]
+
+
 def test_a_budget_that_is_exceeded_is_kept_by_what_goes():
     assert wanted(10, 100.0, held((10, 1.0), (10, 2.0)), free_bytes=-10) == [1, 2]
 
@@ -128,6 +134,16 @@ def test_reads_that_it_left_alone_in_shadow_come_first():
         times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50, left_alone=(times(7, 10, 0.02),)
     )
     assert measured_saving([planes], 7) == pytest.approx(50 * 0.01)
+
+
+def test_collective_reads_and_kinds_of_reads_without_comparison():
+    collective = replace(
+        pattern(times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=1050), n_collective=1000
+    )
+    assert measured_saving([collective], 7) == pytest.approx(50 * 0.02)
+    planes = pattern(times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50)
+    new = pattern(times(7, 10, 0.001), n_calls=10)
+    assert measured_saving([planes, new], 7) == pytest.approx(50 * 0.02 + 10 * 0.002)
 
 
 def test_what_is_slower_saves_nothing_and_what_cannot_be_compared_is_not_known():

@@ -12,19 +12,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from sds.analyzer.gains import replica_gain
-from sds.catalog.records import LIVE_STATES, ReplicaState
+from sds.catalog.records import ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
+from sds.catalog.replicas import EVICTABLE_STATES, REMOVED
 from sds.catalog.requests import JobRecord, ReorganizeRequest
 from sds.errors import QueueFullError, SdsError
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
 from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
 from sds.recommender.portfolio.evictions import HeldReplica, measured_saving, room_for
-from sds.server.operations.builder import REMOVED
 from sds.server.operations.evaluation.kept_advice import keep_advice
 from sds.server.operations.evaluation.modes import Modes, recent_since_ns
 from sds.text import DAY_S, time_text
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PRIORITY = 1
-"""Priority of the evaluator's jobs: those of people come first."""
+OF_PEOPLE, PRIORITY = 0, 1
+"""Priorities of jobs: those of people come before the evaluator's."""
 _AGAIN_S = DAY_S
 _SHARE_OF_QUEUE = 2  # one part of so many; the rest is for people
 
@@ -68,6 +68,22 @@ class Evaluation:
     is_final: bool
     removed: tuple[ReplicaRecord, ...] = ()
 
+    def joined(self, other: Evaluation) -> Evaluation:
+        """Return the outcome of both."""
+        return Evaluation(
+            jobs=self.jobs + other.jobs,
+            is_final=self.is_final and other.is_final,
+            removed=self.removed + other.removed,
+        )
+
+
+class _Failed(NamedTuple):
+    """A build that failed, when it began and ended, ns since 1970."""
+
+    request: ReorganizeRequest
+    begun_ns: int
+    ended_ns: int
+
 
 class _PutOffError(Exception):
     """Raised where something may be built later, but not now."""
@@ -81,7 +97,7 @@ class Evaluator:
         store: Store,
         queue: JobQueue,
         settings: Settings,
-        evict: Callable[[int, str], ReplicaRecord | None],
+        evict: Callable[[Mapping[int, str]], tuple[ReplicaRecord, ...]],
     ) -> None:
         self._store = store
         self._queue = queue
@@ -105,16 +121,19 @@ class Evaluator:
             keep_advice(self._store, advise(mode="observe").portfolio)
             return Evaluation(jobs=(), is_final=not (is_busy and modes.is_any_auto))
         removable = Removable(self._store, modes, self._settings)
-        removed = filter(None, [self._remove_idle(record) for record in removable.idle])
-        held = removable.held
+        removed = self._remove_idle(removable.idle)
+        # What people have asked for counts in the budget once it is there.
+        held = [] if self._queue.is_at_work(OF_PEOPLE) else removable.held
         of_auto = advise(mode="auto", more_bytes=sum(one.size_bytes for one in held))
         found = self._build(of_auto, held)
         if held and of_auto.portfolio.layouts:
             of_auto = advise(mode="auto")  # of the room that there is
-            found = found if found.jobs else self._build(of_auto, ())
+            if not found.jobs:
+                found = found.joined(self._build(of_auto, []))
         advice = of_auto if modes.are_all_auto else advise(mode="observe")
         keep_advice(self._store, advice.portfolio)
-        return replace(found, removed=(*removed, *found.removed))
+        is_final = len(held) == len(removable.held)
+        return Evaluation(jobs=(), is_final=is_final, removed=removed).joined(found)
 
     def _build(self, advice: Advice, held: Sequence[HeldReplica]) -> Evaluation:
         """Queue what is advised and was not tried yet, in the room of what is held if need be."""
@@ -133,13 +152,12 @@ class Evaluator:
             if going is None:
                 continue
             try:
-                request = self._request(layout, records, failed)
+                request = self._request(layout, records, failed, takes_room=bool(going))
                 if request is None:
                     continue
                 # Before it is queued: a build looks at what the others take.
-                for one in going:
-                    removed.append(self._remove_for(layout, one))
-                    free_bytes += left.pop(one.id).size_bytes
+                removed += self._remove_for(layout, going)
+                free_bytes += sum(left.pop(one.id).size_bytes for one in going)
                 jobs.append(self._queue_build(layout, request))
             except _PutOffError as reason:
                 is_final = False
@@ -161,27 +179,57 @@ class Evaluator:
             within_days=self._settings.recent_days,
         )
 
-    def _remove_idle(self, record: ReplicaRecord) -> ReplicaRecord | None:
-        days = f"{self._settings.recent_days:g} days (recent_days)"
-        return self._evict(record.id, f"it served no read in the last {days}")
+    def _remove_idle(self, idle: Mapping[int, str]) -> tuple[ReplicaRecord, ...]:
+        """Remove replicas, each for a reason; one that cannot be stays for now."""
+        removed: list[ReplicaRecord] = []
+        for replica_id, reason in idle.items():
+            try:
+                removed += self._remove({replica_id: reason})
+            except (_PutOffError, SdsError, OSError) as error:
+                log.warning("replica %s is not removed now: %s", replica_id, error)
+        return tuple(removed)
 
-    def _remove_for(self, layout: PortfolioLayout, held: HeldReplica) -> ReplicaRecord:
-        reason = (
+    def _remove_for(
+        self, layout: PortfolioLayout, going: Sequence[HeldReplica]
+    ) -> tuple[ReplicaRecord, ...]:
+        """Remove what goes for a layout; nothing where not all may go any more."""
+        if not going:
+            return ()
+        new = (
             f"room for {layout.command}, which is to save {time_text(layout.saving.seconds)} a "
-            f"day (predicted); this one saves {time_text(held.saves_s_per_day)} (measured)"
+            "day (predicted); this one saves"
         )
-        record = self._evict(held.id, reason)
-        if record is None:
-            raise _PutOffError(f"replica {held.id} is pinned by now, or gone")
-        return record
+        reasons = {one.id: f"{new} {time_text(one.saves_s_per_day)} (measured)" for one in going}
+        try:
+            return self._remove(reasons)
+        except (SdsError, OSError) as error:
+            raise _PutOffError(str(error)) from error
+
+    def _remove(self, reasons: Mapping[int, str]) -> tuple[ReplicaRecord, ...]:
+        """Remove replicas, or none where people have decided otherwise meanwhile."""
+        modes = Modes(self._store.policies(), self._settings.mode)
+        for replica_id in reasons:
+            record = self._store.replica(replica_id)
+            if modes.of(record.file, record.dataset) != "auto":
+                raise _PutOffError(f"{record.file}:{record.dataset} is not in mode auto any more")
+        removed = self._evict(reasons)
+        if not removed:
+            raise _PutOffError(f"one of replicas {', '.join(map(str, reasons))} is pinned, or gone")
+        return removed
 
     def _request(
         self,
         layout: PortfolioLayout,
         records: Mapping[str, DatasetRecord],
-        failed: Sequence[tuple[ReorganizeRequest, int]],
+        failed: Sequence[_Failed],
+        *,
+        takes_room: bool,
     ) -> ReorganizeRequest | None:
-        """Return the request to build a layout; None where it, or one like it, was tried."""
+        """Return the request to build a layout; None where it, or one like it, was tried.
+
+        What failed takes no other's room again while its source is as it was; where there is room
+        as it is, it is tried again after a day.
+        """
         record = records.get(layout.target)
         if record is None or layout.layout.sort is not None:
             return None
@@ -196,9 +244,12 @@ class Evaluator:
             raise _PutOffError(f"{record.file} was written a moment ago (quiet_source_s)")
         request = build_request(layout, record)
         changed_ns = max(source.mtime_ns, source.ctime_ns)
+        since_ns = 0 if takes_room else int((now_s - _AGAIN_S) * 1e9)
         kind = _kind_of(request)
-        if any(kind == _kind_of(each) and begun_ns > changed_ns for each, begun_ns in failed):
-            return None
+        for each in failed:
+            is_of_now = each.begun_ns > changed_ns and each.ended_ns >= since_ns
+            if is_of_now and kind == _kind_of(each.request):
+                return None
         return request
 
     def _queue_build(self, layout: PortfolioLayout, request: ReorganizeRequest) -> JobRecord:
@@ -235,16 +286,15 @@ class Evaluator:
                 return True
         return False
 
-    def _failed_requests(self) -> list[tuple[ReorganizeRequest, int]]:
-        """Return what the evaluator asked for and failed, or was cancelled, in the last day.
+    def _failed_requests(self) -> list[_Failed]:
+        """Return what the evaluator asked for and failed, or was cancelled.
 
-        With when each began, ns since 1970: one that its source's change cut off says nothing of
-        what the source is now. What never began was cancelled; then, when it was.
+        One that its source's change cut off says nothing of what the source is now, so it counts
+        from when it began; what never began was cancelled, and counts from then.
         """
-        since_ns = time.time_ns() - int(_AGAIN_S * 1e9)
         return [
-            (job.request, job.started_ns or job.finished_ns)
-            for job in self._queue.failed_since(since_ns)
+            _Failed(job.request, job.started_ns or job.finished_ns, job.finished_ns)
+            for job in self._queue.failed_since(0)
             if job.priority == PRIORITY
             and isinstance(job.request, ReorganizeRequest)
             and job.finished_ns is not None
@@ -254,46 +304,55 @@ class Evaluator:
 class Removable:
     """The replicas of one home that mode auto may remove by itself.
 
-    They serve reads of datasets in mode auto, and nobody has pinned them.
+    They are of datasets in mode auto, and nobody has pinned them.
 
     Attributes
     ----------
     idle
-        Those that served no read for ``recent_days``.
+        Those that are damaged, or served no traced read for ``recent_days``, and why they go.
     held
         Of the others those whose test in shadow has ended, where what they save is known.
     """
 
     def __init__(self, store: Store, modes: Modes, settings: Settings) -> None:
-        self.idle: list[ReplicaRecord] = []
+        self.idle: dict[int, str] = {}
         self.held: list[HeldReplica] = []
-        since_ns = recent_since_ns(settings)
+        self._since_ns = recent_since_ns(settings)
+        self._days = f"{settings.recent_days:g} days (recent_days)"
         for (file, dataset), records in _unpinned(store, modes).items():
-            patterns = [one.pattern for one in store.patterns(file, dataset)]
-            recent = [one for one in patterns if one.last_ns >= since_ns]
+            try:
+                patterns = [one.pattern for one in store.patterns(file, dataset)]
+            except SdsError as error:
+                log.warning("replicas of %s:%s stay for now: %s", file, dataset, error)
+                continue
             for record in records:
-                if max(record.changed_ns, replica_gain(patterns, record.id).last_ns) < since_ns:
-                    self.idle.append(record)
-                elif record.state is ReplicaState.ACTIVE:
-                    self.held += _held(record, recent)
+                self._sort_in(record, patterns)
+
+    def _sort_in(self, record: ReplicaRecord, patterns: Sequence[AccessPattern]) -> None:
+        """Note what becomes of one."""
+        served_ns = min(replica_gain(patterns, record.id).last_ns, time.time_ns())
+        if record.state is ReplicaState.DAMAGED:
+            self.idle[record.id] = record.reason
+        elif max(record.changed_ns, served_ns) < self._since_ns:
+            self.idle[record.id] = f"it served no traced read in the last {self._days}"
+        elif record.state is ReplicaState.ACTIVE:
+            recent = tuple(one for one in patterns if one.last_ns >= self._since_ns)
+            saved = measured_saving(recent, record.id)
+            if saved is not None:
+                stored = record.stored_bytes or record.size_bytes
+                self.held.append(
+                    HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)
+                )
 
 
 def _unpinned(store: Store, modes: Modes) -> dict[tuple[str, str], list[ReplicaRecord]]:
     """Return the replicas that may go, by dataset."""
     found: dict[tuple[str, str], list[ReplicaRecord]] = defaultdict(list)
-    for record in store.replicas(states=LIVE_STATES):
+    for record in store.replicas(states=EVICTABLE_STATES):
         is_ours = not record.pinned and record.sort is None
         if is_ours and modes.of(record.file, record.dataset) == "auto":
             found[record.file, record.dataset].append(record)
     return found
-
-
-def _held(record: ReplicaRecord, patterns: Iterable[AccessPattern]) -> list[HeldReplica]:
-    saved = measured_saving(tuple(patterns), record.id)
-    if saved is None:
-        return []
-    stored = record.size_bytes if record.stored_bytes is None else record.stored_bytes
-    return [HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)]
 
 
 def is_final(record: ReplicaRecord) -> bool:
