@@ -12,7 +12,7 @@ from sds.catalog.requests import JobRecord, PolicyRequest, ReorganizeRequest
 from sds.errors import SdsError
 from sds.recommender.portfolio.values import PortfolioLayout
 from sds.recommender.portfolio.what_if import WhatIf
-from sds.server.operations.advice_reports import WhatIfRequest
+from sds.server.operations.advice_reports import AdviceRequest, NamedDataset, WhatIfRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,9 @@ def advice_of_server(
         If nothing is advised for a file.
     """
     _evaluate(service, root, "observe", bar=bar)
-    if calibrate is not None and not all(_is_advised(service, file) for file in files):
+    missing = [file for file in files if not _is_advised(service, file)]
+    if calibrate is not None and missing:
+        say(f"no advice yet for {missing[0]}: {_why_not(service, missing[0])}")
         calibrate()
         _evaluate(service, root, "observe", bar=bar)
     found = [_advised(service, file) for file in files]
@@ -109,16 +111,18 @@ def _advised(service: Service, file: Path) -> Advised:
                 layout=layout,
                 expected=service.what_if(question),
             )
-    reasons = "; ".join(
-        f"{declined.name}: {declined.reason}"
-        for record in service.recommendations(str(file))
-        for declined in record.recommendation.declined
-    )
     message = (
-        f"no replica of {file} was advised: {reasons}; if the machine is busy, try again when it "
-        "is not"
+        f"no replica of {file} was advised: {_why_not(service, file)}; if the machine is busy, try "
+        "again when it is not"
     )
     raise SdsError(message)
+
+
+def _why_not(service: Service, file: Path) -> str:
+    """Return why no layout of a file is advised."""
+    advice = service.advise(AdviceRequest(datasets=(NamedDataset(file=str(file)),)))
+    reasons = [f"{one.name}: {one.reason}" for one in advice.portfolio.declined]
+    return "; ".join((*reasons, *advice.notes))
 
 
 def let_build(

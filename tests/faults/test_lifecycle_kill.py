@@ -143,7 +143,7 @@ class Traces:
             self._writing, pid=2**22 + 1 + number, start_ns=1_000 + number,
             host=socket.gethostname(), executable="reader",
         )  # fmt: skip
-        add_planes(writer, source, 30, extent=EXTENT, **how)
+        add_planes(writer, source, 30, extent=EXTENT, first_ns=time.time_ns(), **how)
         writer.close()
         (trace,) = self._writing.iterdir()
         trace.rename(self._home.spool / trace.name)

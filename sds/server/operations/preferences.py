@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sds.analyzer import stated_pattern
 from sds.files import canonical_path
 from sds.mounts import resolved_or_named
 from sds.server.operations.service_components import ServiceComponents
@@ -59,6 +58,7 @@ class Preferences(ServiceComponents):
         FileMissingError, NotHdf5Error, DatasetNotFoundError, SelectionError, SdsValueError
             As the file, the dataset, the selection and the number are at fault.
         """
+        from sds.analyzer import stated_pattern  # noqa: PLC0415
         from sds.hdf5.dataset import describe_dataset  # noqa: PLC0415
         from sds.server.operations.advice import facts_of_description  # noqa: PLC0415
 

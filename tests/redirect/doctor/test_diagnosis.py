@@ -208,7 +208,7 @@ def test_what_is_selected_is_what_is_judged(home, cube):
 
 def test_what_replicas_do_not_hold_or_serve_is_told(home, cube):
     replicas = [("/cube", (2, 0, 1), {"region": "[:, :, :30]", "chunks": "auto"})]
-    redirect(cube, replicas, home, always=False)
+    redirect(cube, replicas, home)
     report = diagnose(
         file=cube, dataset="/cube", selection="[:, :, 40]", home=home, environ=native_environment()
     ).datasets[0]
