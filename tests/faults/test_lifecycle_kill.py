@@ -73,11 +73,15 @@ def test_a_server_that_builds_by_itself_may_be_killed_at_any_moment(tmp_path):
         return {(path.name, expected[path.name == SLOW]) for path in sources} <= found
 
     expected = {True: ReplicaState.REVERTED, False: ReplicaState.ACTIVE}
-    wait_until(is_settled, (home.root / "server.log").read_text)
-    wait_until(
-        lambda: not {"queued", "running"} & {one["state"] for one in jobs_of(last)},
-        "an end of jobs",
-    )
+    try:
+        wait_until(is_settled, (home.root / "server.log").read_text)
+        wait_until(
+            lambda: not {"queued", "running"} & {one["state"] for one in jobs_of(last)},
+            "an end of jobs",
+        )
+    except BaseException:
+        last.kill()
+        raise
     assert last.terminate() == 0
     assert_published_is_whole(home)
     check_catalog(home)
