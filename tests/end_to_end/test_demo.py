@@ -38,9 +38,10 @@ def test_the_demonstration_compares_and_is_removed_by_the_lines_that_say_so(sds,
         status = sds("status", "--json", SDS_HOME=home).json
         assert status["server"] == found["server"]
         assert found["server"].startswith("http://")
-        assert status["replicas"]["active"] == 2
+        # More may be planned while the programs prove these; it is not waited for.
+        assert status["replicas"]["active"] >= 2
         kinds = [one["kind"] for one in sds("events", "--json", SDS_HOME=home).json["events"]]
-        assert [kinds.count(kind) for kind in ("planned", "shadow", "active")] == [2, 2, 2]
+        assert all(kinds.count(kind) >= 2 for kind in ("planned", "shadow", "active"))
     finally:
         subprocess.run(["sh", "-c", stop.strip()], check=True)
         pid = int(stop.split()[-1])
