@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,6 @@ import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 from benchmarks.read_engine import load  # noqa: E402
-from sds.catalog.requests import ReorganizeRequest  # noqa: E402
 from sds.home import Home  # noqa: E402
 from sds.server.operations.advice_reports import AdviceRequest, NamedDataset  # noqa: E402
 from sds.server.operations.evaluation.evaluator import build_request  # noqa: E402
@@ -183,16 +182,10 @@ def all_known(site: Site, place: Path, budget: int, n_days: int) -> Times:
             records = {f"{one.file}:{one.path}": one for one in service.datasets()}
             for layout in portfolio.layouts:
                 request = build_request(layout, records[layout.target])
-                service.perform(_at_once(request), lambda *_: None)
+                at_once = replace(request, shadow=False, pinned=True)
+                service.perform(at_once, lambda *_: None)
         environments.append(connector_environment(home.root, SDS_TRACE="0"))
     return of_median_day(site, environments, n_days)
-
-
-def _at_once(request: ReorganizeRequest) -> ReorganizeRequest:
-    return ReorganizeRequest(
-        **{name: getattr(request, name) for name in request.__slots__}
-        | {"shadow": False, "pinned": True}
-    )
 
 
 def _read(programs: Sequence[list[tuple[str, Selections]]]) -> list[str]:
