@@ -101,10 +101,12 @@ class JobQueue:
         with self._database.reading() as session:
             return session.scalar(query) is not None
 
-    def failed_since(self, since_ns: int) -> tuple[JobRecord, ...]:
-        """Return the jobs that failed or were cancelled since a time, ns since 1970."""
-        query = select(JobRow).where(
-            JobRow.state.in_((JobState.FAILED, JobState.CANCELLED)), JobRow.finished_ns >= since_ns
+    def failed(self, priority: int) -> tuple[JobRecord, ...]:
+        """Return the jobs of a priority that failed or were cancelled."""
+        query = (
+            select(JobRow)
+            .where(JobRow.state.in_((JobState.FAILED, JobState.CANCELLED)))
+            .where(JobRow.priority == priority)
         )
         with self._database.reading() as session:
             return tuple(_record(row) for row in session.scalars(query))

@@ -294,10 +294,8 @@ class Evaluator:
         """
         return [
             _Failed(job.request, job.started_ns or job.finished_ns, job.finished_ns)
-            for job in self._queue.failed_since(0)
-            if job.priority == PRIORITY
-            and isinstance(job.request, ReorganizeRequest)
-            and job.finished_ns is not None
+            for job in self._queue.failed(PRIORITY)
+            if isinstance(job.request, ReorganizeRequest) and job.finished_ns is not None
         ]
 
 
