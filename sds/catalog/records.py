@@ -24,6 +24,8 @@ AbsolutePath: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": "^/
 """A path in a request over REST, as its description has it; the server says what is wrong."""
 Whole: TypeAlias = Annotated[int, Field(strict=True)]
 """A number in a request: neither a truth value nor text, which Python would take for one."""
+Number: TypeAlias = Annotated[float, Field(strict=True)]
+"""A number in a request that need not be whole."""
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""

@@ -51,6 +51,7 @@ class Replicas(Database):
         size_bytes: int,
         shadow_test: ShadowTest | None = None,
         pinned: bool = True,
+        predicted_saving_s_per_day: float | None = None,
     ) -> ReplicaRecord:
         """Note that a replica is about to be built, before its file exists.
 
@@ -106,6 +107,7 @@ class Replicas(Database):
                 replica=None,
                 shadow_test=shadow_test,
                 pinned=pinned,
+                predicted_saving_s_per_day=predicted_saving_s_per_day,
             )
             session.add(row)
             session.flush()

@@ -25,6 +25,7 @@ from sds.catalog.records import (
     Id,
     JobState,
     Mode,
+    Number,
     Whole,
 )
 from sds.errors import LayoutError, SdsValueError
@@ -96,6 +97,8 @@ class ReorganizeRequest:
         or no faster, and it is deleted.
     pinned
         False: the server may remove it to make room for others, in mode auto.
+    predicted_saving_s_per_day
+        What it is to save, seconds a day; None: what the newest advice says, where that names it.
     """
 
     file: AbsolutePath
@@ -111,6 +114,7 @@ class ReorganizeRequest:
     n_ranks: Whole = 1
     shadow: Flag = False
     pinned: Flag = True
+    predicted_saving_s_per_day: Number | None = None
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:

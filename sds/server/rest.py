@@ -107,6 +107,7 @@ OPERATIONS: dict[str, Operation] = {
         _post("state_reads", "/stated", _STATED),
         Operation("forget_reads", "DELETE", "/stated/{number}", _STATED, ("number",)),
         _get("replica_page", "/replicas", _REPLICAS + "Replicas", "file", "dataset"),
+        _get("savings", "/savings", _REPLICAS + "Savings", "file", "dataset"),
         _get("replica", "/replicas/{replica_id}", _REPLICA, "replica_id"),
         Operation("remove", "DELETE", "/replicas/{replica_id}", _REPLICA, ("replica_id",)),
         Operation("pin", "POST", "/replicas/{replica_id}/pin", _REPLICA, ("replica_id",)),

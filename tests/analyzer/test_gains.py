@@ -1,9 +1,12 @@
 """Time saved by engine and replicas, by what traced reads took."""
 
+import math
+
+import numpy as np
 import pytest
 
 from sds.analyzer import BY_ENGINE, BY_HDF5, find_patterns, merge_patterns
-from sds.analyzer.gains import measured_gains, replica_gain
+from sds.analyzer.gains import measured_gains, replica_gain, summed_savings
 from tests.analyzer.traces import Read, records_of_reads
 
 CUBE = (64, 64, 512)
@@ -70,3 +73,35 @@ def test_what_a_replica_saved_is_summed_over_patterns():
     assert 0 < found.last_ns < planes.last_ns
     assert replica_gain([lines], 7).saved_s is None
     assert replica_gain([planes, lines], 9).n == 0
+
+
+def test_the_interval_of_a_median_holds_it_in_most_samples():
+    rng = np.random.default_rng(5)
+    held, widths = 0, {}
+    for n in (20, 200):
+        for _ in range(100):
+            (times,) = pattern_of((7, list(rng.lognormal(0, 1, n)))).times
+            low, high = times.median_interval_s
+            held += low <= 1e-3 <= high
+            widths.setdefault(n, []).append(math.log(high / low))
+    assert held >= 180
+    assert np.median(widths[200]) < 0.5 * np.median(widths[20])
+
+
+def test_what_is_saved_has_an_interval_that_narrows_with_reads():
+    rng = np.random.default_rng(6)
+
+    def of(n):
+        slow, fast = rng.lognormal(2, 0.3, n), rng.lognormal(0, 0.3, n)
+        gain = gains((BY_HDF5, list(slow)), (7, list(fast)))[7]
+        low, high = gain.saved_interval_s
+        assert 0 < low <= gain.saved_s <= high
+        return (high - low) / gain.saved_s
+
+    assert of(400) < 0.5 * of(25)
+    assert gains((BY_HDF5, [9, 9]), (7, [1, 1, 1]))[7].saved_interval_s is None
+
+
+def test_intervals_of_a_sum_are_those_of_independent_parts():
+    assert summed_savings([]) is None
+    assert summed_savings([(10, 7, 13), (5, 1, 6)]) == pytest.approx((15, 10, 15 + math.sqrt(10)))

@@ -13,11 +13,11 @@ from sds.cli.options import AsJson, OptionalName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.analyzer.gains import ReplicaGain
     from sds.catalog.replica_records import ReplicaRecord
     from sds.hdf5.identity import FileIdentity
     from sds.home import Home
     from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset
+    from sds.server.operations.replica_reports import ReplicaSavings
     from sds.server.operations.service import Service
 
 app = typer.Typer(
@@ -88,7 +88,6 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from sds.analyzer.gains import replica_gain
     from sds.cli.commands.advise import count_traces
     from sds.cli.output import print_fields, print_json, print_lines
     from sds.cli.quantities import describe_order, format_layout, format_seconds, format_size
@@ -98,13 +97,20 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
     with connect(default_home()) as service:
         count_traces(service)
         found = _find(service, which)
-        gains: dict[int, ReplicaGain] = {}
+        savings: dict[int, ReplicaSavings] = {}
         for file, dataset in dict.fromkeys((one.file, one.dataset) for one in found):
-            patterns = [record.pattern for record in service.patterns(file, dataset)]
-            of_it = [one.id for one in found if (one.file, one.dataset) == (file, dataset)]
-            gains |= {number: replica_gain(patterns, number) for number in of_it}
+            of_all = service.savings(file, dataset).replicas
+            savings |= {one.replica.id: one for one in of_all if one.replica in found}
     if as_json:
-        measured = [{"id": number} | asdict(gain) for number, gain in gains.items()]
+        measured = [
+            {
+                "id": number,
+                **asdict(one.gain),
+                "saved_s_per_day": one.saved_s_per_day,
+                "paid_back_in_days": one.paid_back_in_days,
+            }
+            for number, one in savings.items()
+        ]
         print_json({"replicas": found, "measured": measured})
         return
     for number, replica in enumerate(found):
@@ -129,29 +135,36 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
             fields.append(("left out", ", ".join(built.left_out)))
         if replica.sort is None:  # else it serves no reads, and mode auto leaves it
             fields.append(("pinned", "yes" if replica.pinned else "no: mode auto may remove it"))
-            fields += _gain_fields(gains[replica.id], replica.build_s)
+            fields += _gain_fields(savings.get(replica.id))
         print_fields(fields)
 
 
-def _gain_fields(gain: "ReplicaGain", build_s: float | None) -> list[tuple[str, str]]:
+def _gain_fields(one: "ReplicaSavings | None") -> list[tuple[str, str]]:
     """Return what a replica served, what that saved, and whether its build is paid back."""
-    from sds.cli.quantities import format_seconds
+    from sds.cli.quantities import format_days, format_seconds
     from sds.text import counted
 
-    if not gain.n:
+    if one is None or not one.gain.n:
         return [("served", "no read yet")]
+    gain = one.gain
     fields = [("served", f"{counted(gain.n, 'read')} in {format_seconds(gain.total_s)}")]
-    if gain.saved_s is None:
+    if gain.saved_s is None or gain.saved_low_s is None or gain.saved_high_s is None:
         return [*fields, ("saved", "not known: no read of the same kind from the original")]
     saved = format_seconds(abs(gain.saved_s))
-    said = f"{saved} (measured)" if gain.saved_s >= 0 else f"nothing: {saved} lost (measured)"
+    interval = f"{format_seconds(gain.saved_low_s)} to {format_seconds(gain.saved_high_s)}"
+    lost = "" if gain.saved_s >= 0 else "nothing: "
+    said = f"{lost}{saved}{' lost' if lost else ''} (measured; saved {interval} in 19 of 20 cases)"
     if gain.n_compared < gain.n:
         said += f", by the {counted(gain.n_compared, 'read')} that can be compared"
-    if build_s is not None and gain.saved_s > 0:
-        said += "; its build is " + (
-            "paid back" if gain.saved_s >= build_s else f"paid back after {format_seconds(build_s)}"
-        )
-    return [*fields, ("saved", said)]
+    fields.append(("saved", said))
+    if one.saved_s_per_day is not None:
+        predicted = one.replica.predicted_saving_s_per_day
+        said = "" if predicted is None else f"; {format_seconds(predicted)} predicted"
+        fields.append(("saves a day", f"{format_seconds(one.saved_s_per_day)} (measured){said}"))
+    if one.paid_back_in_days is not None:
+        days = one.paid_back_in_days
+        fields.append(("paid back", f"in {format_days(days)}" if days else "yes, what it took"))
+    return fields
 
 
 @app.command(cls=Command)

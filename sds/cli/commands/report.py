@@ -1,5 +1,8 @@
 """``sds report``: what traced reads took, and what engine and replicas saved of it."""
 
+import socket
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer.gains import MeasuredGain
     from sds.catalog.model_records import PatternRecord
+    from sds.server.operations.replica_reports import Savings
 
 _FIRST = 20
 
@@ -22,41 +26,56 @@ def report(
         int,
         typer.Option(metavar="N", min=0, help="Show the N kinds of read that took most; 0: all."),
     ] = _FIRST,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with plots, complete in one file."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the page.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what traced reads took, by what served them, and the time that this saved.
+    """Show what traced reads took, by what served them, and what replicas saved and cost.
 
     All is measured: reads from a replica are compared with reads of the same kind from the
     original, those of SDS's engine with those of HDF5, by their medians. What was not traced three
     times the other way saves nothing that is known. Traces that wait are counted first.
 
-    Example: sds report cube.h5
+    Example: sds report cube.h5 --html cube.html
     """
-    from sds.cli.names import split_name
-    from sds.cli.output import note, print_json, print_lines
+    from sds.cli.names import check_output, split_name
+    from sds.cli.output import note, print_fields, print_json, print_lines
     from sds.home import default_home
     from sds.redirect.launch.untraced import untraced_sentences
     from sds.server.remote_service import connect
 
+    if html is not None:
+        check_output(html, suffixes=(".html", ".htm"), force=force)
     home = default_home()
     file, dataset = (None, None) if name is None else split_name(name)
     with connect(home) as service:
         for problem in service.ingest().problems:
             note(problem)
         found = service.patterns(file, dataset)
+        savings = service.savings(file, dataset)
     records = sorted(
         (record for record in found if not record.pattern.stated),
         key=lambda record: -record.pattern.elapsed_s,
     )
+    receipt = _as_json(records, savings)
+    if html is not None:
+        _write_page(html, name, records, savings, receipt, force=force)
     if as_json:
-        print_json(_as_json(records))
+        print_json(receipt)
+        return
+    if html is not None:
+        print_lines(str(html))
         return
     if not records:
         print_lines("no read was traced" + ("" if name is None else f" of {name}"))
         for sentence in untraced_sentences(home.spool):
             note(sentence)
         return
-    _print_sums(records)
+    print_fields(_sum_fields(records, savings))
+    _print_replicas(savings)
     _print_patterns(records[: limit or None])
     if limit and len(records) > limit:
         note(f"{len(records) - limit} more kinds of read took less: --limit 0 shows all")
@@ -74,23 +93,35 @@ def _saved_s(gains: "Sequence[MeasuredGain]") -> float | None:
     return sum(known) if known else None
 
 
-def _sums(records: "Sequence[PatternRecord]") -> dict[str, Any]:
+def _sums(records: "Sequence[PatternRecord]", savings: "Savings") -> dict[str, Any]:
     gains = [gain for _, gain in _gains(records)]
     return {
         "reads": sum(record.pattern.n_calls for record in records),
         "elapsed_s": sum(record.pattern.elapsed_s for record in records),
         "time_lost_s": sum(record.pattern.time_lost_s for record in records),
         "saved_by_engine_s": _saved_s([g for g in gains if g.times.is_of_original]),
-        "saved_by_replicas_s": _saved_s([g for g in gains if not g.times.is_of_original]),
+        "saved_by_replicas_s": savings.saved_s,
+        "saved_by_replicas_low_s": savings.saved_low_s,
+        "saved_by_replicas_high_s": savings.saved_high_s,
+        "build_s": savings.build_s,
+        "gone_build_s": savings.gone_build_s,
+        "gone_saved_s": savings.gone_saved_s,
     }
 
 
-def _as_json(records: "Sequence[PatternRecord]") -> dict[str, Any]:
+def _as_json(records: "Sequence[PatternRecord]", savings: "Savings") -> dict[str, Any]:
     from dataclasses import asdict
 
+    from pydantic_core import to_jsonable_python
+
+    from sds import __version__
     from sds.analyzer.gains import measured_gains
 
-    return _sums(records) | {
+    return _sums(records, savings) | {
+        "version": __version__,
+        "host": socket.gethostname(),
+        "made_ns": time.time_ns(),
+        "replicas": to_jsonable_python(savings.replicas),
         "patterns": [
             {
                 "file": record.file,
@@ -110,32 +141,66 @@ def _as_json(records: "Sequence[PatternRecord]") -> dict[str, Any]:
                 ],
             }
             for record in records
-        ]
+        ],
     }
 
 
-def _print_sums(records: "Sequence[PatternRecord]") -> None:
-    from sds.cli.output import print_fields
+def _sum_fields(records: "Sequence[PatternRecord]", savings: "Savings") -> list[tuple[str, str]]:
     from sds.cli.quantities import format_seconds
+    from sds.cli.traced_times import describe_saved
     from sds.text import counted
 
-    sums = _sums(records)
-    print_fields(
-        (
-            ("traced", f"{counted(sums['reads'], 'read')}, {format_seconds(sums['elapsed_s'])}"),
-            ("saved by replicas", _difference(sums["saved_by_replicas_s"])),
-            ("saved by SDS's engine", _difference(sums["saved_by_engine_s"])),
-            ("lost to the layout", format_seconds(sums["time_lost_s"])),
-        )
-    )
+    sums = _sums(records, savings)
+    saved = describe_saved(savings.saved_s, savings.saved_low_s, savings.saved_high_s)
+    fields = [
+        ("traced", f"{counted(sums['reads'], 'read')}, {format_seconds(sums['elapsed_s'])}"),
+        ("saved by replicas", saved),
+        ("saved by SDS's engine", format_seconds(sums["saved_by_engine_s"])),
+        ("lost to the layout", format_seconds(sums["time_lost_s"])),
+    ]
+    if savings.build_s:
+        fields.append(("replicas were built in", format_seconds(savings.build_s)))
+    if savings.gone_build_s:
+        built, saved = map(format_seconds, (savings.gone_build_s, savings.gone_saved_s))
+        fields.append(("of it those that are gone", f"{built}; they had saved {saved}"))
+    return fields
 
 
-def _difference(seconds: float | None) -> str:
-    from sds.cli.quantities import format_seconds
+def _print_replicas(savings: "Savings") -> None:
+    """Print a table of what the replicas of each dataset saved and cost."""
+    from itertools import groupby
 
-    if seconds is None:
-        return "-"
-    return format_seconds(seconds) if seconds >= 0 else f"-{format_seconds(-seconds)}"
+    from sds.cli.output import print_lines, print_table
+    from sds.cli.traced_times import replica_cells
+
+    columns, rows = replica_cells(savings)
+    names = [f"{one.replica.file}:{one.replica.dataset}" for one in savings.replicas]
+    in_order = sorted(zip(names, rows, strict=True), key=lambda each: each[0])
+    for name, of_one in groupby(in_order, key=lambda each: each[0]):
+        print_lines("", f"replicas of {name}")
+        print_table(columns, [row for _, row in of_one])
+
+
+def _write_page(
+    path: Path,
+    name: str | None,
+    records: "Sequence[PatternRecord]",
+    savings: "Savings",
+    receipt: dict[str, Any],
+    *,
+    force: bool,
+) -> None:
+    from datetime import UTC, datetime
+
+    from sds.cli.names import write_output
+    from sds.cli.report_page import report_page
+
+    made = datetime.fromtimestamp(receipt["made_ns"] / 1e9, UTC).isoformat(timespec="seconds")
+    about = f"Made {made} on {receipt['host']} by SDS {receipt['version']}."
+    title = "Reads and replicas" + ("" if name is None else f" of {name}")
+    fields = [("", about), *_sum_fields(records, savings)]
+    page = report_page(title, fields, records, savings, receipt)
+    write_output(path, page.encode("utf-8", "backslashreplace"), force=force)
 
 
 def _print_patterns(records: "Sequence[PatternRecord]") -> None:
@@ -160,7 +225,7 @@ def _print_patterns(records: "Sequence[PatternRecord]") -> None:
                     format_seconds(times.median_s),
                     f"{format_seconds(times.least_s)} to {format_seconds(times.most_s)}",
                     format_seconds(times.total_s),
-                    _difference(gain.saved_s),
+                    format_seconds(gain.saved_s),
                 )
             )
         if not gains:  # collective, or of an older catalog

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sds.catalog.replica_records import ReplicaRecord
     from sds.catalog.requests import ReorganizeRequest, SortRequest
     from sds.catalog.store import Store
+    from sds.geometry import ReplicaLayout
     from sds.home import Home
     from sds.organizer.progress import AnyPlan
     from sds.organizer.replica_file.replica import Replica
@@ -72,14 +73,16 @@ class Builder:
         def announce(plan: AnyPlan) -> None:
             if not request.force:
                 self._check_budget(plan)
+            facts = facts_of_plan(plan)
             begun.append(
                 self._store.begin_replica(
-                    facts_of_plan(plan),
+                    facts,
                     layout=plan.layout,
                     path=str(plan.output),
                     size_bytes=plan.size_bytes,
                     shadow_test=ShadowTest() if in_shadow else None,
                     pinned=request.kind != "reorganize" or request.pinned,
+                    predicted_saving_s_per_day=self._predicted(request, facts, plan.layout),
                 )
             )
 
@@ -124,6 +127,18 @@ class Builder:
             message = f"replica {after.id} went while it was built: {after.reason}; build it again"
             raise BusyError(message)
         return self._store.replica(record.id)
+
+    def _predicted(
+        self, request: ReorganizeRequest | SortRequest, facts: DatasetFacts, layout: ReplicaLayout
+    ) -> float | None:
+        """Return what a layout is to save, by its request or the newest advice, seconds a day."""
+        if request.kind == "reorganize" and request.predicted_saving_s_per_day is not None:
+            return request.predicted_saving_s_per_day
+        for known in self._store.recommendations(facts.file, facts.path):
+            for advised in known.recommendation.layouts:
+                if advised.layout == layout:
+                    return advised.saving.seconds
+        return None
 
     def _check_budget(self, plan: AnyPlan) -> None:
         """Raise InsufficientSpaceError where a replica does not fit into the budget of the home."""

@@ -64,7 +64,12 @@ if TYPE_CHECKING:
         WhatIfRequest,
     )
     from sds.server.operations.evaluation.evaluator import Evaluation
-    from sds.server.operations.replica_reports import GarbageReport, Replicas, VerifyReport
+    from sds.server.operations.replica_reports import (
+        GarbageReport,
+        Replicas,
+        Savings,
+        VerifyReport,
+    )
     from sds.server.operations.reports import PageLength
     from sds.server.operations.stages import Progress, Runner
     from sds.server.settings import Settings
@@ -277,6 +282,14 @@ class Service(Preferences):
             total=self._store.count_replicas(source, dataset, path=path, states=states),
             next=found[limit - 1].id if len(found) > limit else None,
         )
+
+    def savings(
+        self, file: records.AbsolutePath | None = None, dataset: str | None = None
+    ) -> Savings:
+        """Return what replicas saved, as measured, and what building them took."""
+        from sds.server.operations.savings import savings_of  # noqa: PLC0415  (NumPy)
+
+        return savings_of(self._store, _canonical(file), dataset)
 
     def replica(self, replica_id: records.Id) -> ReplicaRecord:
         """Return one replica.

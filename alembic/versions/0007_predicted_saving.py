@@ -1,0 +1,19 @@
+"""Savings of replicas as advice predicted them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007_predicted_saving"
+down_revision = "0006_stated_reads"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply."""
+    op.add_column("replica", sa.Column("predicted_saving_s_per_day", sa.Float(), nullable=True))
+
+
+def downgrade() -> None:
+    """Take back."""
+    op.drop_column("replica", "predicted_saving_s_per_day")
