@@ -27,19 +27,22 @@ class Policies(Database):
             return tuple(_record(row) for row in session.scalars(query))
 
     def set_policy(
-        self, path: str, dataset: str | None, mode: records.Mode
+        self, path: str, dataset: str | None, mode: records.Mode, budget_bytes: int | None = None
     ) -> records.PolicyRecord:
-        """Set the mode of a directory, file or dataset, in the place of the one that it had."""
+        """Set mode and budget of a directory, file or dataset, in the place of those it had."""
         with self.writing() as session:
             row = session.scalars(_policy(path, dataset)).one_or_none()
             if row is None:
                 row = PolicyRow(path=path, dataset=dataset or "")
                 session.add(row)
             row.mode = mode
+            row.budget_bytes = budget_bytes
             row.set_ns = time.time_ns()
             session.flush()
-            add_event_row(session, "policy", row.id, mode, f"{_target(row)} is {mode}", {})
-            return _record(row)
+            found = _record(row)
+            said = "" if budget_bytes is None else f", its replicas within {budget_bytes} bytes"
+            add_event_row(session, "policy", row.id, mode, f"{found.name} is {mode}{said}", {})
+            return found
 
     def unset_policy(self, path: str, dataset: str | None) -> records.PolicyRecord:
         """Forget the mode of a directory, file or dataset, and return it.
@@ -56,7 +59,7 @@ class Policies(Database):
                 raise NotFoundError(f"{name} has no policy; `sds policy` lists those there are")
             found = _record(row)
             session.delete(row)
-            add_event_row(session, "policy", row.id, "unset", f"{_target(row)} has none now", {})
+            add_event_row(session, "policy", row.id, "unset", f"{found.name} has none now", {})
             return found
 
 
@@ -64,14 +67,14 @@ def _policy(path: str, dataset: str | None) -> Select[PolicyRow]:
     return select(PolicyRow).filter_by(path=path, dataset=dataset or "")
 
 
-def _target(row: PolicyRow) -> str:
-    return f"{row.path}:{row.dataset}" if row.dataset else row.path
-
-
 def _record(row: PolicyRow) -> records.PolicyRecord:
     mode = records.as_mode(row.mode)
     if mode is None:
         raise damaged("database", f"{row.mode!r:.60} is no mode")
     return records.PolicyRecord(
-        path=row.path, dataset=row.dataset or None, mode=mode, set_ns=row.set_ns
+        path=row.path,
+        dataset=row.dataset or None,
+        mode=mode,
+        set_ns=row.set_ns,
+        budget_bytes=row.budget_bytes,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
 from typing import (
     Annotated,
     Any,
@@ -26,6 +27,7 @@ Whole: TypeAlias = Annotated[int, Field(strict=True)]
 """A number in a request: neither a truth value nor text, which Python would take for one."""
 Number: TypeAlias = Annotated[float, Field(strict=True)]
 """A number in a request that need not be whole."""
+Bytes: TypeAlias = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Id: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """A number that the catalog gives; SQLite's integers end there."""
@@ -194,12 +196,26 @@ class PolicyRecord:
         Of the file; None: all of it.
     set_ns
         When it was set, ns since 1970.
+    budget_bytes
+        Space for the replicas of all of it; None: no more than that of what it is part of.
     """
 
     path: str
     dataset: str | None
     mode: Mode
     set_ns: int
+    budget_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The path, or ``FILE:/DATASET``."""
+        return self.path if self.dataset is None else f"{self.path}:{self.dataset}"
+
+    def covers(self, file: str, dataset: str) -> bool:
+        """Return whether it is of a dataset, by the canonical path of its file."""
+        if self.dataset is not None:
+            return (self.path, self.dataset) == (file, dataset)
+        return self.path == file or self.path in map(str, PurePath(file).parents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from sds.catalog.datasets import dataset_row, of_dataset
 from sds.catalog.events import add_event_row
 from sds.catalog.publications import mark_source
 from sds.catalog.records import LIVE_STATES, ReplicaState
-from sds.catalog.rows import DatasetRow, ReplicaRow, record_of, state_in
+from sds.catalog.rows import DatasetRow, ReplicaRow, SourceFileRow, record_of, state_in
 from sds.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ REMOVED = "removed by request"
 OPEN_STATES = frozenset({ReplicaState.PLANNED, ReplicaState.BUILDING})
 SERVING_STATES = LIVE_STATES | {ReplicaState.VERIFIED}
 EVICTABLE_STATES = LIVE_STATES | {ReplicaState.DAMAGED}
+_STORED = func.coalesce(ReplicaRow.stored_bytes, ReplicaRow.size_bytes)
 GONE_STATES = frozenset({ReplicaState.RETIRED, ReplicaState.REVERTED})
 _UNTESTED_STATES = GONE_STATES | {ReplicaState.ACTIVE}  # any test in shadow is over
 
@@ -218,12 +219,23 @@ class Replicas(Database):
 
     def bytes_beside(self, path: str) -> int:
         """Return the bytes on disk of all replicas but the one at a path, as far as is known."""
-        stored = func.coalesce(ReplicaRow.stored_bytes, ReplicaRow.size_bytes)
-        query = select(func.sum(stored)).where(
+        query = select(func.sum(_STORED)).where(
             ReplicaRow.path != path, ReplicaRow.state.not_in(GONE_STATES)
         )
         with self.reading() as session:
             return int(session.scalar(query) or 0)
+
+    def bytes_by_dataset(self, beside: str = "") -> dict[tuple[str, str], int]:
+        """Return the same by file and path of their datasets."""
+        query = (
+            select(SourceFileRow.path, DatasetRow.path, func.sum(_STORED))
+            .join(ReplicaRow.dataset)
+            .join(DatasetRow.source)
+            .where(ReplicaRow.path != beside, ReplicaRow.state.not_in(GONE_STATES))
+            .group_by(SourceFileRow.path, DatasetRow.path)
+        )
+        with self.reading() as session:
+            return {(file, dataset): int(n) for file, dataset, n in session.execute(query)}
 
     def note_verified(self, replica_id: int) -> None:
         """Note that every byte of a replica was found sound just now."""

@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 from sds.calibration.results import CalibrationSettings
 from sds.catalog.records import (
     AbsolutePath,
+    Bytes,
     Flag,
     Id,
     JobState,
@@ -206,11 +207,15 @@ class SortRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRequest:
-    """Mode of the evaluator for a directory and all below it, a file, or a dataset of it."""
+    """Mode of the evaluator for a directory and all below it, a file, or a dataset of it.
+
+    `budget_bytes`: space for its replicas; None: no more than that of what it is part of.
+    """
 
     path: AbsolutePath
     mode: Mode
     dataset: str | None = None
+    budget_bytes: Bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

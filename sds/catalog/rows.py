@@ -359,7 +359,7 @@ class EventRow(Base):
 
 
 class PolicyRow(Base):
-    """The mode of the evaluator for a directory, a file or a dataset."""
+    """The mode of the evaluator for a directory, a file or a dataset, and space for replicas."""
 
     __tablename__ = "policy"
     __table_args__ = (UniqueConstraint("path", "dataset"),)
@@ -369,6 +369,7 @@ class PolicyRow(Base):
     dataset: Mapped[str]  # empty: of all of the file or directory
     mode: Mapped[str]
     set_ns: Mapped[int]
+    budget_bytes: Mapped[int | None]
 
 
 class StatedReadsRow(Base):

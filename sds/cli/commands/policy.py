@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sds.catalog.records import Mode, PolicyRecord
 
 app = typer.Typer(
-    help="List, set and unset the modes of directories, files and datasets.", cls=Group,
+    help="List, set and unset modes and budgets of directories, files and datasets.", cls=Group,
     invoke_without_command=True,
 )  # fmt: skip
 
@@ -24,7 +24,7 @@ _Name = Annotated[
 
 @app.callback()
 def policy(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """List, set and unset the modes of directories, files and datasets; alone, list them."""
+    """List, set and unset modes and budgets of directories, files, datasets; alone, list them."""
     if context.invoked_subcommand is None:
         list_policies(as_json=as_json)
 
@@ -43,7 +43,8 @@ def list_policies(*, as_json: AsJson = False) -> None:
         print_json({"mode": mode, "policies": found})
         return
     if found:
-        print_table(("mode", "of"), [(one.mode, _target(one)) for one in found])
+        rows = [(one.mode, _budget(one), one.name) for one in found]
+        print_table(("mode", "budget>", "of"), rows)
     print_lines(f"{mode} everywhere{' else' if found else ''} (the setting mode)")
 
 
@@ -59,26 +60,41 @@ def set_policy(
         ),
     ],
     *,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Space for all replicas of it, such as 200G; none: no own limit."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set what the server makes of reads; what is more specific wins.
+    """Set what the server makes of reads, and how much space their replicas may take.
 
-    Example: sds policy set /data/project auto
+    Of modes the more specific wins; of budgets all are kept.
+
+    Example: sds policy set /data/project auto --budget 200G
     """
     from sds.catalog.requests import PolicyRequest
     from sds.cli.output import print_json, print_lines
+    from sds.cli.quantities import parse_size
     from sds.files import canonical_path
     from sds.home import default_home
     from sds.server.remote_service import connect
 
     path, dataset = split_name(name)
-    request = PolicyRequest(path=canonical_path(path), dataset=dataset, mode=_mode(mode))
+    request = PolicyRequest(
+        path=canonical_path(path),
+        dataset=dataset,
+        mode=_mode(mode),
+        budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
+    )
     with connect(default_home()) as service:
         found = service.set_policy(request)
     if as_json:
         print_json(found)
         return
-    print_lines(f"{_target(found)} is {found.mode} from now on")
+    said = "" if found.budget_bytes is None else f", its replicas within {_budget(found)}"
+    print_lines(f"{found.name} is {found.mode} from now on{said}")
 
 
 @app.command("unset", cls=Command)
@@ -95,7 +111,7 @@ def unset_policy(name: _Name, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    print_lines(f"{_target(found)} was {found.mode}, and has no mode of its own now")
+    print_lines(f"{found.name} was {found.mode}, and has no mode of its own now")
 
 
 def _mode(text: str) -> "Mode":
@@ -109,5 +125,7 @@ def _mode(text: str) -> "Mode":
     return mode
 
 
-def _target(found: "PolicyRecord") -> str:
-    return found.path if found.dataset is None else f"{found.path}:{found.dataset}"
+def _budget(found: "PolicyRecord") -> str:
+    from sds.cli.quantities import format_size
+
+    return "-" if found.budget_bytes is None else format_size(found.budget_bytes)

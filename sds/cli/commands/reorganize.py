@@ -115,7 +115,9 @@ def reorganize(
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Build it also beyond the setting replica_budget_bytes."),
+        typer.Option(
+            "--force", help="Build it also beyond replica_budget_bytes and budgets of sds policy."
+        ),
     ] = False,
     shadow: Annotated[
         bool,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sds.errors import SdsValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 _EXACT_SHARE = 1e-6
@@ -69,6 +69,71 @@ Key = tuple[int, int]  # dataset, candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartBudget:
+    """Space for the replicas of some of the datasets, within that for all.
+
+    Attributes
+    ----------
+    name
+        What it is of, in words.
+    members
+        Numbers of these datasets.
+    budget_bytes
+        Space for new replicas of them.
+    """
+
+    name: str
+    members: frozenset[int]
+    budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """Space for new replicas: of all datasets (None: no limit), and of some of them."""
+
+    total_bytes: int | None
+    parts: tuple[PartBudget, ...] = ()
+
+    def __post_init__(self) -> None:
+        for budget in (self.total_bytes, *(part.budget_bytes for part in self.parts)):
+            if budget is not None and not budget >= 0:  # not a number, too
+                raise SdsValueError(f"a budget of {budget} bytes; give 0 or more")
+
+    def most_bytes(self, d: int) -> float:
+        """Return the space for the replicas of one dataset alone."""
+        return self.left_bytes(d, (), ())
+
+    def left_bytes(self, d: int, chosen: Iterable[Key], sizes: Sequence[Sequence[int]]) -> float:
+        """Return the space that a set of layouts leaves for more of a dataset; may be below 0.
+
+        Parameters
+        ----------
+        sizes
+            Bytes of the candidates of each dataset.
+        """
+        return self.tightest(d, chosen, sizes)[0]
+
+    def tightest(
+        self, d: int, chosen: Iterable[Key], sizes: Sequence[Sequence[int]]
+    ) -> tuple[float, str]:
+        """Return the same, and the budget that leaves no more, in words."""
+        held = [(other, sizes[other][c]) for other, c in chosen]
+        found = (math.inf, "budget")
+        if self.total_bytes is not None:
+            found = (self.total_bytes - sum(size for _, size in held), "budget")
+        for part in self.parts:
+            if d in part.members:
+                used = sum(size for other, size in held if other in part.members)
+                found = min(found, (part.budget_bytes - used, f"budget of {part.name}"))
+        return found
+
+    def hold(self, chosen: Iterable[Key], sizes: Sequence[Sequence[int]]) -> bool:
+        """Return whether a set of layouts keeps every budget."""
+        keys = tuple(chosen)
+        return all(self.left_bytes(d, keys, sizes) >= 0 for d in {d for d, _ in keys})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutSet:
     """Set of layouts, with its saving and the bound.
 
@@ -93,25 +158,20 @@ class LayoutSet:
 def select(
     datasets: Sequence[DatasetCosts],
     *,
-    budget_bytes: int | None,
+    budgets: Budgets,
     excluded: frozenset[Key] = frozenset(),
     max_steps: int = MAX_STEPS,
 ) -> LayoutSet:
-    """Return the set of candidates that saves most a day within a budget; None: no limit.
+    """Return the set of candidates that saves most a day within some budgets.
 
-    Raises
-    ------
-    SdsValueError
-        If the budget is negative.
+    The bound is that of the budget of all: those of parts can only lower what can be saved.
     """
-    if budget_bytes is not None and budget_bytes < 0:
-        raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
-    problem = _Problem(datasets, budget_bytes)
+    problem = _Problem(datasets, budgets)
     keys = [
         (d, c)
         for d, dataset in enumerate(datasets)
         for c in range(len(dataset.sizes))
-        if (d, c) not in excluded and problem.fits(dataset.sizes[c], 0)
+        if (d, c) not in excluded and dataset.sizes[c] <= budgets.most_bytes(d)
     ]
     best = max(
         (problem.greedy(keys, per_byte=per_byte) for per_byte in (False, True)),
@@ -160,15 +220,22 @@ class _State:
 
 
 class _Problem:
-    def __init__(self, datasets: Sequence[DatasetCosts], budget_bytes: int | None) -> None:
+    def __init__(self, datasets: Sequence[DatasetCosts], budgets: Budgets) -> None:
         self.datasets = datasets
-        self.budget_bytes = budget_bytes
+        self.sizes = [dataset.sizes for dataset in datasets]
+        self.budgets = budgets
+        self.budget_bytes = budgets.total_bytes
 
     def start(self) -> tuple[NDArray[np.float64], ...]:
         return tuple(dataset.now for dataset in self.datasets)
 
-    def fits(self, size: int, used: int) -> bool:
-        return self.budget_bytes is None or used + size <= self.budget_bytes
+    def fits(self, key: Key, state: _State) -> bool:
+        size = self.sizes[key[0]][key[1]]
+        if self.budget_bytes is not None and state.used_bytes + size > self.budget_bytes:
+            return False
+        if not self.budgets.parts:
+            return True
+        return size <= self.budgets.left_bytes(key[0], state.chosen, self.sizes)
 
     def gain(self, state: _State, key: Key) -> float:
         """Return what one more saves a day, less its cost."""
@@ -191,7 +258,7 @@ class _Problem:
         heapq.heapify(heap)
         while heap:
             _, key, gain, age = heapq.heappop(heap)
-            if not self.fits(self.datasets[key[0]].sizes[key[1]], state.used_bytes):
+            if not self.fits(key, state):
                 continue
             if age != len(state.chosen):
                 gain = self.gain(state, key)
@@ -255,8 +322,7 @@ class _Problem:
             gains = [
                 (gain, key)
                 for key in left
-                if self.fits(self.datasets[key[0]].sizes[key[1]], state.used_bytes)
-                and (gain := self.gain(state, key)) > 0
+                if self.fits(key, state) and (gain := self.gain(state, key)) > 0
             ]
             if not gains:
                 continue

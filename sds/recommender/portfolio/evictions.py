@@ -66,12 +66,32 @@ def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float
     return max(0.0, saved + unknown * (ratio - 1))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Space under one budget.
+
+    Attributes
+    ----------
+    free_bytes
+        What is left of it; negative where it is exceeded.
+    holds
+        Ids of the replicas that may go and count in it; None: all.
+    """
+
+    free_bytes: int
+    holds: frozenset[int] | None = None
+
+    def held(self, replicas: Iterable[HeldReplica]) -> tuple[HeldReplica, ...]:
+        """Return those of some replicas that count in it."""
+        return tuple(one for one in replicas if self.holds is None or one.id in self.holds)
+
+
 def room_for(
     size_bytes: int,
     *,
     saves_s_per_day: float,
     build_s: float,
-    free_bytes: int,
+    rooms: Sequence[Room],
     held: Iterable[HeldReplica],
     within_days: float,
 ) -> tuple[HeldReplica, ...] | None:
@@ -84,22 +104,32 @@ def room_for(
     ----------
     size_bytes, saves_s_per_day, build_s
         Of the new one; the saving is that beside all that are held.
-    free_bytes
-        Of the budget; negative where it is exceeded.
+    rooms
+        All in which it has to fit. Replicas go for the smaller ones first.
     within_days
         In which the build is to be paid for.
     """
-    missing = size_bytes - free_bytes
-    if missing <= 0:
+    left = tuple(held)
+    going: list[HeldReplica] = []
+    for room in sorted(rooms, key=lambda each: len(each.held(left))):
+        freed = sum(one.size_bytes for one in room.held(going))
+        missing = size_bytes - room.free_bytes - freed
+        if missing > 0:
+            more = _least(room.held(one for one in left if one not in going), missing)
+            if more is None:
+                return None
+            going += more
+    if not going:
         return ()
-    held = tuple(held)
-    sets = [_by_density(held, missing), *((one,) for one in held if one.size_bytes >= missing)]
-    going = min((one for one in sets if one is not None), key=_lost, default=None)
-    if going is None:
-        return None
     lost = _lost(going)
     pays = (saves_s_per_day - lost) * within_days >= build_s
-    return going if saves_s_per_day >= TIMES_AS_MUCH * lost and pays else None
+    return tuple(going) if saves_s_per_day >= TIMES_AS_MUCH * lost and pays else None
+
+
+def _least(held: Sequence[HeldReplica], missing: int) -> tuple[HeldReplica, ...] | None:
+    """Return those that free enough and save least, of the sets that are looked at."""
+    sets = [_by_density(held, missing), *((one,) for one in held if one.size_bytes >= missing)]
+    return min((one for one in sets if one is not None), key=_lost, default=None)
 
 
 def _lost(going: Iterable[HeldReplica]) -> float:

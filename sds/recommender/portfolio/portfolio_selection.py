@@ -10,7 +10,14 @@ import numpy as np
 
 from sds.errors import SdsValueError
 from sds.recommender.candidates.dataset_reads import PortfolioSettings
-from sds.recommender.portfolio.budget_search import DatasetCosts, Key, LayoutSet, select
+from sds.recommender.portfolio.budget_search import (
+    Budgets,
+    DatasetCosts,
+    Key,
+    LayoutSet,
+    PartBudget,
+    select,
+)
 from sds.recommender.portfolio.compression import group_by_cost
 from sds.recommender.portfolio.confidence import probability_faster
 from sds.recommender.portfolio.gates import Effect, NoiseGates, objection
@@ -57,6 +64,7 @@ def choose_portfolio(
     *,
     tables: Sequence[TableQueries] = (),
     budget_bytes: int | None = None,
+    part_budgets: Sequence[PartBudget] = (),
     gates: NoiseGates | None = None,
     settings: PortfolioSettings | None = None,
 ) -> Portfolio:
@@ -71,6 +79,8 @@ def choose_portfolio(
         queries alike.
     budget_bytes
         Space for new replicas; None: no limit.
+    part_budgets
+        The same of some of the datasets, which have their numbers in `datasets`.
     gates
         What must be exceeded before a layout is advised, by what it saves beside the others.
     settings
@@ -79,7 +89,7 @@ def choose_portfolio(
     Raises
     ------
     SdsValueError
-        If the budget is negative, two datasets or two tables have one name, or a pattern is of
+        If a budget is negative, two datasets or two tables have one name, or a pattern is of
         another dataset.
 
     Notes
@@ -94,8 +104,7 @@ def choose_portfolio(
     """
     gates = gates or NoiseGates()
     settings = settings or PortfolioSettings()
-    if budget_bytes is not None and not budget_bytes >= 0:  # not a number, too
-        raise SdsValueError(f"a budget of {budget_bytes} bytes; give 0 or more")
+    budgets = Budgets(total_bytes=budget_bytes, parts=tuple(part_budgets))
     for what, unit, named in (("dataset", "reads", datasets), ("table", "queries", tables)):
         names = [each.target for each in named]
         if len(set(names)) != len(names):
@@ -103,7 +112,7 @@ def choose_portfolio(
     fitted: ChunkShapes = {}
     workloads = [read_workload(dataset, settings, fitted) for dataset in datasets]
     workloads += [query_workload(queries, settings) for queries in tables]
-    return _Choice(workloads, budget_bytes, gates, settings).portfolio()
+    return _Choice(workloads, budgets, gates, settings).portfolio()
 
 
 def _sum_of_known(seconds: Sequence[float | None]) -> float | None:
@@ -122,12 +131,12 @@ class _Choice:
     def __init__(
         self,
         workloads: Sequence[Workload],
-        budget_bytes: int | None,
+        budgets: Budgets,
         gates: NoiseGates,
         settings: PortfolioSettings,
     ) -> None:
         self.workloads = workloads
-        self.budget_bytes = budget_bytes
+        self.budgets = budgets
         self.gates = gates
         self.settings = settings
         self.sizes = [[c.size_bytes for c in workload.candidates] for workload in workloads]
@@ -173,9 +182,7 @@ class _Choice:
                     self.refused[i, c] = words
         self.refused_alone = frozenset(self.refused)
         while True:
-            selected = select(
-                self.costs, budget_bytes=self.budget_bytes, excluded=frozenset(self.refused)
-            )
+            selected = select(self.costs, budgets=self.budgets, excluded=frozenset(self.refused))
             chosen = self._with_wholes(frozenset(selected.chosen))
             failing = [
                 (effect.saving_s, key, words)
@@ -205,8 +212,7 @@ class _Choice:
                 if whole in chosen or whole in self.refused or self._is_part(whole):
                     continue
                 instead = self._needed(i, (chosen - {part}) | {whole}, enough_s)
-                used = sum(self.sizes[b][d] for b, d in instead)
-                fits = self.budget_bytes is None or used <= self.budget_bytes
+                fits = self.budgets.hold(instead, self.sizes)
                 fits = fits and self._costs(i, instead) - self._costs(i, chosen) <= worth_s
                 if fits and whole in instead and self._seconds(i, instead) <= enough_s:
                     wholes.append((self._seconds(i, instead), size, c, instead))
@@ -299,8 +305,8 @@ class _Choice:
         datasets = [self._times(i, chosen) for i in range(len(self.workloads))]
         return Portfolio(
             layouts=tuple(layouts),
-            declined=tuple(self._declined(chosen, used)),
-            budget_bytes=self.budget_bytes,
+            declined=tuple(self._declined(chosen)),
+            budget_bytes=self.budgets.total_bytes,
             used_bytes=used,
             seconds_now=math.fsum(one.seconds_now for one in datasets),
             seconds_then=math.fsum(one.seconds_then for one in datasets),
@@ -404,8 +410,7 @@ class _Choice:
         for other in range(len(workload.candidates)):
             if other == c or (i, other) in chosen:
                 continue
-            used = sum(self.sizes[b][d] for b, d in others) + self.sizes[i][other]
-            if self.budget_bytes is not None and used > self.budget_bytes:
+            if self.sizes[i][other] > self.budgets.left_bytes(i, others, self.sizes):
                 continue
             instead_s = self._seconds(i, others | {(i, other)})
             if instead_s <= 0 or then_s <= 0:
@@ -416,7 +421,7 @@ class _Choice:
                 names.append((ratio, workload.candidates[other].name))
         return tuple(name for _, name in sorted(names)[:_N_ALIKE])
 
-    def _declined(self, chosen: frozenset[Key], used: int) -> list[DeclinedLayout]:
+    def _declined(self, chosen: frozenset[Key]) -> list[DeclinedLayout]:
         """Return per dataset the layouts that save most alone and are not chosen, and why."""
         declined = []
         for i, workload in enumerate(self.workloads):
@@ -435,35 +440,38 @@ class _Choice:
                         name=candidate.name,
                         saving_s_per_day=effect.saving_s,
                         size_bytes=candidate.size_bytes,
-                        reason=self._why_not((i, c), chosen, used),
+                        reason=self._why_not((i, c), chosen),
                     )
                 )
         return declined
 
-    def _why_not(self, key: Key, chosen: frozenset[Key], used: int) -> str:
+    def _why_not(self, key: Key, chosen: frozenset[Key]) -> str:
         if key in self.refused:
             return self.refused[key]
         size = self.sizes[key[0]][key[1]]
-        if self.budget_bytes is not None and size > self.budget_bytes:
-            return f"it takes {size_text(size)}, more than the whole budget of " + size_text(
-                self.budget_bytes
-            )
+        most, budget = self.budgets.tightest(key[0], (), ())
+        if size > most:
+            return f"it takes {size_text(size)}, more than the whole {budget}, {size_text(most)}"
         beside = self._beside(key, chosen)
         words = self._objection(key, self._effect(key, chosen))
         if words:
             return beside + words
-        if self.budget_bytes is not None and used + size > self.budget_bytes:
-            left = self.budget_bytes - used
-            return f"it takes {size_text(size)}, and {size_text(left)} of the budget are left"
+        left, budget = self.budgets.tightest(key[0], chosen, self.sizes)
+        if size > left:
+            return (
+                f"it takes {size_text(size)}, and {size_text(max(0, left))} of the {budget} are "
+                "left"
+            )
         return f"{beside}it saves less than its building and its space are worth"
 
     def _notes(self, chosen: frozenset[Key]) -> list[str]:
         notes = []
-        if self.budget_bytes is not None:
+        total = self.budgets.total_bytes
+        if total is not None:
             smallest = min((s for sizes in self.sizes for s in sizes), default=None)
-            if smallest is not None and smallest > self.budget_bytes:
+            if smallest is not None and smallest > total:
                 notes.append(
-                    f"the budget of {size_text(self.budget_bytes)} has no room for any layout that "
+                    f"the budget of {size_text(total)} has no room for any layout that "
                     f"would save time: the smallest takes {size_text(smallest)}"
                 )
         advised = {i for i, _ in chosen}

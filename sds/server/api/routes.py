@@ -8,6 +8,7 @@ checked before the method is called, and looked at in a process of its own.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import make_dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
     from sds.server.rest import Operation
 
-_NOT_SENT = frozenset({"self", "progress"})  # parameters that have no place in a request
+# Parameters that have no place in a request, or are the evaluator's alone.
+_NOT_SENT = frozenset({"self", "progress", "mode", "may_go"})
 _SECTIONS = ("Parameters", "Returns", "Raises")
 # What annotations of the service name: it imports them for type checkers alone.
 _NAMES = {
+    "Mapping": Mapping,
     "Progress": Progress,
     "SegmentList": SegmentList,
     "WhatIf": WhatIf,

@@ -17,6 +17,7 @@ from sds.hdf5.rewrite_command import rewrite_command
 from sds.organizer.replica_file.filters import parse_filters
 from sds.recommender.candidates.dataset_reads import PortfolioSettings
 from sds.recommender.candidates.segment_candidates import RecurringTiles
+from sds.recommender.portfolio.budget_search import PartBudget
 from sds.recommender.portfolio.gates import NoiseGates
 from sds.recommender.portfolio.portfolio_selection import choose_portfolio
 from sds.recommender.portfolio.striping_advice import advise_stripes
@@ -25,10 +26,11 @@ from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
 from sds.server.operations.evaluation.modes import Modes, does_as_much, recent_since_ns
+from sds.server.operations.replica_budgets import replica_budgets
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sds.catalog.records import Mode
     from sds.catalog.store import Store
@@ -102,7 +104,9 @@ class Adviser:
         known, tables, notes = self._named(request, progress=progress)
         return self._advise_on(known, tables, notes, budget=request.budget_bytes)
 
-    def advise_all(self, *, mode: Mode, more_bytes: int, progress: Progress) -> Advice:
+    def advise_all(
+        self, *, mode: Mode, may_go: Mapping[tuple[str, str], int], progress: Progress
+    ) -> Advice:
         """Return the replicas to build of what was read, of as much as may pay.
 
         What cannot be looked at is in the notes.
@@ -114,10 +118,11 @@ class Adviser:
             all replicas together may take a tenth of what they and the free space are, and advice
             is kept only where all is in auto. Reads of patterns that were not seen for
             ``recent_days`` count no more.
-        more_bytes
-            Space beside what the budget leaves, of replicas that may go; what is advised then is
-            not kept.
+        may_go
+            Bytes of replicas that may go, by file and path of their datasets: space beside what
+            budgets leave. What is advised then is not kept.
         """
+        more_bytes = sum(may_go.values())
         modes = Modes(self._store.policies(), self._settings.mode)
         since_ns = recent_since_ns(self._settings) if mode == "auto" else 0
         reads = KnownReads(self._store, self._models, since_ns=since_ns)
@@ -166,12 +171,33 @@ class Adviser:
             keeps: Keeps = "never"
         else:
             keeps = "if nothing is advised" if more_bytes else "always"
-        return self._advise_on(known, [], notes, budget=budget, keeps=keeps)
+        return self._advise_on(known, [], notes, budget=budget, may_go=may_go, keeps=keeps)
 
     def _budget_left(self) -> int | None:
         """Return what ``replica_budget_bytes`` leaves, negative where it is exceeded; or None."""
         budget = self._settings.replica_budget_bytes
         return None if budget is None else budget - self._store.bytes_beside("")
+
+    def _part_budgets(
+        self,
+        known: Sequence[KnownDataset],
+        tables: Sequence[TableQueries],
+        may_go: Mapping[tuple[str, str], int],
+    ) -> list[PartBudget]:
+        """Return what the budgets of policies leave for the datasets and tables at hand."""
+        named = [(one.file, one.described.path) for one in known]
+        named += [(str(one.table.file), one.table.path) for one in tables]
+        found = []
+        for budget in replica_budgets(self._store, None):
+            left = budget.left_bytes + sum(
+                size for (file, path), size in may_go.items() if budget.covers(file, path)
+            )
+            members = frozenset(i for i, name in enumerate(named) if budget.covers(*name))
+            if members:
+                found.append(
+                    PartBudget(name=budget.source, members=members, budget_bytes=max(0, left))
+                )
+        return found
 
     def _advise_on(
         self,
@@ -180,6 +206,7 @@ class Adviser:
         notes: list[str],
         *,
         budget: int | None,
+        may_go: Mapping[tuple[str, str], int] | None = None,
         keeps: Keeps = "always",
     ) -> Advice:
         """Return, and keep, the replicas to build; `budget` None: what settings and disk leave."""
@@ -192,6 +219,7 @@ class Adviser:
             reads,
             tables=tables,
             budget_bytes=free if budget is None else budget,
+            part_budgets=self._part_budgets(known, tables, may_go or {}),
             gates=NoiseGates.from_total(self._settings.advice_min_s),
             settings=PortfolioSettings(space_s_per_gib=self._settings.advice_min_s_per_gib),
         )

@@ -9,12 +9,11 @@ from pydantic import Field
 
 from sds.analyzer import MIN_READS
 from sds.catalog.model_records import CalibrationRecord
-from sds.catalog.records import AbsolutePath, Flag, Id, Whole
+from sds.catalog.records import AbsolutePath, Bytes, Flag, Id, Whole
 from sds.recommender.portfolio.striping_advice import StripeAdvice
 from sds.recommender.portfolio.values import Portfolio
 from sds.server.operations.sort_advice import QueryRequest
 
-Bytes: TypeAlias = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
 Count: TypeAlias = Annotated[Whole, Field(ge=1, le=2**63 - 1)]
 Selections: TypeAlias = str | tuple[str, ...] | None
 """A typical read, or several, stated; None: what was traced."""

@@ -24,6 +24,7 @@ from sds.organizer import SortPlan, describe_replica
 from sds.redirect.sorted_replicas import withdraw_sorted
 from sds.redirect.tables import withdraw_table
 from sds.server.operations import stages
+from sds.server.operations.replica_budgets import replica_budgets
 from sds.text import counted
 
 if TYPE_CHECKING:
@@ -64,16 +65,16 @@ class Builder:
         whose the file is.
 
         Raises LayoutError where the file's replicas would hold more than `MAX_TILES_OF_FILE` tiles,
-        InsufficientSpaceError where all replicas would take more than ``replica_budget_bytes`` and
-        the request is not forced; else errors as of the organizer.
+        InsufficientSpaceError where replicas would take more than ``replica_budget_bytes``, or the
+        budget of a policy, and the request is not forced; else errors as of the organizer.
         """
         begun: list[ReplicaRecord] = []
         in_shadow = request.kind == "reorganize" and request.shadow
 
         def announce(plan: AnyPlan) -> None:
-            if not request.force:
-                self._check_budget(plan)
             facts = facts_of_plan(plan)
+            if not request.force:
+                self._check_budget(plan, facts)
             begun.append(
                 self._store.begin_replica(
                     facts,
@@ -140,19 +141,18 @@ class Builder:
                     return advised.saving.seconds
         return None
 
-    def _check_budget(self, plan: AnyPlan) -> None:
-        """Raise InsufficientSpaceError where a replica does not fit into the budget of the home."""
-        if self._budget_bytes is None:
-            return
-        others = self._store.bytes_beside(str(plan.output))
+    def _check_budget(self, plan: AnyPlan, facts: DatasetFacts) -> None:
+        """Raise InsufficientSpaceError where a replica does not fit into a budget."""
         expected = plan.size_bytes if isinstance(plan, SortPlan) else plan.expected_bytes
-        if others + expected > self._budget_bytes:
-            message = (
-                f"a replica of {expected} bytes beside {others} bytes of others: "
-                f"replica_budget_bytes allows {self._budget_bytes}; remove a replica (sds replicas "
-                "remove), raise that setting, or add --force"
-            )
-            raise InsufficientSpaceError(message)
+        budgets = replica_budgets(self._store, self._budget_bytes, beside=str(plan.output))
+        for budget in budgets:
+            if budget.covers(facts.file, facts.path) and expected > budget.left_bytes:
+                message = (
+                    f"a replica of {expected} bytes beside {budget.used_bytes} bytes of others: "
+                    f"{budget.source} allows {budget.budget_bytes}; remove a replica (sds replicas "
+                    "remove), raise that budget, or add --force"
+                )
+                raise InsufficientSpaceError(message)
 
     def _check_room_in_table(self, request: ReorganizeRequest) -> None:
         """Raise LayoutError where the replicas of a file would hold too many tiles."""

@@ -242,7 +242,7 @@ class Background:
                     service.to_evaluate.set()
             next_s = time.monotonic() + interval_s * (1 if is_final else _PATIENCE)
 
-    def _advise_in_child(self, **given: str | int) -> Advice:
+    def _advise_in_child(self, **given: str | Mapping[tuple[str, str], int]) -> Advice:
         service = self._service
         until_s = time.monotonic() + _EVALUATION_LIMIT_S
 

@@ -18,13 +18,15 @@ class Preferences(ServiceComponents):
     """The operations by which people say what they want; parameters as of `ServiceComponents`."""
 
     def policies(self) -> tuple[records.PolicyRecord, ...]:
-        """Return the modes that are set for directories, files and datasets."""
+        """Return the modes and budgets that are set for directories, files and datasets."""
         return self._store.policies()
 
     def set_policy(self, request: PolicyRequest) -> records.PolicyRecord:
-        """Set the mode of the evaluator for a directory and all below it, a file, or a dataset."""
+        """Set mode and budget for a directory and all below it, a file, or a dataset."""
         path = resolved_or_named(request.path)
-        found = self._store.set_policy(path, request.dataset, request.mode)
+        found = self._store.set_policy(
+            path, request.dataset, request.mode, budget_bytes=request.budget_bytes
+        )
         self.to_evaluate.set()
         return found
 

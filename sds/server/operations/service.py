@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from sds.catalog.database import sqlite_url
@@ -32,7 +33,7 @@ from sds.server.settings import load_settings
 from sds.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from sds.catalog import records
@@ -180,15 +181,20 @@ class Service(Preferences):
         """
         return self._adviser.advise(request, progress=progress or _ignore_progress)
 
-    def advise_all(self, *, mode: records.Mode = "off", more_bytes: int = 0) -> Advice:
+    def advise_all(
+        self,
+        *,
+        mode: records.Mode = "off",
+        may_go: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    ) -> Advice:
         """Return the replicas to build of all that was read, under the budget of the home.
 
         Parameters
         ----------
-        mode, more_bytes
+        mode, may_go
             As :meth:`sds.server.operations.advice.Adviser.advise_all`; off: of all datasets.
         """
-        return self._adviser.advise_all(mode=mode, more_bytes=more_bytes, progress=_ignore_progress)
+        return self._adviser.advise_all(mode=mode, may_go=may_go, progress=_ignore_progress)
 
     def evaluate(self, advise: Callable[..., Advice] | None = None) -> Evaluation | None:
         """Advise on all that was read, keep that, and queue what to build of what is in mode auto.

@@ -27,6 +27,16 @@ def test_modes_are_set_listed_and_unset(policy, tmp_path):
     assert [one["dataset"] for one in policy("--json").json["policies"]] == [None]
 
 
+def test_a_budget_is_set_with_a_mode_and_goes_with_the_next(policy, tmp_path):
+    said = policy("set", tmp_path, "auto", "--budget", "2G").out
+    assert said == f"{tmp_path} is auto from now on, its replicas within 2 GiB\n"
+    assert "2 GiB" in policy().out
+    assert policy("--json").json["policies"][0]["budget_bytes"] == 2 << 30
+    policy("set", tmp_path, "auto")
+    assert policy("--json").json["policies"][0]["budget_bytes"] is None
+    assert policy("set", tmp_path, "auto", "--budget", "much").code == 2
+
+
 def test_what_cannot_be_is_refused(policy, tmp_path):
     assert policy("set", tmp_path, "often").code == 2
     assert "off, observe or auto" in policy("set", tmp_path, "often").err

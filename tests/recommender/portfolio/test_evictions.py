@@ -12,6 +12,7 @@ from sds.analyzer.read_times import BY_HDF5, ReadTimes
 from sds.recommender.portfolio.evictions import (
     TIMES_AS_MUCH,
     HeldReplica,
+    Room,
     measured_saving,
     room_for,
 )
@@ -36,7 +37,7 @@ def wanted(size_bytes, saves_s_per_day, replicas, *, free_bytes=0, build_s=1.0, 
             size_bytes,
             saves_s_per_day=saves_s_per_day,
             build_s=build_s,
-            free_bytes=free_bytes,
+            rooms=[Room(free_bytes=free_bytes)],
             held=replicas,
             within_days=within_days,
         )
@@ -151,3 +152,24 @@ def test_what_is_slower_saves_nothing_and_what_cannot_be_compared_is_not_known()
     assert measured_saving([slower], 7) == 0
     assert measured_saving([pattern(times(7, 10, 0.01), n_calls=10)], 7) is None
     assert measured_saving([slower], 8) == 0, "it serves nothing"
+
+
+def test_what_goes_makes_room_under_every_budget():
+    replicas = held((10, 5.0), (10, 1.0), (10, 2.0))
+    inner = Room(free_bytes=0, holds=frozenset({1, 3}))
+    assert room(10, replicas, Room(free_bytes=100), inner) == [3]
+    assert room(10, replicas, Room(free_bytes=0), inner) == [3], "one that counts in both"
+    assert room(20, replicas, Room(free_bytes=0), inner) == [3, 1]
+    outer = Room(free_bytes=-10)
+    assert room(10, replicas, outer, inner) == [3, 2]
+    assert room(30, replicas, Room(free_bytes=100), inner) is None
+    assert room(10, replicas, Room(free_bytes=10), Room(free_bytes=10)) == []
+
+
+def room(size_bytes, replicas, *rooms):
+    return ids(
+        room_for(
+            size_bytes, saves_s_per_day=100.0, build_s=1.0, rooms=rooms, held=replicas,
+            within_days=30.0,
+        )
+    )  # fmt: skip

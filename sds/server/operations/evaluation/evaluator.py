@@ -11,33 +11,32 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sds.analyzer.gains import replica_gain
 from sds.catalog.records import ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
-from sds.catalog.replicas import EVICTABLE_STATES, REMOVED
+from sds.catalog.replicas import REMOVED
 from sds.catalog.requests import JobRecord, ReorganizeRequest
 from sds.errors import QueueFullError, SdsError
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
 from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
-from sds.recommender.portfolio.evictions import HeldReplica, measured_saving, room_for
 from sds.server.operations.evaluation.kept_advice import keep_advice
-from sds.server.operations.evaluation.modes import Modes, recent_since_ns
+from sds.server.operations.evaluation.modes import Modes
+from sds.server.operations.evaluation.room import Removable, Space
+from sds.server.operations.replica_budgets import replica_budgets
 from sds.text import DAY_S, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from sds.analyzer import AccessPattern
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import DatasetRecord
     from sds.catalog.store import Store
     from sds.geometry import ReplicaLayout
     from sds.hdf5.identity import FileIdentity
+    from sds.recommender.portfolio.evictions import HeldReplica
     from sds.recommender.portfolio.values import PortfolioLayout
     from sds.server.operations.advice_reports import Advice
     from sds.server.settings import Settings
@@ -124,19 +123,20 @@ class Evaluator:
         removed = self._remove_idle(removable.idle)
         # What people have asked for counts in the budget once it is there.
         held = [] if self._queue.is_at_work(OF_PEOPLE) else removable.held
-        of_auto = advise(mode="auto", more_bytes=sum(one.size_bytes for one in held))
-        found = self._build(of_auto, held)
+        room = removable if held else None
+        of_auto = advise(mode="auto", may_go=removable.may_go if held else {})
+        found = self._build(of_auto, room)
         if held and of_auto.portfolio.layouts:
             of_auto = advise(mode="auto")  # of the room that there is
             if not found.jobs:
-                found = found.joined(self._build(of_auto, []))
+                found = found.joined(self._build(of_auto, None))
         advice = of_auto if modes.are_all_auto else advise(mode="observe")
         keep_advice(self._store, advice.portfolio)
         is_final = len(held) == len(removable.held)
         return Evaluation(jobs=(), is_final=is_final, removed=removed).joined(found)
 
-    def _build(self, advice: Advice, held: Sequence[HeldReplica]) -> Evaluation:
-        """Queue what is advised and was not tried yet, in the room of what is held if need be."""
+    def _build(self, advice: Advice, removable: Removable | None) -> Evaluation:
+        """Queue what is advised and was not tried yet, in the room of what may go if need be."""
         jobs: list[JobRecord] = []
         removed: list[ReplicaRecord] = []
         is_final = True
@@ -144,40 +144,34 @@ class Evaluator:
         known = self._store.datasets() if layouts else ()
         records = {f"{one.file}:{one.path}": one for one in known}
         failed = self._failed_requests() if layouts else []
-        left = {one.id: one for one in held}
-        free_bytes = (advice.portfolio.budget_bytes or 0) - sum(one.size_bytes for one in held)
+        # What is advised where nothing may go fits the budgets.
+        space = None
+        if removable is not None:
+            total = advice.portfolio.budget_bytes or 0
+            space = Space(removable, replica_budgets(self._store, None), total)
         for layout in layouts:
-            # What is advised where nothing may go fits the budget.
-            going = self._going(layout, free_bytes, left.values()) if held else ()
+            record = records.get(layout.target)
+            if record is None:
+                continue
+            going = () if space is None else space.going(layout, record, self._settings)
             if going is None:
                 continue
             try:
-                request = self._request(layout, records, failed, takes_room=bool(going))
+                request = self._request(layout, record, failed, takes_room=bool(going))
                 if request is None:
                     continue
                 # Before it is queued: a build looks at what the others take.
                 removed += self._remove_for(layout, going)
-                free_bytes += sum(left.pop(one.id).size_bytes for one in going)
+                if space is not None:
+                    space.free(going)
                 jobs.append(self._queue_build(layout, request))
             except _PutOffError as reason:
                 is_final = False
                 log.info("%s is not built now: %s", layout.command, reason)
                 continue
-            free_bytes -= layout.size_bytes
+            if space is not None:
+                space.take(record, layout.size_bytes)
         return Evaluation(jobs=tuple(jobs), is_final=is_final, removed=tuple(removed))
-
-    def _going(
-        self, layout: PortfolioLayout, free_bytes: int, held: Iterable[HeldReplica]
-    ) -> tuple[HeldReplica, ...] | None:
-        """Return what goes for a layout; None where it is not to be built."""
-        return room_for(
-            layout.size_bytes,
-            saves_s_per_day=layout.saving.seconds,
-            build_s=layout.build_s,
-            free_bytes=free_bytes,
-            held=held,
-            within_days=self._settings.recent_days,
-        )
 
     def _remove_idle(self, idle: Mapping[int, str]) -> tuple[ReplicaRecord, ...]:
         """Remove replicas, each for a reason; one that cannot be stays for now."""
@@ -220,7 +214,7 @@ class Evaluator:
     def _request(
         self,
         layout: PortfolioLayout,
-        records: Mapping[str, DatasetRecord],
+        record: DatasetRecord,
         failed: Sequence[_Failed],
         *,
         takes_room: bool,
@@ -230,8 +224,7 @@ class Evaluator:
         What failed takes no other's room again while its source is as it was; where there is room
         as it is, it is tried again after a day.
         """
-        record = records.get(layout.target)
-        if record is None or layout.layout.sort is not None:
+        if layout.layout.sort is not None:
             return None
         try:
             source = look_at(record.file, lambda: identity_of(record.file))
@@ -297,60 +290,6 @@ class Evaluator:
             for job in self._queue.failed(PRIORITY)
             if isinstance(job.request, ReorganizeRequest) and job.finished_ns is not None
         ]
-
-
-class Removable:
-    """The replicas of one home that mode auto may remove by itself.
-
-    They are of datasets in mode auto, and nobody has pinned them.
-
-    Attributes
-    ----------
-    idle
-        Those that are damaged, or served no traced read for ``recent_days``, and why they go.
-    held
-        Of the others those whose test in shadow has ended, where what they save is known.
-    """
-
-    def __init__(self, store: Store, modes: Modes, settings: Settings) -> None:
-        self.idle: dict[int, str] = {}
-        self.held: list[HeldReplica] = []
-        self._since_ns = recent_since_ns(settings)
-        self._days = f"{settings.recent_days:g} days (recent_days)"
-        for (file, dataset), records in _unpinned(store, modes).items():
-            try:
-                patterns = [one.pattern for one in store.patterns(file, dataset)]
-            except SdsError as error:
-                log.warning("replicas of %s:%s stay for now: %s", file, dataset, error)
-                continue
-            for record in records:
-                self._sort_in(record, patterns)
-
-    def _sort_in(self, record: ReplicaRecord, patterns: Sequence[AccessPattern]) -> None:
-        """Note what becomes of one."""
-        served_ns = min(replica_gain(patterns, record.id).last_ns, time.time_ns())
-        if record.state is ReplicaState.DAMAGED:
-            self.idle[record.id] = record.reason
-        elif max(record.changed_ns, served_ns) < self._since_ns:
-            self.idle[record.id] = f"it served no traced read in the last {self._days}"
-        elif record.state is ReplicaState.ACTIVE:
-            recent = tuple(one for one in patterns if one.last_ns >= self._since_ns)
-            saved = measured_saving(recent, record.id)
-            if saved is not None:
-                stored = record.stored_bytes or record.size_bytes
-                self.held.append(
-                    HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)
-                )
-
-
-def _unpinned(store: Store, modes: Modes) -> dict[tuple[str, str], list[ReplicaRecord]]:
-    """Return the replicas that may go, by dataset."""
-    found: dict[tuple[str, str], list[ReplicaRecord]] = defaultdict(list)
-    for record in store.replicas(states=EVICTABLE_STATES):
-        is_ours = not record.pinned and record.sort is None
-        if is_ours and modes.of(record.file, record.dataset) == "auto":
-            found[record.file, record.dataset].append(record)
-    return found
 
 
 def is_final(record: ReplicaRecord) -> bool:

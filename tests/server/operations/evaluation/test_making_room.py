@@ -1,6 +1,7 @@
 """Room in mode auto: idle replicas go, and others where a new one saves more."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -8,7 +9,7 @@ import pytest
 
 from sds.catalog.records import ReplicaState
 from sds.catalog.requests import PolicyRequest, ReorganizeRequest
-from sds.errors import NotFoundError
+from sds.errors import InsufficientSpaceError, NotFoundError
 from sds.server.operations.evaluation import evaluator, modes
 from sds.text import DAY_S
 from tests.organizer.sources import settle
@@ -228,3 +229,47 @@ def test_a_pin_outlives_a_change_of_the_source(open_service, build, trace, cube)
     assert service.evaluate().jobs
     (again,) = work(service)
     assert (again.layout, again.pinned) == (first.layout, True)
+
+
+@pytest.fixture
+def limited(open_service, cube):
+    """Return a service where the replicas of one file may take so many bytes."""
+
+    def limited(budget_bytes, **settings):
+        service = open_service(**settings)
+        request = PolicyRequest(path=str(cube), mode="auto", budget_bytes=budget_bytes)
+        assert service.set_policy(request).budget_bytes == budget_bytes
+        return service
+
+    return limited
+
+
+def test_the_budget_of_a_policy_bounds_what_is_advised_and_built(limited, trace, cube, other):
+    service = limited(1 << 20)
+    trace(service, cube, took_ns=300_000_000)
+    trace(service, other)
+    evaluated = service.evaluate()
+    assert {job.request.file for job in evaluated.jobs} == {str(other)}
+    (kept,) = service.recommendations(str(cube), "/cube")
+    reason = kept.recommendation.declined[0].reason
+    assert f"more than the whole budget of sds policy {cube}" in reason
+    work(service)
+    asked = ReorganizeRequest(file=str(cube), dataset="/cube", order=(2, 0, 1))
+    with pytest.raises(InsufficientSpaceError, match=f"sds policy {cube} allows 1048576"):
+        service.reorganize(asked)
+    assert service.reorganize(replace(asked, force=True)).state is ReplicaState.ACTIVE
+
+
+def test_replicas_go_for_others_under_the_budget_of_their_policy(
+    open_service, build, trace, cube, other
+):
+    service = open_service()
+    mine, others = build(service, cube), build(service, other)
+    room = mine.stored_bytes + 4096
+    service.set_policy(PolicyRequest(path=str(cube), mode="auto", budget_bytes=room))
+    trace(service, cube, axis=1, took_ns=3_000_000_000)
+    evaluated = service.evaluate()
+    assert [one.id for one in evaluated.removed] == [mine.id]
+    assert service.replica(others.id).state is ReplicaState.ACTIVE
+    (built,) = work(service)
+    assert (built.file, built.order != mine.order) == (str(cube), True)
