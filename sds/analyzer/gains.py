@@ -110,6 +110,11 @@ class ReplicaGain:
     saved_high_s: float | None
     last_ns: int
 
+    @property
+    def saved_s_per_read(self) -> float | None:
+        """Seconds saved of each read that can be compared; None where none can."""
+        return None if self.saved_s is None else self.saved_s / self.n_compared
+
 
 def replica_gain(patterns: Iterable[AccessPattern], replica_id: int) -> ReplicaGain:
     """Return what a replica of a dataset served of its patterns."""

@@ -118,14 +118,29 @@ class JobQueue:
             found = {str(state): int(n) for state, n in session.execute(query)}
         return {state.value: found.get(state.value, 0) for state in JobState}
 
-    def claim(self) -> JobRecord | None:
-        """Begin the oldest queued job of those with the least priority number; None: no job."""
+    def is_more_urgent_waiting(self, priority: int) -> bool:
+        """Return whether a job of a smaller priority number waits."""
+        query = (
+            select(JobRow.id)
+            .where(JobRow.state == JobState.QUEUED, JobRow.priority < priority)
+            .limit(1)
+        )
+        with self._database.reading() as session:
+            return session.scalar(query) is not None
+
+    def claim(self, *, most_priority: int | None = None) -> JobRecord | None:
+        """Begin the oldest queued job of those with the least priority number; None: no job.
+
+        Those of more than `most_priority` are left; None: none are.
+        """
         query = (
             select(JobRow)
             .filter_by(state=JobState.QUEUED)
             .order_by(JobRow.priority, JobRow.id)
             .limit(1)
         )
+        if most_priority is not None:
+            query = query.where(JobRow.priority <= most_priority)
         with self._database.writing() as session:
             row = session.scalars(query).one_or_none()
             if row is None:
@@ -159,6 +174,19 @@ class JobQueue:
     def stop(self, job_id: int) -> None:
         """End a running job that has stopped after a request to cancel it."""
         self._end(job_id, JobState.CANCELLED, "cancelled while it ran", None)
+
+    def put_back(self, job_id: int, reason: str) -> None:
+        """Let a running job that has stopped wait again; this attempt does not count."""
+        with self._database.writing() as session:
+            row = _row(session, job_id)
+            if row.cancel_requested:
+                row.state = JobState.CANCELLED
+                row.error = "cancelled while it ran"
+                row.finished_ns = time.time_ns()
+            else:
+                row.state = JobState.QUEUED
+                row.error = reason
+                row.attempts -= 1
 
     def _end(
         self, job_id: int, state: JobState, error: str, result: dict[str, JsonValue] | None

@@ -57,9 +57,9 @@ class ReplicaRecord:
         Whether it is to be measured, or is being measured, while it serves a share of its reads.
     pinned
         False: the server may remove it to make room for others, in mode auto.
-    predicted_saving_s_per_day
-        What it was to save by the advice that it was built on, seconds a day; None where advice did
-        not name it.
+    predicted_saving_s_per_read
+        What it was to save of each read that it serves, by the advice that it was built on; None
+        where advice did not name it.
     """
 
     id: int
@@ -85,7 +85,7 @@ class ReplicaRecord:
     segments: SegmentList | None = None
     in_shadow: bool = False
     pinned: bool = True
-    predicted_saving_s_per_day: float | None = None
+    predicted_saving_s_per_read: float | None = None
 
     @property
     def layout(self) -> ReplicaLayout:

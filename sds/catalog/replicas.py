@@ -52,7 +52,7 @@ class Replicas(Database):
         size_bytes: int,
         shadow_test: ShadowTest | None = None,
         pinned: bool = True,
-        predicted_saving_s_per_day: float | None = None,
+        predicted_saving_s_per_read: float | None = None,
     ) -> ReplicaRecord:
         """Note that a replica is about to be built, before its file exists.
 
@@ -108,7 +108,7 @@ class Replicas(Database):
                 replica=None,
                 shadow_test=shadow_test,
                 pinned=pinned,
-                predicted_saving_s_per_day=predicted_saving_s_per_day,
+                predicted_saving_s_per_read=predicted_saving_s_per_read,
             )
             session.add(row)
             session.flush()

@@ -98,8 +98,9 @@ class ReorganizeRequest:
         or no faster, and it is deleted.
     pinned
         False: the server may remove it to make room for others, in mode auto.
-    predicted_saving_s_per_day
-        What it is to save, seconds a day; None: what the newest advice says, where that names it.
+    predicted_saving_s_per_read
+        What it is to save of each read that it serves; None: what the newest advice says, where
+        that names it.
     """
 
     file: AbsolutePath
@@ -115,7 +116,7 @@ class ReorganizeRequest:
     n_ranks: Whole = 1
     shadow: Flag = False
     pinned: Flag = True
-    predicted_saving_s_per_day: Number | None = None
+    predicted_saving_s_per_read: Number | None = None
     kind: Literal["reorganize"] = "reorganize"
 
     def __post_init__(self) -> None:

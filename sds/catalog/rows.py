@@ -279,7 +279,7 @@ class ReplicaRow(Base):
     # NULL: it is not tested in shadow, or no longer.
     shadow_test: Mapped[Any] = _stored("sds.analyzer.shadow:ShadowTest", nullable=True)
     pinned: Mapped[bool] = mapped_column(server_default="1")
-    predicted_saving_s_per_day: Mapped[float | None]
+    predicted_saving_s_per_read: Mapped[float | None]
 
     dataset: Mapped[DatasetRow] = relationship(back_populates="replicas")
 

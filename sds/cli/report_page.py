@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer import ReadTimes
     from sds.catalog.model_records import PatternRecord
-    from sds.server.operations.replica_reports import Savings
+    from sds.server.operations.savings import Savings
 
 _MOST_ROWS = 20  # of a figure
 _STYLE = """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.analyzer import ReadTimes
-    from sds.server.operations.replica_reports import ReplicaSavings, Savings
+    from sds.server.operations.savings import ReplicaSavings, Savings
 
 
 def served_by(number: int) -> str:
@@ -75,8 +75,8 @@ def describe_payback(one: ReplicaSavings) -> str:
 def replica_cells(savings: Savings) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return columns and rows of a table of what replicas saved and cost."""
     columns = (
-        "replica>", "state", "order", "storage", "region", "reads>", "saved>", "saves a day>",
-        "predicted>", "build>", "paid back",
+        "replica>", "state", "order", "storage", "region", "reads>", "saved>", "a read>",
+        "predicted>", "a day>", "build>", "paid back",
     )  # fmt: skip
     rows: list[tuple[str, ...]] = [
         (
@@ -87,8 +87,9 @@ def replica_cells(savings: Savings) -> tuple[tuple[str, ...], list[tuple[str, ..
             describe_region(one.replica),
             f"{one.gain.n:,}",
             describe_saved(one.gain.saved_s, one.gain.saved_low_s, one.gain.saved_high_s),
+            format_seconds(one.gain.saved_s_per_read),
+            format_seconds(one.replica.predicted_saving_s_per_read),
             format_seconds(one.saved_s_per_day),
-            format_seconds(one.replica.predicted_saving_s_per_day),
             format_seconds(one.replica.build_s),
             describe_payback(one),
         )

@@ -25,6 +25,7 @@ _JOB = "sds.catalog.requests:JobRecord"
 _REPORTS = "sds.server.operations.reports:"
 _REPLICAS = "sds.server.operations.replica_reports:"
 _ADVICE = "sds.server.operations.advice_reports:"
+_SAVINGS = "sds.server.operations.savings:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ OPERATIONS: dict[str, Operation] = {
         _post("state_reads", "/stated", _STATED),
         Operation("forget_reads", "DELETE", "/stated/{number}", _STATED, ("number",)),
         _get("replica_page", "/replicas", _REPLICAS + "Replicas", "file", "dataset"),
-        _get("savings", "/savings", _REPLICAS + "Savings", "file", "dataset"),
+        _get("savings", "/savings", _SAVINGS + "Savings", "file", "dataset"),
         _get("replica", "/replicas/{replica_id}", _REPLICA, "replica_id"),
         Operation("remove", "DELETE", "/replicas/{replica_id}", _REPLICA, ("replica_id",)),
         Operation("pin", "POST", "/replicas/{replica_id}/pin", _REPLICA, ("replica_id",)),

@@ -16,6 +16,9 @@ from sds.catalog.records import Mode
 from sds.errors import ConfigurationError
 from sds.home import Home
 
+_TIME = r"([01]\d|2[0-3]):[0-5]\d"
+_HOURS = f"^{_TIME}-{_TIME}$"
+
 
 class Settings(BaseModel):
     """Settings of a site or a user; docs/reference/settings.md says when to change which."""
@@ -31,6 +34,7 @@ class Settings(BaseModel):
     spool_keep_days: Annotated[float, Field(ge=0)] = 7.0
     mode: Mode = "observe"
     evaluate_interval_s: Annotated[float, Field(gt=0)] = 60.0
+    build_hours: Annotated[str, Field(pattern=_HOURS)] | None = None
     quiet_source_s: Annotated[float, Field(ge=0)] = 60.0
     recent_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
     refit_interval_s: Annotated[float, Field(gt=0)] = 3600.0

@@ -38,6 +38,20 @@ def test_jobs_run_in_the_order_in_which_they_came(queue):
     assert queue.claim() is None
 
 
+def test_what_is_less_urgent_is_left_and_put_back_as_it_was(queue):
+    later = queue.submit(IngestRequest(), priority=1)
+    assert queue.claim(most_priority=0) is None
+    assert not queue.is_more_urgent_waiting(1)
+    assert queue.claim().id == later.id
+    urgent = queue.submit(IngestRequest())
+    assert queue.is_more_urgent_waiting(1)
+    assert not queue.is_more_urgent_waiting(0)
+    queue.put_back(later.id, "made way")
+    waits = queue.job(later.id)
+    assert (waits.state, waits.attempts, waits.error) == (JobState.QUEUED, 0, "made way")
+    assert [queue.claim().id for _ in range(2)] == [urgent.id, later.id]
+
+
 def test_a_job_goes_from_queued_over_running_to_done(queue):
     job = queue.submit(IngestRequest())
     assert (job.state, job.attempts, job.progress) == (JobState.QUEUED, 0, 0.0)

@@ -5,7 +5,9 @@ import signal
 import time
 
 from sds.errors import NotHdf5Error
+from sds.server.operations import stages
 
+BUILD = stages.build
 HANGS_S = 600  # longer than any test waits
 
 
@@ -45,3 +47,10 @@ def hang(path, *, progress):
     path.write_text(str(os.getpid()))
     time.sleep(HANGS_S)
     path.with_suffix(".after").touch()
+
+
+def build_once_allowed(request, root, *, announce, progress):
+    """Build as the server does, once there is the file ``allowed`` in the home."""
+    while not (root / "allowed").exists():
+        time.sleep(0.005)
+    return BUILD(request, root, announce=announce, progress=progress)

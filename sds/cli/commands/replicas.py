@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sds.hdf5.identity import FileIdentity
     from sds.home import Home
     from sds.redirect.tables import RedirectTable, TableCandidate, TableDataset
-    from sds.server.operations.replica_reports import ReplicaSavings
+    from sds.server.operations.savings import ReplicaSavings
     from sds.server.operations.service import Service
 
 app = typer.Typer(
@@ -157,10 +157,11 @@ def _gain_fields(one: "ReplicaSavings | None") -> list[tuple[str, str]]:
     if gain.n_compared < gain.n:
         said += f", by the {counted(gain.n_compared, 'read')} that can be compared"
     fields.append(("saved", said))
+    predicted = one.replica.predicted_saving_s_per_read
+    said = "" if predicted is None else f"; {format_seconds(predicted)} predicted"
+    fields.append(("of a read", f"{format_seconds(gain.saved_s_per_read)} (measured){said}"))
     if one.saved_s_per_day is not None:
-        predicted = one.replica.predicted_saving_s_per_day
-        said = "" if predicted is None else f"; {format_seconds(predicted)} predicted"
-        fields.append(("saves a day", f"{format_seconds(one.saved_s_per_day)} (measured){said}"))
+        fields.append(("of a day", f"{format_seconds(one.saved_s_per_day)} (measured)"))
     if one.paid_back_in_days is not None:
         days = one.paid_back_in_days
         fields.append(("paid back", f"in {format_days(days)}" if days else "yes, what it took"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer.gains import MeasuredGain
     from sds.catalog.model_records import PatternRecord
-    from sds.server.operations.replica_reports import Savings
+    from sds.server.operations.savings import Savings
 
 _FIRST = 20
 

@@ -152,6 +152,11 @@ class PortfolioLayout:
     command: str
     reason: str
 
+    @property
+    def saved_s_per_read(self) -> float | None:
+        """Seconds that it saves of a read, or query, that it serves; None where it serves none."""
+        return self.saving.seconds / self.reads_per_day if self.reads_per_day > 0 else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclinedLayout:

@@ -18,7 +18,7 @@ from sds.catalog import model_records, records, replica_records, requests
 from sds.geometry import SegmentList
 from sds.recommender.portfolio.what_if import WhatIf
 from sds.server.api.dependencies import call, check_paths
-from sds.server.operations import advice_reports, replica_reports, reports
+from sds.server.operations import advice_reports, replica_reports, reports, savings
 from sds.server.operations.service import Service
 from sds.server.operations.stages import Progress
 from sds.server.rest import OPERATIONS
@@ -45,6 +45,7 @@ _NAMES = {
     **vars(advice_reports),
     **vars(replica_reports),
     **vars(reports),
+    **vars(savings),
 }
 
 

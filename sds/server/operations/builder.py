@@ -83,7 +83,7 @@ class Builder:
                     size_bytes=plan.size_bytes,
                     shadow_test=ShadowTest() if in_shadow else None,
                     pinned=request.kind != "reorganize" or request.pinned,
-                    predicted_saving_s_per_day=self._predicted(request, facts, plan.layout),
+                    predicted_saving_s_per_read=self._predicted(request, facts, plan.layout),
                 )
             )
 
@@ -132,13 +132,13 @@ class Builder:
     def _predicted(
         self, request: ReorganizeRequest | SortRequest, facts: DatasetFacts, layout: ReplicaLayout
     ) -> float | None:
-        """Return what a layout is to save, by its request or the newest advice, seconds a day."""
-        if request.kind == "reorganize" and request.predicted_saving_s_per_day is not None:
-            return request.predicted_saving_s_per_day
+        """Return what a layout is to save, by its request or the newest advice, seconds a read."""
+        if request.kind == "reorganize" and request.predicted_saving_s_per_read is not None:
+            return request.predicted_saving_s_per_read
         for known in self._store.recommendations(facts.file, facts.path):
             for advised in known.recommendation.layouts:
                 if advised.layout == layout:
-                    return advised.saving.seconds
+                    return advised.saved_s_per_read
         return None
 
     def _check_budget(self, plan: AnyPlan, facts: DatasetFacts) -> None:

@@ -18,6 +18,8 @@ from sds.catalog.records import as_json
 from sds.errors import BusyError, InsufficientSpaceError, RequestTimeoutError, SdsError
 from sds.extras import missing_extra
 from sds.server.child import run_in_child
+from sds.server.operations.evaluation.evaluator import OF_PEOPLE
+from sds.server.operations.evaluation.modes import is_within
 from sds.server.operations.process_pool import run_operation
 from sds.server.operations.stages import CutOffError
 from sds.text import DAY_S
@@ -44,6 +46,10 @@ _TRIED_AGAIN_S = 60.0  # what could not be looked at
 
 class JobCancelledError(Exception):
     """Raised through a job that a user cancelled."""
+
+
+class _MakeWayError(CutOffError):
+    """Raised through a job that goes on later from what is on disk."""
 
 
 _here = threading.local()
@@ -135,7 +141,7 @@ class Background:
         queue = self._service.queue
         queue.requeue_interrupted(self._service.settings.job_attempts)
         while not self._stop.is_set():
-            job = queue.claim()
+            job = queue.claim(most_priority=None if self._may_build() else OF_PEOPLE)
             if job is None:
                 queue.submitted.wait(timeout=1.0)
                 queue.submitted.clear()
@@ -145,9 +151,12 @@ class Background:
     def _run(self, job: JobRecord) -> None:
         queue = self._service.queue
         log.info("job %s %s begins, attempt %s", job.id, job.request.kind, job.attempts)
-        _here.check = self._cancel_check(job.id)
+        _here.check = self._check(job)
         try:
             done = self._service.perform(job.request, self._reporter(job.id))
+        except _MakeWayError as reason:
+            log.info("job %s waits again: %s", job.id, reason)
+            queue.put_back(job.id, str(reason))
         except CutOffError:
             log.info("job %s is cut off; it runs again at the next start", job.id)
         except JobCancelledError:
@@ -166,8 +175,16 @@ class Background:
         finally:
             _here.check = None
 
-    def _cancel_check(self, job_id: int) -> Callable[[], None]:
-        """Return a check that raises JobCancelledError some time after a job was cancelled."""
+    def _may_build(self) -> bool:
+        return is_within(self._service.settings.build_hours)
+
+    def _check(self, job: JobRecord) -> Callable[[], None]:
+        """Return a check that raises an error where a job is to stop.
+
+        JobCancelledError some time after it was cancelled; _MakeWayError where it is the
+        evaluator's, and one of people waits or its hours have ended.
+        """
+        queue = self._service.queue
         next_look_s = time.monotonic() + _CANCEL_POLL_S
         looks_left = _CANCEL_LOOKS
 
@@ -176,10 +193,14 @@ class Background:
             if time.monotonic() < next_look_s:
                 return
             next_look_s = time.monotonic() + _CANCEL_POLL_S
-            if self._service.queue.is_cancel_requested(job_id):
+            if queue.is_cancel_requested(job.id):
                 looks_left -= 1
                 if looks_left == 0:
                     raise JobCancelledError
+            elif queue.is_more_urgent_waiting(job.priority):
+                raise _MakeWayError("a more urgent job came first; it goes on from where it was")
+            elif job.priority > OF_PEOPLE and not self._may_build():
+                raise _MakeWayError("its hours have ended (build_hours); it goes on in the next")
 
         return check
 

@@ -34,7 +34,7 @@ class ReplicaBudget:
 
     @property
     def source(self) -> str:
-        """Where it is set, in words."""
+        """The setting or policy that sets it, in words."""
         return "replica_budget_bytes" if self.policy is None else f"sds policy {self.policy.name}"
 
     def covers(self, file: str, dataset: str) -> bool:

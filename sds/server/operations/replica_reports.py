@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sds.analyzer.gains import ReplicaGain
 from sds.catalog.replica_records import ReplicaRecord
 
 
@@ -57,52 +56,3 @@ class Replicas:
     replicas: tuple[ReplicaRecord, ...]
     total: int
     next: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSavings:
-    """Time that one replica saved and cost.
-
-    Attributes
-    ----------
-    gain
-        Of its traced reads, as measured.
-    saved_s_per_day
-        What it saves of the reads of a day, as measured, seconds; None where nothing is known, and
-        of one that is gone.
-    paid_back_in_days
-        After which it will have saved what its build took; 0 where it has. None where nothing is
-        known of either, and where it saves nothing or is gone.
-    """
-
-    replica: ReplicaRecord
-    gain: ReplicaGain
-    saved_s_per_day: float | None
-    paid_back_in_days: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Savings:
-    """Time that all replicas of some datasets saved and cost, those that are gone among them.
-
-    Attributes
-    ----------
-    saved_s, saved_low_s, saved_high_s
-        Sum of what is known, seconds, and the interval that holds it in 19 of 20 cases; None where
-        nothing is known.
-    build_s
-        Of all builds, seconds.
-    gone_build_s, gone_saved_s
-        Of it what was spent on replicas that are gone (reverted, removed, or of a source that
-        changed), and what these had saved; below zero where they cost time.
-    replicas
-        Those that were built, or served reads, oldest first.
-    """
-
-    saved_s: float | None
-    saved_low_s: float | None
-    saved_high_s: float | None
-    build_s: float
-    gone_build_s: float
-    gone_saved_s: float
-    replicas: tuple[ReplicaSavings, ...]

@@ -65,13 +65,9 @@ if TYPE_CHECKING:
         WhatIfRequest,
     )
     from sds.server.operations.evaluation.evaluator import Evaluation
-    from sds.server.operations.replica_reports import (
-        GarbageReport,
-        Replicas,
-        Savings,
-        VerifyReport,
-    )
+    from sds.server.operations.replica_reports import GarbageReport, Replicas, VerifyReport
     from sds.server.operations.reports import PageLength
+    from sds.server.operations.savings import Savings
     from sds.server.operations.stages import Progress, Runner
     from sds.server.settings import Settings
 

@@ -430,11 +430,11 @@ def test_a_catalog_that_cannot_be_written_for_a_while_stops_no_thread(living, mo
     failed = threading.Event()
     real = JobQueue.claim
 
-    def claim(queue):
+    def claim(queue, **given):
         if not failed.is_set():
             failed.set()
             raise error
-        return real(queue)
+        return real(queue, **given)
 
     monkeypatch.setattr(JobQueue, "claim", claim)
     job = living.post("/api/v1/jobs", json={"kind": "ingest"}).json()

@@ -329,5 +329,5 @@ def build_request(advised: PortfolioLayout, record: DatasetRecord) -> Reorganize
         memory_bytes=max(DEFAULT_MEMORY_BYTES, least_bytes),
         shadow=True,
         pinned=False,
-        predicted_saving_s_per_day=advised.saving.seconds,
+        predicted_saving_s_per_read=advised.saved_s_per_read,
     )

@@ -28,6 +28,17 @@ def recent_since_ns(settings: Settings) -> int:
     return time.time_ns() - int(settings.recent_days * DAY_S * 1e9)
 
 
+def is_within(hours: str | None) -> bool:
+    """Return whether it is between two times of the day, local time: ``22:00-06:00``; None: yes."""
+    if hours is None:
+        return True
+    begin, end = hours.split("-")
+    now = time.strftime("%H:%M", time.localtime())
+    if begin < end:
+        return begin <= now < end
+    return now >= begin or now < end
+
+
 class Modes:
     """Finds modes of datasets.
 

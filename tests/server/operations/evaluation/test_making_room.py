@@ -245,7 +245,7 @@ def limited(open_service, cube):
 
 
 def test_the_budget_of_a_policy_bounds_what_is_advised_and_built(limited, trace, cube, other):
-    service = limited(1 << 20)
+    service = limited(4096)
     trace(service, cube, took_ns=300_000_000)
     trace(service, other)
     evaluated = service.evaluate()
@@ -255,7 +255,7 @@ def test_the_budget_of_a_policy_bounds_what_is_advised_and_built(limited, trace,
     assert f"more than the whole budget of sds policy {cube}" in reason
     work(service)
     asked = ReorganizeRequest(file=str(cube), dataset="/cube", order=(2, 0, 1))
-    with pytest.raises(InsufficientSpaceError, match=f"sds policy {cube} allows 1048576"):
+    with pytest.raises(InsufficientSpaceError, match=f"sds policy {cube} allows 4096"):
         service.reorganize(asked)
     assert service.reorganize(replace(asked, force=True)).state is ReplicaState.ACTIVE
 

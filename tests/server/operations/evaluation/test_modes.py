@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sds.catalog.records import PolicyRecord
-from sds.server.operations.evaluation.modes import Modes
+from sds.server.operations.evaluation import modes
+from sds.server.operations.evaluation.modes import Modes, is_within
 
 
 def policies(**modes):
@@ -57,3 +58,22 @@ def test_what_is_said_of_all_is_said_of_each(given_modes, default):
         assert each == {"auto"}
     if not modes.is_any_auto:
         assert "auto" not in each
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "expected"),
+    [
+        (None, "12:00", True),
+        ("08:00-18:00", "07:59", False),
+        ("08:00-18:00", "08:00", True),
+        ("08:00-18:00", "18:00", False),
+        ("22:00-06:00", "23:59", True),
+        ("22:00-06:00", "00:00", True),
+        ("22:00-06:00", "06:00", False),
+        ("22:00-06:00", "12:00", False),
+        ("06:00-06:00", "12:00", True),
+    ],
+)
+def test_hours_may_go_past_midnight(monkeypatch, hours, now, expected):
+    monkeypatch.setattr(modes.time, "strftime", lambda *_: now)
+    assert is_within(hours) is expected

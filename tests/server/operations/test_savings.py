@@ -26,8 +26,8 @@ def built(open_service, trace, cube):
 
 def test_a_replica_keeps_what_was_predicted_and_what_was_measured(built, trace, cube):
     service, replica = built
-    (planned,) = [one for one in service.events() if one.action == "planned"]
-    assert replica.predicted_saving_s_per_day == planned.numbers["saves_s_per_day"]
+    (planned,) = [one for one in service.events() if one.kind == "planned"]
+    assert 0 < replica.predicted_saving_s_per_read < planned.numbers["saves_s_per_day"]
     trace(service, cube, served_by=replica.id, took_ns=1 * MS)
     trace(service, cube, left_by=replica.id, took_ns=30 * MS)
     found = service.savings(str(cube), "/cube")
@@ -64,7 +64,7 @@ def test_a_replica_that_was_advised_by_hand_is_predicted_too(open_service, trace
     (advised,) = service.recommendations(str(cube), "/cube")
     (layout,) = advised.recommendation.layouts
     request = build_request(layout, service.datasets(str(cube))[0])
-    by_hand = {"shadow": False, "pinned": True, "predicted_saving_s_per_day": None}
+    by_hand = {"shadow": False, "pinned": True, "predicted_saving_s_per_read": None}
     record = service.reorganize(replace(request, **by_hand))
-    assert record.predicted_saving_s_per_day == layout.saving.seconds
-    assert math.isfinite(record.predicted_saving_s_per_day)
+    assert record.predicted_saving_s_per_read == layout.saved_s_per_read
+    assert math.isfinite(record.predicted_saving_s_per_read)
