@@ -42,10 +42,11 @@ from sds.recommender.portfolio.workload import (
 from sds.text import counted, share_text, size_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from sds.geometry import ReplicaLayout
     from sds.recommender.candidates.dataset_reads import DatasetReads
     from sds.recommender.candidates.enumeration import ChunkShapes
     from sds.recommender.portfolio.values import Basis
@@ -65,6 +66,7 @@ def choose_portfolio(
     tables: Sequence[TableQueries] = (),
     budget_bytes: int | None = None,
     part_budgets: Sequence[PartBudget] = (),
+    refuse: Callable[[str, ReplicaLayout], str] | None = None,
     gates: NoiseGates | None = None,
     settings: PortfolioSettings | None = None,
 ) -> Portfolio:
@@ -81,6 +83,8 @@ def choose_portfolio(
         Space for new replicas; None: no limit.
     part_budgets
         The same of some of the datasets, which have their numbers in `datasets`.
+    refuse
+        Why a layout of a dataset, by its name, is not to be built, in words; empty: it may be.
     gates
         What must be exceeded before a layout is advised, by what it saves beside the others.
     settings
@@ -112,7 +116,10 @@ def choose_portfolio(
     fitted: ChunkShapes = {}
     workloads = [read_workload(dataset, settings, fitted) for dataset in datasets]
     workloads += [query_workload(queries, settings) for queries in tables]
-    return _Choice(workloads, budgets, gates, settings).portfolio()
+    choice = _Choice(workloads, budgets, gates, settings)
+    if refuse is not None:
+        choice.refuse(refuse)
+    return choice.portfolio()
 
 
 def _sum_of_known(seconds: Sequence[float | None]) -> float | None:
@@ -172,10 +179,19 @@ class _Choice:
             costs=costs,
         )
 
+    def refuse(self, why: Callable[[str, ReplicaLayout], str]) -> None:
+        """Take out layouts, each for a reason; empty: it stays."""
+        for i, workload in enumerate(self.workloads):
+            for c, candidate in enumerate(workload.candidates):
+                if words := why(workload.target, candidate.layout):
+                    self.refused[i, c] = words
+
     def portfolio(self) -> Portfolio:
         """Choose, take out what does not pass, and choose again, until all pass."""
         for i, workload in enumerate(self.workloads):
             for c in range(len(workload.candidates)):
+                if (i, c) in self.refused:
+                    continue
                 words = self._objection((i, c), self._effect((i, c), frozenset()))
                 if words:
                     # What fails alone fails beside others too: there it saves no more.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from sds.catalog.job_queue import JobQueue
 from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
 from sds.errors import LayoutError, SdsError, SdsValueError
 from sds.files import canonical_path
@@ -14,6 +17,7 @@ from sds.hdf5.columns import check_key
 from sds.hdf5.dataset import describe_dataset
 from sds.hdf5.identity import identity_of
 from sds.hdf5.rewrite_command import rewrite_command
+from sds.mounts import look_at
 from sds.organizer.replica_file.filters import parse_filters
 from sds.recommender.candidates.dataset_reads import PortfolioSettings
 from sds.recommender.candidates.segment_candidates import RecurringTiles
@@ -26,11 +30,12 @@ from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
 from sds.server.operations.evaluation.modes import Modes, does_as_much, recent_since_ns
+from sds.server.operations.evaluation.tried_layouts import Attempt, TriedLayouts
 from sds.server.operations.replica_budgets import replica_budgets
 from sds.server.operations.sort_advice import sample_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sds.catalog.records import Mode
     from sds.catalog.store import Store
@@ -171,7 +176,30 @@ class Adviser:
             keeps: Keeps = "never"
         else:
             keeps = "if nothing is advised" if more_bytes else "always"
-        return self._advise_on(known, [], notes, budget=budget, may_go=may_go, keeps=keeps)
+        refuse = self._tried(known) if mode == "auto" else None
+        return self._advise_on(
+            known, [], notes, budget=budget, may_go=may_go, keeps=keeps, refuse=refuse
+        )
+
+    def _tried(self, known: Sequence[KnownDataset]) -> Callable[[str, ReplicaLayout], str]:
+        """Return what says why a layout is not built again: it takes no other's space."""
+        tried = TriedLayouts(self._store, JobQueue(self._store))
+        records = {(one.file, one.path): one for one in self._store.datasets()}
+        attempts = {}
+        for one in known:
+            record = records.get((one.file, one.described.path))
+            if record is not None:
+                with suppress(SdsError, OSError):  # the evaluator looks again, and puts it off
+                    source = look_at(one.file, partial(identity_of, one.file))
+                    attempts[one.reads.target] = record, source
+
+        def why(target: str, layout: ReplicaLayout) -> str:
+            if target not in attempts:
+                return ""
+            record, source = attempts[target]
+            return tried.objection(Attempt(record, layout, source))
+
+        return why
 
     def _budget_left(self) -> int | None:
         """Return what ``replica_budget_bytes`` leaves, negative where it is exceeded; or None."""
@@ -208,6 +236,7 @@ class Adviser:
         budget: int | None,
         may_go: Mapping[tuple[str, str], int] | None = None,
         keeps: Keeps = "always",
+        refuse: Callable[[str, ReplicaLayout], str] | None = None,
     ) -> Advice:
         """Return, and keep, the replicas to build; `budget` None: what settings and disk leave."""
         if budget is None:
@@ -220,6 +249,7 @@ class Adviser:
             tables=tables,
             budget_bytes=free if budget is None else budget,
             part_budgets=self._part_budgets(known, tables, may_go or {}),
+            refuse=refuse,
             gates=NoiseGates.from_total(self._settings.advice_min_s),
             settings=PortfolioSettings(space_s_per_gib=self._settings.advice_min_s_per_gib),
         )

@@ -18,8 +18,8 @@ from sds.catalog.records import as_json
 from sds.errors import BusyError, InsufficientSpaceError, RequestTimeoutError, SdsError
 from sds.extras import missing_extra
 from sds.server.child import run_in_child
-from sds.server.operations.evaluation.evaluator import OF_PEOPLE
 from sds.server.operations.evaluation.modes import is_within
+from sds.server.operations.evaluation.tried_layouts import OF_PEOPLE
 from sds.server.operations.process_pool import run_operation
 from sds.server.operations.stages import CutOffError
 from sds.text import DAY_S

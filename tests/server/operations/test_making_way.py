@@ -7,7 +7,7 @@ import pytest
 from sds.catalog.records import JobState
 from sds.catalog.requests import IngestRequest, ReorganizeRequest
 from sds.server.operations import jobs, stages
-from sds.server.operations.evaluation.evaluator import PRIORITY
+from sds.server.operations.evaluation.tried_layouts import PRIORITY
 from sds.server.operations.jobs import Background, child_runner
 from sds.server.operations.service import Service
 from sds.server.settings import Settings

@@ -2,9 +2,7 @@
 
 Replicas that nothing reads any more go, and others where a new one saves more in their room.
 
-What is built so is in shadow at first. Layouts that are alike, but for what they hold and the
-lengths of their chunks, are not tried twice on one state of their source: not where one was not
-measured faster, not where a person removed it, and for a day not where one was built or failed.
+What is built so is in shadow at first.
 """
 
 from __future__ import annotations
@@ -12,11 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from sds.catalog.records import ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
-from sds.catalog.replicas import REMOVED
 from sds.catalog.requests import JobRecord, ReorganizeRequest
 from sds.errors import QueueFullError, SdsError
 from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
@@ -25,8 +21,14 @@ from sds.mounts import look_at
 from sds.server.operations.evaluation.kept_advice import keep_advice
 from sds.server.operations.evaluation.modes import Modes
 from sds.server.operations.evaluation.room import Removable, Space
+from sds.server.operations.evaluation.tried_layouts import (
+    OF_PEOPLE,
+    PRIORITY,
+    Attempt,
+    TriedLayouts,
+)
 from sds.server.operations.replica_budgets import replica_budgets
-from sds.text import DAY_S, time_text
+from sds.text import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import DatasetRecord
     from sds.catalog.store import Store
-    from sds.geometry import ReplicaLayout
-    from sds.hdf5.identity import FileIdentity
     from sds.recommender.portfolio.evictions import HeldReplica
     from sds.recommender.portfolio.values import PortfolioLayout
     from sds.server.operations.advice_reports import Advice
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OF_PEOPLE, PRIORITY = 0, 1
-"""Priorities of jobs: those of people come before the evaluator's."""
-_AGAIN_S = DAY_S
 _SHARE_OF_QUEUE = 2  # one part of so many; the rest is for people
 
 
@@ -74,14 +71,6 @@ class Evaluation:
             is_final=self.is_final and other.is_final,
             removed=self.removed + other.removed,
         )
-
-
-class _Failed(NamedTuple):
-    """A build that failed, when it began and ended, ns since 1970."""
-
-    request: ReorganizeRequest
-    begun_ns: int
-    ended_ns: int
 
 
 class _PutOffError(Exception):
@@ -143,7 +132,7 @@ class Evaluator:
         layouts = advice.portfolio.layouts
         known = self._store.datasets() if layouts else ()
         records = {f"{one.file}:{one.path}": one for one in known}
-        failed = self._failed_requests() if layouts else []
+        tried = TriedLayouts(self._store, self._queue)
         # What is advised where nothing may go fits the budgets.
         space = None
         if removable is not None:
@@ -157,13 +146,14 @@ class Evaluator:
             if going is None:
                 continue
             try:
-                request = self._request(layout, record, failed, takes_room=bool(going))
+                request = self._request(layout, record, tried, takes_room=bool(going))
                 if request is None:
                     continue
                 # Before it is queued: a build looks at what the others take.
                 removed += self._remove_for(layout, going)
-                if space is not None:
+                if space is not None and going:
                     space.free(going)
+                    tried = TriedLayouts(self._store, self._queue)
                 jobs.append(self._queue_build(layout, request))
             except _PutOffError as reason:
                 is_final = False
@@ -215,35 +205,24 @@ class Evaluator:
         self,
         layout: PortfolioLayout,
         record: DatasetRecord,
-        failed: Sequence[_Failed],
+        tried: TriedLayouts,
         *,
         takes_room: bool,
     ) -> ReorganizeRequest | None:
-        """Return the request to build a layout; None where it, or one like it, was tried.
-
-        What failed takes no other's room again while its source is as it was; where there is room
-        as it is, it is tried again after a day.
-        """
+        """Return the request to build a layout; None where it, or one like it, was tried."""
         if layout.layout.sort is not None:
             return None
         try:
             source = look_at(record.file, lambda: identity_of(record.file))
         except (SdsError, OSError) as error:
             raise _PutOffError(str(error)) from error
-        now_s = time.time()
-        if self._was_tried(layout, record, source, now_s):
+        attempt = Attempt(record, layout.layout, source)
+        if tried.objection(attempt, takes_room=takes_room):
             return None
+        now_s = time.time()
         if 0 <= now_s - source.mtime_ns * 1e-9 < self._settings.quiet_source_s:
             raise _PutOffError(f"{record.file} was written a moment ago (quiet_source_s)")
-        request = build_request(layout, record)
-        changed_ns = max(source.mtime_ns, source.ctime_ns)
-        since_ns = 0 if takes_room else int((now_s - _AGAIN_S) * 1e9)
-        kind = _kind_of(request)
-        for each in failed:
-            is_of_now = each.begun_ns > changed_ns and each.ended_ns >= since_ns
-            if is_of_now and kind == _kind_of(each.request):
-                return None
-        return request
+        return build_request(layout, record)
 
     def _queue_build(self, layout: PortfolioLayout, request: ReorganizeRequest) -> JobRecord:
         """Queue the build of a layout."""
@@ -260,57 +239,6 @@ class Evaluator:
             {"saves_s_per_day": layout.saving.seconds, "size_bytes": float(layout.size_bytes)},
         )
         return job
-
-    def _was_tried(
-        self,
-        layout: PortfolioLayout,
-        record: DatasetRecord,
-        source: FileIdentity,
-        now_s: float,
-    ) -> bool:
-        """Return whether a replica like this of the source as it is now is there or has failed."""
-        for each in self._store.replicas(record.file, record.path, states=frozenset(ReplicaState)):
-            if not _is_like(each.layout, layout.layout) or each.source_identity.difference(source):
-                continue
-            is_retired = each.state is ReplicaState.RETIRED
-            if is_final(each) or (each.layout == layout.layout and not is_retired):
-                return True
-            if now_s - each.changed_ns * 1e-9 < _AGAIN_S:
-                return True
-        return False
-
-    def _failed_requests(self) -> list[_Failed]:
-        """Return what the evaluator asked for and failed, or was cancelled.
-
-        One that its source's change cut off says nothing of what the source is now, so it counts
-        from when it began; what never began was cancelled, and counts from then.
-        """
-        return [
-            _Failed(job.request, job.started_ns or job.finished_ns, job.finished_ns)
-            for job in self._queue.failed(PRIORITY)
-            if isinstance(job.request, ReorganizeRequest) and job.finished_ns is not None
-        ]
-
-
-def is_final(record: ReplicaRecord) -> bool:
-    """Return whether a replica was not measured faster, or a person did not want it."""
-    return record.state is ReplicaState.REVERTED or (
-        record.state is ReplicaState.RETIRED and record.reason == REMOVED
-    )
-
-
-def _is_like(a: ReplicaLayout, b: ReplicaLayout) -> bool:
-    """Return whether two layouts differ at most in what they hold, and in their chunks' lengths.
-
-    These follow the reads, and change with each.
-    """
-    return (a.order, a.storage, a.segments is None) == (b.order, b.storage, b.segments is None)
-
-
-def _kind_of(request: ReorganizeRequest) -> tuple[object, ...]:
-    """Return what like requests have in common."""
-    is_chunked = request.chunks not in {None, "contiguous"}
-    return request.file, request.dataset, request.order, is_chunked, request.segments is None
 
 
 def build_request(advised: PortfolioLayout, record: DatasetRecord) -> ReorganizeRequest:

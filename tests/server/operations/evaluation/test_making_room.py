@@ -10,7 +10,7 @@ import pytest
 from sds.catalog.records import ReplicaState
 from sds.catalog.requests import PolicyRequest, ReorganizeRequest
 from sds.errors import InsufficientSpaceError, NotFoundError
-from sds.server.operations.evaluation import evaluator, modes
+from sds.server.operations.evaluation import modes, tried_layouts
 from sds.text import DAY_S
 from tests.organizer.sources import settle
 from tests.server.operations.evaluation.test_evaluator import (
@@ -188,7 +188,7 @@ def test_nothing_goes_again_for_what_has_failed(full, trace, cube, other, monkey
     )  # fmt: skip
     service.unpin(again.id)
     trace(service, cube, served_by=again.id, took_ns=1_000_000)
-    monkeypatch.setattr(evaluator, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(tried_layouts, "AGAIN_S", 0.0)
     evaluated = service.evaluate()
     assert (evaluated.jobs, evaluated.removed) == ((), ())
 
@@ -273,3 +273,18 @@ def test_replicas_go_for_others_under_the_budget_of_their_policy(
     assert service.replica(others.id).state is ReplicaState.ACTIVE
     (built,) = work(service)
     assert (built.file, built.order != mine.order) == (str(cube), True)
+
+
+def test_what_is_not_built_again_takes_no_space_of_others(open_service, build, trace, cube, other):
+    service = open_service()
+    replica = build(service, cube, took_ns=300_000_000)
+    service.remove(replica.id)
+    service = open_service(replica_budget_bytes=replica.stored_bytes + 4096)
+    trace(service, other)
+    (job,) = service.evaluate().jobs
+    assert job.request.file == str(other)
+    (kept,) = service.recommendations(str(cube), "/cube")
+    assert any(
+        f"replica {replica.id}, which was like it, is retired" in one.reason
+        for one in kept.recommendation.declined
+    )
