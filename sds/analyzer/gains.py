@@ -51,8 +51,8 @@ class MeasuredGain:
     def saved_interval_s(self) -> tuple[float, float] | None:
         """Interval of `saved_s` that holds in 19 of 20 cases, seconds.
 
-        From those of the two medians, as of independent ones (square and add: Zou and Donner 2008,
-        equation 5).
+        From those of the two medians, as of independent ones, by adding squares (Zou and Donner
+        2008).
         """
         if self.compared is None:
             return None
@@ -97,7 +97,7 @@ class ReplicaGain:
         Of them those whose pattern was also read from the original, and the seconds saved by them:
         below zero where they took longer. None where nothing can be compared.
     saved_low_s, saved_high_s
-        Interval of `saved_s` that holds in 19 of 20 cases, as of independent patterns.
+        Interval of `saved_s`, the sum of those of the patterns.
     last_ns
         When the newest read began that it served, ns since 1970; 0 where none is known.
     """
@@ -144,14 +144,15 @@ def replica_gain(patterns: Iterable[AccessPattern], replica_id: int) -> ReplicaG
 def summed_savings(
     savings: Iterable[tuple[float, float, float]],
 ) -> tuple[float, float, float] | None:
-    """Return the sum of (seconds saved, low, high), as of independent ones; None of none."""
+    """Return the sum of (seconds saved, low, high); None of none.
+
+    Errors are taken not to cancel: several replicas are compared with the same reads.
+    """
     each = tuple(savings)
     if not each:
         return None
-    total = math.fsum(saved for saved, _, _ in each)
-    below = math.hypot(*(saved - low for saved, low, _ in each))
-    above = math.hypot(*(high - saved for saved, _, high in each))
-    return total, total - below, total + above
+    saved, low, high = (math.fsum(column) for column in zip(*each, strict=True))
+    return saved, low, high
 
 
 def _enough(times: list[ReadTimes]) -> ReadTimes | None:

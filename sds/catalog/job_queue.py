@@ -20,18 +20,22 @@ if TYPE_CHECKING:
     from sds.catalog.requests import JobRecord, JobRequest
 
 
+SHORT_KINDS = frozenset({"ingest"})
+"""Kinds of jobs that take moments: they have a worker of their own."""
+
+
 class JobQueue:
-    """Jobs of one catalog, run by one worker: by priority, then in the order in which they came.
+    """Jobs of one catalog: begun by priority, then in the order in which they came.
 
     Attributes
     ----------
     submitted
-        Set when a job is added here; the worker clears it.
+        Set when a job is added here, by whether it is a short one; the worker clears it.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.submitted = threading.Event()
+        self.submitted = {short: threading.Event() for short in (False, True)}
 
     def submit(
         self, request: JobRequest, *, most: int | None = None, priority: int = 0
@@ -68,7 +72,7 @@ class JobQueue:
             session.add(row)
             session.flush()
             job = _record(row)
-        self.submitted.set()
+        self.submitted[request.kind in SHORT_KINDS].set()
         return job
 
     def job(self, job_id: int) -> JobRecord:
@@ -118,38 +122,44 @@ class JobQueue:
             found = {str(state): int(n) for state, n in session.execute(query)}
         return {state.value: found.get(state.value, 0) for state in JobState}
 
-    def is_more_urgent_waiting(self, priority: int) -> bool:
-        """Return whether a job of a smaller priority number waits."""
-        query = (
-            select(JobRow.id)
-            .where(JobRow.state == JobState.QUEUED, JobRow.priority < priority)
-            .limit(1)
-        )
+    def is_asked_again(self, job: JobRecord) -> bool:
+        """Return whether another job waits or runs that does the same."""
+        at_work = (JobState.QUEUED, JobState.RUNNING)
+        query = select(JobRow).where(JobRow.state.in_(at_work), JobRow.id != job.id)
         with self._database.reading() as session:
-            return session.scalar(query) is not None
+            return any(row.request == job.request for row in session.scalars(query))
 
-    def claim(self, *, most_priority: int | None = None) -> JobRecord | None:
+    def is_more_urgent_waiting(self, priority: int) -> bool:
+        """Return whether a job of a smaller priority number waits that is not a short one."""
+        query = select(JobRow).where(JobRow.state == JobState.QUEUED, JobRow.priority < priority)
+        with self._database.reading() as session:
+            return any(row.request.kind not in SHORT_KINDS for row in session.scalars(query))
+
+    def claim(
+        self, *, most_priority: int | None = None, short: bool | None = None
+    ) -> JobRecord | None:
         """Begin the oldest queued job of those with the least priority number; None: no job.
 
-        Those of more than `most_priority` are left; None: none are.
+        Parameters
+        ----------
+        most_priority
+            Those with a greater number are left; None: none are.
+        short
+            Of `SHORT_KINDS` alone, or of others alone; None: of all.
         """
-        query = (
-            select(JobRow)
-            .filter_by(state=JobState.QUEUED)
-            .order_by(JobRow.priority, JobRow.id)
-            .limit(1)
-        )
+        query = select(JobRow).filter_by(state=JobState.QUEUED).order_by(JobRow.priority, JobRow.id)
         if most_priority is not None:
             query = query.where(JobRow.priority <= most_priority)
         with self._database.writing() as session:
-            row = session.scalars(query).one_or_none()
-            if row is None:
-                return None
-            row.state = JobState.RUNNING
-            row.attempts += 1
-            row.progress = 0.0
-            row.started_ns = time.time_ns()
-            return _record(row)
+            for row in session.scalars(query):
+                if short is None or (row.request.kind in SHORT_KINDS) == short:
+                    row.state = JobState.RUNNING
+                    row.attempts += 1
+                    row.progress = 0.0
+                    row.error = ""
+                    row.started_ns = time.time_ns()
+                    return _record(row)
+        return None
 
     def report(self, job_id: int, progress: float) -> bool:
         """Note how far a running job is; return False where it shall stop."""
@@ -171,12 +181,15 @@ class JobQueue:
         """End a job that could not do its work."""
         self._end(job_id, JobState.FAILED, error, None)
 
-    def stop(self, job_id: int) -> None:
-        """End a running job that has stopped after a request to cancel it."""
-        self._end(job_id, JobState.CANCELLED, "cancelled while it ran", None)
+    def stop(self, job_id: int, reason: str = "cancelled while it ran") -> None:
+        """End a running job that has stopped, after a request to cancel it or for a reason."""
+        self._end(job_id, JobState.CANCELLED, reason, None)
 
-    def put_back(self, job_id: int, reason: str) -> None:
-        """Let a running job that has stopped wait again; this attempt does not count."""
+    def put_back(self, job_id: int, reason: str) -> JobRecord:
+        """Let a running job that has stopped wait again; this attempt does not count.
+
+        One with a request to cancel it is cancelled.
+        """
         with self._database.writing() as session:
             row = _row(session, job_id)
             if row.cancel_requested:
@@ -187,6 +200,7 @@ class JobQueue:
                 row.state = JobState.QUEUED
                 row.error = reason
                 row.attempts -= 1
+            return _record(row)
 
     def _end(
         self, job_id: int, state: JobState, error: str, result: dict[str, JsonValue] | None
@@ -212,14 +226,17 @@ class JobQueue:
                 row.cancel_requested = True
             return _record(row)
 
-    def requeue_interrupted(self, max_attempts: int) -> tuple[JobRecord, ...]:
-        """Put jobs that a dead server left running back into the queue.
+    def requeue_interrupted(
+        self, max_attempts: int, *, short: bool | None = None
+    ) -> tuple[JobRecord, ...]:
+        """Put jobs that a dead server left running back into the queue; `short`: as of `claim`.
 
         Jobs that were begun `max_attempts` times fail instead: what they do may be what kills the
         server. Those with a request to cancel are cancelled.
         """
         with self._database.writing() as session:
-            rows = session.scalars(select(JobRow).filter_by(state=JobState.RUNNING)).all()
+            running = session.scalars(select(JobRow).filter_by(state=JobState.RUNNING)).all()
+            rows = [row for row in running if short in {None, row.request.kind in SHORT_KINDS}]
             for row in rows:
                 if row.cancel_requested:
                     row.state = JobState.CANCELLED

@@ -83,6 +83,8 @@ class Replicas(Database):
                         if row.state == ReplicaState.SHADOW:
                             _move(session, row, ReplicaState.ACTIVE, "asked for by name", {})
                     row.pinned |= pinned
+                    if row.predicted_saving_s_per_read is None:
+                        row.predicted_saving_s_per_read = predicted_saving_s_per_read
                     return _replica_record(row)
                 mark_source(dataset.source)
                 row.state = ReplicaState.RETIRED
@@ -312,7 +314,7 @@ class Replicas(Database):
             select(ReplicaRow)
             .join(ReplicaRow.dataset)
             .join(DatasetRow.source)
-            .where(ReplicaRow.build_s.is_not(None))
+            .where(ReplicaRow.build_s.is_not(None), ReplicaRow.stored_bytes.is_not(None))
             .options(contains_eager(ReplicaRow.dataset).contains_eager(DatasetRow.source))
             .order_by(ReplicaRow.id.desc())
             .limit(limit)

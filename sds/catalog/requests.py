@@ -218,6 +218,11 @@ class PolicyRequest:
     dataset: str | None = None
     budget_bytes: Bytes | None = None
 
+    def __post_init__(self) -> None:
+        if self.budget_bytes is not None and not 0 <= self.budget_bytes < 1 << 63:
+            message = f"a budget of {self.budget_bytes} bytes: give 0 or more, below 8 EiB"
+            raise SdsValueError(message)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedReadsRequest:

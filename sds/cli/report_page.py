@@ -7,10 +7,15 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sds.analyzer.gains import measured_gains
-from sds.cli.traced_times import replica_cells, served_by
+from sds.cli.traced_times import (
+    PATTERN_COLUMNS,
+    REPLICA_COLUMNS,
+    pattern_cells,
+    replica_cells,
+)
 from sds.plots.draw import rendered
 from sds.plots.gain_figures import (
-    Median,
+    Estimate,
     ReadGain,
     ReplicaGainBar,
     draw_read_gains,
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer import ReadTimes
     from sds.catalog.model_records import PatternRecord
-    from sds.server.operations.savings import Savings
+    from sds.server.operations.savings import ReplicaSavings
 
 _MOST_ROWS = 20  # of a figure
 _STYLE = """
@@ -40,9 +45,9 @@ svg { max-width: 100%; height: auto }
 _HOW = (
     "Saved is the number of reads times the difference of two medians: reads from a replica "
     "against reads of the same kind that it left alone in shadow, else against those of the "
-    "original. Intervals hold in 19 of 20 cases, for reads that are independent. Reads from the "
-    "device and from memory are not told apart. Predicted is what advice said when the replica was "
-    "built."
+    "original. Intervals hold in 19 of 20 cases, for reads that are independent and at least six. "
+    "Reads from the device and from memory are not told apart. Predicted is what advice said when "
+    "the replica was built."
 )
 
 
@@ -50,7 +55,7 @@ def report_page(
     title: str,
     fields: Sequence[tuple[str, str]],
     records: Sequence[PatternRecord],
-    savings: Savings,
+    replicas: Sequence[ReplicaSavings],
     receipt: Mapping[str, Any],
 ) -> str:
     """Return the page.
@@ -66,7 +71,14 @@ def report_page(
     receipt
         The same as JSON, which the page carries for programs.
     """
-    columns, rows = replica_cells(savings)
+    of_replicas = [
+        (f"{one.replica.file}:{one.replica.dataset}", *replica_cells(one)) for one in replicas
+    ]
+    of_reads = [
+        ("" if number else f"{record.file}:{record.dataset}", *cells)
+        for record in records
+        for number, cells in enumerate(pattern_cells(record.pattern))
+    ]
     parts = [
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
@@ -74,11 +86,11 @@ def report_page(
         f"<h1>{escape(title)}</h1>",
         _table(("", ""), fields),
         "<h2>Replicas</h2>",
-        _figure(draw_replica_gains, _bars(savings)),
-        _table(columns, rows) if rows else "<p>None was built.</p>",
+        _figure(draw_replica_gains, _bars(replicas)),
+        _table(("of", *REPLICA_COLUMNS), of_replicas) if replicas else "<p>None was built.</p>",
         "<h2>Reads</h2>",
         _figure(draw_read_gains, _read_gains(records)),
-        _table(*_read_cells(records)),
+        _table(("dataset", *PATTERN_COLUMNS), of_reads) if records else "<p>None was traced.</p>",
         f"<h2>How this was measured</h2><p>{escape(_HOW)}</p>",
         f"<script type='application/json' id='receipt'>{_embedded(receipt)}</script>",
         "</body></html>",
@@ -118,9 +130,9 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table>{head}{''.join(row(cells, 'td') for cells in rows)}</table>"
 
 
-def _median(times: ReadTimes) -> Median:
+def _median(times: ReadTimes) -> Estimate:
     low, high = times.median_interval_s
-    return Median(seconds=times.median_s, low=low, high=high)
+    return Estimate(seconds=times.median_s, low=low, high=high)
 
 
 def _read_gains(records: Sequence[PatternRecord]) -> list[ReadGain]:
@@ -137,50 +149,25 @@ def _read_gains(records: Sequence[PatternRecord]) -> list[ReadGain]:
             found.append(
                 ReadGain(
                     label=f"{record.dataset}: {record.pattern.description}",
-                    without=_median(without),
-                    beside=_median(newest),
+                    original=_median(without),
+                    replica=_median(newest),
                 )
             )
     return found[:_MOST_ROWS]
 
 
-def _bars(savings: Savings) -> list[ReplicaGainBar]:
+def _bars(replicas: Sequence[ReplicaSavings]) -> list[ReplicaGainBar]:
     """Return the replicas of which something is known, those first that saved most."""
     found = []
-    for one in savings.replicas:
+    for one in replicas:
         gain = one.gain
         if gain.saved_s is None or gain.saved_low_s is None or gain.saved_high_s is None:
             continue
         found.append(
             ReplicaGainBar(
                 label=f"replica {one.replica.id} of {one.replica.dataset}, {one.replica.state}",
-                saved=Median(seconds=gain.saved_s, low=gain.saved_low_s, high=gain.saved_high_s),
+                saved=Estimate(seconds=gain.saved_s, low=gain.saved_low_s, high=gain.saved_high_s),
                 build_s=one.replica.build_s or 0.0,
             )
         )
     return sorted(found, key=lambda bar: -bar.saved.seconds)[:_MOST_ROWS]
-
-
-def _read_cells(
-    records: Sequence[PatternRecord],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and rows of the kinds of read."""
-    from sds.cli.quantities import format_seconds
-
-    columns = ("dataset", "reads", "served by", "number>", "median>", "interval>", "all>")
-    rows: list[tuple[str, ...]] = []
-    for record in records:
-        for number, gain in enumerate(measured_gains(record.pattern)):
-            low, high = gain.times.median_interval_s
-            rows.append(
-                (
-                    "" if number else f"{record.file}:{record.dataset}",
-                    "" if number else record.pattern.description,
-                    served_by(gain.times.served_by),
-                    f"{gain.times.n:,}",
-                    format_seconds(gain.times.median_s),
-                    f"{format_seconds(low)} to {format_seconds(high)}",
-                    format_seconds(gain.times.total_s),
-                )
-            )
-    return columns, rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sds.analyzer.gains import measured_gains
 from sds.analyzer.read_times import BY_ENGINE, BY_HDF5, added_times
 from sds.cli.quantities import (
     describe_order,
@@ -11,14 +12,15 @@ from sds.cli.quantities import (
     describe_storage,
     format_days,
     format_seconds,
+    format_size,
 )
 from sds.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.analyzer import ReadTimes
-    from sds.server.operations.savings import ReplicaSavings, Savings
+    from sds.analyzer import AccessPattern, ReadTimes
+    from sds.server.operations.savings import ReplicaSavings
 
 
 def served_by(number: int) -> str:
@@ -72,27 +74,52 @@ def describe_payback(one: ReplicaSavings) -> str:
     return "yes" if not one.paid_back_in_days else f"in {format_days(one.paid_back_in_days)}"
 
 
-def replica_cells(savings: Savings) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and rows of a table of what replicas saved and cost."""
-    columns = (
-        "replica>", "state", "order", "storage", "region", "reads>", "saved>", "a read>",
-        "predicted>", "a day>", "build>", "paid back",
-    )  # fmt: skip
-    rows: list[tuple[str, ...]] = [
+REPLICA_COLUMNS = (
+    "replica>", "state", "order", "storage", "region", "size>", "reads>", "saved>",
+    "saved per read>", "predicted>", "saved per day>", "build>", "paid back",
+)  # fmt: skip
+
+
+def replica_cells(one: ReplicaSavings) -> tuple[str, ...]:
+    """Return the row of a replica in a table with `REPLICA_COLUMNS`."""
+    record, gain = one.replica, one.gain
+    return (
+        str(record.id),
+        str(record.state),
+        describe_order(record),
+        describe_storage(record),
+        describe_region(record),
+        format_size(record.size_bytes if record.stored_bytes is None else record.stored_bytes),
+        f"{gain.n:,}",
+        describe_saved(gain.saved_s, gain.saved_low_s, gain.saved_high_s),
+        format_seconds(gain.saved_s_per_read),
+        format_seconds(record.predicted_saving_s_per_read),
+        format_seconds(one.saved_s_per_day),
+        format_seconds(record.build_s),
+        describe_payback(one),
+    )
+
+
+PATTERN_COLUMNS = (
+    "reads", "served by", "number>", "median>", "fastest to slowest>", "all>", "saved>",
+)  # fmt: skip
+
+
+def pattern_cells(pattern: AccessPattern) -> list[tuple[str, ...]]:
+    """Return the rows of a kind of read in a table with `PATTERN_COLUMNS`."""
+    gains = measured_gains(pattern)
+    if not gains:  # collective, or of an older catalog
+        whole = format_seconds(pattern.elapsed_s)
+        return [(pattern.description, "-", f"{pattern.n_calls:,}", "-", "-", whole, "-")]
+    return [
         (
-            str(one.replica.id),
-            str(one.replica.state),
-            describe_order(one.replica),
-            describe_storage(one.replica),
-            describe_region(one.replica),
-            f"{one.gain.n:,}",
-            describe_saved(one.gain.saved_s, one.gain.saved_low_s, one.gain.saved_high_s),
-            format_seconds(one.gain.saved_s_per_read),
-            format_seconds(one.replica.predicted_saving_s_per_read),
-            format_seconds(one.saved_s_per_day),
-            format_seconds(one.replica.build_s),
-            describe_payback(one),
+            "" if number else pattern.description,
+            served_by(gain.times.served_by),
+            f"{gain.times.n:,}",
+            format_seconds(gain.times.median_s),
+            f"{format_seconds(gain.times.least_s)} to {format_seconds(gain.times.most_s)}",
+            format_seconds(gain.times.total_s),
+            format_seconds(gain.saved_s),
         )
-        for one in savings.replicas
+        for number, gain in enumerate(gains)
     ]
-    return columns, rows

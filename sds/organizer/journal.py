@@ -396,6 +396,17 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
+def discard_builds_of(home: Home, output: Path) -> None:
+    """Remove what builds of a replica, none of them under way, have left behind."""
+    for path in sorted(journal_directory(home).glob("*.json")):
+        try:
+            with open_journal(path) as journal:
+                if journal.output == output:
+                    journal.discard()
+        except BusyError:
+            continue
+
+
 def recover(home: Home, *, keep_s: float = KEEP_S) -> tuple[Path, ...]:
     """Remove what killed builds left behind and no one can or will continue.
 

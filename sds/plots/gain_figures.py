@@ -12,22 +12,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sds.plots.draw import COLOURS, RC, shortened
-from sds.text import time_text
+from sds.text import printable, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-_WITHOUT, _WITH = COLOURS[1], COLOURS[0]
+_ORIGINAL, _REPLICA = COLOURS[1], COLOURS[0]
 _WIDTH_INCHES = 6.5
 _ROW_INCHES = 0.24
 _LONGEST_LABEL = 52
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Median:
-    """Median of some times with its 95 % interval, seconds."""
+class Estimate:
+    """Seconds with their 95 % interval."""
 
     seconds: float
     low: float
@@ -36,11 +36,11 @@ class Median:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadGain:
-    """Reads of one kind, without a replica and with it."""
+    """Median time of reads of one kind, of the original and of a replica."""
 
     label: str
-    without: Median
-    beside: Median
+    original: Estimate
+    replica: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ReplicaGainBar:
     """Seconds that one replica saved, with their 95 % interval, and that its build took."""
 
     label: str
-    saved: Median
+    saved: Estimate
     build_s: float
 
 
@@ -58,8 +58,8 @@ def draw_read_gains(gains: Sequence[ReadGain]) -> Figure:
         figure, axes = _rows([gain.label for gain in gains])
         at = np.arange(len(gains), dtype=float)
         for values, colour, marker, label in (
-            ([gain.without for gain in gains], _WITHOUT, "o", "original"),
-            ([gain.beside for gain in gains], _WITH, "D", "replica"),
+            ([gain.original for gain in gains], _ORIGINAL, "o", "original"),
+            ([gain.replica for gain in gains], _REPLICA, "D", "replica"),
         ):
             axes.errorbar(
                 [one.seconds for one in values], at, xerr=_reach(values), fmt=marker,
@@ -81,10 +81,10 @@ def draw_replica_gains(bars: Sequence[ReplicaGainBar]) -> Figure:
         at = np.arange(len(bars), dtype=float)
         saved = [bar.saved for bar in bars]
         axes.barh(
-            at - 0.19, [one.seconds for one in saved], 0.36, xerr=_reach(saved), color=_WITH,
+            at - 0.19, [one.seconds for one in saved], 0.36, xerr=_reach(saved), color=_REPLICA,
             error_kw={"elinewidth": 0.8}, label="saved, with its 95 % interval",
         )  # fmt: skip
-        axes.barh(at + 0.19, [bar.build_s for bar in bars], 0.36, color=_WITHOUT, label="build")
+        axes.barh(at + 0.19, [bar.build_s for bar in bars], 0.36, color=_ORIGINAL, label="build")
         axes.axvline(0, color="black", linewidth=0.6)
         axes.set_xlabel("seconds")
         figure.legend(loc="outside upper right", ncols=2)
@@ -96,14 +96,16 @@ def _rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(_WIDTH_INCHES, 0.9 + _ROW_INCHES * len(labels)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    axes.set_yticks(range(len(labels)), [shortened(one, _LONGEST_LABEL) for one in labels])
+    axes.set_yticks(
+        range(len(labels)), [shortened(printable(one), _LONGEST_LABEL) for one in labels]
+    )
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
     return figure, axes
 
 
-def _reach(values: Sequence[Median]) -> list[list[float]]:
+def _reach(values: Sequence[Estimate]) -> list[list[float]]:
     """Return how far intervals reach below and above, as matplotlib takes them."""
     return [
         [max(0.0, one.seconds - one.low) for one in values],

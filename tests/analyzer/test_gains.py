@@ -1,7 +1,5 @@
 """Time saved by engine and replicas, by what traced reads took."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -75,33 +73,34 @@ def test_what_a_replica_saved_is_summed_over_patterns():
     assert replica_gain([planes, lines], 9).n == 0
 
 
-def test_the_interval_of_a_median_holds_it_in_most_samples():
+@pytest.mark.parametrize("spread", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("n", [6, 20, 200])
+def test_the_interval_of_a_median_holds_it_in_19_of_20_samples(spread, n):
     rng = np.random.default_rng(5)
-    held, widths = 0, {}
-    for n in (20, 200):
-        for _ in range(100):
-            (times,) = pattern_of((7, list(rng.lognormal(0, 1, n)))).times
-            low, high = times.median_interval_s
-            held += low <= 1e-3 <= high
-            widths.setdefault(n, []).append(math.log(high / low))
-    assert held >= 180
-    assert np.median(widths[200]) < 0.5 * np.median(widths[20])
+    held, n_samples = 0, 60
+    for _ in range(n_samples):
+        median_ms = 2 ** rng.uniform(0, 1)  # anywhere in a bucket
+        (times,) = pattern_of((7, list(median_ms * rng.lognormal(0, spread, n)))).times
+        low, high = times.median_interval_s
+        held += low <= 1e-3 * median_ms <= high
+        assert low <= times.median_s <= high
+    assert held >= 0.9 * n_samples
 
 
 def test_what_is_saved_has_an_interval_that_narrows_with_reads():
     rng = np.random.default_rng(6)
 
     def of(n):
-        slow, fast = rng.lognormal(2, 0.3, n), rng.lognormal(0, 0.3, n)
+        slow, fast = rng.lognormal(2, 1, n), rng.lognormal(-2, 1, n)
         gain = gains((BY_HDF5, list(slow)), (7, list(fast)))[7]
         low, high = gain.saved_interval_s
-        assert 0 < low <= gain.saved_s <= high
+        assert low <= gain.saved_s <= high
         return (high - low) / gain.saved_s
 
-    assert of(400) < 0.5 * of(25)
+    assert of(400) < 0.8 * of(9)
     assert gains((BY_HDF5, [9, 9]), (7, [1, 1, 1]))[7].saved_interval_s is None
 
 
-def test_intervals_of_a_sum_are_those_of_independent_parts():
+def test_errors_of_a_sum_are_not_taken_to_cancel():
     assert summed_savings([]) is None
-    assert summed_savings([(10, 7, 13), (5, 1, 6)]) == pytest.approx((15, 10, 15 + math.sqrt(10)))
+    assert summed_savings([(10, 7, 13), (5, 1, 6)]) == (15, 8, 19)

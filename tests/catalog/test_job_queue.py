@@ -39,11 +39,15 @@ def test_jobs_run_in_the_order_in_which_they_came(queue):
 
 
 def test_what_is_less_urgent_is_left_and_put_back_as_it_was(queue):
-    later = queue.submit(IngestRequest(), priority=1)
+    later = queue.submit(VerifyRequest(), priority=1)
     assert queue.claim(most_priority=0) is None
     assert not queue.is_more_urgent_waiting(1)
     assert queue.claim().id == later.id
-    urgent = queue.submit(IngestRequest())
+    short = queue.submit(IngestRequest())
+    assert not queue.is_more_urgent_waiting(1), "what takes moments has a worker of its own"
+    assert queue.claim(short=False) is None
+    assert queue.claim(short=True).id == short.id
+    urgent = queue.submit(VerifyRequest())
     assert queue.is_more_urgent_waiting(1)
     assert not queue.is_more_urgent_waiting(0)
     queue.put_back(later.id, "made way")

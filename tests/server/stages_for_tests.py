@@ -50,7 +50,11 @@ def hang(path, *, progress):
 
 
 def build_once_allowed(request, root, *, announce, progress):
-    """Build as the server does, once there is the file ``allowed`` in the home."""
-    while not (root / "allowed").exists():
-        time.sleep(0.005)
-    return BUILD(request, root, announce=announce, progress=progress)
+    """Build as the server does; once announced, wait for the file ``allowed`` in the home."""
+
+    def announce_and_wait(plan):
+        announce(plan)
+        while not (root / "allowed").exists():
+            time.sleep(0.005)
+
+    return BUILD(request, root, announce=announce_and_wait, progress=progress)

@@ -63,7 +63,8 @@ def set_policy(
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Space for all replicas of it, such as 200G; none: no own limit."
+            metavar="SIZE",
+            help="Space for all replicas of it, such as 200G; no limit of its own if not given.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -76,7 +77,6 @@ def set_policy(
     """
     from sds.catalog.requests import PolicyRequest
     from sds.cli.output import print_json, print_lines
-    from sds.cli.quantities import parse_size
     from sds.files import canonical_path
     from sds.home import default_home
     from sds.server.remote_service import connect
@@ -86,7 +86,7 @@ def set_policy(
         path=canonical_path(path),
         dataset=dataset,
         mode=_mode(mode),
-        budget_bytes=None if budget is None else parse_size(budget, name="--budget"),
+        budget_bytes=_bytes(budget),
     )
     with connect(default_home()) as service:
         found = service.set_policy(request)
@@ -111,7 +111,7 @@ def unset_policy(name: _Name, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    print_lines(f"{found.name} was {found.mode}, and has no mode of its own now")
+    print_lines(f"{found.name} was {found.mode}, and has no policy of its own now")
 
 
 def _mode(text: str) -> "Mode":
@@ -123,6 +123,14 @@ def _mode(text: str) -> "Mode":
         message = f"mode {text!r}: name off, observe or auto"
         raise SdsValueError(message)
     return mode
+
+
+def _bytes(budget: str | None) -> int | None:
+    from sds.cli.quantities import parse_size
+
+    if budget is None:
+        return None
+    return 0 if budget.strip() == "0" else parse_size(budget, name="--budget")
 
 
 def _budget(found: "PolicyRecord") -> str:

@@ -100,7 +100,7 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
         savings: dict[int, ReplicaSavings] = {}
         for file, dataset in dict.fromkeys((one.file, one.dataset) for one in found):
             of_all = service.savings(file, dataset).replicas
-            savings |= {one.replica.id: one for one in of_all if one.replica in found}
+            savings |= {one.replica.id: one for one in of_all}
     if as_json:
         measured = [
             {
@@ -110,6 +110,7 @@ def show(which: _Which, *, as_json: AsJson = False) -> None:
                 "paid_back_in_days": one.paid_back_in_days,
             }
             for number, one in savings.items()
+            if number in {replica.id for replica in found}
         ]
         print_json({"replicas": found, "measured": measured})
         return
@@ -159,12 +160,12 @@ def _gain_fields(one: "ReplicaSavings | None") -> list[tuple[str, str]]:
     fields.append(("saved", said))
     predicted = one.replica.predicted_saving_s_per_read
     said = "" if predicted is None else f"; {format_seconds(predicted)} predicted"
-    fields.append(("of a read", f"{format_seconds(gain.saved_s_per_read)} (measured){said}"))
+    fields.append(("per read", f"{format_seconds(gain.saved_s_per_read)} (measured){said}"))
     if one.saved_s_per_day is not None:
-        fields.append(("of a day", f"{format_seconds(one.saved_s_per_day)} (measured)"))
+        fields.append(("per day", f"{format_seconds(one.saved_s_per_day)} (measured)"))
     if one.paid_back_in_days is not None:
         days = one.paid_back_in_days
-        fields.append(("paid back", f"in {format_days(days)}" if days else "yes, what it took"))
+        fields.append(("paid back", f"in {format_days(days)}" if days else "yes"))
     return fields
 
 

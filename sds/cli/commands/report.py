@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sds.analyzer.gains import MeasuredGain
     from sds.catalog.model_records import PatternRecord
-    from sds.server.operations.savings import Savings
+    from sds.server.operations.savings import ReplicaSavings, Savings
 
 _FIRST = 20
 
@@ -41,7 +41,7 @@ def report(
 
     Example: sds report cube.h5 --html cube.html
     """
-    from sds.cli.names import check_output, split_name
+    from sds.cli.names import check_output, split_name, write_output
     from sds.cli.output import note, print_fields, print_json, print_lines
     from sds.home import default_home
     from sds.redirect.launch.untraced import untraced_sentences
@@ -62,7 +62,9 @@ def report(
     )
     receipt = _as_json(records, savings)
     if html is not None:
-        _write_page(html, name, records, savings, receipt, force=force)
+        fields = _sum_fields(records, savings)
+        page = _page(name, fields, records[: limit or None], _built(savings), receipt)
+        write_output(html, page.encode("utf-8", "backslashreplace"), force=force)
     if as_json:
         print_json(receipt)
         return
@@ -73,7 +75,8 @@ def report(
         print_lines("no read was traced" + ("" if name is None else f" of {name}"))
         for sentence in untraced_sentences(home.spool):
             note(sentence)
-        return
+        if not _built(savings):
+            return
     print_fields(_sum_fields(records, savings))
     _print_replicas(savings)
     _print_patterns(records[: limit or None])
@@ -161,9 +164,16 @@ def _sum_fields(records: "Sequence[PatternRecord]", savings: "Savings") -> list[
     if savings.build_s:
         fields.append(("replicas were built in", format_seconds(savings.build_s)))
     if savings.gone_build_s:
-        built, saved = map(format_seconds, (savings.gone_build_s, savings.gone_saved_s))
-        fields.append(("of it those that are gone", f"{built}; they had saved {saved}"))
+        saved_s = savings.gone_saved_s
+        saved = "is not known" if saved_s is None else f"was {format_seconds(saved_s)}"
+        of_gone = f"{format_seconds(savings.gone_build_s)}; what they had saved {saved}"
+        fields.append(("of it those that are gone", of_gone))
     return fields
+
+
+def _built(savings: "Savings") -> "list[ReplicaSavings]":
+    """Return the replicas that there were, without those of which the build failed."""
+    return [one for one in savings.replicas if one.replica.replica is not None or one.gain.n]
 
 
 def _print_replicas(savings: "Savings") -> None:
@@ -171,69 +181,43 @@ def _print_replicas(savings: "Savings") -> None:
     from itertools import groupby
 
     from sds.cli.output import print_lines, print_table
-    from sds.cli.traced_times import replica_cells
+    from sds.cli.traced_times import REPLICA_COLUMNS, replica_cells
 
-    columns, rows = replica_cells(savings)
-    names = [f"{one.replica.file}:{one.replica.dataset}" for one in savings.replicas]
-    in_order = sorted(zip(names, rows, strict=True), key=lambda each: each[0])
-    for name, of_one in groupby(in_order, key=lambda each: each[0]):
+    def source(one: "ReplicaSavings") -> str:
+        return f"{one.replica.file}:{one.replica.dataset}"
+
+    for name, of_one in groupby(sorted(_built(savings), key=source), key=source):
         print_lines("", f"replicas of {name}")
-        print_table(columns, [row for _, row in of_one])
+        print_table(REPLICA_COLUMNS, [replica_cells(one) for one in of_one])
 
 
-def _write_page(
-    path: Path,
+def _page(
     name: str | None,
+    fields: "Sequence[tuple[str, str]]",
     records: "Sequence[PatternRecord]",
-    savings: "Savings",
+    replicas: "Sequence[ReplicaSavings]",
     receipt: dict[str, Any],
-    *,
-    force: bool,
-) -> None:
+) -> str:
+    """Return the page of a report, with when and where it was made."""
     from datetime import UTC, datetime
 
-    from sds.cli.names import write_output
     from sds.cli.report_page import report_page
 
     made = datetime.fromtimestamp(receipt["made_ns"] / 1e9, UTC).isoformat(timespec="seconds")
-    about = f"Made {made} on {receipt['host']} by SDS {receipt['version']}."
+    about = f"{made}, on {receipt['host']}, by SDS {receipt['version']}"
     title = "Reads and replicas" + ("" if name is None else f" of {name}")
-    fields = [("", about), *_sum_fields(records, savings)]
-    page = report_page(title, fields, records, savings, receipt)
-    write_output(path, page.encode("utf-8", "backslashreplace"), force=force)
+    return report_page(title, [("made", about), *fields], records, replicas, receipt)
 
 
 def _print_patterns(records: "Sequence[PatternRecord]") -> None:
     """Print a table for each dataset, those first of which a kind of read took most."""
-    from sds.analyzer.gains import measured_gains
     from sds.cli.output import print_lines, print_table
-    from sds.cli.quantities import format_seconds
-    from sds.cli.traced_times import served_by
+    from sds.cli.traced_times import PATTERN_COLUMNS, pattern_cells
 
     tables: dict[str, list[tuple[str, ...]]] = {}
     for record in records:
-        pattern = record.pattern
         rows = tables.setdefault(f"{record.file}:{record.dataset}", [])
-        gains = measured_gains(pattern)
-        for number, gain in enumerate(gains):
-            times = gain.times
-            rows.append(
-                (
-                    pattern.description if number == 0 else "",
-                    served_by(times.served_by),
-                    f"{times.n:,}",
-                    format_seconds(times.median_s),
-                    f"{format_seconds(times.least_s)} to {format_seconds(times.most_s)}",
-                    format_seconds(times.total_s),
-                    format_seconds(gain.saved_s),
-                )
-            )
-        if not gains:  # collective, or of an older catalog
-            rows.append(
-                (pattern.description, "-", f"{pattern.n_calls:,}", "-", "-",
-                 format_seconds(pattern.elapsed_s), "-")
-            )  # fmt: skip
-    columns = ("reads", "served by", "number>", "median>", "fastest to slowest>", "all>", "saved>")
+        rows += pattern_cells(record.pattern)
     for name, rows in tables.items():
         print_lines("", name)
-        print_table(columns, rows)
+        print_table(PATTERN_COLUMNS, rows)

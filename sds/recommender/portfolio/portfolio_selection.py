@@ -82,7 +82,7 @@ def choose_portfolio(
     budget_bytes
         Space for new replicas; None: no limit.
     part_budgets
-        The same of some of the datasets, which have their numbers in `datasets`.
+        The same of some of the datasets and tables, numbered in this order.
     refuse
         Why a layout of a dataset, by its name, is not to be built, in words; empty: it may be.
     gates
@@ -467,7 +467,10 @@ class _Choice:
         size = self.sizes[key[0]][key[1]]
         most, budget = self.budgets.tightest(key[0], (), ())
         if size > most:
-            return f"it takes {size_text(size)}, more than the whole {budget}, {size_text(most)}"
+            return (
+                f"it takes {size_text(size)}, more than the whole {budget}, of which "
+                f"{size_text(most)} are left"
+            )
         beside = self._beside(key, chosen)
         words = self._objection(key, self._effect(key, chosen))
         if words:

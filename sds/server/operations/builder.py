@@ -6,11 +6,12 @@ import logging
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sds.analyzer.shadow import ShadowTest
 from sds.catalog.records import LIVE_STATES, DatasetFacts, ReplicaState
-from sds.catalog.replicas import GONE_STATES, REMOVED
+from sds.catalog.replicas import GONE_STATES, OPEN_STATES, REMOVED
+from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import (
     BusyError,
     InsufficientSpaceError,
@@ -20,7 +21,9 @@ from sds.errors import (
 )
 from sds.files import canonical_path
 from sds.geometry import MAX_TILES_OF_FILE
+from sds.mounts import resolved_or_named
 from sds.organizer import SortPlan, describe_replica
+from sds.organizer.journal import discard_builds_of
 from sds.redirect.sorted_replicas import withdraw_sorted
 from sds.redirect.tables import withdraw_table
 from sds.server.operations import stages
@@ -28,12 +31,12 @@ from sds.server.operations.replica_budgets import replica_budgets
 from sds.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sds.catalog.replica_records import ReplicaRecord
-    from sds.catalog.requests import ReorganizeRequest, SortRequest
+    from sds.catalog.requests import JobRequest
     from sds.catalog.store import Store
-    from sds.geometry import ReplicaLayout
+    from sds.geometry import ReplicaLayout, SegmentList
     from sds.home import Home
     from sds.organizer.progress import AnyPlan
     from sds.organizer.replica_file.replica import Replica
@@ -98,15 +101,8 @@ class Builder:
                 self._home.root,
                 callbacks={"announce": announce, "progress": progress},
             )
-        except stages.CutOffError:
-            raise  # to be continued
         except BaseException as error:
-            for record in begun:
-                self._store.set_replica(
-                    record.id,
-                    ReplicaState.RETIRED,
-                    f"not built: {str(error) or type(error).__name__}",
-                )
+            self._note_end(request, begun, error, time.monotonic() - started)
             raise
         (record,) = begun
         elapsed_s = time.monotonic() - started
@@ -119,7 +115,7 @@ class Builder:
             state,
             reason,
             replica=replica,
-            build_s=elapsed_s if _is_whole_build(replica, since) else None,
+            build_s=_build_s(record, replica, since, elapsed_s),
             numbers={"build_s": elapsed_s, "size_bytes": float(replica.size_bytes)},
         )
         self._publisher.publish(record.file)
@@ -129,17 +125,54 @@ class Builder:
             raise BusyError(message)
         return self._store.replica(record.id)
 
+    def _note_end(
+        self,
+        request: ReorganizeRequest | SortRequest,
+        begun: Sequence[ReplicaRecord],
+        error: BaseException,
+        elapsed_s: float,
+    ) -> None:
+        """Note that a build has ended before its replica was there, and what it took."""
+        if isinstance(error, stages.CutOffError):
+            state, reason = ReplicaState.BUILDING, "cut off: its job goes on from what is on disk"
+        else:
+            state = ReplicaState.RETIRED
+            reason = f"not built: {str(error) or type(error).__name__}"
+            if not begun:  # it may go on from an earlier attempt
+                self.abandon(request, reason)
+        for record in begun:
+            build_s = (record.build_s or 0.0) + elapsed_s
+            self._store.set_replica(record.id, state, reason, build_s=build_s)
+
     def _predicted(
         self, request: ReorganizeRequest | SortRequest, facts: DatasetFacts, layout: ReplicaLayout
     ) -> float | None:
         """Return what a layout is to save, by its request or the newest advice, seconds a read."""
         if request.kind == "reorganize" and request.predicted_saving_s_per_read is not None:
             return request.predicted_saving_s_per_read
-        for known in self._store.recommendations(facts.file, facts.path):
+        try:
+            kept = self._store.recommendations(facts.file, facts.path)
+        except SdsError as error:  # of no account for the build
+            log.warning("kept advice on %s:%s cannot be read: %s", facts.file, facts.path, error)
+            return None
+        for known in kept:
             for advised in known.recommendation.layouts:
                 if advised.layout == layout:
                     return advised.saved_s_per_read
         return None
+
+    def abandon(self, request: JobRequest, reason: str) -> None:
+        """Retire what a build has begun that will not go on, and delete what there is of it."""
+        wanted = wanted_replica(request)
+        if wanted is None:
+            return
+        file, dataset, *_ = wanted
+        for record in self._store.replicas(file, dataset, states=OPEN_STATES):
+            if is_wanted(record, wanted):
+                retired = self._store.set_replica(record.id, ReplicaState.RETIRED, reason)
+                discard_builds_of(self._home, Path(record.path))
+                if self._home.holds_replica(record.path):
+                    self.delete_file(retired)
 
     def _check_budget(self, plan: AnyPlan, facts: DatasetFacts) -> None:
         """Raise InsufficientSpaceError where a replica does not fit into a budget."""
@@ -270,6 +303,24 @@ def _holds(path: Path, record: ReplicaRecord) -> bool:
     )
 
 
+WantedReplica: TypeAlias = "tuple[str, str, tuple[int, ...], str | SegmentList | None]"
+
+
+def wanted_replica(request: JobRequest) -> WantedReplica | None:
+    """Return source, dataset, order, and key or tiles of what a job builds; None: of nothing."""
+    if isinstance(request, SortRequest):
+        return resolved_or_named(request.file), request.dataset, (0,), request.key
+    if isinstance(request, ReorganizeRequest):
+        return resolved_or_named(request.file), request.dataset, request.order, request.segments
+    return None
+
+
+def is_wanted(record: ReplicaRecord, wanted: WantedReplica) -> bool:
+    """Return whether a replica is what a job builds."""
+    key = record.segments if record.sort is None else record.sort.key
+    return (record.file, record.dataset, record.order, key) == wanted
+
+
 def facts_of_plan(plan: AnyPlan) -> DatasetFacts:
     """Return what the catalog keeps of the dataset that a plan reorganizes."""
     storage = "contiguous" if plan.source_chunk_shape is None else "chunked"
@@ -287,6 +338,14 @@ def facts_of_plan(plan: AnyPlan) -> DatasetFacts:
     )
 
 
-def _is_whole_build(replica: Replica, since: datetime) -> bool:
-    """Return whether a replica was begun since a time: not found whole, or only finished."""
-    return datetime.fromisoformat(replica.created) >= since.replace(microsecond=0)
+def _build_s(
+    begun: ReplicaRecord, replica: Replica, since: datetime, elapsed_s: float
+) -> float | None:
+    """Return what a build took, with what was cut off of it; None where that is not known.
+
+    It is not where the file was begun before: found whole, or only finished.
+    """
+    if begun.build_s is not None:
+        return begun.build_s + elapsed_s
+    is_whole = datetime.fromisoformat(replica.created) >= since.replace(microsecond=0)
+    return elapsed_s if is_whole else None

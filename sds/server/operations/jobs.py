@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import OperationalError
 
-from sds.catalog.records import as_json
+from sds.catalog.records import JobState, as_json
 from sds.errors import BusyError, InsufficientSpaceError, RequestTimeoutError, SdsError
 from sds.extras import missing_extra
 from sds.server.child import run_in_child
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 _REPORT_EVERY_S = 0.25
 _CANCEL_POLL_S = 1.0
 _CANCEL_LOOKS = 5  # in which a stage may come to its next step and clean up by itself
+_SHARE_OF_COPY = 0.5  # of the progress of a build; the rest is to verify it
 _SOURCES_AT_ONCE = 16  # that are looked at after each look into the spool
 _RETRY_S = 1.0
 _EVALUATION_LIMIT_S = 600.0
@@ -96,6 +97,7 @@ class Background:
             threading.Thread(target=self._guard, args=(work,), name=f"sds-{name}", daemon=True)
             for name, work in (
                 ("jobs", self._run_jobs),
+                ("short-jobs", self._run_short_jobs),
                 ("ingest", self._watch_spool),
                 ("verify", self._verify_replicas),
                 ("evaluate", self._evaluate),
@@ -115,7 +117,8 @@ class Background:
     def end(self, timeout_s: float) -> None:
         """Stop all threads and wait for them."""
         self._stop.set()
-        self._service.queue.submitted.set()
+        for submitted in self._service.queue.submitted.values():
+            submitted.set()
         for thread in self._threads:
             thread.join(timeout_s)
 
@@ -137,26 +140,41 @@ class Background:
                 raise
 
     def _run_jobs(self) -> None:
-        # This is the only worker: what runs now was cut off.
+        self._work(short=False)
+
+    def _run_short_jobs(self) -> None:
+        self._work(short=True)
+
+    def _work(self, *, short: bool) -> None:
+        """Run jobs of one of the two kinds, one after the other."""
+        # This is the only worker of these: what runs now was cut off.
         queue = self._service.queue
-        queue.requeue_interrupted(self._service.settings.job_attempts)
+        queue.requeue_interrupted(self._service.settings.job_attempts, short=short)
         while not self._stop.is_set():
-            job = queue.claim(most_priority=None if self._may_build() else OF_PEOPLE)
+            most_priority = None if self._may_build() else OF_PEOPLE
+            job = queue.claim(most_priority=most_priority, short=short)
             if job is None:
-                queue.submitted.wait(timeout=1.0)
-                queue.submitted.clear()
+                queue.submitted[short].wait(timeout=1.0)
+                queue.submitted[short].clear()
             else:
                 self._run(job)
 
     def _run(self, job: JobRecord) -> None:
         queue = self._service.queue
         log.info("job %s %s begins, attempt %s", job.id, job.request.kind, job.attempts)
+        _here.share = 0.0
         _here.check = self._check(job)
         try:
+            if objection := self._service.objection_to(job):
+                log.info("job %s is not done: %s", job.id, objection)
+                queue.stop(job.id, objection)
+                self._service.abandon(queue.job(job.id))
+                return
             done = self._service.perform(job.request, self._reporter(job.id))
         except _MakeWayError as reason:
             log.info("job %s waits again: %s", job.id, reason)
-            queue.put_back(job.id, str(reason))
+            if (after := queue.put_back(job.id, str(reason))).state is JobState.CANCELLED:
+                self._service.abandon(after)
         except CutOffError:
             log.info("job %s is cut off; it runs again at the next start", job.id)
         except JobCancelledError:
@@ -182,7 +200,8 @@ class Background:
         """Return a check that raises an error where a job is to stop.
 
         JobCancelledError some time after it was cancelled; _MakeWayError where it is the
-        evaluator's, and one of people waits or its hours have ended.
+        evaluator's, and one of people waits, or its hours have ended and it has not come to verify
+        what it wrote: that begins anew each time.
         """
         queue = self._service.queue
         next_look_s = time.monotonic() + _CANCEL_POLL_S
@@ -199,7 +218,9 @@ class Background:
                     raise JobCancelledError
             elif queue.is_more_urgent_waiting(job.priority):
                 raise _MakeWayError("a more urgent job came first; it goes on from where it was")
-            elif job.priority > OF_PEOPLE and not self._may_build():
+            elif (
+                job.priority > OF_PEOPLE and _here.share < _SHARE_OF_COPY and not self._may_build()
+            ):
                 raise _MakeWayError("its hours have ended (build_hours); it goes on in the next")
 
         return check
@@ -211,6 +232,7 @@ class Background:
         def report(share: float, what: str) -> None:  # noqa: ARG001
             nonlocal last_s
             now_s = time.monotonic()
+            _here.share = share
             if now_s - last_s >= _REPORT_EVERY_S:
                 last_s = now_s
                 if not self._service.queue.report(job_id, share):

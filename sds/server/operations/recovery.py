@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from sds.catalog.publications import WATCHED_STATES
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.replicas import OPEN_STATES
-from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import SdsError, UnreachableError
 from sds.hdf5.identity import trusted_directories
-from sds.mounts import resolved_or_named
+from sds.server.operations.builder import is_wanted, wanted_replica
 from sds.server.operations.publisher import current_identity, current_source, level_of, outdated
 from sds.server.operations.replica_reports import GarbageReport
 from sds.server.operations.reports import RecoveryReport
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     from sds.catalog.job_queue import JobQueue
     from sds.catalog.records import WatchedSource
     from sds.catalog.replica_records import ReplicaRecord
-    from sds.catalog.requests import JobRequest
     from sds.catalog.store import Store
-    from sds.geometry import SegmentList
     from sds.home import Home
     from sds.organizer.replica_file.replica import Replica
     from sds.server.operations.builder import Builder
@@ -82,10 +79,11 @@ class Recovery:
 
         interrupted = self._queue.requeue_interrupted(max_attempts)
         finished, dropped = [], []
-        again = {_wanted(job.request) for job in interrupted if job.state is JobState.QUEUED}
+        # What was put back before the server ended waits as well.
+        waiting = (*interrupted, *self._queue.jobs(JobState.QUEUED))
+        again = [wanted_replica(job.request) for job in waiting if job.state is JobState.QUEUED]
         for record in self._store.replicas(states=OPEN_STATES):
-            key = record.segments if record.sort is None else record.sort.key
-            if (record.file, record.dataset, record.order, key) in again:
+            if any(one is not None and is_wanted(record, one) for one in again):
                 continue  # its job runs again, and goes on from what is on disk
             try:
                 replica = None if current_identity(record.path) is None else _whole_replica(record)
@@ -214,17 +212,6 @@ class Recovery:
                 path.unlink()
                 removed.append(record.name)
         return tuple(removed)
-
-
-def _wanted(
-    request: JobRequest,
-) -> tuple[str, str, tuple[int, ...], str | SegmentList | None] | None:
-    """Return source, dataset, order, and key or tiles of what a job builds; None: of nothing."""
-    if isinstance(request, SortRequest):
-        return resolved_or_named(request.file), request.dataset, (0,), request.key
-    if isinstance(request, ReorganizeRequest):
-        return resolved_or_named(request.file), request.dataset, request.order, request.segments
-    return None
 
 
 def _differs(watched: WatchedSource, trusted: Sequence[Path]) -> bool:

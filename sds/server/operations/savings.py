@@ -33,7 +33,7 @@ class ReplicaSavings:
         of one that is gone.
     paid_back_in_days
         After which it will have saved what its build took; 0 where it has. None where nothing is
-        known of either, and where it saves nothing or is gone.
+        known of either, and where it never will have.
     """
 
     replica: ReplicaRecord
@@ -55,9 +55,10 @@ class Savings:
         Of all builds, seconds.
     gone_build_s, gone_saved_s
         Of it what was spent on replicas that are gone (reverted, removed, or of a source that
-        changed), and what these had saved; below zero where they cost time.
+        changed), and what these had saved, None where nothing is known; below zero where they
+        cost time.
     replicas
-        Those that were built, or served reads, oldest first.
+        All, oldest first, those too of which the build failed.
     """
 
     saved_s: float | None
@@ -65,7 +66,7 @@ class Savings:
     saved_high_s: float | None
     build_s: float
     gone_build_s: float
-    gone_saved_s: float
+    gone_saved_s: float | None
     replicas: tuple[ReplicaSavings, ...]
 
 
@@ -78,13 +79,13 @@ def savings_of(store: Store, file: str | None, dataset: str | None) -> Savings:
     for known in store.patterns(file, dataset):
         patterns[known.file, known.dataset].append(known.pattern)
     records = store.replicas(file, dataset, states=frozenset(ReplicaState))
-    each = [
+    found = [
         _savings_of_one(record, patterns[record.file, record.dataset])
         for record in records
         if record.sort is None
     ]
-    found = [one for one in each if one.gain.n or one.replica.build_s is not None]
     gone = [one for one in found if one.replica.state in GONE_STATES]
+    saved_by_gone = [one.gain.saved_s for one in gone if one.gain.saved_s is not None]
     saved, low, high = summed_savings(
         (one.gain.saved_s, one.gain.saved_low_s, one.gain.saved_high_s)
         for one in found
@@ -98,7 +99,7 @@ def savings_of(store: Store, file: str | None, dataset: str | None) -> Savings:
         saved_high_s=high,
         build_s=_build_s(found),
         gone_build_s=_build_s(gone),
-        gone_saved_s=math.fsum(one.gain.saved_s or 0.0 for one in gone),
+        gone_saved_s=math.fsum(saved_by_gone) if saved_by_gone else None,
         replicas=tuple(found),
     )
 

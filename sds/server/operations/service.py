@@ -533,7 +533,20 @@ class Service(Preferences):
 
     def cancel(self, job_id: records.Id) -> JobRecord:
         """Cancel a job: at once where it waits, at its next step where it runs."""
-        return self.queue.cancel(job_id)
+        job = self.queue.cancel(job_id)
+        if job.state == "cancelled":
+            self.abandon(job)
+        return job
+
+    def abandon(self, job: JobRecord) -> None:
+        """Retire what a job has begun that was cancelled while it waited to go on."""
+        if not self.queue.is_asked_again(job):
+            with self.lock.held():
+                self._builder.abandon(job.request, f"not built: {job.error}")
+
+    def objection_to(self, job: JobRecord) -> str:
+        """Return why a job of the evaluator is not wanted any more; empty where it is."""
+        return self._evaluator.objection_to(job)
 
     def perform(
         self, request: JobRequest, progress: Progress

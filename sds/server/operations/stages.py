@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -43,7 +43,10 @@ def build(
     announce: Callable[[AnyPlan], None],
     progress: Progress,
 ) -> Replica:
-    """Plan a replica, announce the plan, then build and verify it."""
+    """Plan a replica, announce the plan, then build and verify it.
+
+    One that mode auto asked for, in the idle class of I/O: nobody waits for it.
+    """
     from sds.organizer.build import reorganize  # noqa: PLC0415  (h5py)
 
     home = Home(home_root)
@@ -61,7 +64,22 @@ def build(
         share = done_bytes / total_bytes if total_bytes else 1.0
         progress(share / 2 if phase == "copy" else 0.5 + share / 2, what)
 
-    return reorganize(plan, home=home, n_ranks=request.n_ranks, progress=report)
+    is_of_evaluator = request.kind == "reorganize" and not request.pinned
+    with idle_io_priority() if is_of_evaluator else nullcontext():
+        return reorganize(plan, home=home, n_ranks=request.n_ranks, progress=report)
+
+
+@contextmanager
+def idle_io_priority() -> Iterator[None]:
+    """Read and write in the idle class of I/O: this thread, and those that it starts."""
+    from sds import _native  # noqa: PLC0415
+
+    before = _native.io_priority()
+    _native.set_io_priority(_native.IDLE_IO_PRIORITY)
+    try:
+        yield
+    finally:
+        _native.set_io_priority(before)
 
 
 def _plan(request: ReorganizeRequest | SortRequest, home: Home) -> AnyPlan:
@@ -101,14 +119,8 @@ def check(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationR
 
 def check_quietly(paths: tuple[Path, ...], *, progress: Progress) -> tuple[VerificationReport, ...]:
     """Compare replicas as :func:`check`, in the idle class of I/O and past the page cache."""
-    from sds import _native  # noqa: PLC0415
-
-    before = _native.io_priority()
-    _native.set_io_priority(_native.IDLE_IO_PRIORITY)
-    try:
+    with idle_io_priority():
         return _check(paths, progress, past_cache=True)
-    finally:
-        _native.set_io_priority(before)
 
 
 def _check(

@@ -23,7 +23,7 @@ def test_modes_are_set_listed_and_unset(policy, tmp_path):
     ]
     assert dataset in policy().out
     assert "observe everywhere else" in policy().out
-    assert "has no mode of its own now" in policy("unset", dataset).out
+    assert "has no policy of its own now" in policy("unset", dataset).out
     assert [one["dataset"] for one in policy("--json").json["policies"]] == [None]
 
 
@@ -35,6 +35,8 @@ def test_a_budget_is_set_with_a_mode_and_goes_with_the_next(policy, tmp_path):
     policy("set", tmp_path, "auto")
     assert policy("--json").json["policies"][0]["budget_bytes"] is None
     assert policy("set", tmp_path, "auto", "--budget", "much").code == 2
+    assert policy("set", tmp_path, "auto", "--budget", "99999999T").code == 2
+    assert "within 0 B" in policy("set", tmp_path, "auto", "--budget", "0").out
 
 
 def test_what_cannot_be_is_refused(policy, tmp_path):

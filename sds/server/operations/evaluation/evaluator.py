@@ -19,7 +19,7 @@ from sds.geometry.least_memory import DEFAULT_MEMORY_BYTES, least_process_bytes
 from sds.hdf5.identity import identity_of
 from sds.mounts import look_at
 from sds.server.operations.evaluation.kept_advice import keep_advice
-from sds.server.operations.evaluation.modes import Modes
+from sds.server.operations.evaluation.modes import Modes, is_within
 from sds.server.operations.evaluation.room import Removable, Space
 from sds.server.operations.evaluation.tried_layouts import (
     OF_PEOPLE,
@@ -104,12 +104,14 @@ class Evaluator:
         is_read = self._store.read_totals().n_reads or self._store.newest_statement_ns()
         if modes.are_all_off or not is_read:
             return None
+        removable = Removable(self._store, modes, self._settings)
+        removed = self._remove_idle(removable.idle)
         is_busy = self._queue.is_at_work(PRIORITY)
         if is_busy or not modes.is_any_auto:
             keep_advice(self._store, advise(mode="observe").portfolio)
-            return Evaluation(jobs=(), is_final=not (is_busy and modes.is_any_auto))
-        removable = Removable(self._store, modes, self._settings)
-        removed = self._remove_idle(removable.idle)
+            # What waits for its hours changes nothing until they begin.
+            is_final = not (is_busy and modes.is_any_auto and is_within(self._settings.build_hours))
+            return Evaluation(jobs=(), is_final=is_final, removed=removed)
         # What people have asked for counts in the budget once it is there.
         held = [] if self._queue.is_at_work(OF_PEOPLE) else removable.held
         room = removable if held else None
@@ -123,6 +125,16 @@ class Evaluator:
         keep_advice(self._store, advice.portfolio)
         is_final = len(held) == len(removable.held)
         return Evaluation(jobs=(), is_final=is_final, removed=removed).joined(found)
+
+    def objection_to(self, job: JobRecord) -> str:
+        """Return why a job of its own is not wanted any more; empty where it is, or a person's."""
+        request = job.request
+        if job.priority == OF_PEOPLE or not isinstance(request, ReorganizeRequest):
+            return ""
+        modes = Modes(self._store.policies(), self._settings.mode)
+        if modes.of(request.file, request.dataset) == "auto":
+            return ""
+        return f"{request.file}:{request.dataset} is not in mode auto any more"
 
     def _build(self, advice: Advice, removable: Removable | None) -> Evaluation:
         """Queue what is advised and was not tried yet, in the room of what may go if need be."""
@@ -179,6 +191,8 @@ class Evaluator:
         """Remove what goes for a layout; nothing where not all may go any more."""
         if not going:
             return ()
+        if not is_within(self._settings.build_hours):
+            raise _PutOffError("others go for it once it can be built (build_hours)")
         new = (
             f"room for {layout.command}, which is to save {time_text(layout.saving.seconds)} a "
             "day (predicted); this one saves"

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from sds import _spool_writer
+from sds import _native, _spool_writer
 from sds.catalog.records import JobState, ReplicaState
 from sds.catalog.requests import (
     IngestRequest,
@@ -18,6 +18,7 @@ from sds.catalog.requests import (
     StatedReadsRequest,
 )
 from sds.errors import CatalogError, NotFoundError
+from sds.organizer import build
 from sds.server.operations import dataset_workloads
 from sds.server.operations.service import Service
 from sds.server.settings import Settings
@@ -426,3 +427,22 @@ def test_what_is_observed_takes_nothing_of_the_budget_of_what_is_built(
     trace(service, other, took_ns=300_000_000)
     trace(service, cube)
     assert {job.request.file for job in service.evaluate().jobs} == {str(cube)}
+
+
+def test_builds_of_mode_auto_are_the_last_to_read_and_write(open_service, trace, cube, monkeypatch):
+    seen = []
+    reorganize = build.reorganize
+
+    def noted(*given, **named):
+        seen.append(_native.io_priority())
+        return reorganize(*given, **named)
+
+    monkeypatch.setattr(build, "reorganize", noted)
+    service = open_service()
+    before = _native.io_priority()
+    service.reorganize(ReorganizeRequest(file=str(cube), dataset="/cube", order=(1, 0, 2)))
+    trace(service, cube)
+    assert service.evaluate().jobs
+    work(service)
+    assert seen == [before, _native.IDLE_IO_PRIORITY]
+    assert _native.io_priority() == before

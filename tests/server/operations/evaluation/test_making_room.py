@@ -10,7 +10,7 @@ import pytest
 from sds.catalog.records import ReplicaState
 from sds.catalog.requests import PolicyRequest, ReorganizeRequest
 from sds.errors import InsufficientSpaceError, NotFoundError
-from sds.server.operations.evaluation import modes, tried_layouts
+from sds.server.operations.evaluation import evaluator, modes, tried_layouts
 from sds.text import DAY_S
 from tests.organizer.sources import settle
 from tests.server.operations.evaluation.test_evaluator import (
@@ -288,3 +288,13 @@ def test_what_is_not_built_again_takes_no_space_of_others(open_service, build, t
         f"replica {replica.id}, which was like it, is retired" in one.reason
         for one in kept.recommendation.declined
     )
+
+
+def test_nothing_goes_before_its_room_can_be_built_in(full, trace, other, monkeypatch):
+    service, replica = full()
+    monkeypatch.setattr(evaluator, "is_within", lambda _: False)
+    trace(service, other, took_ns=300_000_000)
+    evaluated = service.evaluate()
+    assert (evaluated.jobs, evaluated.removed, evaluated.is_final) == ((), (), False)
+    monkeypatch.setattr(evaluator, "is_within", lambda _: True)
+    assert [one.id for one in service.evaluate().removed] == [replica.id]
