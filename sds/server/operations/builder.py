@@ -14,6 +14,7 @@ from sds.catalog.replicas import GONE_STATES, OPEN_STATES, REMOVED
 from sds.catalog.requests import ReorganizeRequest, SortRequest
 from sds.errors import (
     BusyError,
+    CatalogError,
     InsufficientSpaceError,
     LayoutError,
     PermissionDeniedError,
@@ -141,8 +142,10 @@ class Builder:
             if not begun:  # it may go on from an earlier attempt
                 self.abandon(request, reason)
         for record in begun:
-            build_s = (record.build_s or 0.0) + elapsed_s
-            self._store.set_replica(record.id, state, reason, build_s=build_s)
+            is_built = record.replica is not None  # and was asked for again
+            build_s = None if is_built else (record.build_s or 0.0) + elapsed_s
+            if not (is_built and state is ReplicaState.BUILDING):
+                self._store.set_replica(record.id, state, reason, build_s=build_s)
 
     def _predicted(
         self, request: ReorganizeRequest | SortRequest, facts: DatasetFacts, layout: ReplicaLayout
@@ -152,7 +155,7 @@ class Builder:
             return request.predicted_saving_s_per_read
         try:
             kept = self._store.recommendations(facts.file, facts.path)
-        except SdsError as error:  # of no account for the build
+        except CatalogError as error:  # of no account for the build
             log.warning("kept advice on %s:%s cannot be read: %s", facts.file, facts.path, error)
             return None
         for known in kept:
@@ -345,7 +348,7 @@ def _build_s(
 
     It is not where the file was begun before: found whole, or only finished.
     """
-    if begun.build_s is not None:
+    if begun.build_s is not None and begun.replica is None:
         return begun.build_s + elapsed_s
     is_whole = datetime.fromisoformat(replica.created) >= since.replace(microsecond=0)
     return elapsed_s if is_whole else None

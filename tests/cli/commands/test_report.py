@@ -103,26 +103,6 @@ def test_a_page_of_nothing_says_so(sds, tmp_path):
     assert "svg" not in Page(target.read_text()).tags
 
 
-def test_names_that_are_no_text_have_a_page_too(sds, tmp_path, home):
-    path = tmp_path / "odd.h5"
-    with h5py.File(path, "w") as file:
-        file[b"x\xff"] = np.zeros(SHAPE, "f4")
-    settle(path)
-    Home(home).create()
-    writer = _spool_writer.SpoolWriter(
-        Home(home).spool, pid=2**22 + 1, start_ns=1_000, host=socket.gethostname(),
-        executable="/usr/bin/python3",
-    )  # fmt: skip
-    name = "/x\udcff"
-    add_planes(writer, path, 20, took_ns=30_000_000, extent=SHAPE, path=name)
-    add_planes(writer, path, 20, took_ns=1_000_000, extent=SHAPE, path=name, served_by=1)
-    writer.close()
-    target = tmp_path / "report.html"
-    said = sds("report", "--html", target)
-    assert said.code == 0, said.err
-    assert Page(target.read_text()).tags.count("svg") == 1
-
-
 def test_replicas_that_nothing_read_are_shown(sds, cube):
     sds("reorganize", f"{cube}:/cube", "--order", "2,0,1")
     said = sds("report", cube).out

@@ -126,16 +126,15 @@ def _is_like(a: ReplicaLayout, b: ReplicaLayout) -> bool:
 
     These follow the reads, and change with each.
     """
-    return (a.order, a.storage, a.segments is None) == (b.order, b.storage, b.segments is None)
+    return (a.order, a.storage) == (b.order, b.storage)
 
 
 def _kind_of_layout(record: DatasetRecord, layout: ReplicaLayout) -> tuple[object, ...]:
     """Return what like layouts of a dataset have in common."""
-    is_chunked = layout.chunk_shape is not None
-    return record.file, record.path, layout.order, is_chunked, layout.segments is None
+    return record.file, record.path, layout.order, layout.chunk_shape is not None
 
 
 def _kind_of_request(request: ReorganizeRequest) -> tuple[object, ...]:
     """Return the same of the layout that a request builds."""
     is_chunked = request.chunks not in {None, "contiguous"}
-    return request.file, request.dataset, request.order, is_chunked, request.segments is None
+    return request.file, request.dataset, request.order, is_chunked
