@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +32,10 @@ import h5py
 import numpy as np
 
 from sds import _native, _spool_writer
-from sds.client.replica_reader import serving_candidate
+from sds.errors import NotFoundError
 from sds.geometry import Hyperslab
-from sds.hdf5.dataset import describe_dataset
 from sds.home import Home
+from sds.redirect.tables import read_table
 from sds.server.operations.advice_reports import AdviceRequest, NamedDataset
 from sds.server.operations.evaluation.evaluator import build_request
 from sds.server.operations.service import Service
@@ -48,7 +48,7 @@ from sds.text import DAY_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sds.client.replica_reader import TableCandidate
+    from sds.redirect.tables import TableCandidate
 
 THIRDS = 3
 SHARE_OF_SPACE = 0.2
@@ -133,18 +133,28 @@ def layout_s(reads: Reads, start: tuple[int, ...], candidate: TableCandidate | N
     return simulated_s(reads.shape, reads.count, start, order)
 
 
-def serving(home: Home, reads: Reads) -> TableCandidate | None:
-    """Return what the file's table chooses for reads of this shape."""
-    described = describe_dataset(reads.file, "/d")
+def serving(home: Home, reads: Reads) -> list[TableCandidate | None]:
+    """Return what the file's table chooses for each read, as the connector does.
+
+    Replicas in shadow are chosen as others: the caller deals their reads.
+    """
+    try:
+        table = read_table(home, reads.file)
+    except NotFoundError:
+        return [None] * len(reads.starts)
+    (dataset,) = table.datasets
+    as_active = tuple(replace(one, shadow_permille=1000) for one in dataset.candidates)
+    alone = replace(table, datasets=(replace(dataset, candidates=as_active),))
     ones = (1,) * len(reads.shape)
-    slab = Hyperslab(start=reads.starts[0], stride=ones, count=reads.count, block=ones)
-    with h5py.File(reads.file) as file:
-        return serving_candidate(home, file["d"], described, slab)
+    native = _native.TableEntry(alone.to_bytes())
+    numbers = [
+        native.choose(start, ones, reads.count, ones, None, None)[0] for start in reads.starts
+    ]
+    return [None if number is None else dataset.candidates[number] for number in numbers]
 
 
 def run(home: Home, clock: Clock, reads: Reads, rng: random.Random) -> float:
     """Trace a program's reads of a file, and return their seconds."""
-    candidate = serving(home, reads)
     writer = _spool_writer.SpoolWriter(
         home.spool, pid=next(_pids), start_ns=1_000, host=os.uname().nodename,
         executable="/usr/bin/simulated",
@@ -156,7 +166,7 @@ def run(home: Home, clock: Clock, reads: Reads, rng: random.Random) -> float:
         element_bytes=4, type_class=1, storage=1, data_offset_bytes=offset, hdf5_version="2.0.0",
     )  # fmt: skip
     total_s = 0.0
-    for i, start in enumerate(reads.starts):
+    for i, (start, candidate) in enumerate(zip(reads.starts, serving(home, reads), strict=True)):
         serves, left_by = candidate, 0
         if candidate is not None and 1000 * rng.random() >= candidate.shadow_permille:
             serves, left_by = None, candidate.replica_id
@@ -242,8 +252,8 @@ def seconds_of(programs: Sequence[Sequence[Reads]], home: Home | None) -> float:
     total_s = 0.0
     for program in programs:
         for reads in program:
-            candidate = None if home is None else serving(home, reads)
-            total_s += sum(layout_s(reads, start, candidate) for start in reads.starts)
+            chosen = [None] * len(reads.starts) if home is None else serving(home, reads)
+            total_s += sum(map(partial(layout_s, reads), reads.starts, chosen))
     return total_s
 
 

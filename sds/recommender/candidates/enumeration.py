@@ -27,9 +27,9 @@ from sds.recommender.candidates.read_classes import (
     ReadShape,
     classes_in_parts,
     collective_s,
-    days_observed,
     days_of,
     in_segments,
+    newest_read_ns,
     regions_of,
 )
 from sds.recommender.candidates.replica_cost import size_bytes
@@ -157,13 +157,13 @@ class _Enumeration:
         self.array = dataset.array
         self.fitted = fitted
         self.patterns = usable_patterns(dataset)
-        self.days = days_observed(self.patterns)
+        self.until_ns = newest_read_ns(self.patterns)
         found: dict[ReadShape, list[AccessPattern]] = {}
         for pattern in self.patterns:
             if not pattern.irregular:
                 found.setdefault(ReadShape.of(pattern), []).append(pattern)
         self.groups = list(found.values())
-        self.whole = [ReadClass.of(alike, days=self.days) for alike in self.groups]
+        self.whole = [ReadClass.of(alike, until_ns=self.until_ns) for alike in self.groups]
         self.whole_s = seconds_now(dataset, self.whole)
         self.min_reads: dict[SegmentList, int] = {}
 
@@ -177,7 +177,7 @@ class _Enumeration:
         found = [
             read
             for alike in self.groups
-            for read in classes_in_parts(alike, boxes, segments, days=self.days)
+            for read in classes_in_parts(alike, boxes, segments, until_ns=self.until_ns)
         ]
         traced = traced_reads(dataset, found)
         now, _, is_measured = traced.now()
@@ -275,7 +275,7 @@ class _Enumeration:
     def _fixed_s(self) -> float:
         """Return the measured time a day of reads that no layout changes."""
         return math.fsum(
-            (p.elapsed_s if p.irregular else collective_s(p)) / days_of(p, self.days)
+            (p.elapsed_s if p.irregular else collective_s(p)) / days_of(p, self.until_ns)
             for p in self.patterns
         )
 
@@ -356,7 +356,7 @@ class _Enumeration:
                 free = (pattern.n_calls - pattern.n_collective) / pattern.n_calls
                 for place in pattern.places:
                     boxes.append(place.box)
-                    weights.append(seconds * free * place.n_calls / days_of(pattern, self.days))
+                    weights.append(seconds * free * place.n_calls / days_of(pattern, self.until_ns))
         return costly_parts(boxes, weights, self.array.extent, limit=_N_PARTS)
 
     def _layouts_of_parts(

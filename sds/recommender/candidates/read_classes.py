@@ -83,13 +83,13 @@ class ReadClass:
     inside: frozenset[Box | SegmentList] = frozenset()
 
     @classmethod
-    def of(cls, alike: Sequence[AccessPattern], *, days: float) -> ReadClass:
+    def of(cls, alike: Sequence[AccessPattern], *, until_ns: int) -> ReadClass:
         """Merge patterns that differ only in where they begin into one read class.
 
         Parameters
         ----------
-        days
-            That traces were taken for.
+        until_ns
+            When the dataset was read last, as of `days_of`.
 
         Notes
         -----
@@ -98,7 +98,7 @@ class ReadClass:
         """
         most = max(alike, key=lambda p: p.n_calls)
         free = [p.n_calls - p.n_collective for p in alike]
-        per_day = sum(n / days_of(p, days) for n, p in zip(free, alike, strict=True))
+        per_day = sum(n / days_of(p, until_ns) for n, p in zip(free, alike, strict=True))
         times = joined_times(each for pattern in alike for each in pattern.times)
         return cls(
             slab=most.call,
@@ -162,7 +162,7 @@ def classes_in_parts(
     boxes: Sequence[Box],
     segments: ReadsInSegments,
     *,
-    days: float,
+    until_ns: int,
 ) -> list[ReadClass]:
     """Return patterns that differ only in where they begin, split by what holds their reads.
 
@@ -174,10 +174,10 @@ def classes_in_parts(
         Parts of the dataset.
     segments
         Of the dataset.
-    days
-        That traces were taken for.
+    until_ns
+        When the dataset was read last, as of `days_of`.
     """
-    whole = ReadClass.of(alike, days=days)
+    whole = ReadClass.of(alike, until_ns=until_ns)
     parts: dict[frozenset[Box], _Part] = {frozenset(): _Part()}
     for pattern in alike:
         n = pattern.n_calls - pattern.n_collective
@@ -189,13 +189,13 @@ def classes_in_parts(
             observed = n * place.n_calls / pattern.n_calls
             part = parts.setdefault(inside, _Part())
             part.observed += observed
-            part.per_day += observed / days_of(pattern, days)
+            part.per_day += observed / days_of(pattern, until_ns)
             if part.place is None or part.place.n_calls < place.n_calls:
                 part.place = place
             left -= observed
         if left > _NO_READ * n:
             parts[frozenset()].observed += left
-            parts[frozenset()].per_day += left / days_of(pattern, days)
+            parts[frozenset()].per_day += left / days_of(pattern, until_ns)
     classes = {
         inside: replace(
             whole,
@@ -292,15 +292,23 @@ def _begun_at(slab: Hyperslab, start: Sequence[int], within: Sequence[Box]) -> H
     return replace(slab, start=tuple(begin))
 
 
-def days_observed(patterns: Sequence[AccessPattern]) -> float:
-    """Return the days from the first traced read to the last, at least one."""
-    traced = [p for p in patterns if not p.stated and p.first_ns > 0]
-    if not traced:
+def newest_read_ns(patterns: Sequence[AccessPattern]) -> int:
+    """Return when the newest traced read of some patterns began, ns since 1970; 0 without any."""
+    return max((p.last_ns for p in patterns if not p.stated), default=0)
+
+
+def days_of(pattern: AccessPattern, until_ns: int) -> float:
+    """Return the days that a pattern's reads are of: those since its first, at least one.
+
+    Its own: what began to be read a week ago is not read less often because the dataset has been
+    read for a year. Stated reads are of one day.
+
+    Parameters
+    ----------
+    until_ns
+        When its dataset was read last (`newest_read_ns`): of a pattern that is not read any more
+        the reads are of more days from day to day.
+    """
+    if pattern.stated or pattern.first_ns <= 0:
         return 1.0
-    span_ns = max(p.last_ns for p in traced) - min(p.first_ns for p in traced)
-    return max(1.0, span_ns * 1e-9 / DAY_S)
-
-
-def days_of(pattern: AccessPattern, days: float) -> float:
-    """Return the days that a pattern's reads are of: stated ones are of one."""
-    return 1.0 if pattern.stated else days
+    return max(1.0, (until_ns - pattern.first_ns) * 1e-9 / DAY_S)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sds.analyzer.gains import measured_gains
-from sds.recommender.candidates.read_classes import days_observed
+from sds.recommender.candidates.read_classes import days_of, newest_read_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,11 +44,11 @@ def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float
     no replica serves. Patterns whose reads cannot be compared are taken to gain as the others do.
     Never below zero; None where nothing that it serves can be compared.
     """
-    days = days_observed(patterns)
+    until_ns = newest_read_ns(patterns)
     compared = served = saved = unknown = 0.0
     is_known = is_served = False
     for pattern in patterns:
-        per_day = (pattern.n_calls - pattern.n_collective) / days
+        per_day = (pattern.n_calls - pattern.n_collective) / days_of(pattern, until_ns)
         for gain in measured_gains(pattern):
             if gain.times.served_by != replica_id:
                 continue
@@ -64,6 +64,39 @@ def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float
         return None if is_served else 0.0
     ratio = compared / served if served > 0 else 1.0
     return max(0.0, saved + unknown * (ratio - 1))
+
+
+def saving_in_shadow(
+    patterns: Sequence[AccessPattern],
+    replica_id: int,
+    *,
+    predicted_s_per_read: float | None,
+    days: float,
+) -> float | None:
+    """Return what a replica that is tested is taken to save, seconds a day.
+
+    As measured so far, or as predicted of the reads that it served or left alone, whichever is
+    more: the first ones find it on the device. None while there are none, or nothing is known.
+
+    Parameters
+    ----------
+    predicted_s_per_read
+        Saving of a read as advice had it; None: not known.
+    days
+        Since it was built.
+    """
+    dealt = sum(
+        times.n
+        for pattern in patterns
+        for times in (*pattern.times, *pattern.left_alone)
+        if times.served_by == replica_id
+    )
+    if not dealt:
+        return None
+    known = [measured_saving(patterns, replica_id)]
+    if predicted_s_per_read is not None:
+        known.append(max(0.0, predicted_s_per_read) * dealt / max(1.0, days))
+    return max((saved for saved in known if saved is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

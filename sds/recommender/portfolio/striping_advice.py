@@ -17,7 +17,7 @@ from sds.recommender.candidates.class_costs import (
     reads_in_segments,
     usable_patterns,
 )
-from sds.recommender.candidates.read_classes import classes_in_parts, days_observed, regions_of
+from sds.recommender.candidates.read_classes import classes_in_parts, newest_read_ns, regions_of
 from sds.recommender.portfolio.confidence import probability_faster
 from sds.recommender.portfolio.gates import NoiseGates
 
@@ -148,14 +148,14 @@ def _seconds(datasets: Sequence[DatasetReads], stripes: StripeLayout | None) -> 
         if stripes is not None:
             striped = replace(dataset, array=replace(dataset.array, stripes=stripes))
         patterns = usable_patterns(dataset)
-        days = days_observed(patterns)
+        until_ns = newest_read_ns(patterns)
         boxes = regions_of(dataset.existing, dataset.array.extent)
         segments = reads_in_segments(dataset)
         classes = [
             read
             for pattern in patterns
             if not pattern.irregular
-            for read in classes_in_parts([pattern], boxes, segments, days=days)
+            for read in classes_in_parts([pattern], boxes, segments, until_ns=until_ns)
         ]
         if not classes or not dataset.existing:
             continue

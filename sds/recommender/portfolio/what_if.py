@@ -15,8 +15,8 @@ from sds.recommender.candidates.dataset_reads import PortfolioSettings
 from sds.recommender.candidates.read_classes import (
     classes_in_parts,
     collective_s,
-    days_observed,
     days_of,
+    newest_read_ns,
     regions_of,
 )
 from sds.recommender.candidates.replica_cost import check_layout
@@ -186,8 +186,8 @@ def what_if(
         hypothetical_tiles=(*dataset.hypothetical_tiles, *tiles),
     )
     usable = usable_patterns(dataset)
-    days = days_observed(usable)
-    rows = [_pattern(pattern, (dataset, then), days=days) for pattern in usable]
+    until_ns = newest_read_ns(usable)
+    rows = [_pattern(pattern, (dataset, then), until_ns=until_ns) for pattern in usable]
     changed = [row for row in rows if row.from_now != row.from_then]
     models = dataset.models
     is_measured = not any(row.predicted for row in changed)
@@ -286,15 +286,15 @@ def _answer(
 
 
 def _pattern(
-    pattern: AccessPattern, now_and_then: Sequence[DatasetReads], *, days: float
+    pattern: AccessPattern, now_and_then: Sequence[DatasetReads], *, until_ns: int
 ) -> WhatIfPattern:
     """Return one pattern, now and then."""
     (seconds_now, from_now, is_measured), (seconds_then, from_then, _) = (
-        _served(pattern, dataset, days=days) for dataset in now_and_then
+        _served(pattern, dataset, until_ns=until_ns) for dataset in now_and_then
     )
     return WhatIfPattern(
         pattern=pattern.description,
-        reads_per_day=pattern.n_calls / days_of(pattern, days),
+        reads_per_day=pattern.n_calls / days_of(pattern, until_ns),
         seconds_now=seconds_now,
         seconds_then=seconds_then,
         from_now=from_now,
@@ -304,20 +304,20 @@ def _pattern(
 
 
 def _served(
-    pattern: AccessPattern, dataset: DatasetReads, *, days: float
+    pattern: AccessPattern, dataset: DatasetReads, *, until_ns: int
 ) -> tuple[float, str, bool]:
     """Return the seconds a day of a pattern, which layouts serve it, and if that was measured."""
     if pattern.irregular:
-        return pattern.elapsed_s / days_of(pattern, days), ORIGINAL, True
+        return pattern.elapsed_s / days_of(pattern, until_ns), ORIGINAL, True
     extent = dataset.array.extent
     boxes = regions_of(dataset.known_layouts, extent)
-    classes = classes_in_parts([pattern], boxes, reads_in_segments(dataset), days=days)
+    classes = classes_in_parts([pattern], boxes, reads_in_segments(dataset), until_ns=until_ns)
     now = traced_reads(dataset, classes).now()
     total, names = 0.0, []
     for read, by, seconds in zip(classes, now.served_by, now.seconds, strict=True):
         total += float(seconds) * read.per_day
         names.append(ORIGINAL if by < 0 else dataset.existing[by].describe(extent))
     if pattern.n_collective:
-        total += collective_s(pattern) / days_of(pattern, days)
+        total += collective_s(pattern) / days_of(pattern, until_ns)
         names.append(ORIGINAL)
     return total, " and ".join(dict.fromkeys(names)), bool(now.is_measured.all())

@@ -18,7 +18,7 @@ from sds.geometry.least_memory import least_process_bytes
 from sds.recommender.candidates.class_costs import usable_patterns
 from sds.recommender.candidates.cost_matrix import read_costs
 from sds.recommender.candidates.enumeration import CandidateCosts, candidate_costs
-from sds.recommender.candidates.read_classes import days_observed
+from sds.recommender.candidates.read_classes import days_of, newest_read_ns
 from sds.recommender.candidates.replica_cost import (
     build_command,
     n_elements,
@@ -291,7 +291,8 @@ def _measured_s(dataset: DatasetReads) -> float | None:
     patterns = usable_patterns(dataset)
     if not patterns or any(p.stated for p in patterns):
         return None
-    return sum(p.elapsed_s for p in patterns) / days_observed(patterns)
+    until_ns = newest_read_ns(patterns)
+    return sum(p.elapsed_s / days_of(p, until_ns) for p in patterns)
 
 
 def read_candidate(

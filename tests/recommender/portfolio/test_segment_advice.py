@@ -223,7 +223,7 @@ def test_no_read_is_lost_between_segments_and_boxes(places, tile_sets, corners):
     boxes = [Box(start=(0, i, j), extent=(50, 10 - i, 10 - j)) for i, j in dict.fromkeys(corners)]
     segments = ReadsInSegments(dataset.trail, lists)
     for pattern in dataset.patterns:
-        classes = classes_in_parts([pattern], boxes, segments, days=1.0)
+        classes = classes_in_parts([pattern], boxes, segments, until_ns=0)
         assert math.fsum(k.per_day for k in classes) == pytest.approx(pattern.n_calls)
         assert math.fsum(k.observed for k in classes) == pytest.approx(pattern.n_calls)
         assert math.fsum(k.logical_per_day for k in classes) == pytest.approx(pattern.n_reads)
