@@ -40,6 +40,7 @@ import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 from benchmarks.read_engine import load  # noqa: E402
+from sds.errors import SdsError  # noqa: E402
 from sds.home import Home  # noqa: E402
 from sds.server.operations.advice_reports import AdviceRequest, NamedDataset  # noqa: E402
 from sds.server.operations.evaluation.evaluator import build_request  # noqa: E402
@@ -203,6 +204,7 @@ def by_itself(
     )
     times: list[Times] = []
     longest_s = build_s = 0.0
+    failed = 0
     with Service.open(home, settings) as service:
         for day in range(given.days):
             begin_s = time.monotonic()
@@ -215,7 +217,12 @@ def by_itself(
             for _ in range(3):
                 service.evaluate()
                 while (job := service.queue.claim()) is not None:
-                    record = service.perform(job.request, lambda *_: None)
+                    try:
+                        record = service.perform(job.request, lambda *_: None)
+                    except SdsError as error:  # as the server's worker
+                        service.queue.fail(job.id, str(error))
+                        failed += 1
+                        continue
                     service.queue.finish(job.id, {})
                     build_s += record.build_s or 0.0
                     if pins:
@@ -235,6 +242,7 @@ def by_itself(
         "reverted": sum(one.state == "reverted" for one in records),
         "removed": sum(one.reason.startswith(("room for", "it served")) for one in records),
         "built again": len(layouts) - len(set(layouts)),
+        "failed": failed,
         "build": f"{build_s:.1f} s",
         "longest day": f"{longest_s:.1f} s",
     }
@@ -269,7 +277,7 @@ def print_table(took: dict[str, Times], notes: dict[str, dict[str, Any]]) -> Non
     """Print the times, what was saved of what could be, and the dataset that lost most."""
     total = {what: sum(times.values()) for what, times in took.items()}
     could = total["nothing"] - total["all known"]
-    columns = ("replicas", "reverted", "removed", "built again", "build", "longest day")
+    columns = ("replicas", "reverted", "removed", "built again", "failed", "build", "longest day")
     print("| | reads | saved, of all known | slowest dataset | " + " | ".join(columns) + " |")
     print("|" + "---|" * (4 + len(columns)))
     for what in ("nothing", "first come", "auto", "all known"):

@@ -32,7 +32,7 @@ import h5py
 import numpy as np
 
 from sds import _native, _spool_writer
-from sds.errors import NotFoundError
+from sds.errors import NotFoundError, SdsError
 from sds.geometry import Hyperslab
 from sds.home import Home
 from sds.redirect.tables import read_table
@@ -205,7 +205,11 @@ def by_itself(
                 if evaluated is None or not evaluated.jobs:
                     break
                 while (job := service.queue.claim()) is not None:
-                    record = service.perform(job.request, lambda *_: None)
+                    try:
+                        record = service.perform(job.request, lambda *_: None)
+                    except SdsError as error:  # as the server's worker
+                        service.queue.fail(job.id, str(error))
+                        continue
                     service.queue.finish(job.id, {})
                     if pins:
                         service.pin(record.id)
