@@ -66,39 +66,6 @@ def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float
     return max(0.0, saved + unknown * (ratio - 1))
 
 
-def saving_in_shadow(
-    patterns: Sequence[AccessPattern],
-    replica_id: int,
-    *,
-    predicted_s_per_read: float | None,
-    days: float,
-) -> float | None:
-    """Return what a replica that is tested is taken to save, seconds a day.
-
-    As measured so far, or as predicted of the reads that it served or left alone, whichever is
-    more: the first ones find it on the device. None while there are none, or nothing is known.
-
-    Parameters
-    ----------
-    predicted_s_per_read
-        Saving of a read as advice had it; None: not known.
-    days
-        Since it was built.
-    """
-    dealt = sum(
-        times.n
-        for pattern in patterns
-        for times in (*pattern.times, *pattern.left_alone)
-        if times.served_by == replica_id
-    )
-    if not dealt:
-        return None
-    known = [measured_saving(patterns, replica_id)]
-    if predicted_s_per_read is not None:
-        known.append(max(0.0, predicted_s_per_read) * dealt / max(1.0, days))
-    return max((saved for saved in known if saved is not None), default=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """Space under one budget.

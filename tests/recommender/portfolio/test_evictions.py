@@ -15,7 +15,6 @@ from sds.recommender.portfolio.evictions import (
     Room,
     measured_saving,
     room_for,
-    saving_in_shadow,
 )
 
 DAY_NS = 86_400 * 10**9
@@ -148,20 +147,6 @@ def test_reads_that_it_left_alone_in_shadow_come_first():
         times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50, left_alone=(times(7, 10, 0.02),)
     )
     assert measured_saving([planes], 7) == pytest.approx(50 * 0.01)
-
-
-def test_in_shadow_a_replica_saves_what_was_predicted_until_more_is_measured():
-    def of(*times_of, days=1.0, predicted=0.02):
-        tested = pattern(*times_of, n_calls=8, left_alone=(times(7, 4, 0.03),))
-        return saving_in_shadow([tested], 7, predicted_s_per_read=predicted, days=days)
-
-    cold = times(7, 4, 0.04)
-    assert of(cold) == pytest.approx(8 * 0.02), "not less, though it was slower at first"
-    assert of(cold, days=4.0) == pytest.approx(2 * 0.02), "what is not read any more"
-    assert of(cold, predicted=None) == 0
-    assert of(times(7, 4, 0.002)) > 8 * 0.02, "as measured"
-    unread = pattern(times(BY_HDF5, 8, 0.03), n_calls=8)
-    assert saving_in_shadow([unread], 7, predicted_s_per_read=0.02, days=9.0) is None
 
 
 def test_collective_reads_and_kinds_of_reads_without_comparison():

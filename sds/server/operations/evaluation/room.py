@@ -12,15 +12,8 @@ from sds.analyzer.gains import replica_gain
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import EVICTABLE_STATES
 from sds.errors import SdsError
-from sds.recommender.portfolio.evictions import (
-    HeldReplica,
-    Room,
-    measured_saving,
-    room_for,
-    saving_in_shadow,
-)
+from sds.recommender.portfolio.evictions import HeldReplica, Room, measured_saving, room_for
 from sds.server.operations.evaluation.modes import recent_since_ns
-from sds.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +40,7 @@ class Removable:
     idle
         Those that are damaged, or served no traced read for ``recent_days``, and why they go.
     held
-        Of the others those of which is known what they save.
+        Of the others those whose test in shadow has ended, where what they save is known.
     dataset_of
         File and path of the datasets of these, by id.
     """
@@ -74,26 +67,15 @@ class Removable:
             self.idle[record.id] = record.reason
         elif max(record.changed_ns, served_ns) < self._since_ns:
             self.idle[record.id] = f"it served no traced read in the last {self._days}"
-        elif (saved := self._saved(record, patterns)) is not None:
-            stored = record.stored_bytes or record.size_bytes
-            self.dataset_of[record.id] = record.file, record.dataset
-            self.held.append(
-                HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)
-            )
-
-    def _saved(self, record: ReplicaRecord, patterns: Sequence[AccessPattern]) -> float | None:
-        """Return what a replica saves a day; None where nothing is known."""
-        recent = tuple(one for one in patterns if one.last_ns >= self._since_ns)
-        if record.state is ReplicaState.ACTIVE:
-            return measured_saving(recent, record.id)
-        if record.state is ReplicaState.SHADOW:
-            return saving_in_shadow(
-                recent,
-                record.id,
-                predicted_s_per_read=record.predicted_saving_s_per_read,
-                days=(time.time_ns() - record.created_ns) * 1e-9 / DAY_S,
-            )
-        return None
+        elif record.state is ReplicaState.ACTIVE:
+            recent = tuple(one for one in patterns if one.last_ns >= self._since_ns)
+            saved = measured_saving(recent, record.id)
+            if saved is not None:
+                stored = record.stored_bytes or record.size_bytes
+                self.dataset_of[record.id] = record.file, record.dataset
+                self.held.append(
+                    HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)
+                )
 
     @property
     def may_go(self) -> dict[tuple[str, str], int]:
