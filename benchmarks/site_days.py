@@ -220,7 +220,7 @@ def by_itself(
                     try:
                         record = service.perform(job.request, lambda *_: None)
                     except SdsError as error:  # as the server's worker
-                        service.queue.fail(job.id, str(error))
+                        service.queue.fail(job.id, error)
                         failed += 1
                         continue
                     service.queue.finish(job.id, {})

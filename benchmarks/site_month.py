@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 THIRDS = 3
 SHARE_OF_SPACE = 0.2
-RECENT_DAYS = 4.0
 NOISE = 0.3
 _pids = itertools.count(2**22 + 1)
 
@@ -187,9 +186,7 @@ def by_itself(
 ) -> tuple[float, dict[str, Any]]:
     """Return what all days take in mode auto, and what was built and removed."""
     home.create()
-    settings = Settings(
-        mode="auto", quiet_source_s=0, replica_budget_bytes=budget, recent_days=RECENT_DAYS
-    )
+    settings = Settings(mode="auto", quiet_source_s=0, replica_budget_bytes=budget)
     rng = random.Random(1)  # noqa: S311
     total_s = 0.0
     with Service.open(home, settings) as service:
@@ -208,14 +205,20 @@ def by_itself(
                     try:
                         record = service.perform(job.request, lambda *_: None)
                     except SdsError as error:  # as the server's worker
-                        service.queue.fail(job.id, str(error))
+                        service.queue.fail(job.id, error)
                         continue
                     service.queue.finish(job.id, {})
                     if pins:
                         service.pin(record.id)
             clock.pass_days(0.1)
-            n = len(service.replicas())
-            print(f"  day {day + 1}: reads {of_day_s:.1f} s, {n} replicas", file=sys.stderr)
+            replicas = service.replicas()
+            n_in_shadow = sum(one.state == "shadow" for one in replicas)
+            at_most_s = seconds_of(site[day * THIRDS // days], home)
+            print(
+                f"  day {day + 1}: reads {of_day_s:.1f} s, from now on {at_most_s:.1f} s at least; "
+                f"{len(replicas)} replicas, {n_in_shadow} of them in shadow",
+                file=sys.stderr,
+            )
         records = service.replicas(all_states=True)
     layouts = [(one.file, str(one.layout)) for one in records]
     return total_s, {
@@ -247,7 +250,9 @@ def all_known(site: Site, place: Path, clock: Clock, budget: int, days: int) -> 
                 request = build_request(layout, records[layout.target])
                 service.perform(replace(request, shadow=False, pinned=True), lambda *_: None)
         n_days = len([day for day in range(days) if day * THIRDS // days == third])
-        total_s += n_days * seconds_of(programs, home)
+        of_day_s = seconds_of(programs, home)
+        print(f"  third {third + 1}: reads {of_day_s:.1f} s a day", file=sys.stderr)
+        total_s += n_days * of_day_s
     return total_s
 
 

@@ -21,6 +21,7 @@
     ├── VerificationError                      a replica whose bytes differ from its original
     ├── BuildInterruptedError                  a build whose processes ended; it can be continued
     ├── InsufficientSpaceError (OSError)       a disk without room, with the bytes needed
+    │   └── OverBudgetError                    more than a budget of replicas allows
     ├── PermissionDeniedError (PermissionError)
     ├── UnreachableError (TimeoutError)        a file whose file system does not answer
     ├── RankDeficientError (ValueError)        a fit whose columns do not vary independently
@@ -112,6 +113,10 @@ class BuildInterruptedError(SdsError):
 
 class InsufficientSpaceError(SdsError, OSError):
     """A disk without room for what was to be written."""
+
+
+class OverBudgetError(InsufficientSpaceError):
+    """A replica that would take more than a budget of replicas allows."""
 
 
 class PermissionDeniedError(SdsError, PermissionError):

@@ -128,6 +128,7 @@ def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
         time_lost_s=sum(m.time_lost_s for m in members),
         first_ns=min((m.first_ns for m in seen), default=0),
         last_ns=max(m.last_ns for m in members),
+        longest_pause_ns=_longest_pause(seen),
         processes=tuple(sorted({p for m in members for p in m.processes})),
         n_concurrent=_concurrent(members),
         n_redirected=sum(m.n_redirected for m in members),
@@ -136,6 +137,28 @@ def _merge(members: Sequence[AccessPattern]) -> AccessPattern:
         n_collective=sum(m.n_collective for m in members),
         places=joined_places((place for m in members for place in m.places), lead.extent),
     )
+
+
+def _longest_pause(members: Sequence[AccessPattern]) -> int:
+    """Return the longest time without a read of any pattern, or within one of them, ns."""
+    apart = longest_gap(
+        np.array([m.first_ns for m in members], dtype=np.int64),
+        np.array([m.last_ns for m in members], dtype=np.int64),
+    )
+    return max((apart, *(m.most_pause_ns for m in members)))
+
+
+def longest_gap(begin_ns: Int64, end_ns: Int64) -> int:
+    """Return the longest time that none of some intervals covers, from the first to the last, ns.
+
+    Parameters
+    ----------
+    begin_ns, end_ns
+        Of each interval; shape (n,). 0 where there is none.
+    """
+    order = np.argsort(begin_ns)
+    covered_ns = np.maximum.accumulate(end_ns[order])
+    return max(0, int(np.max(begin_ns[order][1:] - covered_ns[:-1], initial=0)))
 
 
 def _concurrent(members: Sequence[AccessPattern]) -> int:
@@ -258,6 +281,7 @@ def _pattern(
         time_lost_s=float(np.maximum(0.0, elapsed_s - n_calls * start_s - bytes_read / rate).sum()),
         first_ns=min((first for first in first_ns.tolist() if first > 0), default=0),
         last_ns=int(last_ns.max()),
+        longest_pause_ns=longest_gap(reads.start_ns[rows], reads.last_start_ns[rows]),
         processes=tuple(sorted(joined.processes[i] for i in numbers.tolist())),
         n_concurrent=_most_at_once(
             (first, last, 1)

@@ -15,9 +15,16 @@ from sds.analyzer.read_times import ReadTimes
 from sds.analyzer.regions import Place
 from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Box, Hyperslab, parse_selection
+from sds.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+PAUSE_DAYS = 3.0
+"""Days without a read that end no pattern: a weekend, and some hours."""
+
+TIMES_THE_PAUSE = 2.0
+"""A pattern has ended that pauses for longer than this many times its longest pause so far."""
 
 
 class PatternKind(StrEnum):
@@ -89,6 +96,9 @@ class AccessPattern:
         What of `elapsed_s` exceeds the time of reading as many bytes contiguously, >= 0.
     first_ns, last_ns
         Start of the first and of the last read, nanoseconds since the epoch; 0 where stated.
+    longest_pause_ns
+        The longest time between two successive reads, ns; None where that is not known, which no
+        more than `last_ns` less `first_ns` can be.
     processes
         Keys of the processes that read, sorted. Empty where stated.
     n_concurrent
@@ -128,6 +138,7 @@ class AccessPattern:
     time_lost_s: float = 0.0
     first_ns: int = 0
     last_ns: int = 0
+    longest_pause_ns: int | None = None
     processes: tuple[str, ...] = field(default=())
     n_concurrent: int = 1
     n_redirected: int = 0
@@ -179,6 +190,27 @@ class AccessPattern:
         On each axis they have the same step, and as many indices up to a power of two.
         """
         return not self.irregular and _kind(self.call) == _kind(slab)
+
+    @property
+    def most_pause_ns(self) -> int:
+        """Longest time between two successive reads, or the most that it can be, ns."""
+        known = self.longest_pause_ns
+        return self.last_ns - self.first_ns if known is None else known
+
+    def has_ended(self, now_ns: int) -> bool:
+        """Return whether it is no longer read: it pauses for much longer than ever before.
+
+        A pattern that was read once has paused for no time yet. Stated ones do not end.
+
+        Parameters
+        ----------
+        now_ns
+            The present, ns since 1970: best the newest read of all, since where nothing at all is
+            read nothing ends.
+        """
+        least_ns = PAUSE_DAYS * DAY_S * 1e9
+        pause_ns = now_ns - self.last_ns
+        return not self.stated and pause_ns > max(least_ns, TIMES_THE_PAUSE * self.most_pause_ns)
 
     @property
     def shape_key(self) -> str:

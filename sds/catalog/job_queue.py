@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from sds.catalog.database import Database
     from sds.catalog.requests import JobRecord, JobRequest
+    from sds.errors import SdsError
 
 
 SHORT_KINDS = frozenset({"ingest"})
@@ -177,9 +178,10 @@ class JobQueue:
         """End a job that did its work."""
         self._end(job_id, JobState.DONE, "", result)
 
-    def fail(self, job_id: int, error: str) -> None:
+    def fail(self, job_id: int, error: SdsError | str) -> None:
         """End a job that could not do its work."""
-        self._end(job_id, JobState.FAILED, error, None)
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        self._end(job_id, JobState.FAILED, text, None)
 
     def stop(self, job_id: int, reason: str = "cancelled while it ran") -> None:
         """End a running job that has stopped, after a request to cancel it or for a reason."""

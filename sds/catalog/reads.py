@@ -6,7 +6,7 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from sds.catalog import records
 from sds.catalog.database import Database
@@ -101,6 +101,11 @@ class Reads(Database):
         with self.reading() as session:
             row = session.scalars(query).one_or_none()
             return None if row is None else row.trail
+
+    def newest_read_ns(self) -> int:
+        """Return when the newest traced read of all began, ns since 1970; 0 without any."""
+        with self.reading() as session:
+            return session.scalar(select(func.max(PatternRow.last_ns))) or 0
 
     def patterns(
         self, file: str | None = None, dataset: str | None = None

@@ -29,7 +29,7 @@ from sds.catalog.records import (
     Number,
     Whole,
 )
-from sds.errors import LayoutError, SdsValueError
+from sds.errors import LayoutError, SdsError, SdsValueError
 from sds.geometry import SegmentList
 
 MIN_MEMORY_BYTES = 1 << 20
@@ -316,3 +316,7 @@ class JobRecord:
         if not (math.isfinite(self.progress) and 0 <= self.progress <= 1):
             message = f"progress {self.progress} of job {self.id} is outside 0 to 1"
             raise SdsValueError(message)
+
+    def was_ended_by(self, kind: type[SdsError]) -> bool:
+        """Return whether it failed by an error of exactly this kind."""
+        return self.state is JobState.FAILED and self.error.startswith(f"{kind.__name__}: ")

@@ -1,7 +1,13 @@
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sds.analyzer import combine_patterns, find_patterns
+from sds.analyzer import combine_patterns, find_patterns, merge_patterns
+from sds.analyzer.classify import longest_gap
 from tests.analyzer.traces import POINTS, Read, records_of_reads
 
 CUBE = (64, 64, 256)
@@ -67,6 +73,37 @@ def test_processes_merge_and_those_at_one_time_are_counted():
     assert pattern.n_concurrent == 2
     assert pattern.n_reads == 6
     assert pattern.last_ns - pattern.first_ns == 550_000_000
+
+
+def test_the_longest_pause_is_that_in_which_no_process_reads():
+    def begun(*at_ms, process="p"):
+        reads = [Read((EVERY, EVERY, 3), at_ms=at) for at in at_ms]
+        return records_of_reads(reads, CUBE, process=process)
+
+    (apart,) = find_patterns([begun(0, 400, 500)])
+    assert apart.longest_pause_ns == 400_000_000
+    (filled,) = find_patterns([begun(0, 400, 500), begun(100, 300, process="q")])
+    assert filled.longest_pause_ns == 200_000_000
+    (first,), (later,) = find_patterns([begun(0, 400, 500)]), find_patterns([begun(1400)])
+    assert (later.longest_pause_ns, merge_patterns(first, later).longest_pause_ns) == (
+        0,
+        900_000_000,
+    )
+    unknown = replace(later, longest_pause_ns=None, first_ns=later.first_ns - 2_000_000_000)
+    assert merge_patterns(first, unknown).longest_pause_ns == 2_000_000_000, "the most it can be"
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 20)), min_size=1, max_size=12))
+def test_the_longest_gap_lies_between_neighbouring_ends_that_no_interval_joins(lengths):
+    intervals = [(begin, begin + length) for begin, length in lengths]
+    ends = sorted({end for both in intervals for end in both})
+    gaps = [
+        q - p
+        for p, q in itertools.pairwise(ends)
+        if not any(begin <= p and q <= end for begin, end in intervals)
+    ]
+    begins, stops = (np.array(column) for column in zip(*intervals, strict=True))
+    assert longest_gap(begins, stops) == max(gaps, default=0)
 
 
 def test_batches_of_one_process_are_one_process():

@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sds.analyzer import PatternKind, classify, merge_patterns, stated_pattern
+from sds.analyzer.patterns import PAUSE_DAYS
 from sds.errors import SdsValueError, SelectionError
 from sds.geometry import Hyperslab, parse_selection
+from sds.text import DAY_S
 from tests.strategies import axis_slabs
 
 CUBE = (40, 50, 60)
@@ -104,6 +108,30 @@ def test_only_equal_shapes_merge():
     assert merge_patterns(a, b).bytes_read == a.bytes_read + b.bytes_read
     with pytest.raises(SdsValueError, match="different patterns"):
         merge_patterns(a, c)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "ends_after"),
+    [(None, PAUSE_DAYS), (0.5, PAUSE_DAYS), (1.5, PAUSE_DAYS), (7, 14)],
+)
+def test_a_pattern_has_ended_that_pauses_longer_than_ever_before(pauses, ends_after):
+    day_ns = int(DAY_S * 1e9)
+    stated = stated_pattern("[:, :, 3]", extent=CUBE, element_size_bytes=4)
+    longest_ns = None if pauses is None else int(pauses * day_ns)
+    read = replace(
+        stated, stated=False, first_ns=day_ns, last_ns=day_ns, longest_pause_ns=longest_ns
+    )
+    assert not read.has_ended(day_ns + int(0.99 * ends_after * day_ns))
+    assert read.has_ended(day_ns + int(1.01 * ends_after * day_ns))
+    assert not stated.has_ended(1 << 62)
+
+
+def test_an_unknown_pause_is_taken_for_the_longest_it_can_be():
+    day_ns = int(DAY_S * 1e9)
+    stated = stated_pattern("[:, :, 3]", extent=CUBE, element_size_bytes=4)
+    read = replace(stated, stated=False, first_ns=day_ns, last_ns=11 * day_ns)
+    assert not read.has_ended(30 * day_ns)
+    assert read.has_ended(32 * day_ns)
 
 
 def test_a_pattern_survives_json():

@@ -29,8 +29,9 @@ from sds.recommender.portfolio.what_if import what_if, what_if_sorted
 from sds.server.operations.advice_reports import Advice, QueriedTable, Rewrite
 from sds.server.operations.build_rates import measured_build_rates
 from sds.server.operations.dataset_workloads import KnownReads
-from sds.server.operations.evaluation.modes import Modes, does_as_much, recent_since_ns
+from sds.server.operations.evaluation.modes import Modes, does_as_much
 from sds.server.operations.evaluation.tried_layouts import Attempt, TriedLayouts
+from sds.server.operations.recent_reads import RecentReads
 from sds.server.operations.replica_budgets import replica_budgets
 from sds.server.operations.sort_advice import sample_queries
 
@@ -121,16 +122,16 @@ class Adviser:
         mode
             Of datasets in this mode or one that does more. In auto without ``replica_budget_bytes``
             all replicas together may take a tenth of what they and the free space are, and advice
-            is kept only where all is in auto. Reads of patterns that were not seen for
-            ``recent_days`` count no more.
+            is kept only where all is in auto. Reads of patterns that are not read any more do
+            not count (`RecentReads`).
         may_go
             Bytes of replicas that may go, by file and path of their datasets: space beside what
             budgets leave. What is advised then is not kept.
         """
         more_bytes = sum(may_go.values())
         modes = Modes(self._store.policies(), self._settings.mode)
-        since_ns = recent_since_ns(self._settings) if mode == "auto" else 0
-        reads = KnownReads(self._store, self._models, since_ns=since_ns)
+        recent = RecentReads.of(self._store, self._settings) if mode == "auto" else None
+        reads = KnownReads(self._store, self._models, recent=recent)
         known: list[KnownDataset] = []
         notes: list[str] = []
         stated = {(one.file, one.dataset) for one in self._store.stated_reads()}
@@ -143,7 +144,7 @@ class Adviser:
             and (
                 (record.file, record.path) in stated
                 or (
-                    (record.last_read_ns or 0) >= since_ns
+                    (recent is None or (record.last_read_ns or 0) >= recent.since_ns)
                     and 0 < record.elapsed_s >= self._settings.advice_min_s
                 )
             )

@@ -17,6 +17,7 @@ from sds.errors import (
     CatalogError,
     InsufficientSpaceError,
     LayoutError,
+    OverBudgetError,
     PermissionDeniedError,
     SdsError,
 )
@@ -69,7 +70,7 @@ class Builder:
         whose the file is.
 
         Raises LayoutError where the file's replicas would hold more than `MAX_TILES_OF_FILE` tiles,
-        InsufficientSpaceError where replicas would take more than ``replica_budget_bytes``, or the
+        OverBudgetError where replicas would take more than ``replica_budget_bytes``, or the
         budget of a policy, and the request is not forced; else errors as of the organizer.
         """
         begun: list[ReplicaRecord] = []
@@ -178,7 +179,7 @@ class Builder:
                     self.delete_file(retired)
 
     def _check_budget(self, plan: AnyPlan, facts: DatasetFacts) -> None:
-        """Raise InsufficientSpaceError where a replica does not fit into a budget."""
+        """Raise OverBudgetError where a replica does not fit into a budget."""
         expected = plan.size_bytes if isinstance(plan, SortPlan) else plan.expected_bytes
         budgets = replica_budgets(self._store, self._budget_bytes, beside=str(plan.output))
         for budget in budgets:
@@ -188,7 +189,7 @@ class Builder:
                     f"{budget.source} allows {budget.budget_bytes}; remove a replica (sds replicas "
                     "remove), raise that budget, or add --force"
                 )
-                raise InsufficientSpaceError(message)
+                raise OverBudgetError(message)
 
     def _check_room_in_table(self, request: ReorganizeRequest) -> None:
         """Raise LayoutError where the replicas of a file would hold too many tiles."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sds.recommender.models.cost_model import CostModel
     from sds.server.operations.advice_reports import Counts, Selections
     from sds.server.operations.file_system_models import Models
+    from sds.server.operations.recent_reads import RecentReads
     from sds.server.operations.stages import Progress
 
 log = logging.getLogger(__name__)
@@ -60,14 +61,14 @@ class KnownReads:
 
     Parameters
     ----------
-    since_ns
-        Patterns of which no read was traced since then are left out; ns since 1970.
+    recent
+        Patterns that it does not hold are left out; None: all count.
     """
 
-    def __init__(self, store: Store, models: Models, *, since_ns: int = 0) -> None:
+    def __init__(self, store: Store, models: Models, *, recent: RecentReads | None = None) -> None:
         self._store = store
         self._models = models
-        self._since_ns = since_ns
+        self._recent = recent
         self._for_advice: dict[int | None, tuple[CostModel, CostModel]] = {}
         self._build_rates: dict[str, BuildRates] = {}  # by source
 
@@ -156,8 +157,10 @@ class KnownReads:
             if pattern.extent == described.extent
             and pattern.element_size_bytes == described.element_size_bytes
         )
-        if quiet or self._since_ns:  # nothing to explain, or not to a person
-            return tuple(one for one in fitting if one.last_ns >= self._since_ns)
+        if self._recent is not None:
+            return tuple(pattern for pattern in fitting if self._recent.hold(pattern))
+        if quiet:  # there is something else to go by
+            return fitting
         if not traced:
             notes.append(
                 f"{described.path}: no read was traced; run a program with `sds run`, "

@@ -183,7 +183,7 @@ class Background:
             explained = missing_extra(error) or error
             if isinstance(explained, SdsError):
                 log.warning("job %s failed: %s", job.id, explained)
-                queue.fail(job.id, f"{type(explained).__name__}: {explained}")
+                queue.fail(job.id, explained)
             else:
                 log.exception("job %s failed", job.id)
                 queue.fail(job.id, f"unexpected {type(error).__name__}; see the server's log")

@@ -1,4 +1,4 @@
-"""Modes of datasets: of the policies that name them, the most specific one's; what is recent."""
+"""Modes of datasets: of the policies that name them, the most specific one's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from sds.text import DAY_S
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sds.catalog.records import Mode, PolicyRecord
-    from sds.server.settings import Settings
 
 
 _LEVELS: tuple[Mode, ...] = ("off", "observe", "auto")
@@ -21,11 +18,6 @@ _LEVELS: tuple[Mode, ...] = ("off", "observe", "auto")
 def does_as_much(mode: Mode, other: Mode) -> bool:
     """Return whether the evaluator does as much in a mode as in another, or more."""
     return _LEVELS.index(mode) >= _LEVELS.index(other)
-
-
-def recent_since_ns(settings: Settings) -> int:
-    """Return since when reads count in mode auto, ns since 1970."""
-    return time.time_ns() - int(settings.recent_days * DAY_S * 1e9)
 
 
 def is_within(hours: str | None) -> bool:

@@ -13,7 +13,7 @@ from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import EVICTABLE_STATES
 from sds.errors import SdsError
 from sds.recommender.portfolio.evictions import HeldReplica, Room, measured_saving, room_for
-from sds.server.operations.evaluation.modes import recent_since_ns
+from sds.server.operations.recent_reads import RecentReads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ class Removable:
         self.idle: dict[int, str] = {}
         self.held: list[HeldReplica] = []
         self.dataset_of: dict[int, tuple[str, str]] = {}
-        self._since_ns = recent_since_ns(settings)
+        self._recent = RecentReads.of(store, settings)
         self._days = f"{settings.recent_days:g} days (recent_days)"
         for (file, dataset), records in _unpinned(store, modes).items():
             try:
@@ -65,10 +65,10 @@ class Removable:
         served_ns = min(replica_gain(patterns, record.id).last_ns, time.time_ns())
         if record.state is ReplicaState.DAMAGED:
             self.idle[record.id] = record.reason
-        elif max(record.changed_ns, served_ns) < self._since_ns:
+        elif max(record.changed_ns, served_ns) < self._recent.since_ns:
             self.idle[record.id] = f"it served no traced read in the last {self._days}"
         elif record.state is ReplicaState.ACTIVE:
-            recent = tuple(one for one in patterns if one.last_ns >= self._since_ns)
+            recent = tuple(one for one in patterns if self._recent.hold(one))
             saved = measured_saving(recent, record.id)
             if saved is not None:
                 stored = record.stored_bytes or record.size_bytes

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import REMOVED
 from sds.catalog.requests import ReorganizeRequest
+from sds.errors import OverBudgetError
 from sds.text import DAY_S
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class _Failed(NamedTuple):
     request: ReorganizeRequest
     begun_ns: int
     ended_ns: int
+    is_over_budget: bool
 
 
 class Attempt(NamedTuple):
@@ -61,7 +63,8 @@ class TriedLayouts:
         """Return why a layout is not built again, in words; empty where it may be.
 
         What failed takes no other's room again (`takes_room`) while its source is as it was; where
-        there is room as it is, it is tried again after a day.
+        there is room as it is, it is tried again after a day. What there was no room for, because
+        those that were built with it took more than was planned, may be planned again at once.
         """
         now_s = time.time()
         return self._objection_of_replicas(attempt, now_s) or self._objection_of_builds(
@@ -95,7 +98,8 @@ class TriedLayouts:
         kind = _kind_of_layout(attempt.record, attempt.layout)
         for each in self._failed_builds():
             is_of_now = each.begun_ns > changed_ns and each.ended_ns >= since_ns
-            if is_of_now and kind == _kind_of_request(each.request):
+            is_to_blame = takes_room or not each.is_over_budget
+            if is_of_now and is_to_blame and kind == _kind_of_request(each.request):
                 return "a build like it failed or was cancelled"
         return ""
 
@@ -107,7 +111,12 @@ class TriedLayouts:
         """
         if self._failed is None:
             self._failed = [
-                _Failed(job.request, job.started_ns or job.finished_ns, job.finished_ns)
+                _Failed(
+                    job.request,
+                    job.started_ns or job.finished_ns,
+                    job.finished_ns,
+                    job.was_ended_by(OverBudgetError),
+                )
                 for job in self._queue.failed(PRIORITY)
                 if isinstance(job.request, ReorganizeRequest) and job.finished_ns is not None
             ]

@@ -9,7 +9,7 @@ import pytest
 
 from sds.catalog.records import ReplicaState
 from sds.catalog.requests import PolicyRequest, ReorganizeRequest
-from sds.errors import InsufficientSpaceError, NotFoundError
+from sds.errors import InsufficientSpaceError, NotFoundError, OverBudgetError
 from sds.server.operations.evaluation import evaluator, modes, tried_layouts
 from sds.text import DAY_S
 from tests.organizer.sources import settle
@@ -89,6 +89,28 @@ def test_a_replica_stays_for_what_saves_little_more(full, trace, other):
     evaluated = service.evaluate()
     assert (evaluated.jobs, evaluated.removed) == ((), ())
     assert service.replica(replica.id).state is ReplicaState.ACTIVE
+
+
+def test_a_replica_whose_reads_have_ended_goes_for_any_that_pays(full, trace, other, later):
+    service, replica = full(took_ns=300_000_000)
+    in_days_ns = [time.time_ns() + int(days * DAY_S * 1e9) for days in range(8)]
+    later(days=2)
+    trace(service, other, took_ns=100_000_000, first_ns=in_days_ns[2])
+    assert service.evaluate().removed == (), "reads pause for less than three days"
+    later(days=4)
+    trace(service, other, took_ns=100_000_000, first_ns=in_days_ns[4])
+    evaluated = service.evaluate()
+    assert [one.id for one in evaluated.removed] == [replica.id]
+    assert "this one saves 0 s (measured)" in service.replica(replica.id).reason
+
+
+def test_reads_that_paused_before_have_not_ended(full, trace, cube, other, later):
+    service, replica = full(took_ns=300_000_000)
+    in_days_ns = [time.time_ns() + int(days * DAY_S * 1e9) for days in range(8)]
+    trace(service, cube, served_by=replica.id, took_ns=1_000_000, first_ns=in_days_ns[2])
+    later(days=6)  # a pause of two days, and one of not quite four
+    trace(service, other, took_ns=100_000_000, first_ns=in_days_ns[6] - int(3600e9))
+    assert service.evaluate().removed == ()
 
 
 @pytest.mark.parametrize("why", ["pinned", "asked for by name", "observe"])
@@ -191,6 +213,21 @@ def test_nothing_goes_again_for_what_has_failed(full, trace, cube, other, monkey
     monkeypatch.setattr(tried_layouts, "AGAIN_S", 0.0)
     evaluated = service.evaluate()
     assert (evaluated.jobs, evaluated.removed) == ((), ())
+
+
+def test_what_others_left_no_room_for_is_planned_anew_at_once(open_service, trace, cube, other):
+    service = open_service(replica_budget_bytes=1 << 30)
+    trace(service, cube)
+    trace(service, other)
+    first, second = service.evaluate().jobs
+    least = open_service(replica_budget_bytes=1)
+    for job in (first, second):
+        service.queue.claim()
+        with pytest.raises(OverBudgetError) as raised:
+            least.perform(job.request, lambda *_: None)
+        service.queue.fail(job.id, raised.value)
+    assert service.job(first.id).error.startswith("OverBudgetError: a replica of ")
+    assert [one.request for one in service.evaluate().jobs] == [first.request, second.request]
 
 
 def test_nothing_goes_that_people_have_taken_out_of_mode_auto_meanwhile(full, trace, cube, other):
