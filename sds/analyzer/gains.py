@@ -85,6 +85,11 @@ def measured_gains(pattern: AccessPattern) -> tuple[MeasuredGain, ...]:
     )
 
 
+def was_chosen_for(pattern: AccessPattern, replica_id: int) -> bool:
+    """Return whether a replica was chosen for reads of a pattern, those left alone included."""
+    return any(each.served_by == replica_id for each in (*pattern.times, *pattern.left_alone))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaGain:
     """Reads that one replica served, of all patterns, and what that saved.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHADOW_PERMILLE = 500
 """Share of the reads that a replica in shadow serves, in thousandths."""
-LOOKS = (20, 50, 100, 200, 500, 1000, 2000)
+LOOKS = (10, 20, 50, 100, 200, 500, 1000, 2000)
 """Reads that a replica has served in a window when its test is looked at."""
 WINDOW_READS = 100
 """Reads that a replica serves in the first window."""

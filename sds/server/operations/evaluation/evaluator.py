@@ -195,7 +195,7 @@ class Evaluator:
             raise _PutOffError("others go for it once it can be built (build_hours)")
         new = (
             f"room for {layout.command}, which is to save {time_text(layout.saving.seconds)} a "
-            "day (predicted); this one saves"
+            "day (predicted); of what is still read this one saves"
         )
         reasons = {one.id: f"{new} {time_text(one.saves_s_per_day)} (measured)" for one in going}
         try:

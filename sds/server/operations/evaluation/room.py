@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sds.analyzer.gains import replica_gain
+from sds.analyzer.gains import replica_gain, was_chosen_for
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import EVICTABLE_STATES
 from sds.errors import SdsError
@@ -40,7 +40,8 @@ class Removable:
     idle
         Those that are damaged, or served no traced read for ``recent_days``, and why they go.
     held
-        Of the others those whose test in shadow has ended, where what they save is known.
+        Of the others those of which it is known what they save: those whose test in shadow has
+        ended, or whose reads have.
     dataset_of
         File and path of the datasets of these, by id.
     """
@@ -67,15 +68,23 @@ class Removable:
             self.idle[record.id] = record.reason
         elif max(record.changed_ns, served_ns) < self._recent.since_ns:
             self.idle[record.id] = f"it served no traced read in the last {self._days}"
-        elif record.state is ReplicaState.ACTIVE:
-            recent = tuple(one for one in patterns if self._recent.hold(one))
-            saved = measured_saving(recent, record.id)
+        else:
+            saved = self._saved(record, patterns)
             if saved is not None:
                 stored = record.stored_bytes or record.size_bytes
                 self.dataset_of[record.id] = record.file, record.dataset
                 self.held.append(
                     HeldReplica(id=record.id, size_bytes=max(1, stored), saves_s_per_day=saved)
                 )
+
+    def _saved(self, record: ReplicaRecord, patterns: Sequence[AccessPattern]) -> float | None:
+        """Return what a replica saves of what is still read, seconds a day; None: not known."""
+        recent = tuple(one for one in patterns if self._recent.hold(one))
+        if record.state is ReplicaState.ACTIVE:
+            return measured_saving(recent, record.id)
+        # In shadow: of what it is for nothing is measured, unless nobody reads that any more.
+        for_it = [one for one in patterns if was_chosen_for(one, record.id)] or patterns
+        return None if any(map(self._recent.hold, for_it)) else 0.0
 
     @property
     def may_go(self) -> dict[tuple[str, str], int]:

@@ -76,7 +76,7 @@ def test_a_replica_goes_for_one_that_saves_much_more(full, trace, other):
     gone = service.replica(replica.id)
     assert gone.state is ReplicaState.RETIRED
     assert gone.reason.startswith(f"room for sds reorganize {other}:/cube --order 2,")
-    assert "(predicted); this one saves" in gone.reason
+    assert "(predicted); of what is still read this one saves" in gone.reason
     assert not Path(replica.path).exists()
     (built,) = work(service)
     assert built.file == str(other)
@@ -102,6 +102,25 @@ def test_a_replica_whose_reads_have_ended_goes_for_any_that_pays(full, trace, ot
     evaluated = service.evaluate()
     assert [one.id for one in evaluated.removed] == [replica.id]
     assert "this one saves 0 s (measured)" in service.replica(replica.id).reason
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+def test_a_replica_in_shadow_goes_only_where_its_reads_have_ended(
+    open_service, trace, cube, other, later, *, was_read
+):
+    service = open_service()
+    trace(service, cube, took_ns=300_000_000)
+    assert service.evaluate().jobs
+    (replica,) = work(service)
+    if was_read:
+        trace(service, cube, left_by=replica.id, took_ns=300_000_000)
+    assert service.replica(replica.id).state is ReplicaState.SHADOW
+    service = open_service(replica_budget_bytes=replica.stored_bytes + 4096)
+    now_ns = time.time_ns()
+    for days, goes in ((2, False), (4, True)):
+        later(days)
+        trace(service, other, took_ns=100_000_000, first_ns=now_ns + int(days * DAY_S * 1e9))
+        assert [one.id for one in service.evaluate().removed] == [replica.id] * goes
 
 
 def test_reads_that_paused_before_have_not_ended(full, trace, cube, other, later):
