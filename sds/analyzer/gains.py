@@ -85,9 +85,10 @@ def measured_gains(pattern: AccessPattern) -> tuple[MeasuredGain, ...]:
     )
 
 
-def was_chosen_for(pattern: AccessPattern, replica_id: int) -> bool:
-    """Return whether a replica was chosen for reads of a pattern, those left alone included."""
-    return any(each.served_by == replica_id for each in (*pattern.times, *pattern.left_alone))
+def n_chosen(pattern: AccessPattern, replica_id: int) -> int:
+    """Return for how many reads of a pattern a replica was chosen, those left alone included."""
+    times = (*pattern.times, *pattern.left_alone)
+    return sum(each.n for each in times if each.served_by == replica_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sds.analyzer.gains import measured_gains
+from sds.analyzer.gains import measured_gains, n_chosen
 from sds.recommender.candidates.read_classes import days_of, newest_read_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sds.analyzer import AccessPattern
 
@@ -35,20 +35,29 @@ class HeldReplica:
     saves_s_per_day: float
 
 
-def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float | None:
+def measured_saving(
+    patterns: Sequence[AccessPattern], replica_id: int, *, days_there: Mapping[int, float]
+) -> float | None:
     """Return what a replica saves of the patterns of its dataset, seconds a day.
 
     By how much faster it was measured, read by read (`sds.analyzer.gains.measured_gains`), for as
     many reads a day as there were of each pattern that it serves, before it was there as well: so
-    that it can be compared with what is predicted of others. Collective reads are left out, which
-    no replica serves. Patterns whose reads cannot be compared are taken to gain as the others do.
-    Never below zero; None where nothing that it serves can be compared.
+    that it can be compared with what is predicted of others. Where several serve a pattern, as
+    replicas of parts do, these reads are shared among them as they were chosen. Collective reads
+    are left out, which no replica serves. Patterns whose reads cannot be compared are taken to gain
+    as the others do. Never below zero; None where nothing that it serves can be compared.
+
+    Parameters
+    ----------
+    days_there
+        Days for which each replica of the dataset that is there has been there, by id.
     """
     until_ns = newest_read_ns(patterns)
     compared = served = saved = unknown = 0.0
     is_known = is_served = False
     for pattern in patterns:
         per_day = (pattern.n_calls - pattern.n_collective) / days_of(pattern, until_ns)
+        per_day *= _share_of(pattern, replica_id, days_there)
         for gain in measured_gains(pattern):
             if gain.times.served_by != replica_id:
                 continue
@@ -64,6 +73,16 @@ def measured_saving(patterns: Sequence[AccessPattern], replica_id: int) -> float
         return None if is_served else 0.0
     ratio = compared / served if served > 0 else 1.0
     return max(0.0, saved + unknown * (ratio - 1))
+
+
+def _share_of(pattern: AccessPattern, replica_id: int, days_there: Mapping[int, float]) -> float:
+    """Return the share of a pattern's reads that one of its replicas is chosen for.
+
+    By reads a day since each is there: one that has been there for longer serves no more.
+    """
+    rates = {one: n_chosen(pattern, one) / max(1.0, days) for one, days in days_there.items()}
+    total = math.fsum(rates.values())
+    return rates[replica_id] / total if total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from sds.catalog.records import ReplicaState
 from sds.catalog.replica_records import ReplicaRecord
 from sds.catalog.replicas import GONE_STATES
 from sds.recommender.portfolio.evictions import measured_saving
+from sds.text import DAY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sds.analyzer import AccessPattern
     from sds.catalog.store import Store
@@ -79,8 +81,16 @@ def savings_of(store: Store, file: str | None, dataset: str | None) -> Savings:
     for known in store.patterns(file, dataset):
         patterns[known.file, known.dataset].append(known.pattern)
     records = store.replicas(file, dataset, states=frozenset(ReplicaState))
+    there: dict[tuple[str, str], list[ReplicaRecord]] = defaultdict(list)
+    for record in records:
+        if record.state not in GONE_STATES:
+            there[record.file, record.dataset].append(record)
     found = [
-        _savings_of_one(record, patterns[record.file, record.dataset])
+        _savings_of_one(
+            record,
+            patterns[record.file, record.dataset],
+            days_there(there[record.file, record.dataset]),
+        )
         for record in records
         if record.sort is None
     ]
@@ -104,10 +114,18 @@ def savings_of(store: Store, file: str | None, dataset: str | None) -> Savings:
     )
 
 
-def _savings_of_one(record: ReplicaRecord, patterns: Sequence[AccessPattern]) -> ReplicaSavings:
+def days_there(records: Iterable[ReplicaRecord]) -> dict[int, float]:
+    """Return for how many days replicas have been there, by id."""
+    now_ns = time.time_ns()
+    return {one.id: max(0.0, (now_ns - one.created_ns) * 1e-9 / DAY_S) for one in records}
+
+
+def _savings_of_one(
+    record: ReplicaRecord, patterns: Sequence[AccessPattern], days: Mapping[int, float]
+) -> ReplicaSavings:
     gain = replica_gain(patterns, record.id)
     is_known = gain.saved_s is not None and record.state not in GONE_STATES
-    per_day = measured_saving(patterns, record.id) if is_known else None
+    per_day = measured_saving(patterns, record.id, days_there=days) if is_known else None
     return ReplicaSavings(
         replica=record,
         gain=gain,

@@ -123,11 +123,16 @@ def pattern(*times_of, n_calls, left_alone=(), days=1):
     )  # fmt: skip
 
 
+def saving(patterns, replica_id, **days):
+    days_there = {7: 1.0, 8: 1.0, 9: 1.0} | {int(name[1:]): n for name, n in days.items()}
+    return measured_saving(patterns, replica_id, days_there=days_there)
+
+
 def test_a_replica_saves_by_its_measured_times_for_all_reads_of_a_day():
     planes = pattern(times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50)
-    assert measured_saving([planes], 7) == pytest.approx(50 * 0.02)
+    assert saving([planes], 7) == pytest.approx(50 * 0.02)
     half = pattern(times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50, days=2)
-    assert measured_saving([half], 7) == pytest.approx(25 * 0.02)
+    assert saving([half], 7) == pytest.approx(25 * 0.02)
 
 
 def test_reads_a_day_are_those_since_the_first_of_their_own_kind():
@@ -138,32 +143,44 @@ def test_reads_a_day_are_those_since_the_first_of_their_own_kind():
         first_ns=19 * DAY_NS,
         last_ns=20 * DAY_NS,
     )
-    assert measured_saving([old, new], 7) == pytest.approx(50 / 19 * 0.02)
-    assert measured_saving([old, new], 8) == pytest.approx(50 * 0.02)
+    assert saving([old, new], 7) == pytest.approx(50 / 19 * 0.02)
+    assert saving([old, new], 8) == pytest.approx(50 * 0.02)
+
+
+def test_replicas_of_parts_share_the_reads_of_a_day():
+    """By reads a day since each is there, left alone or not; those that are gone have none."""
+    parts = pattern(
+        times(BY_HDF5, 40, 0.03), times(6, 500, 0.01), times(7, 10, 0.01), times(8, 20, 0.01),
+        n_calls=600, left_alone=(times(8, 10, 0.03),),
+    )  # fmt: skip
+    assert saving([parts], 7) == pytest.approx(600 * 0.25 * 0.02)
+    assert saving([parts], 8) == pytest.approx(600 * 0.75 * 0.02)
+    assert saving([parts], 8, _8=10.0) == pytest.approx(600 * 3 / 13 * 0.02)
+    assert saving([parts], 7, _7=0.001) == pytest.approx(600 * 0.25 * 0.02), "at least one day"
 
 
 def test_reads_that_it_left_alone_in_shadow_come_first():
     planes = pattern(
         times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50, left_alone=(times(7, 10, 0.02),)
     )
-    assert measured_saving([planes], 7) == pytest.approx(50 * 0.01)
+    assert saving([planes], 7) == pytest.approx(50 * 0.01)
 
 
 def test_collective_reads_and_kinds_of_reads_without_comparison():
     collective = replace(
         pattern(times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=1050), n_collective=1000
     )
-    assert measured_saving([collective], 7) == pytest.approx(50 * 0.02)
+    assert saving([collective], 7) == pytest.approx(50 * 0.02)
     planes = pattern(times(BY_HDF5, 40, 0.03), times(7, 10, 0.01), n_calls=50)
     new = pattern(times(7, 10, 0.001), n_calls=10)
-    assert measured_saving([planes, new], 7) == pytest.approx(50 * 0.02 + 10 * 0.002)
+    assert saving([planes, new], 7) == pytest.approx(50 * 0.02 + 10 * 0.002)
 
 
 def test_what_is_slower_saves_nothing_and_what_cannot_be_compared_is_not_known():
     slower = pattern(times(BY_HDF5, 40, 0.01), times(7, 10, 0.03), n_calls=50)
-    assert measured_saving([slower], 7) == 0
-    assert measured_saving([pattern(times(7, 10, 0.01), n_calls=10)], 7) is None
-    assert measured_saving([slower], 8) == 0, "it serves nothing"
+    assert saving([slower], 7) == 0
+    assert saving([pattern(times(7, 10, 0.01), n_calls=10)], 7) is None
+    assert saving([slower], 8) == 0, "it serves nothing"
 
 
 def test_what_goes_makes_room_under_every_budget():

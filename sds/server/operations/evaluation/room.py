@@ -8,12 +8,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sds.analyzer.gains import replica_gain, was_chosen_for
+from sds.analyzer.gains import n_chosen, replica_gain
 from sds.catalog.records import ReplicaState
 from sds.catalog.replicas import EVICTABLE_STATES
 from sds.errors import SdsError
 from sds.recommender.portfolio.evictions import HeldReplica, Room, measured_saving, room_for
 from sds.server.operations.recent_reads import RecentReads
+from sds.server.operations.savings import days_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,6 +59,7 @@ class Removable:
             except SdsError as error:
                 log.warning("replicas of %s:%s stay for now: %s", file, dataset, error)
                 continue
+            self._days_there = days_there(store.replicas(file, dataset))
             for record in records:
                 self._sort_in(record, patterns)
 
@@ -81,9 +83,9 @@ class Removable:
         """Return what a replica saves of what is still read, seconds a day; None: not known."""
         recent = tuple(one for one in patterns if self._recent.hold(one))
         if record.state is ReplicaState.ACTIVE:
-            return measured_saving(recent, record.id)
+            return measured_saving(recent, record.id, days_there=self._days_there)
         # In shadow: of what it is for nothing is measured, unless nobody reads that any more.
-        for_it = [one for one in patterns if was_chosen_for(one, record.id)] or patterns
+        for_it = [one for one in patterns if n_chosen(one, record.id)] or patterns
         return None if any(map(self._recent.hold, for_it)) else 0.0
 
     @property
