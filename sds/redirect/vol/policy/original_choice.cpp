@@ -68,8 +68,9 @@ sds_table_dataset dataset_of_itself(const StoredDataset &stored)
     dataset.extent = stored.extent;
     dataset.element_bytes = stored.element_bytes;
     dataset.type_class = stored.type_class;
-    dataset.storage = SDS_TABLE_CONTIGUOUS;
+    dataset.storage = stored.chunk ? SDS_TABLE_CHUNKED : SDS_TABLE_CONTIGUOUS;
     dataset.data_offset_bytes = stored.data_offset_bytes;
+    dataset.chunks.shape = stored.chunk;
     return dataset;
 }
 
@@ -77,8 +78,9 @@ sds_candidate candidate_of_itself(const StoredDataset &stored, const sds_table_d
 {
     sds_candidate itself = {};
     itself.path = stored.file;
-    itself.storage = SDS_TABLE_CONTIGUOUS;
+    itself.storage = stored.chunk ? SDS_TABLE_CHUNKED : SDS_TABLE_CONTIGUOUS;
     itself.data_offset_bytes = stored.data_offset_bytes;
+    itself.chunks.shape = stored.chunk;
     itself.rank = stored.rank;
     itself.order = own_order;
     itself.region_start = own_start;

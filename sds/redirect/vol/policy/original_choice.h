@@ -14,7 +14,7 @@ struct StoredDataset;
 // not filtered, of a type without references. type: the dataset's.
 bool may_be_read_by_engine(const Host &host, const OpenDataset &dataset, hid_t type);
 
-// What a table would say of the dataset, and of a contiguous original as a replica of itself. The
+// What a table would say of the dataset, and of an original as a replica of itself. The
 // result points into stored.
 sds_table_dataset dataset_of_itself(const StoredDataset &stored);
 sds_candidate candidate_of_itself(const StoredDataset &stored, const sds_table_dataset &dataset);

@@ -17,6 +17,7 @@
 #include "open_file.h"
 #include "original_choice.h"
 #include "original_file.h"
+#include "own_chunks.h"
 #include "replica.h"
 #include "scattered.h"
 #include "scattered_choice.h"
@@ -57,6 +58,7 @@ struct Redirection {
     Decision *newest;           // the latest decisions
     ScatteredChoices scattered; // and of reads that are no box
     KeptChunks *kept;           // nullptr: HDF5's cache does not hold all of the dataset
+    OwnChunks *own;             // of a compressed original; nullptr: HDF5 decodes them
     uint64_t partial;           // candidates that hold a part, one bit each
     uint64_t in_shadow;         // candidates that serve a share of their reads, one bit each
     int32_t index;              // in the file's table
@@ -74,6 +76,7 @@ namespace
 enum Reason {
     served,
     read_by_engine,
+    decoded_by_core,
     stale_source,
     collective_transfer,
     transformed,
@@ -98,6 +101,7 @@ enum Reason {
 constexpr const char *reason_text[] = {
     "a replica is predicted to be cheaper",
     "the original read by SDS's engine is predicted to be cheaper than through HDF5",
+    "the original's chunks are decoded faster than by HDF5",
     "the source has changed, was removed or moved, or is being written",
     "the transfer is collective",
     "the transfer has a data transform",
@@ -125,9 +129,10 @@ void tell(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
     Redirection &redirection = *dataset.redirection;
     if (!decisions_are_logged() || (redirection.logged & (1U << reason))) return;
     // Where there is no table, HDF5 reads what it would have read.
-    if (redirection.n_candidates == 0 && reason != read_by_engine) return;
+    const bool by_engine = reason == read_by_engine || reason == decoded_by_core;
+    if (redirection.n_candidates == 0 && !by_engine) return;
     redirection.logged |= 1U << reason;
-    const char *event = reason == read_by_engine ? "engine" : "original";
+    const char *event = by_engine ? "engine" : "original";
     log_decision(reason == served ? "served" : event, dataset.description.file,
                  dataset.description.path, text);
 }
@@ -287,6 +292,8 @@ __attribute__((noinline)) Choice predict_or_remember(const OpenDataset &dataset,
 
 Choice choose(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
+    const Redirection &redirection = *dataset.redirection;
+    if (redirection.n_candidates == 0 && !redirection.by_engine_too) return {SDS_BY_HDF5, 0, 0};
     if (is_in_one_run(dataset, slab) && config().engine != Engine::always)
         return {SDS_BY_HDF5, 0, 0};
     return predict_or_remember(dataset, slab, false);
@@ -376,6 +383,27 @@ int64_t serve_itself(OpenDataset &dataset, bool only_cached, InFile in_file)
     return SDS_SERVED_BY_ENGINE;
 }
 
+// Have the core decode the original's chunks by in_chunks(dataset).
+template <typename InChunks>
+int64_t serve_own_chunks(const Object &object, OpenDataset &dataset, InChunks in_chunks)
+{
+    OwnChunks &own = *dataset.redirection->own;
+    // A program's own writer in this process has chunks that it has not written to the file yet.
+    if (__atomic_load_n(&dataset.file->is_written, __ATOMIC_ACQUIRE))
+        return original(dataset, stale_source);
+    ReplicaDataset itself = {};
+    itself.host = object.host;
+    itself.object = object.under;
+    itself.filters = own.filters;
+    itself.is_original = true;
+    const Transferred outcome = in_chunks(itself);
+    // What HDF5 reads otherwise, or not at all, it is to read from now on.
+    if (outcome == Transferred::failed) __atomic_store_n(&own.is_left, true, __ATOMIC_RELAXED);
+    if (outcome != Transferred::all) return 0;
+    tell(dataset, decoded_by_core);
+    return SDS_SERVED_BY_ENGINE;
+}
+
 // What was chosen to serve a read.
 struct Server {
     int32_t choice;
@@ -401,10 +429,12 @@ struct Server {
 // Have what was chosen read: a file by in_file(file, announced), a replica in chunks by
 // in_chunks(dataset). slab: what is read, nullptr where elements are listed.
 template <typename InFile, typename InChunks>
-int64_t serve_from(OpenDataset &dataset, const Server &server, const sds_hyperslab *slab,
-                   InFile in_file, InChunks in_chunks)
+int64_t serve_from(const Object &object, OpenDataset &dataset, const Server &server,
+                   const sds_hyperslab *slab, InFile in_file, InChunks in_chunks)
 {
     const sds_candidate &candidate = server.candidate;
+    if (server.by_engine() && candidate.storage == SDS_TABLE_CHUNKED)
+        return serve_own_chunks(object, dataset, in_chunks);
     if (server.by_engine()) return serve_itself(dataset, server.only_cached(), in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     const ReplicaUse use(*dataset.file, server.dataset, candidate, slab);
@@ -425,6 +455,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
 {
     const Host &host = *object.host;
     Redirection &redirection = *dataset.redirection;
+    if (redirection.n_candidates == 0 && !redirection.by_engine_too) return 0;
     if ((request.file_space != H5S_ALL && request.file_space <= last_special_space) ||
         !can_walk(host))
         return original(dataset, irregular_selection);
@@ -453,7 +484,7 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
         server = Server(dataset, choice);
     }
     return serve_from(
-        dataset, server, nullptr,
+        object, dataset, server, nullptr,
         [&](sds_file *file, uint8_t *) {
             return transfer_scattered(host, file, server.only_cached(), server.dataset,
                                       server.candidate, read, conversion, request.buffer);
@@ -491,7 +522,7 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
         server = Server(dataset, choice);
     }
     return serve_from(
-        dataset, server, &selection.slab,
+        object, dataset, server, &selection.slab,
         [&](sds_file *file, uint8_t *announced) {
             return transfer(host, file, server.only_cached(), announced, server.dataset,
                             server.candidate, selection.slab, conversion, memory, request.buffer);
@@ -548,13 +579,18 @@ Redirection *find_redirection(const Object &object, const OpenDataset &dataset, 
     if (!dataset.file) return nullptr;
     const Host &host = *object.host;
     const bool by_engine_too = may_be_read_by_engine(host, dataset, type);
-    if (!dataset.file->table && !by_engine_too) return nullptr;
+    OwnChunks *own = by_engine_too ? nullptr : find_own_chunks(object, dataset, type);
+    if (!dataset.file->table && !by_engine_too && !own) return nullptr;
     Redirection found = {};
+    found.own = own;
     found.is_contiguous = found.by_engine_too = by_engine_too;
     if (dataset.file->table) look_up(host, dataset, type, found);
-    if (!by_engine_too && found.n_candidates == 0) return nullptr;
-    auto *made = static_cast<Redirection *>(malloc(sizeof(Redirection)));
-    if (!made) return nullptr;
+    const bool is_needed = by_engine_too || own || found.n_candidates > 0;
+    auto *made = is_needed ? static_cast<Redirection *>(malloc(sizeof(Redirection))) : nullptr;
+    if (!made) {
+        free(own);
+        return nullptr;
+    }
     *made = found;
     if (made->n_candidates > 0) made->kept = follow_chunks(object, dataset.description);
     return made;
@@ -565,7 +601,14 @@ void release_redirection(Redirection *redirection)
     free_all(redirection->newest);
     release_choices(redirection->scattered);
     release_chunks(redirection->kept);
+    free(redirection->own);
     free(redirection);
+}
+
+const OwnChunks *own_chunks_of(const OpenDataset &dataset)
+{
+    const OwnChunks *own = dataset.redirection ? dataset.redirection->own : nullptr;
+    return own && !__atomic_load_n(&own->is_left, __ATOMIC_RELAXED) ? own : nullptr;
 }
 
 bool has_replicas(const OpenDataset &dataset)
@@ -582,7 +625,9 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request, deal);
-    const Choice choice = choose(dataset, selection.slab);
+    Choice choice = choose(dataset, selection.slab);
+    const OwnChunks *own = choice.of == SDS_BY_HDF5 ? own_chunks_of(dataset) : nullptr;
+    if (own && touches_much(*own, dataset.description, selection.slab)) choice.of = SDS_BY_ENGINE;
     if (choice.of < 0) tell(dataset, why_none(dataset, selection.slab));
     const NativeRead native =
         kept ? count_read(*kept, selection.slab, choice.by_hdf5_s) : NativeRead{};

@@ -9,6 +9,7 @@ namespace sds::vol
 {
 
 struct OpenDataset;
+struct OwnChunks;
 struct Redirection;
 
 // One H5Dread of one dataset, as the program asked for it.
@@ -32,6 +33,9 @@ inline bool is_collective(const Host &host, hid_t dxpl)
 // caller's.
 Redirection *find_redirection(const Object &object, const OpenDataset &dataset, hid_t type);
 void release_redirection(Redirection *redirection);
+
+// The chunks that the core may decode; nullptr where there are none.
+const OwnChunks *own_chunks_of(const OpenDataset &dataset);
 
 // Whether a table names any.
 bool has_replicas(const OpenDataset &dataset);

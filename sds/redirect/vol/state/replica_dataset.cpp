@@ -99,7 +99,7 @@ const char *check_filters(const Object &object, ChunkFilters &filters)
     const Functions &hdf5 = object.hdf5();
     const hid_t dcpl = creation_properties_of(object);
     if (dcpl < 0) return "the replica's dataset cannot be looked at";
-    const char *problem = find_filters(hdf5, dcpl, filters);
+    const char *problem = find_filters_of_replica(hdf5, dcpl, filters);
     hdf5.H5Pclose(dcpl);
     return problem;
 }

@@ -93,7 +93,7 @@ bool find_inflating(sds_filter &out)
 bool has_chunked_replicas()
 {
     char *path = nullptr;
-    if (!config().redirect || asprintf(&path, "%s/chunked", config().home) < 0) return false;
+    if (asprintf(&path, "%s/chunked", config().home) < 0) return false;
     const bool is_there = access(path, F_OK) == 0;
     free(path);
     return is_there;
@@ -102,9 +102,12 @@ bool has_chunked_replicas()
 void look_for_codecs()
 {
     const int saved_errno = errno;
-    if (has_chunked_replicas()) {
+    const bool of_originals = config().engine != Engine::never;
+    if (config().redirect && (of_originals || has_chunked_replicas())) {
         load(known_libdeflate, SDS_CODEC_LIBDEFLATE, "libdeflate.so.0");
-        load(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1");
+        // Some chunks it leaves to zlib.
+        if (known_libdeflate.is_found || has_chunked_replicas())
+            load(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1");
     }
     errno = saved_errno;
 }
@@ -182,7 +185,7 @@ void find_codecs()
     pthread_once(&looked_for, look_for_codecs);
 }
 
-const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
+bool find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
 {
     const int n = hdf5.H5Pget_nfilters(dcpl);
     int number = -1, n_sizing = 0; // after which the size is not known beforehand
@@ -194,29 +197,40 @@ const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
         size_t n_values = max_values;
         number = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values, values, 0,
                                      nullptr, &configuration);
-        if (number < 0) return "the program's HDF5 cannot tell the filters of the replica";
+        if (number < 0) return false;
         // Of checksums that others than the last filter make, HDF5 knows what to do.
         if (number == fletcher32 && i != n - 1) out.by_core = false;
         n_sizing += number == deflate;
         out.by_core = out.by_core && find_filter(number, n_values, values, out.filter[out.n++]);
     }
     if (n_sizing > 1) out.by_core = false;
-    if (!out.by_core && !has_filters(hdf5, dcpl, n))
-        return "the program's HDF5 lacks a filter of the replica";
+    out.has_checksum = number == fletcher32;
+    out.is_faster = n_sizing > 0 && known_libdeflate.is_found;
     out.most_places = (n < 3 ? n : 3) + (n_sizing > 0);
-    return number == fletcher32 ? nullptr : "the replica's chunks have no checksums";
+    return n >= 0;
+}
+
+const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
+{
+    if (!find_filters(hdf5, dcpl, out))
+        return "the program's HDF5 cannot tell the filters of the replica";
+    if (!out.by_core && !has_filters(hdf5, dcpl, hdf5.H5Pget_nfilters(dcpl)))
+        return "the program's HDF5 lacks a filter of the replica";
+    return out.has_checksum ? nullptr : "the replica's chunks have no checksums";
 }
 
 const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const DecodingBuffer &buffer,
                          char *stored, size_t n, char *other, char *last, size_t chunk_bytes)
 {
-    const int32_t checksum = filters.n - 1;
+    const int32_t n_others = filters.n - filters.has_checksum;
     const auto capacity = static_cast<size_t>(most_stored_bytes(static_cast<int64_t>(chunk_bytes)));
-    if (mask >> checksum != 0 || n < checksum_bytes) return nullptr;
-    n -= checksum_bytes;
-    if (sds_fletcher32(stored, n) != little_endian_32(stored + n)) return nullptr;
+    if (filters.has_checksum) {
+        if (mask >> n_others != 0 || n < checksum_bytes) return nullptr;
+        n -= checksum_bytes;
+        if (sds_fletcher32(stored, n) != little_endian_32(stored + n)) return nullptr;
+    }
     char *at = stored;
-    for (int32_t k = checksum - 1; k >= 0; k--) {
+    for (int32_t k = n_others - 1; k >= 0; k--) {
         if (mask >> k & 1) continue;
         const uint32_t before = (uint32_t{1} << k) - 1;
         const bool is_last = (~mask & before) == 0;

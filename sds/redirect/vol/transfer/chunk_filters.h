@@ -1,4 +1,4 @@
-// Filters of replicas in chunks that the core undoes, with codecs of libraries that are installed.
+// Filters of chunks that the core undoes, with codecs of libraries that are installed.
 #pragma once
 
 #include "decoding_room.h"
@@ -11,23 +11,28 @@ namespace sds::vol
 constexpr int max_core_filters = 3;
 
 struct ChunkFilters {
-    bool by_core; // else HDF5 undoes them
+    bool by_core;      // else HDF5 undoes them
+    bool is_faster;    // than HDF5: it inflates by libdeflate
+    bool has_checksum; // of the chunk as it is stored, by the last one
     // Greatest number of copies of a chunk in memory while HDF5 does: as it is stored, and without
     // each of two filters, of which the checksum is none; one more while it is inflated.
     int32_t most_places;
     int32_t n;
-    sds_filter filter[max_core_filters]; // in the order of writing; the last one is Fletcher32
+    sds_filter filter[max_core_filters]; // in the order of writing
 };
 
-// Look for codecs, where there are replicas in chunks. While HDF5 loads the connector: later, with
+// Look for codecs, where chunks may have to be decoded. While HDF5 loads the connector: later, with
 // HDF5's lock held, another thread's library could wait for that in its constructor, with the
 // loader's held.
 void find_codecs();
 
-// What is wrong with the filters of a dataset; nullptr where nothing is.
-const char *find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
+// The filters of a dataset; false where HDF5 cannot tell them.
+bool find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
+// What is wrong with those of a replica; nullptr where nothing is.
+const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
 
-// Verify the checksum of the n bytes of a chunk as it is stored, then undo its other filters.
+// Verify the checksum, if any, of the n bytes of a chunk as it is stored, then undo its other
+// filters.
 // mask: bit k: the k-th filter was not applied.
 // stored: in the buffer; other: as large, likewise; last: of chunk_bytes, where the elements are to
 // be, or nullptr. Returns where the elements are; nullptr where the bytes are not what the filters

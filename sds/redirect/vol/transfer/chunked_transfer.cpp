@@ -178,7 +178,7 @@ bool read_slab(ChunkedTransfer &self, const sds_hyperslab &slab, const int64_t s
     Fetched outcome = Fetched::not_by_core;
     if (self.replica.filters.by_core)
         outcome = read_chunks(self.replica, self.array, self.chunk, slab, self.buffer, out);
-    if (outcome == Fetched::not_by_core) {
+    if (outcome == Fetched::not_by_core && !self.replica.is_original) {
         int64_t chunk_bytes = self.array.element_bytes;
         for (int32_t axis = 0; axis < slab.rank; axis++)
             chunk_bytes *= self.chunk[axis];
@@ -333,8 +333,10 @@ bool move(ChunkedTransfer &self, const sds_candidate &candidate, const MemoryLay
 {
     int64_t shape[SDS_MAX_RANK];
     sds_hyperslab_shape(&self.slab, shape);
-    const Cached outcome = move_from_cache(self, candidate, shape, destination);
-    if (outcome != Cached::not_meant) return outcome == Cached::moved;
+    if (!self.replica.is_original) {
+        const Cached outcome = move_from_cache(self, candidate, shape, destination);
+        if (outcome != Cached::not_meant) return outcome == Cached::moved;
+    }
     if (self.conversion.from == 0 && memory.is_packed && is_box(self.slab) &&
         sds_candidate_keeps_order(&candidate, shape))
         return read_slab(self, self.slab, shape, destination);

@@ -1,4 +1,5 @@
-// Moves what a read selects from a replica stored in chunks into the program's memory.
+// Moves what a read selects from chunks into the program's memory: those of a replica, or of the
+// program's own dataset.
 #pragma once
 
 #include "memory_layout.h"

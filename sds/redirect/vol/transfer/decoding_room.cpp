@@ -15,14 +15,9 @@ namespace
 constexpr size_t unit = 64 << 10;
 constexpr size_t most_kept = 1 << 20; // of all blocks; beyond, they are given back after a read
 
+using Block = DecodingBlock;
+
 // All that follows is touched with the lock held.
-struct Block {
-    pid_t user; // process that uses it: in the child of a fork, no read of the parent's goes on
-    char *bytes;
-    size_t size; // 0: none
-    void *decompressor;
-    void (*release)(void *); // of the decompressor
-};
 constexpr int n_blocks = 8;
 Block blocks[n_blocks];
 
@@ -82,21 +77,25 @@ bool make_room(size_t size, pid_t process)
     return total <= static_cast<size_t>(max_decoding_bytes);
 }
 
+bool map(Block &block, size_t size)
+{
+    const int saved_errno = errno;
+    void *mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved_errno;
+    if (mapped == MAP_FAILED) return false;
+    block.bytes = static_cast<char *>(mapped);
+    block.size = size;
+    return true;
+}
+
 bool allocate(Block &block, size_t size, pid_t process)
 {
     empty(block);
     if (!make_room(size, process) || !take_memory(MemoryUse::passing, static_cast<int64_t>(size)))
         return false;
-    const int saved_errno = errno;
-    void *mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    errno = saved_errno;
-    if (mapped == MAP_FAILED) {
-        give_memory(MemoryUse::passing, static_cast<int64_t>(size));
-        return false;
-    }
-    block.bytes = static_cast<char *>(mapped);
-    block.size = size;
-    return true;
+    if (map(block, size)) return true;
+    give_memory(MemoryUse::passing, static_cast<int64_t>(size));
+    return false;
 }
 
 } // namespace
@@ -105,6 +104,7 @@ bool DecodingBuffer::take(int64_t n_bytes)
 {
     if (bytes_) return true;
     const size_t size = (static_cast<size_t>(n_bytes) + unit - 1) / unit * unit;
+    if (size > static_cast<size_t>(max_decoding_bytes)) return take_own(size);
     const pid_t process = getpid();
     SharedStateLock lock;
     const int found = find_block(size, process);
@@ -118,9 +118,16 @@ bool DecodingBuffer::take(int64_t n_bytes)
     return true;
 }
 
+bool DecodingBuffer::take_own(size_t size)
+{
+    if (!map(own_, size)) return false;
+    bytes_ = own_.bytes;
+    return true;
+}
+
 void *DecodingBuffer::decompressor(const sds_filter &libdeflate) const
 {
-    Block &block = blocks[slot_]; // which nobody else touches meanwhile
+    Block &block = slot_ < 0 ? own_ : blocks[slot_]; // which nobody else touches meanwhile
     if (!block.decompressor) {
         block.release = reinterpret_cast<void (*)(void *)>(libdeflate.function[2]);
         // A child that is forked at this moment finds both, or none.
@@ -132,6 +139,8 @@ void *DecodingBuffer::decompressor(const sds_filter &libdeflate) const
 
 DecodingBuffer::~DecodingBuffer()
 {
+    if (own_.size > 0) munmap(own_.bytes, own_.size);
+    drop_decompressor(own_);
     if (slot_ < 0) return;
     SharedStateLock lock;
     blocks[slot_].user = 0;

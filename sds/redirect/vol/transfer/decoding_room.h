@@ -2,7 +2,9 @@
 // it read through however many libraries. Where it is in use, the original is read.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "sds/filters.h"
 
@@ -12,25 +14,39 @@ namespace sds::vol
 // Of all buffers of a process together: two of the largest chunks.
 constexpr int64_t max_decoding_bytes = 9 << 18;
 
+// Memory in which one read decodes.
+struct DecodingBlock {
+    pid_t user; // process that uses it: in the child of a fork, no read of the parent's goes on
+    char *bytes;
+    size_t size; // 0: none
+    void *decompressor;
+    void (*release)(void *); // of the decompressor
+};
+
 // A block of memory for a read that decodes. What one read has used, the next one has; none of it
 // is malloc's, which keeps what threads free in memory of its own for each few of them.
 class DecodingBuffer
 {
   public:
-    DecodingBuffer() : slot_(-1), bytes_(nullptr) {}
+    DecodingBuffer() : slot_(-1), bytes_(nullptr), own_{} {}
     ~DecodingBuffer();
     DecodingBuffer(const DecodingBuffer &) = delete;
     DecodingBuffer &operator=(const DecodingBuffer &) = delete;
 
-    // False where others use the room, or memory is exhausted. What was taken before is kept.
+    // False where others use the room, or memory is exhausted. What was taken before is kept. More
+    // than there is in all is taken beside it, until the read ends: of chunks of originals alone,
+    // for which HDF5 would take as much.
     bool take(int64_t n_bytes);
     char *bytes() const { return bytes_; } // nullptr before
     // What libdeflate needs, kept with the block; nullptr where memory is exhausted.
     void *decompressor(const sds_filter &libdeflate) const;
 
   private:
-    int slot_;
+    bool take_own(size_t size);
+
+    int slot_; // of the blocks that are kept; negative: none
     char *bytes_;
+    mutable DecodingBlock own_;
 };
 
 // Give back what no read uses. To be called with the lock of shared_state.h held.

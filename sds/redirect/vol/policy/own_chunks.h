@@ -1,0 +1,36 @@
+// Compressed originals whose chunks the core decodes in place of HDF5.
+//
+// libdeflate takes a third to half of the time of zlib, by which HDF5 inflates. A read gains that
+// spans more chunks than HDF5's cache of them holds: HDF5 decodes all of those anew each time. Of
+// others the next read may find the chunks there, decoded; they are left to HDF5.
+#pragma once
+
+#include "chunk_filters.h"
+#include "object.h"
+
+struct sds_hyperslab;
+
+namespace sds::vol
+{
+
+struct OpenDataset;
+struct StoredDataset;
+
+struct OwnChunks {
+    ChunkFilters filters;
+    int64_t chunk_bytes; // of elements
+    int64_t cache_bytes; // of HDF5's cache
+    bool is_left;        // to HDF5: the core could not decode a chunk of it
+};
+
+// What is known of a dataset of a file that is open for reading alone; nullptr where HDF5 is to
+// read all of it. type: of its elements.
+OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid_t type);
+
+// Whether the core is to decode what a selection spans: elements from low to high, inclusive.
+bool spans_much(const OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
+                const int64_t high[]);
+// The same by the chunks that it touches.
+bool touches_much(const OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab);
+
+} // namespace sds::vol

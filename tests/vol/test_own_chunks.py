@@ -1,0 +1,205 @@
+"""Compressed originals whose chunks the core decodes: with no table, no replica, no server."""
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.redirected import settle
+from tests.under_connector import decisions
+from tests.vol.test_originals import ENGINE, both
+
+SHAPE = (24, 90, 100)  # 844 KiB of float32, more than the caches of the programs below
+OPEN = "with h5py.File(path, rdcc_nbytes=1 << 16) as file:"
+READS = f"""
+    {OPEN}
+        data = file["d"]
+        show("whole", data[...])
+        show("across", data[:, :, 7])
+        show("line", data[:, 3, 9])
+        show("box", data[2:20, 5:80, 10:90])
+        show("strided", data[::3, 1::2, ::7])
+        show("blocks", data[:, [1, 5, 60], :])
+        show("converted", data.astype("f8")[:, ::2])
+        out = np.zeros((90, 30), data.dtype)
+        data.read_direct(out, np.s_[1, :90, 5:25], np.s_[:, 7:27])
+        show("into", out)
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a dataset in chunks; without data, fill with what compresses."""
+
+    def write(values=None, *, libver="earliest", userblock_size=0, **how):
+        path = tmp_path / "chunks.h5"
+        if values is None:
+            values = np.random.default_rng(5).integers(0, 200, SHAPE)
+        how = {"chunks": (5, 32, 33), "compression": "gzip", "dtype": "f4"} | how
+        with h5py.File(path, "w", libver=libver, userblock_size=userblock_size) as file:
+            file.create_dataset("d", data=values, **how)
+        settle(path)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"shuffle": True},
+        {"shuffle": True, "fletcher32": True, "dtype": ">i2"},
+        {"fletcher32": True, "dtype": "u1"},
+        {"libver": "latest"},  # fixed array
+        {"libver": "latest", "maxshape": (None, 90, 100)},  # extensible array
+        {"libver": "latest", "maxshape": (None, None, 100)},  # B-tree 2
+        {"libver": "latest", "chunks": SHAPE},  # single chunk
+        {"chunks": SHAPE},
+        {"userblock_size": 4096},
+        {"chunks": (24, 1, 100), "dtype": "f8"},
+    ],
+)
+def test_reads_of_more_than_hdf5_keeps_are_decoded_by_the_core(write, home, how):
+    served = both(READS, write(**how), home)
+    assert served[ENGINE] >= 4
+    assert set(served) <= {ENGINE, 0}
+
+
+def test_chunks_larger_than_those_of_replicas_are_decoded(write, home):
+    values = np.arange(3 * 600 * 1000).reshape(3, 600, 1000) % 1000
+    path = write(values, chunks=(1, 600, 1000), shuffle=True)  # 2.3 MiB
+    assert both(READS, path, home)[ENGINE] >= 4
+
+
+def test_what_hdf5_keeps_decoded_is_left_to_it(write, home):
+    program = """
+    with h5py.File(path) as file:
+        data = file["d"]
+        for row in range(24):
+            show("row", data[row])
+        show("whole", data[...])
+    """
+    assert set(both(program, write(), home)) == {0}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"compression": "lzf"},
+        {"compression": None},
+        {"compression": None, "fletcher32": True},
+        {"compression": None, "shuffle": True},
+        {"scaleoffset": 0, "dtype": "i4", "compression": "gzip"},
+        {"dtype": h5py.string_dtype(), "values": np.array([["a", "bc"]] * 5000, dtype=object)},
+    ],
+)
+def test_other_filters_and_types_are_left_to_hdf5(write, home, how):
+    values = how.pop("values", None)
+    if values is not None:
+        how["chunks"] = (100, 1)
+    program = f"""
+    {OPEN}
+        print(hashlib.sha1(repr(file["d"][...].tolist()).encode()).hexdigest())
+    """
+    assert set(both(program, write(values, **how), home)) == {0}
+
+
+def test_switched_off_with_the_engine(write, home):
+    assert set(both(READS, write(), home, SDS_ENGINE="0")) == {0}
+
+
+def test_missing_chunks_have_the_fill_value(write, home):
+    path = write()
+    with h5py.File(path, "a") as file:
+        del file["d"]
+        data = file.create_dataset(
+            "d", SHAPE, "f4", chunks=(5, 32, 33), compression="gzip", fillvalue=7
+        )
+        data[:5] = 1
+        data[20:, 64:] = 2
+    settle(path)
+    served = both(READS, path, home)
+    assert served.keys() <= {0, ENGINE}
+    assert served[0] >= 7, "after the first missing chunk HDF5 reads all"
+
+
+def test_chunks_without_some_filters(write, home):
+    path = write(shuffle=True)
+    raw = np.arange(5 * 32 * 33, dtype="f4")
+    with h5py.File(path, "a") as file:
+        file["d"].id.write_direct_chunk((5, 32, 33), raw.tobytes(), filter_mask=3)
+    settle(path)
+    assert both(READS, path, home)[ENGINE] >= 4
+
+
+ERRORS = f"""
+    {OPEN}
+        data = file["d"]
+        for index in np.s_[:, :, 7], np.s_[...], np.s_[:5], np.s_[5:], np.s_[:, 3, 9]:
+            try:
+                show("read", data[index])
+            except OSError as error:
+                print(str(error))
+"""
+
+
+@pytest.mark.parametrize("fletcher32", [False, True])
+@pytest.mark.parametrize("damage", ["first byte", "middle", "cut"])
+def test_damaged_chunks_fail_as_natively(write, home, fletcher32, damage):
+    path = write(shuffle=True, fletcher32=fletcher32)
+    with h5py.File(path) as file:
+        chunk = file["d"].id.get_chunk_info_by_coord((5, 32, 33))
+    with path.open("r+b") as file:
+        file.seek(chunk.byte_offset + (0 if damage == "first byte" else chunk.size // 2))
+        if damage == "cut":
+            file.write(bytes(chunk.size // 2))
+        else:
+            byte = file.read(1)[0]
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ 0x10]))
+    settle(path)
+    both(ERRORS, path, home)
+
+
+def test_a_file_that_this_program_writes_is_left_to_hdf5(write, home):
+    program = """
+    with h5py.File(path, "a", rdcc_nbytes=1 << 20) as file:
+        file["d"][3] = 5
+        show("whole", file["d"][...])
+        with h5py.File(path, "r+", rdcc_nbytes=1 << 16) as again:
+            show("again", again["d"][...])
+    """
+    assert set(both(program, write(), home)) == {0}
+
+
+def test_reads_by_many_threads(write, home):
+    program = f"""
+    from concurrent.futures import ThreadPoolExecutor
+    {OPEN}
+        data = file["d"]
+        with ThreadPoolExecutor(8) as pool:
+            for plane in pool.map(lambda k: data[:, :, k], range(100)):
+                show("plane", plane)
+    """
+    assert both(program, write(), home)[ENGINE] >= 90
+
+
+def test_reads_go_on_in_the_child_of_a_fork(write, home):
+    program = f"""
+    {OPEN}
+        show("parent", file["d"][...])
+        sys.stdout.flush()
+        if (child := os.fork()) == 0:
+            show("child", file["d"][:, :, 8])
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        show("parent", file["d"][:, :, 9])
+    """
+    assert both(program, write(), home)[ENGINE] >= 2
+
+
+def test_the_log_says_so(write, home, tmp_path):
+    log = tmp_path / "log"
+    both(READS, write(), home, SDS_DEBUG=log)
+    assert ["engine"] == [event for event, *_ in decisions(log) if event in {"engine", "served"}]
