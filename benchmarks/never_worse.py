@@ -1,7 +1,7 @@
 """Random programs that read an original: h5py under the connector against h5py without SDS.
 
 ``python -m benchmarks.never_worse [--seed N] [--workloads N] [--only N ...] [--mib LOW HIGH]
-[--full] [--state cold|warm ...] [--pairs N] [--results FILE] [--seconds N]``
+[--full] [--compressed] [--state cold|warm ...] [--pairs N] [--results FILE] [--seconds N]``
 
 A workload is a file with one dataset and a program that reads 10 to 40 selections of it in a loop:
 planes, ranges of columns, strided rows or boxes of a contiguous or chunked array of two to four
@@ -14,7 +14,8 @@ ratio is to be above 1.05. The bytes of both are compared once for each workload
 
 With ``--results``, workloads are kept in a file, those that it has are not measured again, and
 ``--seconds`` begins none after so long: so they are measured in short turns. ``--full`` draws the
-files from 200 to 700 MB instead of from 48 to 160.
+files from 200 to 700 MB instead of from 48 to 160. With ``--compressed`` all arrays are in chunks,
+deflated, half of them shuffled before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -69,6 +70,8 @@ class Workload:
         Shape of the chunks; empty where the array is contiguous.
     selections
         Start, stop and step of each axis.
+    is_compressed, is_shuffled
+        Whether the chunks are deflated, and shuffled before.
     """
 
     number: int
@@ -78,6 +81,8 @@ class Workload:
     chunk: tuple[int, ...]
     in_turn: bool
     selections: tuple[tuple[tuple[int, int, int], ...], ...]
+    is_compressed: bool = False
+    is_shuffled: bool = False
 
     def __str__(self) -> str:
         first = ", ".join(
@@ -85,6 +90,7 @@ class Workload:
             for start, stop, step in self.selections[0]
         )
         stored = f"chunks {self.chunk}" if self.chunk else "contiguous"
+        stored += " shuffled" * self.is_shuffled + " deflated" * self.is_compressed
         walk = "in turn" if self.in_turn else "random"
         return (
             f"{self.dtype} {self.shape} {stored}, "
@@ -174,13 +180,24 @@ def workloads(seed: int, n: int, sizes_mb: tuple[float, float]) -> list[Workload
     return [draw(random.Random(f"{seed}/{i}"), i, sizes_mb) for i in range(n)]  # noqa: S311
 
 
+def compressed(seed: int, workload: Workload) -> Workload:
+    """Return the same workload on deflated chunks."""
+    rng = random.Random(f"{seed}/{workload.number}/filters")  # noqa: S311
+    shape, itemsize = workload.shape, np.dtype(workload.dtype).itemsize
+    chunk = workload.chunk or draw_chunk(rng, shape, itemsize)
+    return replace(workload, chunk=chunk, is_compressed=True, is_shuffled=rng.random() < 0.5)
+
+
 def write(path: Path, workload: Workload) -> None:
     """Write its file: every element has another value, as far as the type goes."""
     dtype = np.dtype(workload.dtype)
     row_elements = math.prod(workload.shape[1:])
     rows = max(1, WRITTEN_AT_ONCE // (row_elements * dtype.itemsize))
     with h5py.File(path, "w") as file:
-        data = file.create_dataset(DATASET, workload.shape, dtype, chunks=workload.chunk or None)
+        data = file.create_dataset(
+            DATASET, workload.shape, dtype, chunks=workload.chunk or None,
+            compression="gzip" if workload.is_compressed else None, shuffle=workload.is_shuffled,
+        )  # fmt: skip
         for first in range(0, workload.shape[0], rows):
             n = min(rows, workload.shape[0] - first)
             values = np.arange(first * row_elements, (first + n) * row_elements, dtype=dtype)
@@ -335,6 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", type=int, nargs="*", help="these alone")
     parser.add_argument("--mib", type=float, nargs=2, default=(48.0, 160.0), help=argparse.SUPPRESS)
     parser.add_argument("--full", action="store_true", help="files of 200 to 700 MB")
+    parser.add_argument("--compressed", action="store_true", help="deflated chunks")
     parser.add_argument("--state", choices=STATES, nargs="*", default=STATES)
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--results", type=Path)
@@ -347,6 +365,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     sizes = (200.0, 700.0) if given.full else tuple(given.mib)
     drawn = workloads(given.seed, given.workloads, sizes)
+    if given.compressed:
+        drawn = [compressed(given.seed, workload) for workload in drawn]
     if given.list:
         print(*(f"{workload.number:3d} {workload}" for workload in drawn), sep="\n")
         return

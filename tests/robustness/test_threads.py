@@ -6,11 +6,13 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from sds.redirect.launch.connector import PLUGIN_NAME
 from tests.hdf5_builds import hdf5_build
-from tests.redirected import reads_by_replica
+from tests.redirected import reads_by_replica, settle
 from tests.robustness.conftest import HERE, compile_c
 from tests.under_connector import (
     ROOT,
@@ -26,8 +28,8 @@ STACK_BYTES = 8 << 20
 SMALL_STACK_BYTES = 32 << 10
 
 
-def libraries(*versions):
-    return [hdf5_build(version, "threadsafe").lib / "libhdf5.so" for version in versions]
+def libraries(kind, *versions):
+    return [hdf5_build(version, kind).lib / "libhdf5.so" for version in versions]
 
 
 def build_program(output, *options):
@@ -35,10 +37,12 @@ def build_program(output, *options):
     return compile_c(HERE / "threads.c", output, f"-I{include}", "-pthread", "-ldl", *options)
 
 
-def run_threads(program, source, *, env, rounds, stack=STACK_BYTES, of=VERSIONS, n=8):
+def run_threads(
+    program, source, *, env, rounds, stack=STACK_BYTES, of=VERSIONS, n=8, kind="threadsafe"
+):
     done = subprocess.run(
-        [program, source, str(n), str(rounds), str(stack), *libraries(*of)], env=env, check=False,
-        capture_output=True, text=True, timeout=PATIENCE_S,
+        [program, source, str(n), str(rounds), str(stack), *libraries(kind, *of)],
+        env=env, check=False, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -118,6 +122,20 @@ def test_the_sanitizer_sees_no_race_between_libraries(sanitized, cube_of_kind, h
     served = reads_by_replica(home)
     assert sum(served.values()) == 2 * 8 * 60
     assert served[1] > served.get(0, 0)  # two planes of eleven are not in the partial one
+
+
+def test_the_sanitizer_sees_no_race_between_threads_that_decode(sanitized, tmp_path, home):
+    plugins, threads = sanitized
+    path = tmp_path / "chunks.h5"
+    values = np.arange(9 * 14 * 11, dtype="f8").reshape(9, 14, 11)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cube", data=values, chunks=(2, 5, 3), compression="gzip", shuffle=True)
+    settle(path)
+    env = connector_environment(home.root, SDS_THREADS="4", SDS_ENGINE="always")
+    env |= {"SDS_CONNECTOR": str(plugins / PLUGIN_NAME), "TSAN_OPTIONS": "halt_on_error=1"}
+    # The others are built without deflate; of these each has one thread.
+    run_threads(threads, path, env=env, rounds=60, n=2, kind="serial")
+    assert reads_by_replica(home) == {-1: 2 * 2 * 60}
 
 
 PYTHON = """

@@ -401,8 +401,10 @@ def test_many_layouts(tmp_path, home):
         show("scalar", file["scalar"][...]), file["empty"][...], show("none", file["nothing"][...])
     """
     served = both(program, path, home, SDS_ENGINE="always")
-    assert served[ENGINE] == 1
-    assert both(program, path, home) == {k: 2 * n for k, n in served.items()}
+    assert served[ENGINE] == 2, "the contiguous one, and the deflated one by the core"
+    again = both(program, path, home)
+    n = sum(served.values())  # HDF5's cache may hold all of the deflated one
+    assert again == {ENGINE: 3, 0: 2 * n - 3}
 
 
 def test_data_behind_what_hdf5_takes_for_the_end_of_the_file(tmp_path, home):

@@ -229,9 +229,12 @@ def test_what_decodes_is_loaded_where_a_replica_has_been_in_chunks(storage, cube
     make_libdeflate(tmp_path, "an old one")
     replica = write_replica(cube, "/cube", ORDER, home, **storage)
     publish_candidates(cube, {"/cube": [replica]}, home)
-    found, served, _ = run_and_tell(READ + LOOK, cube, home=home, LD_LIBRARY_PATH=tmp_path)
-    assert found.endswith(f"\n{bool(storage)}\n")
-    assert served == N_READS
+    for engine in ("0", "1"):  # originals in chunks are decoded as well
+        found, served, _ = run_and_tell(
+            READ + LOOK, cube, home=home, LD_LIBRARY_PATH=tmp_path, SDS_ENGINE=engine
+        )
+        assert found.endswith(f"\n{bool(storage) or engine == '1'}\n")
+        assert served == N_READS
 
 
 def test_a_program_that_runs_before_there_is_a_replica_in_chunks(cube, home, tmp_path):
@@ -247,7 +250,7 @@ def test_a_program_that_runs_before_there_is_a_replica_in_chunks(cube, home, tmp
     """
     native = run_python(READ, cube, env=native_environment()).stdout
     found, served, _ = run_and_tell(
-        published + READ + LOOK, cube, home=home, LD_LIBRARY_PATH=tmp_path
+        published + READ + LOOK, cube, home=home, LD_LIBRARY_PATH=tmp_path, SDS_ENGINE="0"
     )
     assert found == f"{native}False\n"
     assert served == N_READS

@@ -50,12 +50,12 @@ static int32_t n_running(void)
     return sscanf(text, "%*s %*s %*s %d/", &n) == 1 && n > 0 ? n : INT32_MAX;
 }
 
-int sds__has_idle_processor(void)
+int32_t sds__idle_processors(void)
 {
     cpu_set_t own;
     const int saved_errno = errno;
     const int n = sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
-    const int is_idle = n > 1 && n_running() < n;
+    const int32_t running = n > 1 ? n_running() : n;
     errno = saved_errno;
-    return is_idle;
+    return running < n ? n - running : 0;
 }

@@ -423,7 +423,7 @@ int sds__may_share_calls(const sds_read_plan *plan, const sds__place *place)
 sds_status sds__run_calls(sds_file *file, const sds__access *access, const sds_read_plan *plan,
                           sds__place *place, sds_read_report *report)
 {
-    if (sds__may_share_calls(plan, place) && sds__has_idle_processor())
+    if (sds__may_share_calls(plan, place) && sds__idle_processors() > 0)
         return sds__run_calls_shared(file, access, plan, place, report);
     calls self = begin(file, access, plan, report);
     announce(&self, place);

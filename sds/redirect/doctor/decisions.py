@@ -69,6 +69,7 @@ _REMEDIES = {
     "is not what the table says": "run `sds replicas verify`",
     "original is predicted": "nothing is wrong: such reads are faster from the original",
     "read by SDS's engine": "nothing is wrong: such reads are faster past HDF5",
+    "decoded faster than by HDF5": "nothing is wrong: SDS decodes such chunks",
     "format version": "use one version of SDS for programs and server; `sds replicas verify` "
     "writes the table anew",
 }

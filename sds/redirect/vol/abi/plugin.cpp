@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cancellation.h"
 #include "chunk_filters.h"
 #include "config.h"
 #include "decision_log.h"
@@ -43,19 +44,6 @@ bool is_verbose()
     return value && strcmp(value, "1") == 0;
 }
 
-// Files are looked at: no place for a program's thread to be cancelled, with HDF5 half started.
-class CancellationKeeper
-{
-  public:
-    CancellationKeeper() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
-    ~CancellationKeeper() { pthread_setcancelstate(state_, nullptr); }
-    CancellationKeeper(const CancellationKeeper &) = delete;
-    CancellationKeeper &operator=(const CancellationKeeper &) = delete;
-
-  private:
-    int state_ = 0;
-};
-
 // The library runs natively: as wanted, or because it cannot be served.
 void stay_native(const sds::vol::Image &library, const sds::vol::Problem &problem)
 {
@@ -80,7 +68,7 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
 {
     const void *caller = __builtin_extract_return_addr(__builtin_return_address(0));
     if (const void *alias = sds::vol::known_native_alias(caller)) return alias;
-    const CancellationKeeper keeper;
+    const sds::vol::CancellationKeeper keeper; // files are looked at, with HDF5 half started
     sds::vol::Problem problem = {};
     const sds::vol::Host *host = sds::vol::host_of_caller(caller, problem);
     if (!host) {
@@ -98,7 +86,7 @@ SDS_EXPORT __attribute__((noinline)) const void *H5PLget_plugin_info(void)
 // that makes it the default; nullptr where that HDF5 is to run natively.
 SDS_EXPORT const char *sds_connector_for(const void *caller)
 {
-    const CancellationKeeper keeper;
+    const sds::vol::CancellationKeeper keeper; // files are looked at, with HDF5 half started
     sds::vol::Image image = {};
     if (!sds::vol::find_loaded_image(caller, image)) image.path = "";
     sds::vol::Problem problem = {};

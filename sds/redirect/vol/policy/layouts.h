@@ -42,6 +42,7 @@ struct Choice {
     int32_t of; // as sds_choose returns it
     uint32_t n_uses;
     double by_hdf5_s = -1; // by the original's model; negative where it predicts nothing
+    int32_t n_threads = 0; // that decode the original's chunks, where SDS_BY_ENGINE is to do that
 };
 Choice choose_box(const OpenDataset &dataset, const Layouts &layouts, const sds_hyperslab &slab);
 

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "config.h"
+#include "decoding_team.h"
 #include "open_dataset.h"
 #include "open_file.h"
 #include "queries.h"
 #include "sds/choose.h"
+#include "threads.h"
 #include "type_digest.h"
 
 namespace sds::vol
@@ -14,33 +16,63 @@ namespace sds::vol
 namespace
 {
 
+// To start a thread takes 20 us, and to find out whether a processor is idle as long; to inflate a
+// MiB takes a millisecond and more. Of small chunks each takes no longer than to hand it over.
+constexpr int64_t least_shared_bytes = 1 << 20;
+constexpr int64_t least_shared_chunk = 16 << 10;
+
 // Of elements. While it is decoded a chunk takes twice as much, as with HDF5.
 constexpr int64_t most_chunk_bytes = 64 << 20;
+// HDF5 reads small datasets faster than their filters are looked at.
+constexpr int64_t least_dataset_bytes = 64 << 10;
+// Of deeper recursion small threads' stacks have no room.
+constexpr int32_t most_rank = 8;
 
-// Bytes of all chunks from first to last, in numbers of chunks; INT64_MAX where they are too many.
-int64_t bytes_of(const OwnChunks &chunks, int32_t rank, const int64_t first[], const int64_t last[])
+// A read of so many times what HDF5 keeps loses by it less than it gains.
+constexpr int64_t times_the_cache = 4;
+
+// n times as many bytes; INT64_MAX where that is too many.
+int64_t times(int64_t bytes, int64_t n)
 {
-    int64_t bytes = chunks.chunk_bytes;
-    for (int32_t axis = 0; axis < rank; axis++)
-        if (__builtin_mul_overflow(bytes, last[axis] - first[axis] + 1, &bytes)) return INT64_MAX;
-    return bytes;
+    return n < 0 || __builtin_mul_overflow(bytes, n, &bytes) ? INT64_MAX : bytes;
 }
 
-bool is_much(const OwnChunks &chunks, int64_t bytes)
+// Chunks that a selection takes whole.
+int64_t chunks_read_whole(const StoredDataset &stored, const sds_hyperslab &slab)
 {
-    return bytes > chunks.cache_bytes || config().engine == Engine::always;
+    int64_t n = 1;
+    for (int32_t axis = 0; axis < stored.rank; axis++) {
+        const int64_t chunk = stored.chunk[axis], start = slab.start[axis];
+        if (slab.count[axis] > 1 && slab.stride[axis] != slab.block[axis]) return 0;
+        int64_t end = start + slab.count[axis] * slab.block[axis];
+        if (end == stored.extent[axis]) end = (end + chunk - 1) / chunk * chunk;
+        const int64_t first = (start + chunk - 1) / chunk;
+        n = times(n, end / chunk > first ? end / chunk - first : 0);
+    }
+    return n;
 }
 
-bool measure(const StoredDataset &stored, OwnChunks &out)
+bool is_much(const OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab)
 {
-    int64_t all_bytes = out.chunk_bytes = stored.element_bytes;
+    if (config().engine == Engine::always) return true;
+    const int64_t n = sds_chunks_touched(stored.chunk, &slab);
+    const int64_t bytes = times(chunks.chunk_bytes, n);
+    return bytes > times(chunks.cache_bytes, times_the_cache) ||
+           (bytes > chunks.cache_bytes && chunks_read_whole(stored, slab) >= n - n / 2);
+}
+
+// Whether the dataset may be read so at all, as far as its shape and its chunks tell.
+bool measure(const StoredDataset &stored, int64_t &chunk_bytes, int64_t &all_bytes)
+{
+    chunk_bytes = all_bytes = stored.element_bytes;
     for (int32_t axis = 0; axis < stored.rank; axis++) {
         const int64_t chunk = stored.chunk[axis];
-        if (chunk < 1 || __builtin_mul_overflow(out.chunk_bytes, chunk, &out.chunk_bytes) ||
+        if (chunk < 1 || __builtin_mul_overflow(chunk_bytes, chunk, &chunk_bytes) ||
             __builtin_mul_overflow(all_bytes, stored.extent[axis], &all_bytes))
             return false;
     }
-    return out.chunk_bytes > 0 && out.chunk_bytes <= most_chunk_bytes && is_much(out, all_bytes);
+    const bool is_large = all_bytes > least_dataset_bytes || config().engine == Engine::always;
+    return chunk_bytes > 0 && chunk_bytes <= most_chunk_bytes && is_large;
 }
 
 bool are_filters_known(const Object &object, ChunkFilters &out)
@@ -48,7 +80,10 @@ bool are_filters_known(const Object &object, ChunkFilters &out)
     const Functions &hdf5 = object.hdf5();
     const hid_t dcpl = creation_properties_of(object);
     if (dcpl < 0) return false;
-    const bool known = find_filters(hdf5, dcpl, out) && out.by_core && out.is_faster;
+    // Chunks at the edges may be stored without filters, which their masks do not say.
+    unsigned options = 0;
+    const bool known = hdf5.H5Pget_chunk_opts && hdf5.H5Pget_chunk_opts(dcpl, &options) >= 0 &&
+                       options == 0 && find_filters(hdf5, dcpl, out) && out.by_core && out.inflates;
     hdf5.H5Pclose(dcpl);
     return known;
 }
@@ -61,14 +96,18 @@ OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid
     const Host &host = *object.host;
     if (!dataset.file->original || config().engine == Engine::never ||
         stored.storage != SDS_STORAGE_CHUNKED || stored.n_filters == 0 || stored.rank < 1 ||
-        object.connector != host.native)
+        stored.rank > most_rank || object.connector != host.native)
         return nullptr;
     OwnChunks found = {};
+    int64_t all_bytes = 0;
     size_t n_slots = 0, cache_bytes = 0;
-    if (!chunk_cache_of(object, n_slots, cache_bytes) || cache_bytes > INT64_MAX) return nullptr;
+    if (!measure(stored, found.chunk_bytes, all_bytes) ||
+        !chunk_cache_of(object, n_slots, cache_bytes) || cache_bytes > INT64_MAX)
+        return nullptr;
     found.cache_bytes = n_slots > 0 ? static_cast<int64_t>(cache_bytes) : 0;
-    if (!measure(stored, found) || !has_digest(host, type) ||
-        !are_filters_known(object, found.filters))
+    if ((all_bytes <= found.cache_bytes && config().engine != Engine::always) ||
+        !has_digest(host, type) || !are_filters_known(object, found.filters) ||
+        (!found.filters.is_faster && config().n_threads < 2 && config().engine != Engine::always))
         return nullptr;
     auto *made = static_cast<OwnChunks *>(malloc(sizeof(OwnChunks)));
     if (made) *made = found;
@@ -78,21 +117,29 @@ OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid
 bool spans_much(const OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
                 const int64_t high[])
 {
-    int64_t first[SDS_MAX_RANK], last[SDS_MAX_RANK];
-    for (int32_t axis = 0; axis < stored.rank; axis++) {
-        first[axis] = low[axis] / stored.chunk[axis];
-        last[axis] = high[axis] / stored.chunk[axis];
-    }
-    return is_much(chunks, bytes_of(chunks, stored.rank, first, last));
+    int64_t bytes = chunks.chunk_bytes;
+    for (int32_t axis = 0; axis < stored.rank; axis++)
+        bytes = times(bytes, high[axis] / stored.chunk[axis] - low[axis] / stored.chunk[axis] + 1);
+    return bytes > chunks.cache_bytes || config().engine == Engine::always;
 }
 
-bool touches_much(const OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab)
+int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
+                      const sds_hyperslab &slab)
 {
-    const int64_t n = sds_chunks_touched(stored.chunk, &slab);
-    int64_t bytes = 0;
-    return n < 0 ||
-           is_much(chunks,
-                   __builtin_mul_overflow(n, chunks.chunk_bytes, &bytes) ? INT64_MAX : bytes);
+    if (!is_much(chunks, stored, slab)) return 0;
+    const int64_t n_chunks = sds_chunks_touched(stored.chunk, &slab);
+    int most = n_chunks < 0 || n_chunks > max_team ? max_team : static_cast<int>(n_chunks);
+    most = team_within(most, chunks.chunk_bytes);
+    const bool is_long = chunks.chunk_bytes >= least_shared_chunk &&
+                         times(chunks.chunk_bytes, n_chunks) >= least_shared_bytes;
+    int n = 1;
+    if (config().n_threads > 0)
+        n = config().n_threads;
+    else if (most > 1 && is_long && config().n_ranks == 1)
+        n = 1 + sds__idle_processors();
+    if (n > most) n = most;
+    const bool gains = n > 1 || chunks.filters.is_faster || config().engine == Engine::always;
+    return gains ? n : 0;
 }
 
 } // namespace sds::vol

@@ -1,8 +1,10 @@
 // Compressed originals whose chunks the core decodes in place of HDF5.
 //
-// libdeflate takes a third to half of the time of zlib, by which HDF5 inflates. A read gains that
-// spans more chunks than HDF5's cache of them holds: HDF5 decodes all of those anew each time. Of
-// others the next read may find the chunks there, decoded; they are left to HDF5.
+// libdeflate takes a third to half of the time of zlib, by which HDF5 inflates, and several threads
+// take less where processors have nothing else to do. HDF5 keeps decoded what its cache of chunks
+// has room for, rather chunks of which a part was read than others: what it would have kept of a
+// read is not there for the next one. So a read is taken that touches several times as much, or
+// more, of which half is in chunks that it reads whole. Others are left to HDF5.
 #pragma once
 
 #include "chunk_filters.h"
@@ -27,10 +29,11 @@ struct OwnChunks {
 // read all of it. type: of its elements.
 OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid_t type);
 
-// Whether the core is to decode what a selection spans: elements from low to high, inclusive.
+// Whether the core may be to decode what a selection spans: elements from low to high, inclusive.
 bool spans_much(const OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
                 const int64_t high[]);
-// The same by the chunks that it touches.
-bool touches_much(const OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab);
+// How many threads are to decode what a selection touches; 0: HDF5 is to read it.
+int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
+                      const sds_hyperslab &slab);
 
 } // namespace sds::vol

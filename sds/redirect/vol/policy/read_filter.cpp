@@ -85,7 +85,7 @@ bool gains_nothing(const Host &host, hid_t file_space, int64_t window_elements)
 
 bool gains_nothing(Object &object, const OpenDataset *dataset, hid_t file_space)
 {
-    if (dataset && !dataset->redirection) return true;
+    if (dataset && !may_be_served(*dataset)) return true;
     if (dataset ? has_replicas(*dataset) : any_tables()) return false;
     if (!any_originals()) return true;
     const OwnChunks *chunks = dataset ? own_chunks_of(*dataset) : nullptr;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cancellation.h"
 #include "chunked_transfer.h"
 #include "clock.h"
 #include "config.h"
@@ -18,14 +19,15 @@
 #include "original_choice.h"
 #include "original_file.h"
 #include "own_chunks.h"
+#include "reasons.h"
 #include "replica.h"
 #include "scattered.h"
 #include "scattered_choice.h"
 #include "sds/tiles.h"
 #include "shadow_share.h"
 #include "source_freshness.h"
+#include "table_entry.h"
 #include "transfer.h"
-#include "type_digest.h"
 
 namespace sds::vol
 {
@@ -72,60 +74,9 @@ struct Redirection {
 namespace
 {
 
-// Why a read goes to the original.
-enum Reason {
-    served,
-    read_by_engine,
-    decoded_by_core,
-    stale_source,
-    collective_transfer,
-    transformed,
-    irregular_selection,
-    foreign_space,
-    refused_spaces,
-    repeated_points,
-    other_type,
-    empty_selection,
-    original_cheaper,
-    kept_decoded,
-    not_held,
-    large_chunks,
-    boxes_alone,
-    outside_share,
-    replica_unusable,
-    decoding_elsewhere,
-    decoded_again,
-    failed_transfer
-};
-
-constexpr const char *reason_text[] = {
-    "a replica is predicted to be cheaper",
-    "the original read by SDS's engine is predicted to be cheaper than through HDF5",
-    "the original's chunks are decoded faster than by HDF5",
-    "the source has changed, was removed or moved, or is being written",
-    "the transfer is collective",
-    "the transfer has a data transform",
-    "the selection lies in the transfer's properties, or HDF5 does not list its elements",
-    "the selection is of another extent than the dataset",
-    "the selections reach outside, or are of different sizes",
-    "the memory selection may name a point twice",
-    "the memory type needs a conversion that SDS leaves to HDF5",
-    "nothing is selected",
-    "the original is predicted to be cheaper",
-    "the program's chunk cache holds the dataset, and replicas were measured slower than copies",
-    "no replica holds all that is selected",
-    "the replica's chunks are larger than 1 MiB, which would take much of the program's memory",
-    "only replicas in chunks or of segments are there, which serve boxes alone",
-    "the replica serves a share of the reads",
-    "the replica cannot be used",
-    "other threads use the memory that there is to decode chunks of replicas",
-    "no memory is left to keep the replica's chunk decoded, of which parts are read in turn",
-    "the replica could not be read",
-};
-
 void tell(const OpenDataset &dataset, Reason reason, const char *text = nullptr)
 {
-    if (!text) text = reason_text[reason];
+    if (!text) text = text_of(reason);
     Redirection &redirection = *dataset.redirection;
     if (!decisions_are_logged() || (redirection.logged & (1U << reason))) return;
     // Where there is no table, HDF5 reads what it would have read.
@@ -141,25 +92,6 @@ int64_t original(const OpenDataset &dataset, Reason reason, const char *text = n
 {
     tell(dataset, reason, text);
     return 0;
-}
-
-// How the table's description differs from the dataset; nullptr where it does not.
-const char *find_difference(const Host &host, const sds_table_dataset &expected,
-                            const StoredDataset &found, hid_t type)
-{
-    uint32_t crc = 0;
-    // Freshness is that of one file: what lies in others may change unseen.
-    if (found.storage == SDS_STORAGE_VIRTUAL || found.storage == SDS_STORAGE_EXTERNAL ||
-        found.storage == SDS_STORAGE_UNKNOWN)
-        return "the dataset's values lie in other files";
-    if (expected.rank != found.rank) return "the dataset's rank is not that of the table";
-    for (int32_t axis = 0; axis < found.rank; axis++)
-        if (expected.extent[axis] != found.extent[axis])
-            return "the dataset's extent is not that of the table";
-    if (expected.element_bytes != found.element_bytes || !type_crc32c(host, type, crc) ||
-        crc != expected.type_crc32c)
-        return "the dataset's type is not that of the table";
-    return nullptr;
 }
 
 // What the transfer properties ask for beside moving bytes. They are seldom set.
@@ -299,6 +231,15 @@ Choice choose(const OpenDataset &dataset, const sds_hyperslab &slab)
     return predict_or_remember(dataset, slab, false);
 }
 
+// The choice, where HDF5 would read, with the core to decode what it may.
+Choice with_own_chunks(const OpenDataset &dataset, const sds_hyperslab &slab, Choice choice)
+{
+    const OwnChunks *own = choice.of == SDS_BY_HDF5 ? own_chunks_of(dataset) : nullptr;
+    if (own) choice.n_threads = threads_to_decode(*own, dataset.description, slab);
+    if (choice.n_threads > 0) choice.of = SDS_BY_ENGINE;
+    return choice;
+}
+
 // Why none was chosen for a box: told in the log, of no account otherwise.
 Reason why_none(const OpenDataset &dataset, const sds_hyperslab &slab)
 {
@@ -385,20 +326,24 @@ int64_t serve_itself(OpenDataset &dataset, bool only_cached, InFile in_file)
 
 // Have the core decode the original's chunks by in_chunks(dataset).
 template <typename InChunks>
-int64_t serve_own_chunks(const Object &object, OpenDataset &dataset, InChunks in_chunks)
+int64_t serve_own_chunks(const Object &object, OpenDataset &dataset, int32_t n_threads,
+                         InChunks in_chunks)
 {
     OwnChunks &own = *dataset.redirection->own;
     // A program's own writer in this process has chunks that it has not written to the file yet.
     if (__atomic_load_n(&dataset.file->is_written, __ATOMIC_ACQUIRE))
         return original(dataset, stale_source);
-    ReplicaDataset itself = {};
-    itself.host = object.host;
-    itself.object = object.under;
-    itself.filters = own.filters;
-    itself.is_original = true;
+    OriginalFile &file = *dataset.file->original;
+    if (!may_be_read(file, 0)) return 0;
+    const CancellationKeeper keeper; // others decode into what this thread's stack names
+    const ReplicaDataset itself = {object.host, object.under, nullptr, 0,
+                                   0,           own.filters,  true,    n_threads};
     const Transferred outcome = in_chunks(itself);
     // What HDF5 reads otherwise, or not at all, it is to read from now on.
-    if (outcome == Transferred::failed) __atomic_store_n(&own.is_left, true, __ATOMIC_RELAXED);
+    if (outcome == Transferred::failed) {
+        __atomic_store_n(&own.is_left, true, __ATOMIC_RELAXED);
+        count_failure(file);
+    }
     if (outcome != Transferred::all) return 0;
     tell(dataset, decoded_by_core);
     return SDS_SERVED_BY_ENGINE;
@@ -407,13 +352,15 @@ int64_t serve_own_chunks(const Object &object, OpenDataset &dataset, InChunks in
 // What was chosen to serve a read.
 struct Server {
     int32_t choice;
+    int32_t n_threads; // as of Choice
     sds_table_dataset dataset;
     sds_candidate candidate;
 
     bool by_engine() const { return choice < SDS_BY_HDF5; }
     bool only_cached() const { return choice == SDS_BY_ENGINE_IF_CACHED; }
 
-    Server(const OpenDataset &open, int32_t chosen) : choice(chosen)
+    Server(const OpenDataset &open, int32_t chosen, int32_t threads = 0)
+        : choice(chosen), n_threads(threads)
     {
         if (by_engine()) {
             const Layouts layouts = layouts_of(open);
@@ -433,8 +380,7 @@ int64_t serve_from(const Object &object, OpenDataset &dataset, const Server &ser
                    const sds_hyperslab *slab, InFile in_file, InChunks in_chunks)
 {
     const sds_candidate &candidate = server.candidate;
-    if (server.by_engine() && candidate.storage == SDS_TABLE_CHUNKED)
-        return serve_own_chunks(object, dataset, in_chunks);
+    if (server.n_threads > 0) return serve_own_chunks(object, dataset, server.n_threads, in_chunks);
     if (server.by_engine()) return serve_itself(dataset, server.only_cached(), in_file);
     if (!is_fresh(*dataset.file)) return original(dataset, stale_source);
     const ReplicaUse use(*dataset.file, server.dataset, candidate, slab);
@@ -496,11 +442,11 @@ int64_t serve_scattered(const Object &object, OpenDataset &dataset, const Select
 
 // Serve a box by what was chosen. Apart: most reads are HDF5's to carry out, and come no further.
 __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &dataset,
-                                            int32_t choice, const Selection &selection,
+                                            Choice choice, const Selection &selection,
                                             const ReadRequest &request, Deal &deal)
 {
     const Host &host = *object.host;
-    Server server(dataset, choice);
+    Server server(dataset, choice.of, choice.n_threads);
 
     const Reason refusal = check_properties(host, request.dxpl);
     if (refusal != served) return original(dataset, refusal);
@@ -516,10 +462,11 @@ __attribute__((noinline)) int64_t serve_box(const Object &object, OpenDataset &d
         !memory_layout_of(host, request.memory_space, dataset.description.extent, selection,
                           conversion.to_bytes, memory))
         return serve_scattered(object, dataset, selection, request, deal);
-    if (leaves_alone(dataset, choice, deal)) {
-        choice = predict_or_remember(dataset, selection.slab, true).of;
-        if (choice == SDS_BY_HDF5) return 0;
-        server = Server(dataset, choice);
+    if (leaves_alone(dataset, choice.of, deal)) {
+        choice = with_own_chunks(dataset, selection.slab,
+                                 predict_or_remember(dataset, selection.slab, true));
+        if (choice.of == SDS_BY_HDF5) return 0;
+        server = Server(dataset, choice.of, choice.n_threads);
     }
     return serve_from(
         object, dataset, server, &selection.slab,
@@ -611,6 +558,18 @@ const OwnChunks *own_chunks_of(const OpenDataset &dataset)
     return own && !__atomic_load_n(&own->is_left, __ATOMIC_RELAXED) ? own : nullptr;
 }
 
+bool has_own_chunks(const OpenDataset &dataset)
+{
+    return dataset.redirection && dataset.redirection->own;
+}
+
+bool may_be_served(const OpenDataset &dataset)
+{
+    const Redirection *redirection = dataset.redirection;
+    return redirection &&
+           (redirection->n_candidates > 0 || redirection->by_engine_too || own_chunks_of(dataset));
+}
+
 bool has_replicas(const OpenDataset &dataset)
 {
     return dataset.redirection && dataset.redirection->n_candidates > 0;
@@ -625,16 +584,14 @@ int64_t serve_read(const Object &object, OpenDataset &dataset, const Selection &
     if (kept && is_left_to_cache(*kept)) return original(dataset, kept_decoded);
     if (selection.kind != SDS_SELECT_ALL && selection.kind != SDS_SELECT_HYPERSLAB)
         return serve_scattered(object, dataset, selection, request, deal);
-    Choice choice = choose(dataset, selection.slab);
-    const OwnChunks *own = choice.of == SDS_BY_HDF5 ? own_chunks_of(dataset) : nullptr;
-    if (own && touches_much(*own, dataset.description, selection.slab)) choice.of = SDS_BY_ENGINE;
+    const Choice choice = with_own_chunks(dataset, selection.slab, choose(dataset, selection.slab));
     if (choice.of < 0) tell(dataset, why_none(dataset, selection.slab));
     const NativeRead native =
         kept ? count_read(*kept, selection.slab, choice.by_hdf5_s) : NativeRead{};
     if (choice.of == SDS_BY_HDF5) return 0;
     const int64_t begin_ns = kept ? monotonic_ns() : 0;
-    const int64_t server = serve_box(object, dataset, choice.of, selection, request, deal);
-    if (kept && server != 0)
+    const int64_t server = serve_box(object, dataset, choice, selection, request, deal);
+    if (kept && server > 0)
         count_served(*kept, native, static_cast<double>(monotonic_ns() - begin_ns) * 1e-9);
     return server;
 }

@@ -37,6 +37,10 @@ void release_redirection(Redirection *redirection);
 // The chunks that the core may decode; nullptr where there are none.
 const OwnChunks *own_chunks_of(const OpenDataset &dataset);
 
+bool has_own_chunks(const OpenDataset &dataset);
+// Whether anything but HDF5 may still read it.
+bool may_be_served(const OpenDataset &dataset);
+
 // Whether a table names any.
 bool has_replicas(const OpenDataset &dataset);
 

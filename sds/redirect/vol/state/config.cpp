@@ -120,6 +120,7 @@ void read_environment()
     settings.redirect = enabled && settings.home[0] && !is("SDS_REDIRECT", "0");
     if (enabled && !is("SDS_ENGINE", "0"))
         settings.engine = is("SDS_ENGINE", "always") ? Engine::always : Engine::faster;
+    settings.n_threads = static_cast<int32_t>(number_of(value_of("SDS_THREADS"), 0, INT_MAX, 0));
     const long uid = number_of(value_of("SDS_SERVICE_UID"), 0, INT_MAX, -1);
     settings.has_service_uid = uid >= 0;
     settings.service_uid = uid >= 0 ? static_cast<uid_t>(uid) : 0;

@@ -28,7 +28,8 @@ struct Config {
                                // "verify_reads" turns it on
     bool may_map;              // files for reading; SDS_MMAP=0 turns it off
     Engine engine;             // SDS_ENGINE: 0, 1 (the default) or always
-    bool has_service_uid;      // SDS_SERVICE_UID: an account whose tables are trusted
+    int32_t n_threads;    // that decode chunks of originals: SDS_THREADS; 0: as many as are idle
+    bool has_service_uid; // SDS_SERVICE_UID: an account whose tables are trusted
     uid_t service_uid;
     int32_t rank;    // of the MPI launcher; -1: none
     int32_t n_ranks; // 1 without a launcher

@@ -183,6 +183,7 @@ const char *open_replica_dataset(const Host &host, const sds_table_dataset &data
         out = {};
     } else {
         out.host = &host;
+        out.n_threads = 1;
         out.inode = candidate.identity.inode;
         out.opening = __atomic_add_fetch(&n_openings, 1, __ATOMIC_RELAXED);
     }

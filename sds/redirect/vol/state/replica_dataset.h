@@ -19,6 +19,7 @@ struct ReplicaDataset {
     uint64_t opening; // its number among those of the process, from 1
     ChunkFilters filters;
     bool is_original; // no replica: the program's own dataset, whose chunks HDF5 keeps
+    int n_threads;    // that decode its chunks
 };
 
 // Open the dataset of a candidate that is a regular file, owned and writable as it should be, and

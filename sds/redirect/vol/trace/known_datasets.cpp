@@ -181,7 +181,7 @@ void keep_known(const void *bare, const OpenDataset &dataset)
     known.trace_id = dataset.trace_id;
     known.rank = static_cast<uint8_t>(stored.rank);
     known.window_log2 = log2_of(dataset.window_elements);
-    known.by_engine_too = dataset.redirection;
+    known.by_engine_too = dataset.redirection && !has_own_chunks(dataset);
     known.reads_boxes = dataset.reads_boxes;
     if (!table) resize(least_places);
     if (!table) return;

@@ -105,9 +105,7 @@ void look_for_codecs()
     const bool of_originals = config().engine != Engine::never;
     if (config().redirect && (of_originals || has_chunked_replicas())) {
         load(known_libdeflate, SDS_CODEC_LIBDEFLATE, "libdeflate.so.0");
-        // Some chunks it leaves to zlib.
-        if (known_libdeflate.is_found || has_chunked_replicas())
-            load(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1");
+        load(known_zlib, SDS_CODEC_DEFLATE, "libz.so.1");
     }
     errno = saved_errno;
 }
@@ -141,24 +139,24 @@ bool is_for_libdeflate(const char *at, size_t n)
     return n > 0 && *at == largest_window;
 }
 
-bool inflate(const sds_filter &libdeflate, const DecodingBuffer &buffer, const char *from, size_t n,
-             char *to, size_t capacity, size_t &produced)
+bool inflate(const sds_filter &libdeflate, DecodingBlock &own, const char *from, size_t n, char *to,
+             size_t capacity, size_t &produced)
 {
     using Decompress = int (*)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
     size_t used;
-    void *decompressor = buffer.decompressor(libdeflate);
+    void *decompressor = decompressor_of(own, libdeflate);
     return decompressor && reinterpret_cast<Decompress>(libdeflate.function[1])(
                                decompressor, from, n, to, capacity, &used, &produced) == 0;
 }
 
-bool undo(const sds_filter &filter, const DecodingBuffer &buffer, const char *from, size_t n,
-          char *to, size_t capacity, size_t &produced)
+bool undo(const sds_filter &filter, DecodingBlock &own, const char *from, size_t n, char *to,
+          size_t capacity, size_t &produced)
 {
     sds_filter other;
     const sds_filter *chosen = &filter;
     if (filter.codec == SDS_CODEC_LIBDEFLATE) {
         if (is_for_libdeflate(from, n))
-            return inflate(filter, buffer, from, n, to, capacity, produced);
+            return inflate(filter, own, from, n, to, capacity, produced);
         if (!use(known_zlib, other)) return false;
         chosen = &other;
     }
@@ -205,7 +203,8 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
     }
     if (n_sizing > 1) out.by_core = false;
     out.has_checksum = number == fletcher32;
-    out.is_faster = n_sizing > 0 && known_libdeflate.is_found;
+    out.inflates = n_sizing > 0;
+    out.is_faster = out.inflates && known_libdeflate.is_found;
     out.most_places = (n < 3 ? n : 3) + (n_sizing > 0);
     return n >= 0;
 }
@@ -219,7 +218,7 @@ const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilt
     return out.has_checksum ? nullptr : "the replica's chunks have no checksums";
 }
 
-const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const DecodingBuffer &buffer,
+const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, DecodingBlock &own,
                          char *stored, size_t n, char *other, char *last, size_t chunk_bytes)
 {
     const int32_t n_others = filters.n - filters.has_checksum;
@@ -235,7 +234,7 @@ const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const Decod
         const uint32_t before = (uint32_t{1} << k) - 1;
         const bool is_last = (~mask & before) == 0;
         char *to = is_last && last ? last : at == stored ? other : stored;
-        if (!undo(filters.filter[k], buffer, at, n, to, is_last ? chunk_bytes : capacity, n))
+        if (!undo(filters.filter[k], own, at, n, to, is_last ? chunk_bytes : capacity, n))
             return nullptr;
         at = to;
     }

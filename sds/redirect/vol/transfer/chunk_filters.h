@@ -12,7 +12,8 @@ constexpr int max_core_filters = 3;
 
 struct ChunkFilters {
     bool by_core;      // else HDF5 undoes them
-    bool is_faster;    // than HDF5: it inflates by libdeflate
+    bool inflates;     // deflate is among them
+    bool is_faster;    // than HDF5: by libdeflate
     bool has_checksum; // of the chunk as it is stored, by the last one
     // Greatest number of copies of a chunk in memory while HDF5 does: as it is stored, and without
     // each of two filters, of which the checksum is none; one more while it is inflated.
@@ -34,10 +35,10 @@ const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilt
 // Verify the checksum, if any, of the n bytes of a chunk as it is stored, then undo its other
 // filters.
 // mask: bit k: the k-th filter was not applied.
-// stored: in the buffer; other: as large, likewise; last: of chunk_bytes, where the elements are to
+// stored, other: of most_stored_bytes(chunk_bytes); last: of chunk_bytes, where the elements are to
 // be, or nullptr. Returns where the elements are; nullptr where the bytes are not what the filters
 // write.
-const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, const DecodingBuffer &buffer,
+const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, DecodingBlock &own,
                          char *stored, size_t n, char *other, char *last, size_t chunk_bytes);
 
 // What a chunk takes at most as it is stored: deflate adds a thousandth where it gains nothing.

@@ -15,6 +15,7 @@ namespace
 {
 
 constexpr int select_set = 0; // H5S_SELECT_SET
+constexpr int64_t most_original_piece = 16 << 20;
 
 // An identifier of a dataspace that is closed at the end.
 class Space
@@ -343,6 +344,9 @@ bool move(ChunkedTransfer &self, const sds_candidate &candidate, const MemoryLay
 
     const int64_t element_bytes = element_bytes_of(self.conversion);
     const int64_t most = plan_windows(self, candidate, element_bytes);
+    // HDF5 converts chunks bit by bit.
+    self.has_no_room = self.replica.is_original && most > most_original_piece / element_bytes;
+    if (self.has_no_room) return false;
     Scratch piece;
     if (!piece.allocate(most * element_bytes)) return false;
     self.piece = piece.bytes();

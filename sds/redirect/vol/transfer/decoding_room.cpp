@@ -26,12 +26,6 @@ bool is_used(const Block &block, pid_t process)
     return block.user == process;
 }
 
-void drop_decompressor(Block &block)
-{
-    if (block.decompressor) block.release(block.decompressor);
-    block.decompressor = nullptr;
-}
-
 void empty(Block &block)
 {
     if (block.size > 0) {
@@ -104,7 +98,6 @@ bool DecodingBuffer::take(int64_t n_bytes)
 {
     if (bytes_) return true;
     const size_t size = (static_cast<size_t>(n_bytes) + unit - 1) / unit * unit;
-    if (size > static_cast<size_t>(max_decoding_bytes)) return take_own(size);
     const pid_t process = getpid();
     SharedStateLock lock;
     const int found = find_block(size, process);
@@ -118,16 +111,27 @@ bool DecodingBuffer::take(int64_t n_bytes)
     return true;
 }
 
-bool DecodingBuffer::take_own(size_t size)
+bool DecodingBuffer::take_own(int64_t n_bytes)
 {
-    if (!map(own_, size)) return false;
+    if (bytes_) return true;
+    if (!map(own_, static_cast<size_t>(n_bytes))) return false;
     bytes_ = own_.bytes;
     return true;
 }
 
-void *DecodingBuffer::decompressor(const sds_filter &libdeflate) const
+DecodingBlock &DecodingBuffer::block()
 {
-    Block &block = slot_ < 0 ? own_ : blocks[slot_]; // which nobody else touches meanwhile
+    return slot_ < 0 ? own_ : blocks[slot_]; // which nobody else touches meanwhile
+}
+
+void drop_decompressor(DecodingBlock &block)
+{
+    if (block.decompressor) block.release(block.decompressor);
+    block.decompressor = nullptr;
+}
+
+void *decompressor_of(DecodingBlock &block, const sds_filter &libdeflate)
+{
     if (!block.decompressor) {
         block.release = reinterpret_cast<void (*)(void *)>(libdeflate.function[2]);
         // A child that is forked at this moment finds both, or none.

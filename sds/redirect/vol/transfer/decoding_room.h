@@ -14,7 +14,7 @@ namespace sds::vol
 // Of all buffers of a process together: two of the largest chunks.
 constexpr int64_t max_decoding_bytes = 9 << 18;
 
-// Memory in which one read decodes.
+// What a thread decodes with: memory, where it has its own, and what libdeflate needs.
 struct DecodingBlock {
     pid_t user; // process that uses it: in the child of a fork, no read of the parent's goes on
     char *bytes;
@@ -33,21 +33,23 @@ class DecodingBuffer
     DecodingBuffer(const DecodingBuffer &) = delete;
     DecodingBuffer &operator=(const DecodingBuffer &) = delete;
 
-    // False where others use the room, or memory is exhausted. What was taken before is kept. More
-    // than there is in all is taken beside it, until the read ends: of chunks of originals alone,
-    // for which HDF5 would take as much.
+    // False where others use the room, or memory is exhausted. What was taken before is kept.
     bool take(int64_t n_bytes);
+    // Beside the room, until the read ends: for chunks of originals, of which HDF5 would take as
+    // much. Likewise.
+    bool take_own(int64_t n_bytes);
     char *bytes() const { return bytes_; } // nullptr before
-    // What libdeflate needs, kept with the block; nullptr where memory is exhausted.
-    void *decompressor(const sds_filter &libdeflate) const;
+    DecodingBlock &block();
 
   private:
-    bool take_own(size_t size);
-
     int slot_; // of the blocks that are kept; negative: none
     char *bytes_;
-    mutable DecodingBlock own_;
+    DecodingBlock own_;
 };
+
+// What libdeflate needs, kept with the block; nullptr where memory is exhausted.
+void *decompressor_of(DecodingBlock &block, const sds_filter &libdeflate);
+void drop_decompressor(DecodingBlock &block);
 
 // Give back what no read uses. To be called with the lock of shared_state.h held.
 void drop_decoding_buffers();

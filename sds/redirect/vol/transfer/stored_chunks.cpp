@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "decoding_team.h"
+#include "sds/choose.h"
 #include "sds/chunked_read.h"
 #include "sds/permute.h"
 
@@ -15,8 +17,9 @@ struct Workspace {
     sds_chunked_dataset dataset;
     sds_axis_spans axis[SDS_MAX_RANK];
     int64_t result_stride[SDS_MAX_RANK]; // bytes
+    TeamSlot slots[most_team_slots];
 };
-constexpr int64_t workspace_bytes = 8192;
+constexpr int64_t workspace_bytes = 12 << 10;
 static_assert(sizeof(Workspace) <= workspace_bytes, "the chunks follow it");
 
 struct Reading {
@@ -24,9 +27,6 @@ struct Reading {
     const sds_hyperslab &slab;
     Workspace &work;
     int64_t chunk_bytes;
-    const DecodingBuffer &buffer;
-    char *stored; // and the other one, of most_stored_bytes() each
-    char *other;
     char *out;
 };
 
@@ -142,38 +142,86 @@ herr_t ask(const ReplicaDataset &replica, int operation, void *request)
                                           nullptr);
 }
 
-// Fetch a chunk as it is stored. HDF5 1.14 is not told how much room there is: of a chunk that it
-// has just told the size of, it reads that much.
-Fetched fetch(const Reading &self, const int64_t index[], size_t &n, uint32_t &mask)
+void find_first(const Reading &self, int64_t index[])
+{
+    for (int32_t axis = 0; axis < self.slab.rank; axis++)
+        index[axis] = self.slab.start[axis] / self.work.dataset.chunk[axis];
+}
+
+// Bytes of a chunk as it is stored; 0 where there is none.
+hsize_t stored_bytes(const Reading &self, const int64_t index[])
 {
     hsize_t offset[SDS_MAX_RANK], size = 0;
     for (int32_t axis = 0; axis < self.slab.rank; axis++)
         offset[axis] = static_cast<hsize_t>(index[axis] * self.work.dataset.chunk[axis]);
     H5VL_native_dataset_get_chunk_storage_size_t asked = {offset, &size};
-    if (ask(self.replica, H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE, &asked) < 0 || size == 0)
-        return Fetched::not_by_core;
+    return ask(self.replica, H5VL_NATIVE_DATASET_GET_CHUNK_STORAGE_SIZE, &asked) < 0 ? 0 : size;
+}
+
+// Fetch a chunk as it is stored. HDF5 1.14 is not told how much room there is: of a chunk that it
+// has just told the size of, it reads that much.
+Fetched fetch(const Reading &self, FetchedChunk &chunk)
+{
+    hsize_t offset[SDS_MAX_RANK];
+    const hsize_t size = stored_bytes(self, chunk.index);
+    if (size == 0) return Fetched::not_by_core;
+    for (int32_t axis = 0; axis < self.slab.rank; axis++)
+        offset[axis] = static_cast<hsize_t>(chunk.index[axis] * self.work.dataset.chunk[axis]);
     if (size > static_cast<hsize_t>(most_stored_bytes(self.chunk_bytes))) return Fetched::failed;
-    n = static_cast<size_t>(size);
-    size_t found = n;
-    H5VL_native_dataset_chunk_read_t read = {offset, 0, self.stored, &found};
-    if (ask(self.replica, H5VL_NATIVE_DATASET_CHUNK_READ, &read) < 0 || found != n)
+    chunk.n_bytes = static_cast<size_t>(size);
+    size_t found = chunk.n_bytes;
+    H5VL_native_dataset_chunk_read_t read = {offset, 0, chunk.stored, &found};
+    if (ask(self.replica, H5VL_NATIVE_DATASET_CHUNK_READ, &read) < 0 || found != chunk.n_bytes)
         return Fetched::failed;
-    mask = read.filters;
+    chunk.mask = read.filters;
     return Fetched::all;
 }
 
-Fetched read_chunk(const Reading &self, const int64_t index[])
+bool decode(const void *context, const FetchedChunk &chunk, char *other, DecodingBlock &own)
 {
-    size_t n;
-    uint32_t mask;
-    const Fetched outcome = fetch(self, index, n, mask);
-    if (outcome != Fetched::all) return outcome;
-    char *place = place_of(self, index);
-    const char *elements = decode_chunk(self.replica.filters, mask, self.buffer, self.stored, n,
-                                        self.other, place, static_cast<size_t>(self.chunk_bytes));
-    if (!elements) return Fetched::failed;
-    if (elements == place) return Fetched::all;
-    return copy_selected(self, index, elements) ? Fetched::all : Fetched::failed;
+    const auto &self = *static_cast<const Reading *>(context);
+    char *place = place_of(self, chunk.index);
+    const char *elements =
+        decode_chunk(self.replica.filters, chunk.mask, own, chunk.stored, chunk.n_bytes, other,
+                     place, static_cast<size_t>(self.chunk_bytes));
+    return elements && (elements == place || copy_selected(self, chunk.index, elements));
+}
+
+// Whether all of some dozens of the chunks are there: else all that is decoded until one is missed
+// is decoded in vain.
+bool seem_to_be_there(const Reading &self, int64_t n_chunks)
+{
+    constexpr int64_t most_asked = 64;
+    const int64_t step = n_chunks > most_asked ? n_chunks / most_asked : 1;
+    int64_t index[SDS_MAX_RANK], number = 0;
+    find_first(self, index);
+    do {
+        if (number++ % step == 0 && stored_bytes(self, index) == 0) return false;
+    } while (advance(self, index));
+    return true;
+}
+
+Fetched fetch_all(const Reading &self, DecodingTeam &team)
+{
+    int64_t index[SDS_MAX_RANK];
+    find_first(self, index);
+    do {
+        FetchedChunk *chunk = team.next();
+        if (!chunk) return Fetched::failed;
+        memcpy(chunk->index, index, sizeof index);
+        const Fetched outcome = fetch(self, *chunk);
+        if (outcome != Fetched::all) return outcome;
+        team.give(chunk);
+    } while (advance(self, index));
+    return team.finish() ? Fetched::all : Fetched::failed;
+}
+
+void prepare(const void *context, DecodingBlock &own)
+{
+    const ChunkFilters &filters = static_cast<const Reading *>(context)->replica.filters;
+    for (int32_t k = 0; k < filters.n; k++)
+        if (filters.filter[k].codec == SDS_CODEC_LIBDEFLATE)
+            decompressor_of(own, filters.filter[k]);
 }
 
 } // namespace
@@ -184,20 +232,21 @@ Fetched read_chunks(const ReplicaDataset &replica, const sds_array &array, const
     int64_t chunk_bytes = array.element_bytes;
     for (int32_t axis = 0; axis < array.rank; axis++)
         chunk_bytes *= chunk[axis];
+    const int n_threads = replica.n_threads;
     const int64_t each = (most_stored_bytes(chunk_bytes) + 63) / 64 * 64;
-    if (!buffer.take(workspace_bytes + 2 * each)) return Fetched::no_room;
+    const int64_t n_bytes = workspace_bytes + team_chunks(n_threads) * each;
+    if (!(replica.is_original ? buffer.take_own(n_bytes) : buffer.take(n_bytes)))
+        return Fetched::no_room;
     auto *work = reinterpret_cast<Workspace *>(buffer.bytes());
-    char *stored = buffer.bytes() + workspace_bytes;
     describe(array, chunk, slab, *work);
-    const Reading self = {replica, slab, *work, chunk_bytes, buffer, stored, stored + each, out};
-    int64_t index[SDS_MAX_RANK];
-    for (int32_t axis = 0; axis < array.rank; axis++)
-        index[axis] = slab.start[axis] / chunk[axis];
-    Fetched outcome;
-    do {
-        outcome = read_chunk(self, index);
-    } while (outcome == Fetched::all && advance(self, index));
-    return outcome;
+    const Reading self = {replica, slab, *work, chunk_bytes, out};
+    const int64_t n_chunks = sds_chunks_touched(chunk, &slab);
+    if (replica.is_original && !seem_to_be_there(self, n_chunks)) return Fetched::not_by_core;
+    const int n_useful =
+        n_chunks < 0 || n_chunks > n_threads ? n_threads : static_cast<int>(n_chunks);
+    DecodingTeam team(n_useful, work->slots, buffer.bytes() + workspace_bytes, each,
+                      {decode, &self, buffer.block(), prepare});
+    return fetch_all(self, team);
 }
 
 } // namespace sds::vol

@@ -1,4 +1,5 @@
-// Chunks of a replica as they are stored, fetched by the program's HDF5 and decoded by the core.
+// Chunks as they are stored, of a replica or of an original, fetched by the program's HDF5 and
+// decoded by the core.
 #pragma once
 
 #include "decoding_room.h"
