@@ -296,7 +296,8 @@ nb::bytes undo_filter(const nb::tuple &filter, nb::object stored, size_t capacit
     const Buffer in(stored);
     std::vector<uint8_t> out(capacity + 1);
     size_t produced = 0;
-    check(sds_filter_undo(&made, in.bytes(), in.size(), out.data(), capacity, &produced), "filter");
+    check(sds_filter_undo(&made, nullptr, in.bytes(), in.size(), out.data(), capacity, &produced),
+          "filter");
     return nb::bytes(out.data(), produced);
 }
 

@@ -260,3 +260,34 @@ def test_the_log_says_so(write, home, tmp_path):
     log = tmp_path / "log"
     both(READS, write(), home, SDS_DEBUG=log)
     assert [event for event, *_ in decisions(log) if event in {"engine", "served"}] == ["engine"]
+
+
+WITHOUT_LIBDEFLATE = "no library"
+OWN_MEMORY = """
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    said = libc.fopen(b"/dev/shm/%d" % os.getpid(), b"w+")
+    libc.malloc_info(0, ctypes.c_void_p(said))
+    libc.fclose(ctypes.c_void_p(said))
+    with open(f"/dev/shm/{os.getpid()}") as file:
+        print(file.read().count("<heap nr="))
+    os.remove(f"/dev/shm/{os.getpid()}")
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_without_libdeflate_several_threads_decode_by_zlib(write, home, tmp_path, threads):
+    (tmp_path / "libdeflate.so.0").write_text(WITHOUT_LIBDEFLATE)
+    how = {"SDS_THREADS": threads, "LD_LIBRARY_PATH": tmp_path}
+    served = both(READS, write(shuffle=True), home, **how)
+    assert (served.get(ENGINE, 0) >= 4) == (threads > 1)
+
+
+@pytest.mark.parametrize("has_libdeflate", [True, False])
+def test_threads_take_no_memory_from_malloc(write, home, tmp_path, has_libdeflate):
+    """It would keep it in an arena of its own for each."""
+    if not has_libdeflate:
+        (tmp_path / "libdeflate.so.0").write_text(WITHOUT_LIBDEFLATE)
+    how = {"SDS_THREADS": 4, "LD_LIBRARY_PATH": tmp_path}
+    assert both(READS + OWN_MEMORY, write(shuffle=True), home, **how)[ENGINE] >= 4

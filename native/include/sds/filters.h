@@ -23,7 +23,7 @@ extern "C" {
 #define SDS_CODEC_MAP(XX)                                                                          \
     XX(SHUFFLE, "")                                                                                \
     XX(FLETCHER32, "")                                                                             \
-    XX(DEFLATE, "uncompress2")                                                                     \
+    XX(DEFLATE, "inflateInit_ inflate inflateEnd")                                                 \
     XX(LIBDEFLATE, "libdeflate_alloc_decompressor libdeflate_zlib_decompress_ex "                  \
                    "libdeflate_free_decompressor")                                                 \
     XX(LZF, "lzf_decompress")                                                                      \
@@ -51,11 +51,18 @@ typedef struct sds_filter {
     sds_filter_function function[SDS_FILTER_FUNCTIONS];
 } sds_filter;
 
+/* What a thread undoes a filter with from chunk to chunk, so that it takes no memory for each; NULL
+ * where the filter keeps nothing, or memory is exhausted. To be ended by the same filter. */
+int sds_filter_keeps_state(const sds_filter *filter);
+void *sds_filter_begin(const sds_filter *filter);
+void sds_filter_end(const sds_filter *filter, void *state);
+
 /* Undo one filter.
+ * state: of sds_filter_begin, for one thread at a time; NULL: made for this call, if needed.
  * produced: bytes written, at most capacity. in and out do not overlap.
  * SDS_EFORMAT: these bytes are not what the filter writes, or do not fit. SDS_ENOMEM. */
-sds_status sds_filter_undo(const sds_filter *filter, const void *in, size_t n, void *out,
-                           size_t capacity, size_t *produced);
+sds_status sds_filter_undo(const sds_filter *filter, void *state, const void *in, size_t n,
+                           void *out, size_t capacity, size_t *produced);
 
 /* Put the bytes of n / element_bytes elements together again that are stored byte by byte; what is
  * left of n stays behind them. */

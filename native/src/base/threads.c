@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#include "control_group.h"
 
 /* Of the program's own memory: what its handlers of signals and its thread-local variables take
  * comes out of it, too. */
@@ -50,12 +53,26 @@ static int32_t n_running(void)
     return sscanf(text, "%*s %*s %*s %d/", &n) == 1 && n > 0 ? n : INT32_MAX;
 }
 
+/* What control groups grant; asked once per process. */
+static int32_t quota(void)
+{
+    static _Atomic int32_t found;
+    int32_t n = atomic_load_explicit(&found, memory_order_relaxed);
+    if (n == 0) {
+        n = sds__processor_quota(SDS_GROUPS_FILE, SDS_GROUPS_MOUNT);
+        atomic_store_explicit(&found, n, memory_order_relaxed);
+    }
+    return n;
+}
+
 int32_t sds__idle_processors(void)
 {
     cpu_set_t own;
     const int saved_errno = errno;
     const int n = sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
     const int32_t running = n > 1 ? n_running() : n;
+    int32_t idle = running < n ? n - running : 0;
+    if (idle > 0 && quota() <= idle) idle = quota() - 1; /* one is this thread's */
     errno = saved_errno;
-    return running < n ? n - running : 0;
+    return idle;
 }

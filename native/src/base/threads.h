@@ -18,8 +18,8 @@ int32_t sds__start_threads(int32_t n, void *(*work)(void *), void *arguments, si
                            pthread_t threads[]);
 
 /* Processors that this thread may run on and that have nothing to do at the moment: as many at most
- * as it may run on, less the threads that run on the whole machine. Some microseconds; 0 where it
- * cannot be told. */
+ * as it may run on, less the threads that run on the whole machine; with this thread's, no more
+ * than control groups grant. Some microseconds; 0 where it cannot be told. */
 int32_t sds__idle_processors(void);
 
 #ifdef __cplusplus

@@ -61,6 +61,7 @@ typedef struct {
 /* What a thread decodes into. */
 typedef struct {
     uint8_t *bytes[2];
+    void *state[SDS_MAX_FILTERS]; /* of the filters */
 } scratch;
 
 static sds_status fetch(reading *self, size_t n, const sds_piece pieces[], uint8_t *to)
@@ -115,7 +116,8 @@ static sds_status decode(const reading *self, size_t chunk, const sds_piece *sto
             if (status != SDS_OK) return status;
             to = own->bytes[which];
         }
-        const sds_status status = sds_filter_undo(filter, at, n, to, capacity, &n);
+        if (own->state[k] == NULL) own->state[k] = sds_filter_begin(filter);
+        const sds_status status = sds_filter_undo(filter, own->state[k], at, n, to, capacity, &n);
         if (status != SDS_OK) return status;
         at = to;
     }
@@ -162,8 +164,11 @@ static void decode_open(reading *self, scratch *own)
     }
 }
 
-static void scratch_free(scratch *own)
+static void scratch_free(const reading *self, scratch *own)
 {
+    const sds_chunked_dataset *dataset = self->selection->dataset;
+    for (int32_t k = 0; k < dataset->n_filters; k++)
+        sds_filter_end(&dataset->filter[k], own->state[k]);
     free(own->bytes[0]);
     free(own->bytes[1]);
 }
@@ -171,14 +176,14 @@ static void scratch_free(scratch *own)
 static void *help(void *argument)
 {
     reading *self = argument;
-    scratch own = {{NULL, NULL}};
+    scratch own = {{NULL, NULL}, {NULL}};
     pthread_mutex_lock(&self->lock);
     while (!self->closing) {
         decode_open(self, &own);
         if (!self->closing) pthread_cond_wait(&self->opened, &self->lock);
     }
     pthread_mutex_unlock(&self->lock);
-    scratch_free(&own);
+    scratch_free(self, &own);
     return NULL;
 }
 
@@ -229,7 +234,7 @@ static void open_window(reading *self, const window *read)
 
 static sds_status read_and_decode(reading *self)
 {
-    scratch own = {{NULL, NULL}};
+    scratch own = {{NULL, NULL}, {NULL}};
     sds_status status = SDS_OK;
     size_t n_windows = 0;
     for (size_t first = 0; status == SDS_OK && first < self->selection->chunks->n; n_windows++) {
@@ -241,7 +246,7 @@ static sds_status read_and_decode(reading *self)
         first += next->n;
     }
     const sds_status last = finish_open(self, &own);
-    scratch_free(&own);
+    scratch_free(self, &own);
     return status == SDS_OK ? last : status;
 }
 

@@ -1,8 +1,10 @@
 #include "sds/filters.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define CHECKSUM_BYTES 4
 /* Elements that are transposed together; what is left over is not. */
@@ -44,33 +46,143 @@ static sds_status undo_fletcher32(const sds_filter *self, const uint8_t *in, siz
     return SDS_OK;
 }
 
-static sds_status undo_deflate(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
-                               size_t capacity, size_t *produced)
+/* zlib's stream, as its interface has had it since 1995. */
+typedef struct {
+    const uint8_t *next_in;
+    unsigned avail_in;
+    unsigned long total_in;
+    uint8_t *next_out;
+    unsigned avail_out;
+    unsigned long total_out;
+    const char *message;
+    void *state;
+    void *(*allocate)(void *opaque, unsigned n, unsigned bytes);
+    void (*release)(void *opaque, void *address);
+    void *opaque;
+    int data_type;
+    unsigned long adler;
+    unsigned long reserved;
+} zlib_stream;
+
+/* zlib takes 7 KiB, and 32 KiB for its window; libraries in its place up to 80 KiB at once. */
+#define ZLIB_BYTES (128 << 10)
+#define ZLIB_ALIGNMENT 64
+
+/* Memory of one stream, which is never given back in parts. */
+typedef struct {
+    size_t used;
+} zlib_memory;
+
+static void *begin_deflate(const sds_filter *self)
 {
-    typedef int (*uncompress2)(uint8_t *, unsigned long *, const uint8_t *, unsigned long *);
-    unsigned long left = n, made = capacity;
-    if (((uncompress2)self->function[0])(out, &made, in, &left) != 0) return SDS_EFORMAT;
-    *produced = made;
-    return SDS_OK;
+    (void)self;
+    const int saved_errno = errno;
+    void *mapped =
+        mmap(NULL, ZLIB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved_errno;
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+static void end_deflate(const sds_filter *self, void *state)
+{
+    (void)self;
+    (void)munmap(state, ZLIB_BYTES);
+}
+
+static void *take(void *opaque, unsigned n, unsigned bytes)
+{
+    zlib_memory *memory = opaque;
+    const uint64_t asked = (uint64_t)n * bytes;
+    if (asked > ZLIB_BYTES - memory->used) return NULL;
+    void *found = (char *)opaque + memory->used;
+    memory->used += (asked + ZLIB_ALIGNMENT - 1) / ZLIB_ALIGNMENT * ZLIB_ALIGNMENT;
+    return found;
+}
+
+static void keep(void *opaque, void *address)
+{
+    (void)opaque;
+    (void)address;
+}
+
+static sds_status undo_deflate(const sds_filter *self, void *state, const uint8_t *in, size_t n,
+                               uint8_t *out, size_t capacity, size_t *produced)
+{
+    typedef int (*begin)(zlib_stream *, const char *version, int stream_bytes);
+    typedef int (*inflate)(zlib_stream *, int flush);
+    typedef int (*end)(zlib_stream *);
+    const int to_the_end = 4, is_at_the_end = 1;
+    if (n > UINT_MAX || capacity > UINT_MAX) return SDS_EFORMAT;
+    zlib_memory *memory = state;
+    memory->used = ZLIB_ALIGNMENT;
+    zlib_stream stream = {.next_in = in, .allocate = take, .release = keep, .opaque = memory};
+    stream.avail_in = (unsigned)n;
+    stream.next_out = out;
+    stream.avail_out = (unsigned)capacity;
+    if (((begin)self->function[0])(&stream, "1", (int)sizeof stream) != 0) return SDS_ENOMEM;
+    const int is_whole = ((inflate)self->function[1])(&stream, to_the_end) == is_at_the_end;
+    *produced = capacity - stream.avail_out;
+    (void)((end)self->function[2])(&stream);
+    return is_whole ? SDS_OK : SDS_EFORMAT;
+}
+
+static void *begin_libdeflate(const sds_filter *self)
+{
+    typedef void *(*alloc)(void);
+    return ((alloc)self->function[0])();
+}
+
+static void end_libdeflate(const sds_filter *self, void *state)
+{
+    typedef void (*release)(void *);
+    ((release)self->function[2])(state);
 }
 
 /* Of the streams that zlib's compressors write alone: libdeflate does not look whether one keeps
  * to the smaller window that its header may name, and zlib refuses it where it does not. */
-static sds_status undo_libdeflate(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
-                                  size_t capacity, size_t *produced)
+static sds_status undo_libdeflate(const sds_filter *self, void *state, const uint8_t *in, size_t n,
+                                  uint8_t *out, size_t capacity, size_t *produced)
 {
-    typedef void *(*alloc)(void);
     typedef int (*decompress_ex)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
-    typedef void (*release)(void *);
     const uint8_t largest_window = 0x78;
     if (n == 0 || in[0] != largest_window) return SDS_EFORMAT;
-    void *state = ((alloc)self->function[0])();
-    if (state == NULL) return SDS_ENOMEM;
     size_t used;
-    const int failed =
-        ((decompress_ex)self->function[1])(state, in, n, out, capacity, &used, produced);
-    ((release)self->function[2])(state);
-    return failed ? SDS_EFORMAT : SDS_OK;
+    return ((decompress_ex)self->function[1])(state, in, n, out, capacity, &used, produced) == 0
+               ? SDS_OK
+               : SDS_EFORMAT;
+}
+
+/* Filters that need something besides. */
+typedef struct {
+    void *(*begin)(const sds_filter *);
+    void (*end)(const sds_filter *, void *state);
+    sds_status (*undo)(const sds_filter *, void *state, const uint8_t *, size_t, uint8_t *, size_t,
+                       size_t *);
+} stateful;
+
+static const stateful with_state[SDS_N_CODECS] = {
+    [SDS_CODEC_DEFLATE] = {begin_deflate, end_deflate, undo_deflate},
+    [SDS_CODEC_LIBDEFLATE] = {begin_libdeflate, end_libdeflate, undo_libdeflate},
+};
+
+static int is_codec(const sds_filter *filter)
+{
+    return (int)filter->codec >= 0 && filter->codec < SDS_N_CODECS;
+}
+
+int sds_filter_keeps_state(const sds_filter *filter)
+{
+    return is_codec(filter) && with_state[filter->codec].begin != NULL;
+}
+
+void *sds_filter_begin(const sds_filter *filter)
+{
+    return sds_filter_keeps_state(filter) ? with_state[filter->codec].begin(filter) : NULL;
+}
+
+void sds_filter_end(const sds_filter *filter, void *state)
+{
+    if (state != NULL) with_state[filter->codec].end(filter, state);
 }
 
 static sds_status undo_lzf(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
@@ -225,16 +337,14 @@ static sds_status undo_bitshuffle_blocks(const sds_filter *self, const uint8_t *
     return SDS_OK;
 }
 
-sds_status sds_filter_undo(const sds_filter *filter, const void *in, size_t n, void *out,
-                           size_t capacity, size_t *produced)
+sds_status sds_filter_undo(const sds_filter *filter, void *state, const void *in, size_t n,
+                           void *out, size_t capacity, size_t *produced)
 {
     typedef sds_status (*undo)(const sds_filter *, const uint8_t *, size_t, uint8_t *, size_t,
                                size_t *);
     static const undo of_codec[SDS_N_CODECS] = {
         [SDS_CODEC_SHUFFLE] = undo_shuffle,
         [SDS_CODEC_FLETCHER32] = undo_fletcher32,
-        [SDS_CODEC_DEFLATE] = undo_deflate,
-        [SDS_CODEC_LIBDEFLATE] = undo_libdeflate,
         [SDS_CODEC_LZF] = undo_lzf,
         [SDS_CODEC_LZ4] = undo_lz4,
         [SDS_CODEC_ZSTD] = undo_zstd,
@@ -245,6 +355,13 @@ sds_status sds_filter_undo(const sds_filter *filter, const void *in, size_t n, v
         [SDS_CODEC_BITSHUFFLE_ZSTD] = undo_bitshuffle_blocks,
     };
     *produced = 0;
-    if ((int)filter->codec < 0 || filter->codec >= SDS_N_CODECS) return SDS_EINVAL;
-    return of_codec[filter->codec](filter, in, n, out, capacity, produced);
+    if (!is_codec(filter)) return SDS_EINVAL;
+    if (!sds_filter_keeps_state(filter))
+        return of_codec[filter->codec](filter, in, n, out, capacity, produced);
+    void *own = state == NULL ? sds_filter_begin(filter) : NULL;
+    if (state == NULL && own == NULL) return SDS_ENOMEM;
+    const sds_status status = with_state[filter->codec].undo(filter, state == NULL ? own : state,
+                                                             in, n, out, capacity, produced);
+    sds_filter_end(filter, own);
+    return status;
 }

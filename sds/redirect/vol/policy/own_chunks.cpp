@@ -31,6 +31,11 @@ constexpr int32_t most_rank = 8;
 // A read of so many times what HDF5 keeps loses by it less than it gains.
 constexpr int64_t times_the_cache = 4;
 
+int less(int one, int other)
+{
+    return one < other ? one : other;
+}
+
 // n times as many bytes; INT64_MAX where that is too many.
 int64_t times(int64_t bytes, int64_t n)
 {
@@ -107,7 +112,7 @@ OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid
     found.cache_bytes = n_slots > 0 ? static_cast<int64_t>(cache_bytes) : 0;
     if ((all_bytes <= found.cache_bytes && config().engine != Engine::always) ||
         !has_digest(host, type) || !are_filters_known(object, found.filters) ||
-        (!found.filters.is_faster && config().n_threads < 2 && config().engine != Engine::always))
+        (!found.filters.is_faster && config().n_threads == 1 && config().engine != Engine::always))
         return nullptr;
     auto *made = static_cast<OwnChunks *>(malloc(sizeof(OwnChunks)));
     if (made) *made = found;
@@ -136,8 +141,8 @@ int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
     if (config().n_threads > 0)
         n = config().n_threads;
     else if (most > 1 && is_long && config().n_ranks == 1)
-        n = 1 + sds__idle_processors();
-    if (n > most) n = most;
+        n = 1 + less(sds__idle_processors(), config().n_processors - 1);
+    n = less(n, most);
     const bool gains = n > 1 || chunks.filters.is_faster || config().engine == Engine::always;
     return gains ? n : 0;
 }

@@ -107,6 +107,7 @@ void read_environment()
     // nor which files it writes.
     settings.rank = -1;
     settings.n_ranks = 1;
+    settings.n_processors = INT_MAX;
     if (getauxval(AT_SECURE)) return;
     find_home();
     find_replicas();
@@ -121,6 +122,8 @@ void read_environment()
     if (enabled && !is("SDS_ENGINE", "0"))
         settings.engine = is("SDS_ENGINE", "always") ? Engine::always : Engine::faster;
     settings.n_threads = static_cast<int32_t>(number_of(value_of("SDS_THREADS"), 0, INT_MAX, 0));
+    settings.n_processors =
+        static_cast<int32_t>(number_of(value_of("SLURM_CPUS_PER_TASK"), 1, INT_MAX, INT_MAX));
     const long uid = number_of(value_of("SDS_SERVICE_UID"), 0, INT_MAX, -1);
     settings.has_service_uid = uid >= 0;
     settings.service_uid = uid >= 0 ? static_cast<uid_t>(uid) : 0;

@@ -29,6 +29,7 @@ struct Config {
     bool may_map;              // files for reading; SDS_MMAP=0 turns it off
     Engine engine;             // SDS_ENGINE: 0, 1 (the default) or always
     int32_t n_threads;    // that decode chunks of originals: SDS_THREADS; 0: as many as are idle
+    int32_t n_processors; // that the batch job grants a task: SLURM_CPUS_PER_TASK
     bool has_service_uid; // SDS_SERVICE_UID: an account whose tables are trusted
     uid_t service_uid;
     int32_t rank;    // of the MPI launcher; -1: none

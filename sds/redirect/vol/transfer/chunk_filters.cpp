@@ -60,7 +60,8 @@ bool decodes_right(const sds_filter &codec)
     constexpr char text[] = "what is written comes back, what is written";
     char decoded[2 * sizeof text];
     size_t n = 0;
-    return sds_filter_undo(&codec, stream, sizeof stream, decoded, sizeof decoded, &n) == SDS_OK &&
+    return sds_filter_undo(&codec, nullptr, stream, sizeof stream, decoded, sizeof decoded, &n) ==
+               SDS_OK &&
            n == sizeof text - 1 && memcmp(decoded, text, n) == 0;
 }
 
@@ -139,28 +140,17 @@ bool is_for_libdeflate(const char *at, size_t n)
     return n > 0 && *at == largest_window;
 }
 
-bool inflate(const sds_filter &libdeflate, DecodingBlock &own, const char *from, size_t n, char *to,
-             size_t capacity, size_t &produced)
-{
-    using Decompress = int (*)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
-    size_t used;
-    void *decompressor = decompressor_of(own, libdeflate);
-    return decompressor && reinterpret_cast<Decompress>(libdeflate.function[1])(
-                               decompressor, from, n, to, capacity, &used, &produced) == 0;
-}
-
 bool undo(const sds_filter &filter, DecodingBlock &own, const char *from, size_t n, char *to,
           size_t capacity, size_t &produced)
 {
-    sds_filter other;
     const sds_filter *chosen = &filter;
-    if (filter.codec == SDS_CODEC_LIBDEFLATE) {
-        if (is_for_libdeflate(from, n))
-            return inflate(filter, own, from, n, to, capacity, produced);
+    sds_filter other;
+    if (filter.codec == SDS_CODEC_LIBDEFLATE && !is_for_libdeflate(from, n)) {
         if (!use(known_zlib, other)) return false;
         chosen = &other;
     }
-    return sds_filter_undo(chosen, from, n, to, capacity, &produced) == SDS_OK;
+    void *state = sds_filter_keeps_state(chosen) ? state_of(own, *chosen) : nullptr;
+    return sds_filter_undo(chosen, state, from, n, to, capacity, &produced) == SDS_OK;
 }
 
 // HDF5 looks among its plugins for a filter that it does not have, and so loads libraries.

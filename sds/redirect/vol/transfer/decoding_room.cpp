@@ -32,7 +32,7 @@ void empty(Block &block)
         munmap(block.bytes, block.size);
         give_memory(MemoryUse::passing, static_cast<int64_t>(block.size));
     }
-    drop_decompressor(block);
+    drop_state(block);
     block = {};
 }
 
@@ -103,7 +103,7 @@ bool DecodingBuffer::take(int64_t n_bytes)
     const int found = find_block(size, process);
     if (found < 0) return false;
     Block &block = blocks[found];
-    if (block.user != 0) drop_decompressor(block); // a fork has left it as it was, at work
+    if (block.user != 0) drop_state(block); // a fork has left it as it was, at work
     if (block.size < size && !allocate(block, size, process)) return false;
     block.user = process;
     slot_ = found;
@@ -124,27 +124,27 @@ DecodingBlock &DecodingBuffer::block()
     return slot_ < 0 ? own_ : blocks[slot_]; // which nobody else touches meanwhile
 }
 
-void drop_decompressor(DecodingBlock &block)
+void drop_state(DecodingBlock &block)
 {
-    if (block.decompressor) block.release(block.decompressor);
-    block.decompressor = nullptr;
+    sds_filter_end(&block.inflates, block.state);
+    block.state = nullptr;
 }
 
-void *decompressor_of(DecodingBlock &block, const sds_filter &libdeflate)
+void *state_of(DecodingBlock &block, const sds_filter &inflates)
 {
-    if (!block.decompressor) {
-        block.release = reinterpret_cast<void (*)(void *)>(libdeflate.function[2]);
+    if (block.state && block.inflates.codec != inflates.codec) drop_state(block);
+    if (!block.state) {
+        block.inflates = inflates;
         // A child that is forked at this moment finds both, or none.
-        __atomic_store_n(&block.decompressor,
-                         reinterpret_cast<void *(*)()>(libdeflate.function[0])(), __ATOMIC_RELEASE);
+        __atomic_store_n(&block.state, sds_filter_begin(&inflates), __ATOMIC_RELEASE);
     }
-    return block.decompressor;
+    return block.state;
 }
 
 DecodingBuffer::~DecodingBuffer()
 {
     if (own_.size > 0) munmap(own_.bytes, own_.size);
-    drop_decompressor(own_);
+    drop_state(own_);
     if (slot_ < 0) return;
     SharedStateLock lock;
     blocks[slot_].user = 0;

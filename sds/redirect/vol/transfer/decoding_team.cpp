@@ -51,7 +51,7 @@ DecodingTeam::~DecodingTeam()
     for (int i = 0; i < n_helpers_; i++)
         pthread_join(threads_[i], nullptr);
     for (int i = 0; i < n_prepared_; i++)
-        drop_decompressor(helpers_[i].own);
+        drop_state(helpers_[i].own);
     pthread_cond_destroy(&room_);
     pthread_cond_destroy(&work_);
     pthread_mutex_destroy(&lock_);

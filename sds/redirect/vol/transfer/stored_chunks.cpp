@@ -220,8 +220,7 @@ void prepare(const void *context, DecodingBlock &own)
 {
     const ChunkFilters &filters = static_cast<const Reading *>(context)->replica.filters;
     for (int32_t k = 0; k < filters.n; k++)
-        if (filters.filter[k].codec == SDS_CODEC_LIBDEFLATE)
-            decompressor_of(own, filters.filter[k]);
+        if (sds_filter_keeps_state(&filters.filter[k])) state_of(own, filters.filter[k]);
 }
 
 } // namespace
