@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define SDS_MAX_FILTERS 32 /* HDF5's own bound: the filter mask has as many bits */
-#define SDS_FILTER_FUNCTIONS 3
+#define SDS_FILTER_FUNCTIONS 4
 #define SDS_FILTER_OPTIONS 3
 
 /* XX(name, functions that it needs, in this order) */
@@ -28,12 +28,12 @@ extern "C" {
                    "libdeflate_free_decompressor")                                                 \
     XX(LZF, "lzf_decompress")                                                                      \
     XX(LZ4, "LZ4_decompress_safe")                                                                 \
-    XX(ZSTD, "ZSTD_decompress ZSTD_getFrameContentSize")                                           \
+    XX(ZSTD, "ZSTD_createDCtx ZSTD_decompressDCtx ZSTD_freeDCtx ZSTD_getFrameContentSize")         \
     XX(BLOSC, "blosc_cbuffer_validate blosc_decompress_ctx")                                       \
     XX(BZIP2, "BZ2_bzBuffToBuffDecompress")                                                        \
     XX(BITSHUFFLE, "bshuf_bitunshuffle")                                                           \
     XX(BITSHUFFLE_LZ4, "bshuf_bitunshuffle LZ4_decompress_safe")                                   \
-    XX(BITSHUFFLE_ZSTD, "bshuf_bitunshuffle ZSTD_decompress")
+    XX(BITSHUFFLE_ZSTD, "ZSTD_createDCtx ZSTD_decompressDCtx ZSTD_freeDCtx bshuf_bitunshuffle")
 
 typedef enum sds_codec {
 #define XX(name, functions) SDS_CODEC_##name,

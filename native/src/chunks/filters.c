@@ -152,39 +152,6 @@ static sds_status undo_libdeflate(const sds_filter *self, void *state, const uin
                : SDS_EFORMAT;
 }
 
-/* Filters that need something besides. */
-typedef struct {
-    void *(*begin)(const sds_filter *);
-    void (*end)(const sds_filter *, void *state);
-    sds_status (*undo)(const sds_filter *, void *state, const uint8_t *, size_t, uint8_t *, size_t,
-                       size_t *);
-} stateful;
-
-static const stateful with_state[SDS_N_CODECS] = {
-    [SDS_CODEC_DEFLATE] = {begin_deflate, end_deflate, undo_deflate},
-    [SDS_CODEC_LIBDEFLATE] = {begin_libdeflate, end_libdeflate, undo_libdeflate},
-};
-
-static int is_codec(const sds_filter *filter)
-{
-    return (int)filter->codec >= 0 && filter->codec < SDS_N_CODECS;
-}
-
-int sds_filter_keeps_state(const sds_filter *filter)
-{
-    return is_codec(filter) && with_state[filter->codec].begin != NULL;
-}
-
-void *sds_filter_begin(const sds_filter *filter)
-{
-    return sds_filter_keeps_state(filter) ? with_state[filter->codec].begin(filter) : NULL;
-}
-
-void sds_filter_end(const sds_filter *filter, void *state)
-{
-    if (state != NULL) with_state[filter->codec].end(filter, state);
-}
-
 static sds_status undo_lzf(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
                            size_t capacity, size_t *produced)
 {
@@ -233,18 +200,6 @@ static sds_status undo_lz4(const sds_filter *self, const uint8_t *in, size_t n, 
     return SDS_OK;
 }
 
-typedef size_t (*zstd_decompress)(void *, size_t, const void *, size_t);
-
-static sds_status undo_zstd(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
-                            size_t capacity, size_t *produced)
-{
-    typedef unsigned long long (*content_size)(const void *, size_t);
-    const unsigned long long said = ((content_size)self->function[1])(in, n);
-    if (said > capacity) return SDS_EFORMAT; /* among these, that it does not say */
-    *produced = ((zstd_decompress)self->function[0])(out, capacity, in, n);
-    return *produced == said ? SDS_OK : SDS_EFORMAT;
-}
-
 static sds_status undo_blosc(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
                              size_t capacity, size_t *produced)
 {
@@ -272,6 +227,36 @@ static sds_status undo_bzip2(const sds_filter *self, const uint8_t *in, size_t n
     return SDS_OK;
 }
 
+/* Of ZSTD and BITSHUFFLE_ZSTD, which have these functions in the same places. */
+static void *begin_zstd(const sds_filter *self)
+{
+    typedef void *(*create)(void);
+    return ((create)self->function[0])();
+}
+
+static int is_zstd_of(const sds_filter *self, void *state, const uint8_t *in, size_t n,
+                      uint8_t *out, size_t n_out)
+{
+    typedef size_t (*decompress)(void *, void *, size_t, const void *, size_t);
+    return ((decompress)self->function[1])(state, out, n_out, in, n) == n_out;
+}
+
+static void end_zstd(const sds_filter *self, void *state)
+{
+    typedef size_t (*release)(void *);
+    (void)((release)self->function[2])(state);
+}
+
+static sds_status undo_zstd(const sds_filter *self, void *state, const uint8_t *in, size_t n,
+                            uint8_t *out, size_t capacity, size_t *produced)
+{
+    typedef unsigned long long (*content_size)(const void *, size_t);
+    const unsigned long long said = ((content_size)self->function[3])(in, n);
+    if (said > capacity) return SDS_EFORMAT; /* among these, that it does not say */
+    *produced = (size_t)said;
+    return is_zstd_of(self, state, in, n, out, (size_t)said) ? SDS_OK : SDS_EFORMAT;
+}
+
 typedef int64_t (*bitunshuffle)(const void *, void *, size_t n, size_t element, size_t block);
 
 static sds_status undo_bitshuffle(const sds_filter *self, const uint8_t *in, size_t n, uint8_t *out,
@@ -286,31 +271,29 @@ static sds_status undo_bitshuffle(const sds_filter *self, const uint8_t *in, siz
 }
 
 /* A compressed block of bitshuffle: its bytes as stored, big-endian, and those. */
-static sds_status undo_block(const sds_filter *self, const uint8_t **in, size_t *n,
+static sds_status undo_block(const sds_filter *self, void *zstd, const uint8_t **in, size_t *n,
                              uint8_t *shuffled, uint8_t *out, size_t n_elements)
 {
+    const int has_lz4 = self->codec == SDS_CODEC_BITSHUFFLE_LZ4;
+    const bitunshuffle unshuffle = (bitunshuffle)self->function[has_lz4 ? 0 : 3];
     const size_t element = self->option[0], block_bytes = n_elements * element;
     if (*n < 4) return SDS_EFORMAT;
     const size_t stored = big_endian_32(*in);
     *in += 4;
     *n -= 4;
     if (stored > *n) return SDS_EFORMAT;
-    const int is_right = self->codec == SDS_CODEC_BITSHUFFLE_LZ4
-                             ? is_lz4_of(self->function[1], *in, stored, shuffled, block_bytes)
-                             : ((zstd_decompress)self->function[1])(shuffled, block_bytes, *in,
-                                                                    stored) == block_bytes;
+    const int is_right = has_lz4 ? is_lz4_of(self->function[1], *in, stored, shuffled, block_bytes)
+                                 : is_zstd_of(self, zstd, *in, stored, shuffled, block_bytes);
     if (!is_right) return SDS_EFORMAT;
     *in += stored;
     *n -= stored;
-    return ((bitunshuffle)self->function[0])(shuffled, out, n_elements, element, n_elements) < 0
-               ? SDS_EFORMAT
-               : SDS_OK;
+    return unshuffle(shuffled, out, n_elements, element, n_elements) < 0 ? SDS_EFORMAT : SDS_OK;
 }
 
 /* Bytes of all, bytes of a block (big-endian); the blocks, of which the last may be shorter; and
  * up to seven elements as they are. */
-static sds_status undo_bitshuffle_blocks(const sds_filter *self, const uint8_t *in, size_t n,
-                                         uint8_t *out, size_t capacity, size_t *produced)
+static sds_status undo_blocks(const sds_filter *self, void *zstd, const uint8_t *in, size_t n,
+                              uint8_t *out, size_t capacity, size_t *produced)
 {
     const size_t element = self->option[0];
     if (n < 12 || element == 0) return SDS_EFORMAT;
@@ -326,7 +309,7 @@ static sds_status undo_bitshuffle_blocks(const sds_filter *self, const uint8_t *
     sds_status status = SDS_OK;
     for (size_t done = 0; done < whole && status == SDS_OK; done += block) {
         if (block > whole - done) block = whole - done;
-        status = undo_block(self, &in, &n, shuffled, out + done * element, block);
+        status = undo_block(self, zstd, &in, &n, shuffled, out + done * element, block);
     }
     free(shuffled);
     if (status != SDS_OK) return status;
@@ -335,6 +318,47 @@ static sds_status undo_bitshuffle_blocks(const sds_filter *self, const uint8_t *
     memcpy(out + whole * element, in, left);
     *produced = n_out;
     return SDS_OK;
+}
+
+static sds_status undo_bitshuffle_lz4(const sds_filter *self, const uint8_t *in, size_t n,
+                                      uint8_t *out, size_t capacity, size_t *produced)
+{
+    return undo_blocks(self, NULL, in, n, out, capacity, produced);
+}
+
+/* Filters that need something besides. */
+typedef struct {
+    void *(*begin)(const sds_filter *);
+    void (*end)(const sds_filter *, void *state);
+    sds_status (*undo)(const sds_filter *, void *state, const uint8_t *, size_t, uint8_t *, size_t,
+                       size_t *);
+} stateful;
+
+static const stateful with_state[SDS_N_CODECS] = {
+    [SDS_CODEC_DEFLATE] = {begin_deflate, end_deflate, undo_deflate},
+    [SDS_CODEC_LIBDEFLATE] = {begin_libdeflate, end_libdeflate, undo_libdeflate},
+    [SDS_CODEC_ZSTD] = {begin_zstd, end_zstd, undo_zstd},
+    [SDS_CODEC_BITSHUFFLE_ZSTD] = {begin_zstd, end_zstd, undo_blocks},
+};
+
+static int is_codec(const sds_filter *filter)
+{
+    return (int)filter->codec >= 0 && filter->codec < SDS_N_CODECS;
+}
+
+int sds_filter_keeps_state(const sds_filter *filter)
+{
+    return is_codec(filter) && with_state[filter->codec].begin != NULL;
+}
+
+void *sds_filter_begin(const sds_filter *filter)
+{
+    return sds_filter_keeps_state(filter) ? with_state[filter->codec].begin(filter) : NULL;
+}
+
+void sds_filter_end(const sds_filter *filter, void *state)
+{
+    if (state != NULL) with_state[filter->codec].end(filter, state);
 }
 
 sds_status sds_filter_undo(const sds_filter *filter, void *state, const void *in, size_t n,
@@ -347,12 +371,10 @@ sds_status sds_filter_undo(const sds_filter *filter, void *state, const void *in
         [SDS_CODEC_FLETCHER32] = undo_fletcher32,
         [SDS_CODEC_LZF] = undo_lzf,
         [SDS_CODEC_LZ4] = undo_lz4,
-        [SDS_CODEC_ZSTD] = undo_zstd,
         [SDS_CODEC_BLOSC] = undo_blosc,
         [SDS_CODEC_BZIP2] = undo_bzip2,
         [SDS_CODEC_BITSHUFFLE] = undo_bitshuffle,
-        [SDS_CODEC_BITSHUFFLE_LZ4] = undo_bitshuffle_blocks,
-        [SDS_CODEC_BITSHUFFLE_ZSTD] = undo_bitshuffle_blocks,
+        [SDS_CODEC_BITSHUFFLE_LZ4] = undo_bitshuffle_lz4,
     };
     *produced = 0;
     if (!is_codec(filter)) return SDS_EINVAL;

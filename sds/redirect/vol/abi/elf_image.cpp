@@ -16,21 +16,85 @@ namespace
 
 constexpr const char *program_path = "/proc/self/exe";
 
+Image image_of(const dl_phdr_info &info)
+{
+    // The loader gives the program itself no name.
+    const bool is_program = !info.dlpi_name || !*info.dlpi_name;
+    return {info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum,
+            is_program ? program_path : info.dlpi_name, is_program};
+}
+
 struct Search {
     const void *address;
     Image *found;
 };
 
-int is_it(dl_phdr_info *info, size_t, void *data)
+bool holds_address(const Image &image, void *data)
 {
-    auto *search = static_cast<Search *>(data);
-    // The loader gives the program itself no name.
-    const bool is_program = !info->dlpi_name || !*info->dlpi_name;
-    const Image image = {info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum,
-                         is_program ? program_path : info->dlpi_name, is_program};
-    if (!image.holds(search->address, 1, 0)) return 0;
-    *search->found = image;
-    return 1;
+    const auto &search = *static_cast<Search *>(data);
+    if (!image.holds(search.address, 1, 0)) return false;
+    *search.found = image;
+    return true;
+}
+
+struct Question {
+    bool (*is_it)(const Image &image, void *data);
+    void *data;
+};
+
+int ask(dl_phdr_info *info, size_t, void *data)
+{
+    const auto &question = *static_cast<Question *>(data);
+    return question.is_it(image_of(*info), question.data);
+}
+
+// Of the GNU hash section, which linkers have written by default since 2006.
+struct HashTable {
+    uint32_t n_buckets;
+    uint32_t first_symbol; // that it lists
+    uint32_t n_bloom;
+    uint32_t bloom_shift;
+    ElfW(Addr) bloom[1]; // of n_bloom; then the buckets, then the hashes of the symbols
+};
+
+uint32_t hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+    for (; *name; name++)
+        hash = hash * 33 + static_cast<unsigned char>(*name);
+    return hash;
+}
+
+// The dynamic section, which ends with DT_NULL; nullptr where there is none.
+const ElfW(Dyn) * dynamic_section(const Image &image)
+{
+    for (size_t i = 0; i < image.n_segments; i++)
+        if (image.segments[i].p_type == PT_DYNAMIC)
+            return reinterpret_cast<const ElfW(Dyn) *>(image.bias + image.segments[i].p_vaddr);
+    return nullptr;
+}
+
+// What it says of the image's symbols.
+struct Exports {
+    const HashTable *hashes;
+    const ElfW(Sym) * symbols;
+    const char *names;
+};
+
+Exports exports_of(const Image &image)
+{
+    Exports found = {};
+    const ElfW(Dyn) *entry = dynamic_section(image);
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        // glibc has put addresses in memory in the place of those in the file, but not in all.
+        const uintptr_t given = entry->d_un.d_ptr;
+        const void *at =
+            reinterpret_cast<const void *>(given < image.bias ? image.bias + given : given);
+        if (entry->d_tag == DT_GNU_HASH) found.hashes = static_cast<const HashTable *>(at);
+        if (entry->d_tag == DT_SYMTAB) found.symbols = static_cast<const ElfW(Sym) *>(at);
+        if (entry->d_tag == DT_STRTAB) found.names = static_cast<const char *>(at);
+    }
+    return found;
 }
 
 // The program where the loader knows nothing of it: one that is wholly static has a C library of
@@ -84,10 +148,56 @@ bool Image::holds(const void *address, size_t n_bytes, uint32_t flags) const
     return false;
 }
 
+bool find_image_with(bool (*is_it)(const Image &image, void *data), void *data)
+{
+    Question question = {is_it, data};
+    return dl_iterate_phdr(ask, &question) == 1;
+}
+
 bool find_loaded_image(const void *address, Image &image)
 {
     Search search = {address, &image};
-    return dl_iterate_phdr(is_it, &search) == 1;
+    return find_image_with(holds_address, &search);
+}
+
+void *find_exported(const Image &image, const char *name)
+{
+    constexpr uint32_t word_bits = 8 * sizeof(ElfW(Addr));
+    const Exports exports = exports_of(image);
+    const HashTable *table = exports.hashes;
+    if (!table || !exports.symbols || !exports.names || table->n_buckets == 0 ||
+        table->n_bloom == 0)
+        return nullptr;
+    const uint32_t hash = hash_of(name);
+    const ElfW(Addr) word = table->bloom[hash / word_bits % table->n_bloom];
+    if (!(word >> hash % word_bits & word >> (hash >> table->bloom_shift) % word_bits & 1))
+        return nullptr;
+    const auto *buckets = reinterpret_cast<const uint32_t *>(table->bloom + table->n_bloom);
+    const uint32_t *hashes = buckets + table->n_buckets;
+    uint32_t i = buckets[hash % table->n_buckets];
+    if (i < table->first_symbol) return nullptr;
+    for (;; i++) {
+        const uint32_t other = hashes[i - table->first_symbol];
+        const ElfW(Sym) &symbol = exports.symbols[i];
+        if ((other | 1) == (hash | 1) && strcmp(exports.names + symbol.st_name, name) == 0) {
+            void *address = reinterpret_cast<void *>(image.bias + symbol.st_value);
+            const bool is_function =
+                ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
+            return is_function && image.holds(address, 1, PF_X) ? address : nullptr;
+        }
+        if (other & 1) return nullptr; // the last one of the bucket
+    }
+}
+
+bool is_linked_with(const Image &image, const char *prefix)
+{
+    const char *names = exports_of(image).names;
+    const ElfW(Dyn) *entry = dynamic_section(image);
+    for (; entry && names && entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == DT_NEEDED &&
+            strncmp(names + entry->d_un.d_val, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
 }
 
 bool find_image(const void *address, Image &image)

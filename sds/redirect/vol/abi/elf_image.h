@@ -28,6 +28,15 @@ struct Image {
 bool find_loaded_image(const void *address, Image &image);
 // The same, or a program that is wholly static.
 bool find_image(const void *address, Image &image);
+// Whether one of the images that are loaded is what is looked for, in the order of the loader's.
+bool find_image_with(bool (*is_it)(const Image &image, void *data), void *data);
+
+// The function that a loaded image exports; nullptr where there is none. dlsym, which would load
+// nothing either, waits for whoever loads a library.
+void *find_exported(const Image &image, const char *name);
+
+// Whether the image was linked with a library whose name begins so.
+bool is_linked_with(const Image &image, const char *prefix);
 
 // The functions and variables in the symbol table of an image's file: those of HDF5 alone.
 class SymbolTable

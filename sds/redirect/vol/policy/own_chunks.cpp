@@ -1,6 +1,7 @@
 #include "own_chunks.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "config.h"
 #include "decoding_team.h"
@@ -30,6 +31,13 @@ constexpr int32_t most_rank = 8;
 
 // A read of so many times what HDF5 keeps loses by it less than it gains.
 constexpr int64_t times_the_cache = 4;
+
+// What malloc keeps for each thread is address space, above all: 64 MiB.
+bool may_address_more()
+{
+    rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+}
 
 int less(int one, int other)
 {
@@ -88,7 +96,7 @@ bool are_filters_known(const Object &object, ChunkFilters &out)
     // Chunks at the edges may be stored without filters, which their masks do not say.
     unsigned options = 0;
     const bool known = hdf5.H5Pget_chunk_opts && hdf5.H5Pget_chunk_opts(dcpl, &options) >= 0 &&
-                       options == 0 && find_filters(hdf5, dcpl, out) && out.by_core && out.inflates;
+                       options == 0 && find_filters(hdf5, dcpl, true, out) && out.decompresses;
     hdf5.H5Pclose(dcpl);
     return known;
 }
@@ -143,6 +151,7 @@ int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
     else if (most > 1 && is_long && config().n_ranks == 1)
         n = 1 + less(sds__idle_processors(), config().n_processors - 1);
     n = less(n, most);
+    if (n > 1 && chunks.filters.takes_memory && !may_address_more()) n = 1;
     const bool gains = n > 1 || chunks.filters.is_faster || config().engine == Engine::always;
     return gains ? n : 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "plugin_codecs.h"
 
 namespace sds::vol
 {
@@ -19,12 +20,6 @@ namespace
 constexpr int deflate = 1, shuffle = 2, fletcher32 = 3;
 constexpr size_t checksum_bytes = 4;
 
-constexpr const char *names_of_functions[SDS_N_CODECS] = {
-#define XX(name, functions) functions,
-    SDS_CODEC_MAP(XX)
-#undef XX
-};
-
 // Never let go.
 struct Codec {
     sds_filter filter;
@@ -33,20 +28,9 @@ struct Codec {
 Codec known_libdeflate = {}, known_zlib = {};
 pthread_once_t looked_for = PTHREAD_ONCE_INIT;
 
-bool find_functions(void *library, const char *names, sds_filter_function function[])
+void *find_in_library(const void *library, const char *name)
 {
-    for (int i = 0; *names; i++) {
-        char name[64];
-        const size_t length = strcspn(names, " ");
-        if (i == SDS_FILTER_FUNCTIONS || length >= sizeof name) return false;
-        memcpy(name, names, length);
-        name[length] = '\0';
-        void *found = dlsym(library, name);
-        if (!found) return false;
-        memcpy(&function[i], &found, sizeof found);
-        names += length + (names[length] == ' ');
-    }
-    return true;
+    return dlsym(const_cast<void *>(library), name);
 }
 
 // A library may have the name and be another one, and functions of the program may take the place
@@ -70,8 +54,7 @@ void load(Codec &codec, sds_codec which, const char *library)
     const int saved_errno = errno;
     codec.filter.codec = which;
     void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    const bool has_functions =
-        loaded && find_functions(loaded, names_of_functions[which], codec.filter.function);
+    const bool has_functions = loaded && find_functions(codec.filter, find_in_library, loaded);
     if (!has_functions)
         dlerror(); // the program would be told of it, when it asks for errors of its own
     codec.is_found = has_functions && decodes_right(codec.filter);
@@ -111,7 +94,7 @@ void look_for_codecs()
     errno = saved_errno;
 }
 
-// Whether the core undoes a filter; then it is filled in.
+// Whether the core undoes a filter of HDF5's own; then it is filled in.
 bool find_filter(int number, size_t n_values, const unsigned values[], sds_filter &out)
 {
     out = {};
@@ -173,14 +156,15 @@ void find_codecs()
     pthread_once(&looked_for, look_for_codecs);
 }
 
-bool find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
+bool find_filters(const Functions &hdf5, hid_t dcpl, bool of_original, ChunkFilters &out)
 {
     const int n = hdf5.H5Pget_nfilters(dcpl);
     int number = -1, n_sizing = 0; // after which the size is not known beforehand
+    bool inflates = false;
     out = {};
     out.by_core = n > 0 && n <= max_core_filters;
     for (int i = 0; i < n; i++) {
-        constexpr size_t max_values = 4;
+        constexpr size_t max_values = 8;
         unsigned flags = 0, configuration = 0, values[max_values] = {};
         size_t n_values = max_values;
         number = hdf5.H5Pget_filter2(dcpl, static_cast<unsigned>(i), &flags, &n_values, values, 0,
@@ -188,20 +172,27 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
         if (number < 0) return false;
         // Of checksums that others than the last filter make, HDF5 knows what to do.
         if (number == fletcher32 && i != n - 1) out.by_core = false;
-        n_sizing += number == deflate;
-        out.by_core = out.by_core && find_filter(number, n_values, values, out.filter[out.n++]);
+        inflates = inflates || number == deflate;
+        if (!out.by_core) continue;
+        sds_filter &filter = out.filter[out.n++];
+        const bool is_plugin = number > fletcher32;
+        n_sizing += number == deflate || is_plugin;
+        out.by_core = find_filter(number, n_values, values, filter) ||
+                      (of_original && is_plugin && hdf5.H5Zfilter_avail(number) > 0 &&
+                       find_plugin_codec(number, n_values, values, filter));
+        out.takes_memory = out.takes_memory || takes_memory(filter);
     }
     if (n_sizing > 1) out.by_core = false;
     out.has_checksum = number == fletcher32;
-    out.inflates = n_sizing > 0;
-    out.is_faster = out.inflates && known_libdeflate.is_found;
-    out.most_places = (n < 3 ? n : 3) + (n_sizing > 0);
+    out.decompresses = out.by_core && n_sizing > 0;
+    out.is_faster = out.by_core && inflates && known_libdeflate.is_found;
+    out.most_places = (n < 3 ? n : 3) + inflates;
     return n >= 0;
 }
 
 const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)
 {
-    if (!find_filters(hdf5, dcpl, out))
+    if (!find_filters(hdf5, dcpl, false, out))
         return "the program's HDF5 cannot tell the filters of the replica";
     if (!out.by_core && !has_filters(hdf5, dcpl, hdf5.H5Pget_nfilters(dcpl)))
         return "the program's HDF5 lacks a filter of the replica";

@@ -12,8 +12,9 @@ constexpr int max_core_filters = 3;
 
 struct ChunkFilters {
     bool by_core;      // else HDF5 undoes them
-    bool inflates;     // deflate is among them
-    bool is_faster;    // than HDF5: by libdeflate
+    bool decompresses; // one of them does
+    bool is_faster;    // than HDF5, by one thread: by libdeflate
+    bool takes_memory; // from malloc, while one of them is undone
     bool has_checksum; // of the chunk as it is stored, by the last one
     // Greatest number of copies of a chunk in memory while HDF5 does: as it is stored, and without
     // each of two filters, of which the checksum is none; one more while it is inflated.
@@ -27,8 +28,9 @@ struct ChunkFilters {
 // loader's held.
 void find_codecs();
 
-// The filters of a dataset; false where HDF5 cannot tell them.
-bool find_filters(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
+// The filters of a dataset; false where HDF5 cannot tell them. of_original: those that HDF5 has as
+// plugins are asked for, too: what is found is good while the dataset is open.
+bool find_filters(const Functions &hdf5, hid_t dcpl, bool of_original, ChunkFilters &out);
 // What is wrong with those of a replica; nullptr where nothing is.
 const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
 
@@ -41,10 +43,11 @@ const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilt
 const char *decode_chunk(const ChunkFilters &filters, uint32_t mask, DecodingBlock &own,
                          char *stored, size_t n, char *other, char *last, size_t chunk_bytes);
 
-// What a chunk takes at most as it is stored: deflate adds a thousandth where it gains nothing.
+// What a chunk takes at most as it is stored: where nothing is gained, deflate adds a thousandth,
+// and LZ4 in the blocks of bitshuffle (8 KiB) a 157th.
 constexpr int64_t most_stored_bytes(int64_t chunk_bytes)
 {
-    return chunk_bytes + chunk_bytes / 512 + 64;
+    return chunk_bytes + chunk_bytes / 128 + 64;
 }
 
 } // namespace sds::vol

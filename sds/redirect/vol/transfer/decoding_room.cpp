@@ -126,17 +126,17 @@ DecodingBlock &DecodingBuffer::block()
 
 void drop_state(DecodingBlock &block)
 {
-    sds_filter_end(&block.inflates, block.state);
+    sds_filter_end(&block.filter, block.state);
     block.state = nullptr;
 }
 
-void *state_of(DecodingBlock &block, const sds_filter &inflates)
+void *state_of(DecodingBlock &block, const sds_filter &filter)
 {
-    if (block.state && block.inflates.codec != inflates.codec) drop_state(block);
+    if (block.state && block.filter.codec != filter.codec) drop_state(block);
     if (!block.state) {
-        block.inflates = inflates;
+        block.filter = filter;
         // A child that is forked at this moment finds both, or none.
-        __atomic_store_n(&block.state, sds_filter_begin(&inflates), __ATOMIC_RELEASE);
+        __atomic_store_n(&block.state, sds_filter_begin(&filter), __ATOMIC_RELEASE);
     }
     return block.state;
 }

@@ -14,13 +14,13 @@ namespace sds::vol
 // Of all buffers of a process together: two of the largest chunks.
 constexpr int64_t max_decoding_bytes = 9 << 18;
 
-// What a thread decodes with: memory, where it has its own, and what inflating needs.
+// What a thread decodes with: memory, where it has its own, and what a filter keeps.
 struct DecodingBlock {
     pid_t user; // process that uses it: in the child of a fork, no read of the parent's goes on
     char *bytes;
-    size_t size;         // 0: none
-    sds_filter inflates; // the filter that the state is of
-    void *state;         // of sds_filter_begin
+    size_t size;       // 0: none
+    sds_filter filter; // that the state is of
+    void *state;       // of sds_filter_begin
 };
 
 // A block of memory for a read that decodes. What one read has used, the next one has; none of it
@@ -47,8 +47,8 @@ class DecodingBuffer
     DecodingBlock own_;
 };
 
-// What a filter that inflates needs, kept with the block; nullptr where memory is exhausted.
-void *state_of(DecodingBlock &block, const sds_filter &inflates);
+// What a filter keeps from chunk to chunk; nullptr where memory is exhausted.
+void *state_of(DecodingBlock &block, const sds_filter &filter);
 void drop_state(DecodingBlock &block);
 
 // Give back what no read uses. To be called with the lock of shared_state.h held.
