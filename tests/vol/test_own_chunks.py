@@ -302,6 +302,52 @@ def test_threads_take_no_memory_from_malloc(write, home, tmp_path, has_libdeflat
     assert both(READS + OWN_MEMORY, write(shuffle=True), home, **how)[ENGINE] >= 4
 
 
+# HDF5's cache has room for twenty of the chunks.
+WALK = """
+    with h5py.File(path, rdcc_nbytes=20 << 14) as file:
+        data = file["d"]
+        for at in {reads}:
+            show("at", data[at])
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "least", "most"),
+    [
+        # What was decoded is not asked for again: from the 22nd chunk on.
+        ("range(200)", 179, 179),
+        ("np.random.default_rng(1).permutation(200)", 179, 179),
+        ("np.tile(range(30), 10)", 279, 279),
+        ("[slice(i, i + 2) for i in range(0, 200, 2)]", 89, 89),
+        # It is: HDF5's cache serves every second read, or all after the first ones.
+        ("np.repeat(range(200), 2)", 0, 0),
+        ("[slice(i, i + 2) for i in range(199)]", 0, 0),
+        ("np.tile(range(20), 30)", 0, 0),
+        ("[(i, j) for i in range(20) for j in range(64)]", 0, 0),
+        # Every tenth is: one thread saves more than that.
+        ("np.repeat(range(200), np.tile([1] * 9 + [2], 20))", 197, 197),
+        # And only later: a quarter of what the cache takes is at stake.
+        ("[*range(100), *np.tile(range(19), 30)]", 99, 115),
+    ],
+)
+def test_a_walk_is_decoded_once_the_cache_is_of_no_use(write, home, reads, least, most):
+    values = np.random.default_rng(5).integers(0, 200, (200, 64, 64))
+    path = write(values, chunks=(1, 64, 64))
+    served = both(WALK.format(reads=reads), path, home, SDS_THREADS=1)
+    assert least <= served.get(ENGINE, 0) <= most
+
+
+def test_a_walk_goes_on_where_its_dataset_is_opened_for_each_read(write, home):
+    values = np.random.default_rng(5).integers(0, 200, (200, 64, 64))
+    program = """
+    with h5py.File(path, rdcc_nbytes=20 << 14) as file:
+        for at in range(200):
+            show("at", file["d"][at])
+    """
+    path = write(values, chunks=(1, 64, 64))
+    assert both(program, path, home, SDS_THREADS=1)[ENGINE] == 179
+
+
 PLUGINS = [
     {"compression": "lzf"},
     {"compression": "lzf", "shuffle": True, "fletcher32": True},

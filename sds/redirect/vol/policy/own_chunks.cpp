@@ -1,12 +1,15 @@
 #include "own_chunks.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "config.h"
 #include "decoding_team.h"
 #include "open_dataset.h"
 #include "open_file.h"
+#include "original_file.h"
 #include "queries.h"
 #include "sds/choose.h"
 #include "threads.h"
@@ -31,6 +34,8 @@ constexpr int32_t most_rank = 8;
 
 // A read of so many times what HDF5 keeps loses by it less than it gains.
 constexpr int64_t times_the_cache = 4;
+// Of libdeflate, in times of zlib's, at least.
+constexpr int inflating_speed = 2;
 
 // What malloc keeps for each thread is address space, above all: 64 MiB.
 bool may_address_more()
@@ -39,7 +44,7 @@ bool may_address_more()
     return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
-int less(int one, int other)
+template <class T> T lesser(T one, T other)
 {
     return one < other ? one : other;
 }
@@ -65,13 +70,71 @@ int64_t chunks_read_whole(const StoredDataset &stored, const sds_hyperslab &slab
     return n;
 }
 
-bool is_much(const OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab)
+// Processors that have nothing to do, of so many that are wanted. What runs for a moment must not
+// slow down a long read: before one it is looked three times.
+int idle_processors(int64_t read_bytes, int wanted)
 {
-    if (config().engine == Engine::always) return true;
-    const int64_t n = sds_chunks_touched(stored.chunk, &slab);
-    const int64_t bytes = times(chunks.chunk_bytes, n);
+    constexpr int64_t long_read_bytes = 32 << 20;
+    constexpr timespec moment = {0, 200000};
+    const int saved_errno = errno;
+    int n = sds__idle_processors();
+    for (int i = 1; i < 3 && n < wanted && read_bytes >= long_read_bytes; i++) {
+        nanosleep(&moment, nullptr);
+        n = sds__idle_processors();
+    }
+    errno = saved_errno;
+    return lesser(n, wanted);
+}
+
+bool is_shared(const OwnChunks &chunks, int64_t n_chunks)
+{
+    return chunks.chunk_bytes >= least_shared_chunk &&
+           times(chunks.chunk_bytes, n_chunks) >= least_shared_bytes;
+}
+
+// How many threads are to decode so many chunks.
+int threads_for(const OwnChunks &chunks, int64_t n_chunks)
+{
+    int most = n_chunks < 0 || n_chunks > max_team ? max_team : static_cast<int>(n_chunks);
+    most = team_within(most, chunks.chunk_bytes);
+    int n = 1;
+    if (config().n_threads > 0)
+        n = config().n_threads;
+    else if (most > 1 && is_shared(chunks, n_chunks) && config().n_ranks == 1)
+        n = 1 + idle_processors(times(chunks.chunk_bytes, n_chunks), config().n_processors - 1);
+    n = lesser(n, most);
+    return n > 1 && chunks.filters.takes_memory && !may_address_more() ? 1 : n;
+}
+
+// What the core takes for a chunk of a read that touches so many, in parts of HDF5's time.
+int64_t core_parts(const OwnChunks &chunks, int64_t n_chunks)
+{
+    const bool by_two = config().n_threads != 1 && config().n_processors > 1 && n_chunks > 1 &&
+                        is_shared(chunks, n_chunks) && config().n_ranks == 1;
+    return parts_of_a_chunk / ((chunks.filters.is_faster ? inflating_speed : 1) * (by_two ? 2 : 1));
+}
+
+// Whether to decode so many chunks so many times as fast as HDF5 gains more than what HDF5's cache
+// may hold of them now, or would hold for the reads that follow.
+bool gains(const OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab,
+           int64_t n_chunks, int speed)
+{
+    const int64_t bytes = times(chunks.chunk_bytes, n_chunks);
+    if (chunks.walk.is_decoded) return true;
+    if (chunks.walk.is_new && bytes - bytes / speed >= chunks.cache_bytes) return true;
     return bytes > times(chunks.cache_bytes, times_the_cache) ||
-           (bytes > chunks.cache_bytes && chunks_read_whole(stored, slab) >= n - n / 2);
+           (bytes > chunks.cache_bytes &&
+            chunks_read_whole(stored, slab) >= n_chunks - n_chunks / 2);
+}
+
+// Which dataset of which file it is; 0 where that is not known.
+uint64_t hash_of(const OpenDataset &dataset)
+{
+    uint64_t hash = dataset.file->original->fileno * UINT64_C(0x9E3779B97F4A7C15) ^
+                    reinterpret_cast<uintptr_t>(dataset.host);
+    for (const char *at = dataset.description.path; *at; at++)
+        hash = (hash ^ static_cast<unsigned char>(*at)) * UINT64_C(0x100000001B3);
+    return *dataset.description.path ? hash : 0;
 }
 
 // Whether the dataset may be read so at all, as far as its shape and its chunks tell.
@@ -123,37 +186,43 @@ OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid
         (!found.filters.is_faster && config().n_threads == 1 && config().engine != Engine::always))
         return nullptr;
     auto *made = static_cast<OwnChunks *>(malloc(sizeof(OwnChunks)));
-    if (made) *made = found;
+    if (!made) return nullptr;
+    if (found.chunk_bytes >= least_shared_chunk)
+        begin_walk(found.walk, hash_of(dataset), found.cache_bytes / found.chunk_bytes);
+    *made = found;
     return made;
 }
 
-bool spans_much(const OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
-                const int64_t high[])
+void release_own_chunks(OwnChunks *chunks)
 {
-    int64_t bytes = chunks.chunk_bytes;
-    for (int32_t axis = 0; axis < stored.rank; axis++)
-        bytes = times(bytes, high[axis] / stored.chunk[axis] - low[axis] / stored.chunk[axis] + 1);
-    return bytes > chunks.cache_bytes || config().engine == Engine::always;
+    if (chunks) end_walk(chunks->walk);
+    free(chunks);
+}
+
+Span see_span(OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
+              const int64_t high[])
+{
+    int64_t first[SDS_MAX_RANK], last[SDS_MAX_RANK], bytes = chunks.chunk_bytes;
+    for (int32_t axis = 0; axis < stored.rank; axis++) {
+        first[axis] = low[axis] / stored.chunk[axis];
+        last[axis] = high[axis] / stored.chunk[axis];
+        bytes = times(bytes, last[axis] - first[axis] + 1);
+    }
+    const int64_t n_chunks = bytes / chunks.chunk_bytes;
+    follow(chunks.walk, stored.rank, first, last, core_parts(chunks, n_chunks));
+    if (bytes > chunks.cache_bytes || chunks.walk.is_decoded || config().engine == Engine::always)
+        return Span::decoded_perhaps;
+    return chunks.walk.is_new ? Span::new_to_cache : Span::held_by_cache;
 }
 
 int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
                       const sds_hyperslab &slab)
 {
-    if (!is_much(chunks, stored, slab)) return 0;
     const int64_t n_chunks = sds_chunks_touched(stored.chunk, &slab);
-    int most = n_chunks < 0 || n_chunks > max_team ? max_team : static_cast<int>(n_chunks);
-    most = team_within(most, chunks.chunk_bytes);
-    const bool is_long = chunks.chunk_bytes >= least_shared_chunk &&
-                         times(chunks.chunk_bytes, n_chunks) >= least_shared_bytes;
-    int n = 1;
-    if (config().n_threads > 0)
-        n = config().n_threads;
-    else if (most > 1 && is_long && config().n_ranks == 1)
-        n = 1 + less(sds__idle_processors(), config().n_processors - 1);
-    n = less(n, most);
-    if (n > 1 && chunks.filters.takes_memory && !may_address_more()) n = 1;
-    const bool gains = n > 1 || chunks.filters.is_faster || config().engine == Engine::always;
-    return gains ? n : 0;
+    const int n = threads_for(chunks, n_chunks);
+    if (config().engine == Engine::always) return n;
+    const int speed = n * (chunks.filters.is_faster ? inflating_speed : 1);
+    return speed > 1 && gains(chunks, stored, slab, n_chunks, speed) ? n : 0;
 }
 
 } // namespace sds::vol

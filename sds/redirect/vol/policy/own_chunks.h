@@ -3,11 +3,13 @@
 // libdeflate takes a third to half of the time of zlib, by which HDF5 inflates, and several threads
 // take less where processors have nothing else to do. HDF5 keeps decoded what its cache of chunks
 // has room for, rather chunks of which a part was read than others: what it would have kept of a
-// read is not there for the next one. So a read is taken that touches several times as much, or
-// more, of which half is in chunks that it reads whole. Others are left to HDF5.
+// read is not there for the next one. So a read is taken where that cache has been of no use, or
+// where the read is so much larger than the cache that it gains more than it can lose. Others are
+// left to HDF5.
 #pragma once
 
 #include "chunk_filters.h"
+#include "chunk_walk.h"
 #include "object.h"
 
 struct sds_hyperslab;
@@ -23,16 +25,20 @@ struct OwnChunks {
     int64_t chunk_bytes; // of elements
     int64_t cache_bytes; // of HDF5's cache
     bool is_left;        // to HDF5: the core could not decode a chunk of it
+    ChunkWalk walk;
 };
 
 // What is known of a dataset of a file that is open for reading alone; nullptr where HDF5 is to
 // read all of it. type: of its elements.
 OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid_t type);
+void release_own_chunks(OwnChunks *chunks);
 
-// Whether the core may be to decode what a selection spans: elements from low to high, inclusive.
-bool spans_much(const OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
-                const int64_t high[]);
-// How many threads are to decode what a selection touches; 0: HDF5 is to read it.
+// A read spans elements from low to high, inclusive. To be called once for each read.
+enum class Span { decoded_perhaps, new_to_cache, held_by_cache };
+Span see_span(OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
+              const int64_t high[]);
+// How many threads are to decode what a selection touches, of the read that was seen last; 0: HDF5
+// is to read it.
 int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
                       const sds_hyperslab &slab);
 

@@ -43,22 +43,23 @@ bool is_worth_predicting(const Host &host, hid_t space, int64_t window_elements)
     return span > n && span > window_elements;
 }
 
-// Whether a read spans no more chunks than HDF5 keeps decoded.
-bool spans_little(const Host &host, const OwnChunks &chunks, const StoredDataset &stored,
-                  hid_t space)
+// Have a read of a compressed original seen, by the bounds of what it selects.
+Span see_read(const Host &host, OwnChunks &chunks, const StoredDataset &stored, hid_t space)
 {
-    if (space <= last_special_space) return false; // H5S_ALL; of others HDF5 knows
     hsize_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
-    if (!is_selection(host, space) || host.hdf5.H5Sget_simple_extent_ndims(space) != stored.rank ||
-        host.hdf5.H5Sget_select_npoints(space) < 1 || host.hdf5.H5Sselect_valid(space) <= 0 ||
-        host.hdf5.H5Sget_select_bounds(space, low, high) < 0)
-        return true;
     int64_t first[SDS_MAX_RANK], last[SDS_MAX_RANK];
+    const bool is_all = space == H5S_ALL;
+    if (!is_all && space <= last_special_space) return Span::decoded_perhaps; // HDF5 knows
+    if (!is_all &&
+        (!is_selection(host, space) || host.hdf5.H5Sget_simple_extent_ndims(space) != stored.rank ||
+         host.hdf5.H5Sget_select_npoints(space) < 1 || host.hdf5.H5Sselect_valid(space) <= 0 ||
+         host.hdf5.H5Sget_select_bounds(space, low, high) < 0))
+        return Span::held_by_cache;
     for (int32_t axis = 0; axis < stored.rank; axis++) {
-        first[axis] = static_cast<int64_t>(low[axis]);
-        last[axis] = static_cast<int64_t>(high[axis]);
+        first[axis] = is_all ? 0 : static_cast<int64_t>(low[axis]);
+        last[axis] = is_all ? stored.extent[axis] - 1 : static_cast<int64_t>(high[axis]);
     }
-    return !spans_much(chunks, stored, first, last);
+    return see_span(chunks, stored, first, last);
 }
 
 // A read was looked at. Where it could gain after it could have been passed over, as many small
@@ -86,14 +87,16 @@ bool gains_nothing(const Host &host, hid_t file_space, int64_t window_elements)
 bool gains_nothing(Object &object, const OpenDataset *dataset, hid_t file_space)
 {
     if (dataset && !may_be_served(*dataset)) return true;
+    OwnChunks *chunks = dataset ? own_chunks_of(*dataset) : nullptr;
+    const Span span = chunks ? see_read(*object.host, *chunks, dataset->description, file_space)
+                             : Span::held_by_cache;
     if (dataset ? has_replicas(*dataset) : any_tables()) return false;
     if (!any_originals()) return true;
-    const OwnChunks *chunks = dataset ? own_chunks_of(*dataset) : nullptr;
     const bool nothing =
-        chunks ? spans_little(*object.host, *chunks, dataset->description, file_space)
+        chunks ? span != Span::decoded_perhaps
                : gains_nothing(*object.host, file_space, dataset ? dataset->window_elements : 0);
     if (config().engine != Engine::always && file_space > last_special_space)
-        count_look(object.small_reads, !nothing);
+        count_look(object.small_reads, chunks ? span != Span::held_by_cache : !nothing);
     return nothing || (!dataset && is_first_and_small(object, file_space));
 }
 
@@ -120,8 +123,8 @@ void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
         behind = behind * static_cast<uint64_t>(stored.extent[axis]) +
                  static_cast<uint64_t>(last[axis] - first[axis]);
     const auto span = static_cast<int64_t>(behind + 1);
-    const OwnChunks *chunks = own_chunks_of(dataset);
-    if (chunks ? spans_much(*chunks, stored, first, last)
+    OwnChunks *chunks = own_chunks_of(dataset);
+    if (chunks ? see_span(*chunks, stored, first, last) != Span::held_by_cache
                : span > n_elements && span > dataset.window_elements)
         count_look(object.small_reads, true);
 }

@@ -535,7 +535,7 @@ Redirection *find_redirection(const Object &object, const OpenDataset &dataset, 
     const bool is_needed = by_engine_too || own || found.n_candidates > 0;
     auto *made = is_needed ? static_cast<Redirection *>(malloc(sizeof(Redirection))) : nullptr;
     if (!made) {
-        free(own);
+        release_own_chunks(own);
         return nullptr;
     }
     *made = found;
@@ -548,13 +548,13 @@ void release_redirection(Redirection *redirection)
     free_all(redirection->newest);
     release_choices(redirection->scattered);
     release_chunks(redirection->kept);
-    free(redirection->own);
+    release_own_chunks(redirection->own);
     free(redirection);
 }
 
-const OwnChunks *own_chunks_of(const OpenDataset &dataset)
+OwnChunks *own_chunks_of(const OpenDataset &dataset)
 {
-    const OwnChunks *own = dataset.redirection ? dataset.redirection->own : nullptr;
+    OwnChunks *own = dataset.redirection ? dataset.redirection->own : nullptr;
     return own && !__atomic_load_n(&own->is_left, __ATOMIC_RELAXED) ? own : nullptr;
 }
 

@@ -35,7 +35,7 @@ Redirection *find_redirection(const Object &object, const OpenDataset &dataset, 
 void release_redirection(Redirection *redirection);
 
 // The chunks that the core may decode; nullptr where there are none.
-const OwnChunks *own_chunks_of(const OpenDataset &dataset);
+OwnChunks *own_chunks_of(const OpenDataset &dataset);
 
 bool has_own_chunks(const OpenDataset &dataset);
 // Whether anything but HDF5 may still read it.
