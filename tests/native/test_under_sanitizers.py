@@ -5,6 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import h5py
+import hdf5plugin
+import numpy as np
 import pytest
 
 from tests.page_cache import drop_from_page_cache
@@ -48,6 +51,34 @@ def test_c(name, sanitized, tmp_path):
     )  # fmt: skip
     if done.returncode == LEFT_OUT:
         pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+PLUGINS = Path(hdf5plugin.PLUGIN_PATH)
+# LZF is in a module of h5py, which no program but Python can load.
+STREAMS = {
+    "LZ4": (hdf5plugin.LZ4(nbytes=4096), PLUGINS / "libh5lz4.so"),
+    "ZSTD": (hdf5plugin.Zstd(), PLUGINS / "libh5zstd.so"),
+    "BLOSC": (hdf5plugin.Blosc(), PLUGINS / "libh5blosc.so"),
+    "BZIP2": (hdf5plugin.BZip2(), PLUGINS / "libh5bzip2.so"),
+    "BITSHUFFLE_LZ4": (hdf5plugin.Bitshuffle(), PLUGINS / "libh5bshuf.so"),
+    "BITSHUFFLE_ZSTD": (hdf5plugin.Bitshuffle(cname="zstd"), PLUGINS / "libh5bshuf.so"),
+}
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_damaged_streams_of_plugins(codec, sanitized, tmp_path):
+    how, library = STREAMS[codec]
+    values = np.random.default_rng(1).integers(0, 50, 5003).astype("u4")
+    with h5py.File(tmp_path / "stream.h5", "w") as file:
+        data = file.create_dataset("d", data=values, chunks=values.shape, **how)
+        _, stream = data.id.read_direct_chunk((0,))
+    (tmp_path / "stream").write_bytes(stream)
+    given = [codec, library, tmp_path / "stream", str(values.itemsize), str(values.nbytes)]
+    done = subprocess.run(
+        [sanitized / "test_damaged_streams", os.environ.get("SDS_TEST_ROUNDS", "5000"), *given],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=6 * PATIENCE_S,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
 

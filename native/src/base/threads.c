@@ -65,11 +65,24 @@ static int32_t quota(void)
     return n;
 }
 
-int32_t sds__idle_processors(void)
+static int32_t affinity(void)
 {
     cpu_set_t own;
+    return sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
+}
+
+int32_t sds__own_processors(void)
+{
     const int saved_errno = errno;
-    const int n = sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : 1;
+    const int32_t n = affinity(), granted = quota();
+    errno = saved_errno;
+    return n < granted ? n : granted;
+}
+
+int32_t sds__idle_processors(void)
+{
+    const int saved_errno = errno;
+    const int n = affinity();
     const int32_t running = n > 1 ? n_running() : n;
     int32_t idle = running < n ? n - running : 0;
     if (idle > 0 && quota() <= idle) idle = quota() - 1; /* one is this thread's */

@@ -17,6 +17,9 @@ extern "C" {
 int32_t sds__start_threads(int32_t n, void *(*work)(void *), void *arguments, size_t argument_bytes,
                            pthread_t threads[]);
 
+/* Processors that this thread may run on, no more than control groups grant. */
+int32_t sds__own_processors(void);
+
 /* Processors that this thread may run on and that have nothing to do at the moment: as many at most
  * as it may run on, less the threads that run on the whole machine; with this thread's, no more
  * than control groups grant. Some microseconds; 0 where it cannot be told. */

@@ -37,6 +37,12 @@ bool holds_address(const Image &image, void *data)
     return true;
 }
 
+int count_images(dl_phdr_info *info, size_t, void *data)
+{
+    *static_cast<ImagesSoFar *>(data) = {info->dlpi_adds, info->dlpi_subs};
+    return 1; // each image tells the same
+}
+
 struct Question {
     bool (*is_it)(const Image &image, void *data);
     void *data;
@@ -87,9 +93,10 @@ Exports exports_of(const Image &image)
     const ElfW(Dyn) *entry = dynamic_section(image);
     for (; entry && entry->d_tag != DT_NULL; entry++) {
         // glibc has put addresses in memory in the place of those in the file, but not in all.
-        const uintptr_t given = entry->d_un.d_ptr;
-        const void *at =
-            reinterpret_cast<const void *>(given < image.bias ? image.bias + given : given);
+        const void *at = reinterpret_cast<const void *>(entry->d_un.d_ptr);
+        if (!image.holds(at, 1, PF_R))
+            at = reinterpret_cast<const void *>(image.bias + entry->d_un.d_ptr);
+        if (!image.holds(at, 1, PF_R)) continue;
         if (entry->d_tag == DT_GNU_HASH) found.hashes = static_cast<const HashTable *>(at);
         if (entry->d_tag == DT_SYMTAB) found.symbols = static_cast<const ElfW(Sym) *>(at);
         if (entry->d_tag == DT_STRTAB) found.names = static_cast<const char *>(at);
@@ -148,6 +155,13 @@ bool Image::holds(const void *address, size_t n_bytes, uint32_t flags) const
     return false;
 }
 
+ImagesSoFar images_so_far()
+{
+    ImagesSoFar found = {};
+    dl_iterate_phdr(count_images, &found);
+    return found;
+}
+
 bool find_image_with(bool (*is_it)(const Image &image, void *data), void *data)
 {
     Question question = {is_it, data};
@@ -166,7 +180,7 @@ void *find_exported(const Image &image, const char *name)
     const Exports exports = exports_of(image);
     const HashTable *table = exports.hashes;
     if (!table || !exports.symbols || !exports.names || table->n_buckets == 0 ||
-        table->n_bloom == 0)
+        table->n_bloom == 0 || table->bloom_shift >= 32)
         return nullptr;
     const uint32_t hash = hash_of(name);
     const ElfW(Addr) word = table->bloom[hash / word_bits % table->n_bloom];

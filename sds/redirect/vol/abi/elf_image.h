@@ -28,6 +28,17 @@ struct Image {
 bool find_loaded_image(const void *address, Image &image);
 // The same, or a program that is wholly static.
 bool find_image(const void *address, Image &image);
+// How many images were loaded so far, and how many of them are not any more.
+struct ImagesSoFar {
+    uint64_t n_loaded;
+    uint64_t n_unloaded;
+
+    bool operator==(const ImagesSoFar &other) const
+    {
+        return n_loaded == other.n_loaded && n_unloaded == other.n_unloaded;
+    }
+};
+ImagesSoFar images_so_far();
 // Whether one of the images that are loaded is what is looked for, in the order of the loader's.
 bool find_image_with(bool (*is_it)(const Image &image, void *data), void *data);
 

@@ -10,6 +10,7 @@
 #include "open_file.h"
 #include "original_file.h"
 #include "read_below.h"
+#include "read_filter.h"
 #include "redirect.h"
 #include "tracing.h"
 #include "transfer_word.h"
@@ -215,12 +216,14 @@ herr_t read_parts(const ManyReads &reads, Remainder &rest, int64_t served_by[])
         OpenDataset *dataset = dataset_of(object);
         int64_t server = 0;
         Deal deal = {};
-        if (dataset && dataset->redirection)
+        if (dataset && dataset->redirection) {
+            see_read(object, *dataset, reads.file_spaces[i]);
             server =
                 serve_read(object, *dataset, selection_in(object, *dataset, reads.file_spaces[i]),
                            {reads.memory_types[i], reads.memory_spaces[i], reads.file_spaces[i],
                             reads.dxpl, reads.buffers[i]},
                            deal);
+        }
         if (server != 0 && leaves_word(*object.host, reads.dxpl) &&
             !rest.add_nothing(reads, i, dataset->description))
             server = 0;

@@ -27,6 +27,10 @@ namespace
 
 // 32 KiB of places, four of them for each chunk that there is room for.
 constexpr int64_t most_room = 1 << 10;
+// Of all models together: memory that tables of replicas and traces need, too.
+constexpr int64_t most_bytes = 512 << 10;
+int64_t n_bytes_of_all = 0;
+
 // So many times as many chunks are followed in one read; for others it matters little what is held.
 constexpr int64_t most_times = 4;
 
@@ -68,6 +72,20 @@ bool ask(CacheModel &model, uint64_t hash)
     return false;
 }
 
+bool take(int64_t n_bytes)
+{
+    const int64_t n = __atomic_add_fetch(&n_bytes_of_all, n_bytes, __ATOMIC_RELAXED);
+    if (n <= most_bytes && take_memory(MemoryUse::lasting, n_bytes)) return true;
+    __atomic_sub_fetch(&n_bytes_of_all, n_bytes, __ATOMIC_RELAXED);
+    return false;
+}
+
+void give(int64_t n_bytes)
+{
+    give_memory(MemoryUse::lasting, n_bytes);
+    __atomic_sub_fetch(&n_bytes_of_all, n_bytes, __ATOMIC_RELAXED);
+}
+
 bool advance(int32_t rank, const int64_t first[], const int64_t last[], int64_t index[])
 {
     for (int32_t axis = rank - 1; axis >= 0; axis--) {
@@ -87,10 +105,10 @@ CacheModel *make_cache_model(int64_t room)
         place_bits++;
     const size_t n_bytes = sizeof(CacheModel) + (sizeof(Place) << place_bits);
     const auto counted = static_cast<int64_t>(n_bytes);
-    if (!take_memory(MemoryUse::lasting, counted)) return nullptr;
+    if (!take(counted)) return nullptr;
     auto *model = static_cast<CacheModel *>(calloc(1, n_bytes));
     if (!model) {
-        give_memory(MemoryUse::lasting, counted);
+        give(counted);
         return nullptr;
     }
     model->n_bytes = counted;
@@ -102,7 +120,7 @@ CacheModel *make_cache_model(int64_t room)
 void release_cache_model(CacheModel *model)
 {
     if (!model) return;
-    give_memory(MemoryUse::lasting, model->n_bytes);
+    give(model->n_bytes);
     free(model);
 }
 

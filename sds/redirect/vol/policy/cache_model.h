@@ -1,7 +1,7 @@
 // Which chunks of a dataset HDF5's cache would hold, decoded, had HDF5 read all.
 //
-// As many of those that were asked for last as it has room for. HDF5 may hold fewer: of two chunks
-// that share a slot it holds one, and chunks of which all was read it drops first.
+// Of those that were asked for last, at least as many as there is room for: chunks count that were
+// decoded since, whether they were asked for once or more often.
 #pragma once
 
 #include <stdint.h>

@@ -25,7 +25,9 @@ struct OwnChunks {
     int64_t chunk_bytes; // of elements
     int64_t cache_bytes; // of HDF5's cache
     bool is_left;        // to HDF5: the core could not decode a chunk of it
-    ChunkWalk walk;
+    ChunkWalk *walk;     // nullptr: it is not followed
+    WalkedRead latest;   // through this handle
+    int n_granted;       // threads that the latest read that several could share has had; 0: none
 };
 
 // What is known of a dataset of a file that is open for reading alone; nullptr where HDF5 is to
@@ -33,13 +35,15 @@ struct OwnChunks {
 OwnChunks *find_own_chunks(const Object &object, const OpenDataset &dataset, hid_t type);
 void release_own_chunks(OwnChunks *chunks);
 
-// A read spans elements from low to high, inclusive. To be called once for each read.
+// A read spans elements from low to high, inclusive; is_box: it selects all of them. To be called
+// once for each read, before it is asked for threads.
 enum class Span { decoded_perhaps, new_to_cache, held_by_cache };
 Span see_span(OwnChunks &chunks, const StoredDataset &stored, const int64_t low[],
-              const int64_t high[]);
+              const int64_t high[], bool is_box);
+// A read is not seen, or not what it spans.
+void miss_read(OwnChunks &chunks);
 // How many threads are to decode what a selection touches, of the read that was seen last; 0: HDF5
 // is to read it.
-int threads_to_decode(const OwnChunks &chunks, const StoredDataset &stored,
-                      const sds_hyperslab &slab);
+int threads_to_decode(OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab);
 
 } // namespace sds::vol

@@ -47,19 +47,23 @@ bool is_worth_predicting(const Host &host, hid_t space, int64_t window_elements)
 Span see_read(const Host &host, OwnChunks &chunks, const StoredDataset &stored, hid_t space)
 {
     hsize_t low[SDS_MAX_RANK], high[SDS_MAX_RANK];
-    int64_t first[SDS_MAX_RANK], last[SDS_MAX_RANK];
+    int64_t first[SDS_MAX_RANK], last[SDS_MAX_RANK], n_spanned = 1;
     const bool is_all = space == H5S_ALL;
-    if (!is_all && space <= last_special_space) return Span::decoded_perhaps; // HDF5 knows
-    if (!is_all &&
-        (!is_selection(host, space) || host.hdf5.H5Sget_simple_extent_ndims(space) != stored.rank ||
-         host.hdf5.H5Sget_select_npoints(space) < 1 || host.hdf5.H5Sselect_valid(space) <= 0 ||
-         host.hdf5.H5Sget_select_bounds(space, low, high) < 0))
+    hssize_t n_elements = 0;
+    if (!is_all && (space <= last_special_space || !is_selection(host, space) ||
+                    host.hdf5.H5Sget_simple_extent_ndims(space) != stored.rank ||
+                    (n_elements = host.hdf5.H5Sget_select_npoints(space)) < 1 ||
+                    host.hdf5.H5Sselect_valid(space) <= 0 ||
+                    host.hdf5.H5Sget_select_bounds(space, low, high) < 0)) {
+        miss_read(chunks);
         return Span::held_by_cache;
+    }
     for (int32_t axis = 0; axis < stored.rank; axis++) {
         first[axis] = is_all ? 0 : static_cast<int64_t>(low[axis]);
         last[axis] = is_all ? stored.extent[axis] - 1 : static_cast<int64_t>(high[axis]);
+        n_spanned *= last[axis] - first[axis] + 1;
     }
-    return see_span(chunks, stored, first, last);
+    return see_span(chunks, stored, first, last, is_all || n_elements == n_spanned);
 }
 
 // A read was looked at. Where it could gain after it could have been passed over, as many small
@@ -100,6 +104,12 @@ bool gains_nothing(Object &object, const OpenDataset *dataset, hid_t file_space)
     return nothing || (!dataset && is_first_and_small(object, file_space));
 }
 
+void see_read(const Object &object, const OpenDataset &dataset, hid_t file_space)
+{
+    if (OwnChunks *chunks = own_chunks_of(dataset))
+        see_read(*object.host, *chunks, dataset.description, file_space);
+}
+
 bool is_first_and_small(const Object &object, hid_t file_space)
 {
     OriginalFile *file = object.file ? object.file->original : nullptr;
@@ -119,13 +129,17 @@ void look_behind(Object &object, const OpenDataset &dataset, int64_t n_elements,
     if (!dataset.redirection || !are_many(object.small_reads)) return;
     const StoredDataset &stored = dataset.description;
     uint64_t behind = 0; // from the first to the last
-    for (int32_t axis = 0; axis < stored.rank; axis++)
+    int64_t n_in_box = 1;
+    for (int32_t axis = 0; axis < stored.rank; axis++) {
         behind = behind * static_cast<uint64_t>(stored.extent[axis]) +
                  static_cast<uint64_t>(last[axis] - first[axis]);
+        n_in_box *= last[axis] - first[axis] + 1;
+    }
     const auto span = static_cast<int64_t>(behind + 1);
     OwnChunks *chunks = own_chunks_of(dataset);
-    if (chunks ? see_span(*chunks, stored, first, last) != Span::held_by_cache
-               : span > n_elements && span > dataset.window_elements)
+    if (chunks
+            ? see_span(*chunks, stored, first, last, n_in_box == n_elements) != Span::held_by_cache
+            : span > n_elements && span > dataset.window_elements)
         count_look(object.small_reads, true);
 }
 

@@ -77,6 +77,9 @@ bool gains_nothing(Object &object, const OpenDataset *dataset, hid_t file_space)
 // Of a bare dataset, whose reads are not counted. window_elements: within HDF5's sieve buffer.
 bool gains_nothing(const Host &host, hid_t file_space, int64_t window_elements);
 
+// Have a read be seen that neither of them is asked of.
+void see_read(const Object &object, const OpenDataset &dataset, hid_t file_space);
+
 // True of the first read of a file that could gain, if HDF5 carries it out with so few requests
 // that to describe the dataset would take as long: programs that read many small files once come no
 // further. Counts the read as judged.

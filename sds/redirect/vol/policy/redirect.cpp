@@ -234,7 +234,7 @@ Choice choose(const OpenDataset &dataset, const sds_hyperslab &slab)
 // The choice, where HDF5 would read, with the core to decode what it may.
 Choice with_own_chunks(const OpenDataset &dataset, const sds_hyperslab &slab, Choice choice)
 {
-    const OwnChunks *own = choice.of == SDS_BY_HDF5 ? own_chunks_of(dataset) : nullptr;
+    OwnChunks *own = choice.of == SDS_BY_HDF5 ? own_chunks_of(dataset) : nullptr;
     if (own) choice.n_threads = threads_to_decode(*own, dataset.description, slab);
     if (choice.n_threads > 0) choice.of = SDS_BY_ENGINE;
     return choice;

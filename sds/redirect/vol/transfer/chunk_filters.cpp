@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "elf_image.h"
 #include "plugin_codecs.h"
 
 namespace sds::vol
@@ -156,12 +157,13 @@ void find_codecs()
     pthread_once(&looked_for, look_for_codecs);
 }
 
-bool find_filters(const Functions &hdf5, hid_t dcpl, bool of_original, ChunkFilters &out)
+bool find_filters(const Functions &hdf5, hid_t dcpl, bool with_plugins, ChunkFilters &out)
 {
     const int n = hdf5.H5Pget_nfilters(dcpl);
     int number = -1, n_sizing = 0; // after which the size is not known beforehand
     bool inflates = false;
     out = {};
+    out.n_unloaded = images_so_far().n_unloaded;
     out.by_core = n > 0 && n <= max_core_filters;
     for (int i = 0; i < n; i++) {
         constexpr size_t max_values = 8;
@@ -177,9 +179,10 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, bool of_original, ChunkFilt
         sds_filter &filter = out.filter[out.n++];
         const bool is_plugin = number > fletcher32;
         n_sizing += number == deflate || is_plugin;
-        out.by_core = find_filter(number, n_values, values, filter) ||
-                      (of_original && is_plugin && hdf5.H5Zfilter_avail(number) > 0 &&
-                       find_plugin_codec(number, n_values, values, filter));
+        const bool of_plugin = with_plugins && is_plugin && hdf5.H5Zfilter_avail(number) > 0 &&
+                               find_plugin_codec(number, n_values, values, filter);
+        out.of_plugin = out.of_plugin || of_plugin;
+        out.by_core = of_plugin || find_filter(number, n_values, values, filter);
         out.takes_memory = out.takes_memory || takes_memory(filter);
     }
     if (n_sizing > 1) out.by_core = false;
@@ -188,6 +191,11 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, bool of_original, ChunkFilt
     out.is_faster = out.by_core && inflates && known_libdeflate.is_found;
     out.most_places = (n < 3 ? n : 3) + inflates;
     return n >= 0;
+}
+
+bool are_loaded(const ChunkFilters &filters)
+{
+    return !filters.of_plugin || images_so_far().n_unloaded == filters.n_unloaded;
 }
 
 const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)

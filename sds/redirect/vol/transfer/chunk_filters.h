@@ -11,11 +11,13 @@ namespace sds::vol
 constexpr int max_core_filters = 3;
 
 struct ChunkFilters {
-    bool by_core;      // else HDF5 undoes them
-    bool decompresses; // one of them does
-    bool is_faster;    // than HDF5, by one thread: by libdeflate
-    bool takes_memory; // from malloc, while one of them is undone
-    bool has_checksum; // of the chunk as it is stored, by the last one
+    bool by_core;        // else HDF5 undoes them
+    bool decompresses;   // one of them does
+    bool is_faster;      // than HDF5, by one thread: by libdeflate
+    bool takes_memory;   // from malloc, while one of them is undone
+    bool of_plugin;      // one of them is undone by a plugin's functions
+    uint64_t n_unloaded; // images, when those were found: of_plugin holds no longer than this does
+    bool has_checksum;   // of the chunk as it is stored, by the last one
     // Greatest number of copies of a chunk in memory while HDF5 does: as it is stored, and without
     // each of two filters, of which the checksum is none; one more while it is inflated.
     int32_t most_places;
@@ -28,9 +30,11 @@ struct ChunkFilters {
 // loader's held.
 void find_codecs();
 
-// The filters of a dataset; false where HDF5 cannot tell them. of_original: those that HDF5 has as
-// plugins are asked for, too: what is found is good while the dataset is open.
-bool find_filters(const Functions &hdf5, hid_t dcpl, bool of_original, ChunkFilters &out);
+// The filters of a dataset; false where HDF5 cannot tell them. with_plugins: functions are looked
+// for in the plugins that HDF5 has, too.
+bool find_filters(const Functions &hdf5, hid_t dcpl, bool with_plugins, ChunkFilters &out);
+// Whether the functions of plugins are there still.
+bool are_loaded(const ChunkFilters &filters);
 // What is wrong with those of a replica; nullptr where nothing is.
 const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out);
 

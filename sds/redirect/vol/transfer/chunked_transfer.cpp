@@ -329,6 +329,17 @@ Cached move_from_cache(ChunkedTransfer &self, const sds_candidate &candidate, co
                : Cached::failed;
 }
 
+// Whether no piece has more than one chunk, which threads cannot share.
+bool is_read_chunk_by_chunk(const ChunkedTransfer &self)
+{
+    const sds_hyperslab &slab = self.slab;
+    for (int32_t axis = 0; axis < slab.rank; axis++) {
+        const int64_t last = (slab.count[axis] - 1) * slab.stride[axis] + slab.block[axis] - 1;
+        if (self.window[axis] > self.chunk[axis] && last >= self.chunk[axis]) return false;
+    }
+    return true;
+}
+
 bool move(ChunkedTransfer &self, const sds_candidate &candidate, const MemoryLayout &memory,
           char *destination)
 {
@@ -345,7 +356,9 @@ bool move(ChunkedTransfer &self, const sds_candidate &candidate, const MemoryLay
     const int64_t element_bytes = element_bytes_of(self.conversion);
     const int64_t most = plan_windows(self, candidate, element_bytes);
     // HDF5 converts chunks bit by bit.
-    self.has_no_room = self.replica.is_original && most > most_original_piece / element_bytes;
+    self.has_no_room = self.replica.is_original &&
+                       (most > most_original_piece / element_bytes ||
+                        (!self.replica.filters.is_faster && is_read_chunk_by_chunk(self)));
     if (self.has_no_room) return false;
     Scratch piece;
     if (!piece.allocate(most * element_bytes)) return false;

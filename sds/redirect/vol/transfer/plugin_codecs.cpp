@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "elf_image.h"
+#include "shared_state.h"
 
 namespace sds::vol
 {
@@ -74,17 +75,86 @@ void *find_in_image(const void *image, const char *name)
     return find_exported(*static_cast<const Image *>(image), name);
 }
 
-// Then bitshuffle starts threads for each block: fewer, for larger pieces, if HDF5 decodes.
 bool has_openmp(const Image &image)
 {
     return is_linked_with(image, "libgomp.") || is_linked_with(image, "libomp.") ||
            is_linked_with(image, "libiomp5.");
 }
 
-bool has_functions(const Image &image, void *data)
+// An image that has the functions of a codec.
+struct Candidate {
+    sds_filter filter;
+    void *plugin_info; // HDF5 asks this of what it loads as a plugin; nullptr in modules of Python
+    bool has_openmp;
+};
+struct Candidates {
+    sds_filter wanted;
+    Candidate found[8];
+    int n;
+};
+
+// Functions of other libraries are not to be called while the loader goes through its list.
+bool add_candidate(const Image &image, void *data)
 {
-    return may_be_plugin(image) && !has_openmp(image) &&
-           find_functions(*static_cast<sds_filter *>(data), find_in_image, &image);
+    auto &candidates = *static_cast<Candidates *>(data);
+    sds_filter filter = candidates.wanted;
+    if (!may_be_plugin(image) || !find_functions(filter, find_in_image, &image)) return false;
+    candidates.found[candidates.n++] = {filter, find_exported(image, "H5PLget_plugin_info"),
+                                        has_openmp(image)};
+    return candidates.n == sizeof candidates.found / sizeof *candidates.found;
+}
+
+// Whether HDF5 would have taken the image for this filter's plugin.
+bool is_plugin_of(const Candidate &candidate, int number)
+{
+    struct FilterClass { // as HDF5's H5Z_class2_t begins
+        int version;
+        int number;
+    };
+    if (number == lzf) return true; // h5py registers what is in its module
+    if (!candidate.plugin_info) return false;
+    const FilterClass *(*info)() = nullptr;
+    memcpy(&info, &candidate.plugin_info, sizeof info);
+    const FilterClass *described = info();
+    return described && described->version == 1 && described->number == number;
+}
+
+// False where none is found, or one starts threads of its own for each block of bitshuffle: then
+// HDF5 has fewer of them, for larger pieces.
+bool look_for(int number, sds_filter &filter)
+{
+    Candidates candidates = {filter, {}, 0};
+    find_image_with(add_candidate, &candidates);
+    bool is_found = false;
+    for (int i = candidates.n - 1; i >= 0; i--) {
+        const Candidate &candidate = candidates.found[i];
+        if (!is_plugin_of(candidate, number)) continue;
+        if (candidate.has_openmp) return false;
+        filter = candidate.filter;
+        is_found = true;
+    }
+    return is_found && decodes_right(filter);
+}
+
+// What was found last of each codec; touched with the lock held.
+struct Known {
+    sds_filter filter;
+    bool is_looked_for;
+    bool is_found;
+    ImagesSoFar as_of;
+};
+Known known[SDS_N_CODECS];
+
+Known known_of(sds_codec codec)
+{
+    const SharedStateLock lock;
+    return known[codec];
+}
+
+void remember(const Known &found)
+{
+    const SharedStateLock lock;
+    known[found.filter.codec] = found;
 }
 
 // Bitshuffle's values: two of its version, bytes of an element, elements of a block, codec.
@@ -123,9 +193,18 @@ bool find_functions(sds_filter &filter, FindFunction find, const void *where)
 
 bool find_plugin_codec(int number, size_t n_values, const unsigned values[], sds_filter &out)
 {
-    out = {};
-    return describe(number, n_values, values, out) && find_image_with(has_functions, &out) &&
-           decodes_right(out);
+    sds_filter asked = {};
+    if (!describe(number, n_values, values, asked)) return false;
+    const ImagesSoFar now = images_so_far();
+    Known found = known_of(asked.codec);
+    if (!found.is_looked_for || !(found.as_of == now)) {
+        found = {asked, true, false, now};
+        found.is_found = look_for(number, found.filter);
+        remember(found);
+    }
+    out = found.filter;
+    memcpy(out.option, asked.option, sizeof out.option);
+    return found.is_found;
 }
 
 bool takes_memory(const sds_filter &filter)

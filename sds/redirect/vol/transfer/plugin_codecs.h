@@ -9,9 +9,9 @@ namespace sds::vol
 {
 
 // Their functions, by the images' own tables: dlopen and dlsym would wait for the loader's lock,
-// with HDF5's held. They are good for as long as HDF5 keeps its plugins.
+// with HDF5's held. They are good for as long as no image is unloaded.
 // number, values: of a filter that this HDF5 has, as HDF5 tells them. False where the core does not
-// undo it, or no image has the functions.
+// undo it, or no plugin for this filter has the functions.
 bool find_plugin_codec(int number, size_t n_values, const unsigned values[], sds_filter &out);
 
 // Fill in the functions of a filter's codec; false where one of them is not found.
