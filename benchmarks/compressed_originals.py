@@ -16,8 +16,9 @@ with its libraries imported. Sides take turns, in a random order: "native"; "1 t
 under SDS, without and with other threads than the program's; "zarr", zarr-python on the same
 values, in chunks of the same shape and codec (for bitshuffle, Blosc's; for LZF, LZ4). Ratios are
 medians over pairs of the native time by the other, with 95 % bootstrap bounds. "Cold": files are
-dropped from the page cache before each run; "warm": read before. Programs whose library is missing
-are named and left out; traces are written, as by default.
+dropped from the page cache before each run; "warm": read before. Traces are written, as by default.
+anndata is no dependency of the project's: where it is not installed, its programs are named and
+left out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ from typing import TYPE_CHECKING
 
 import h5py
 import hdf5plugin
+import netCDF4
+import numcodecs
 import numpy as np
+import scipy.sparse
+import zarr
 
 from benchmarks.read_engine import drop, load, ratio_of
 from sds.home import Home
@@ -147,19 +152,11 @@ def write(path: Path, values: np.ndarray, *, compressors: object, **how: object)
     with h5py.File(path, "w") as file:
         data = file.create_dataset("data", data=values, **how)
         chunks = data.chunks
-    if importlib.util.find_spec("zarr"):
-        import zarr  # noqa: PLC0415
-
-        zarr.create_array(
-            f"{path}.zarr", data=values, chunks=chunks, zarr_format=2, **compressors
-        )  # fmt: skip
+    zarr.create_array(f"{path}.zarr", data=values, chunks=chunks, zarr_format=2, **compressors)
 
 
 def write_maps(path: Path) -> None:
     """Write maps as netCDF-4."""
-    import netCDF4  # noqa: PLC0415
-    import numcodecs  # noqa: PLC0415
-
     values = maps()
     write(
         path, values, chunks=(1, 181, 360),
@@ -177,15 +174,11 @@ def write_maps(path: Path) -> None:
 
 def write_movie(path: Path) -> None:
     """Write a movie."""
-    import numcodecs  # noqa: PLC0415
-
     write(path, movie(), compression="gzip", compressors={"compressors": numcodecs.GZip(4)})
 
 
 def write_frames(path: Path) -> None:
     """Write frames of a detector."""
-    import numcodecs  # noqa: PLC0415
-
     codec = path.stem.removeprefix("frames-")
     filters = {
         "bslz4": hdf5plugin.Bitshuffle(),
@@ -208,7 +201,6 @@ def write_frames(path: Path) -> None:
 def write_cells(path: Path) -> None:
     """Write cells by anndata."""
     import anndata  # noqa: PLC0415
-    import scipy.sparse  # noqa: PLC0415
 
     rng = np.random.default_rng(4)
     if path.stem == "sparse":

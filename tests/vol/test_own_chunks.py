@@ -455,6 +455,54 @@ def test_functions_of_plugins_are_not_called_once_a_library_was_unloaded(write, 
     assert served == {ENGINE: 2, 0: 1}
 
 
+OWN_FILTER = """
+#include <stdlib.h>
+#include <string.h>
+enum { bytes = 5 * 32 * 33 * 4 };
+static size_t sevens(unsigned flags, size_t n_values, const unsigned values[], size_t n,
+                     size_t *size, void **buffer)
+{
+    free(*buffer);
+    *buffer = malloc(bytes);
+    return memset(*buffer, 7, bytes), *size = bytes;
+}
+const struct {
+    int version, number;
+    unsigned encodes, decodes;
+    const char *name;
+    void *can_apply, *set_local;
+    size_t (*filter)(unsigned, size_t, const unsigned[], size_t, size_t *, void **);
+} own_filter = {1, NUMBER, 1, 1, "sevens", 0, 0, sevens};
+"""
+
+
+@pytest.mark.parametrize("reads_before", [False, True])
+@pytest.mark.parametrize("how", [*PLUGINS[2:3], *PLUGINS[5:6], PLUGINS[0]], ids=str)
+def test_a_filter_that_the_program_has_in_place_of_a_plugin_is_called(
+    write, home, tmp_path, how, reads_before
+):
+    path, library = write(**how), tmp_path / "own.so"
+    with h5py.File(path) as file:
+        number = file["d"].id.get_create_plist().get_filter(0)[0]
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library],
+        input=OWN_FILTER.replace("NUMBER", str(number)), text=True, check=True,
+    )  # fmt: skip
+    program = f"""
+    import ctypes, hdf5plugin
+    own = ctypes.CDLL({str(library)!r})
+    if {reads_before}:
+        {OPEN}
+            show("before", file["d"][...])
+    h5py.h5z.register_filter(ctypes.addressof(ctypes.c_char.in_dll(own, "own_filter")))
+    {OPEN}
+        show("whole", file["d"][...])
+        assert (file["d"][...].view("u1") == 7).all()
+    """
+    served = both(program, path, home, SDS_THREADS=3)
+    assert served.get(ENGINE, 0) == reads_before
+
+
 def test_a_filter_that_is_missing_stays_missing(write, home):
     both(ERRORS, write(**hdf5plugin.Zstd()), home, SDS_THREADS=3)
 

@@ -86,24 +86,28 @@ int idle_processors(int64_t read_bytes, int wanted)
     return lesser(n, wanted);
 }
 
-bool is_shared(const OwnChunks &chunks, int64_t n_chunks)
+bool may_be_shared(const OwnChunks &chunks, int64_t n_chunks)
 {
     return chunks.chunk_bytes >= least_shared_chunk &&
            times(chunks.chunk_bytes, n_chunks) >= least_shared_bytes;
 }
 
-// How many threads are to decode so many chunks.
-int threads_for(const OwnChunks &chunks, int64_t n_chunks)
+// How many threads may decode so many chunks, at most.
+int most_threads(const OwnChunks &chunks, int64_t n_chunks)
 {
-    int most = n_chunks < 0 || n_chunks > max_team ? max_team : static_cast<int>(n_chunks);
-    most = team_within(most, chunks.chunk_bytes);
-    int n = 1;
-    if (config().n_threads > 0)
-        n = config().n_threads;
-    else if (most > 1 && is_shared(chunks, n_chunks) && config().n_ranks == 1)
-        n = 1 + idle_processors(times(chunks.chunk_bytes, n_chunks), config().n_processors - 1);
-    n = lesser(n, most);
-    return n > 1 && chunks.filters.takes_memory && !may_address_more() ? 1 : n;
+    int n = n_chunks < 0 || n_chunks > max_team ? max_team : static_cast<int>(n_chunks);
+    n = team_within(n, chunks.chunk_bytes);
+    if (config().n_threads > 0) return lesser(n, config().n_threads);
+    if (config().n_ranks != 1 || !may_be_shared(chunks, n_chunks)) return 1;
+    return lesser(n, config().n_processors);
+}
+
+// How many of them find a processor, and what else they need.
+int threads_for(const OwnChunks &chunks, int64_t n_chunks, int most)
+{
+    if (most == 1 || (chunks.filters.takes_memory && !may_address_more())) return 1;
+    if (config().n_threads > 0) return most;
+    return 1 + idle_processors(times(chunks.chunk_bytes, n_chunks), most - 1);
 }
 
 // Whether reads may be shared by threads at all.
@@ -116,8 +120,8 @@ bool may_have_threads()
 // What the core takes for a chunk of a read that touches so many, in parts of HDF5's time.
 int64_t core_parts(const OwnChunks &chunks, int64_t n_chunks)
 {
-    const bool by_two =
-        n_chunks > 1 && is_shared(chunks, n_chunks) && chunks.n_granted != 1 && may_have_threads();
+    const bool by_two = n_chunks > 1 && may_be_shared(chunks, n_chunks) && chunks.n_granted != 1 &&
+                        may_have_threads();
     return parts_of_a_chunk / ((chunks.filters.is_faster ? inflating_speed : 1) * (by_two ? 2 : 1));
 }
 
@@ -247,12 +251,18 @@ void miss_read(OwnChunks &chunks)
 int threads_to_decode(OwnChunks &chunks, const StoredDataset &stored, const sds_hyperslab &slab)
 {
     const int64_t n_chunks = sds_chunks_touched(stored.chunk, &slab);
-    const int n = threads_for(chunks, n_chunks);
-    if (n_chunks > 1 && is_shared(chunks, n_chunks)) chunks.n_granted = n;
-    if (!are_loaded(chunks.filters)) return 0;
-    if (config().engine == Engine::always) return n;
-    const int speed = n * (chunks.filters.is_faster ? inflating_speed : 1);
-    return speed > 1 && gains(chunks, stored, slab, n_chunks, speed) ? n : 0;
+    const int most = most_threads(chunks, n_chunks);
+    const int speed_of_one = chunks.filters.is_faster ? inflating_speed : 1;
+    const bool is_asked_for = config().engine == Engine::always;
+    const auto is_worth = [&](int n) {
+        return is_asked_for ||
+               (n * speed_of_one > 1 && gains(chunks, stored, slab, n_chunks, n * speed_of_one));
+    };
+    // To look for idle processors takes time as well.
+    const bool is_possible = are_loaded(chunks.filters) && is_worth(most);
+    const int n = is_possible ? threads_for(chunks, n_chunks, most) : 0;
+    if (most > 1) chunks.n_granted = n;
+    return is_possible && is_worth(n) ? n : 0;
 }
 
 } // namespace sds::vol

@@ -27,7 +27,7 @@ struct OwnChunks {
     bool is_left;        // to HDF5: the core could not decode a chunk of it
     ChunkWalk *walk;     // nullptr: it is not followed
     WalkedRead latest;   // through this handle
-    int n_granted;       // threads that the latest read that several could share has had; 0: none
+    int n_granted;       // threads that found a processor for the latest read; 0: nobody looked
 };
 
 // What is known of a dataset of a file that is open for reading alone; nullptr where HDF5 is to

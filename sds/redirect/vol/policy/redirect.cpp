@@ -336,8 +336,8 @@ int64_t serve_own_chunks(const Object &object, OpenDataset &dataset, int32_t n_t
     OriginalFile &file = *dataset.file->original;
     if (!may_be_read(file, 0)) return 0;
     const CancellationKeeper keeper; // others decode into what this thread's stack names
-    const ReplicaDataset itself = {object.host, object.under, nullptr, 0,
-                                   0,           own.filters,  true,    n_threads};
+    const ReplicaDataset itself = {object.host, object.under, nullptr,       0, 0, own.filters,
+                                   true,        n_threads,    &file.compared};
     const Transferred outcome = in_chunks(itself);
     // What HDF5 reads otherwise, or not at all, it is to read from now on.
     if (outcome == Transferred::failed) {

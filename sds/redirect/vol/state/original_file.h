@@ -30,6 +30,7 @@ struct OriginalFile {
     int n_reading;                  // uses of the reader under way
     bool is_closed;                 // by HDF5: the reader goes with the last of them
     int n_failures;                 // reads by the engine that failed
+    uint32_t compared;              // as of ReplicaDataset
     uint32_t n_judged;              // reads of which it was asked who is to read them
 };
 

@@ -20,6 +20,9 @@ struct ReplicaDataset {
     ChunkFilters filters;
     bool is_original; // no replica: the program's own dataset, whose chunks HDF5 keeps
     int n_threads;    // that decode its chunks
+    // Codecs of plugins that have made of a chunk of its file what HDF5 makes of it, as in
+    // ChunkFilters; nullptr for a replica.
+    uint32_t *compared;
 };
 
 // Open the dataset of a candidate that is a regular file, owned and writable as it should be, and

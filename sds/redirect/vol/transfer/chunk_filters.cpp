@@ -163,7 +163,6 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, bool with_plugins, ChunkFil
     int number = -1, n_sizing = 0; // after which the size is not known beforehand
     bool inflates = false;
     out = {};
-    out.n_unloaded = images_so_far().n_unloaded;
     out.by_core = n > 0 && n <= max_core_filters;
     for (int i = 0; i < n; i++) {
         constexpr size_t max_values = 8;
@@ -179,10 +178,14 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, bool with_plugins, ChunkFil
         sds_filter &filter = out.filter[out.n++];
         const bool is_plugin = number > fletcher32;
         n_sizing += number == deflate || is_plugin;
-        const bool of_plugin = with_plugins && is_plugin && hdf5.H5Zfilter_avail(number) > 0 &&
-                               find_plugin_codec(number, n_values, values, filter);
-        out.of_plugin = out.of_plugin || of_plugin;
-        out.by_core = of_plugin || find_filter(number, n_values, values, filter);
+        if (is_plugin) {
+            out.n_unloaded = images_so_far().n_unloaded;
+            out.by_core = with_plugins && hdf5.H5Zfilter_avail(number) > 0 &&
+                          find_plugin_codec(number, n_values, values, filter);
+            if (out.by_core) out.of_plugins |= uint32_t{1} << filter.codec;
+        } else {
+            out.by_core = find_filter(number, n_values, values, filter);
+        }
         out.takes_memory = out.takes_memory || takes_memory(filter);
     }
     if (n_sizing > 1) out.by_core = false;
@@ -195,7 +198,7 @@ bool find_filters(const Functions &hdf5, hid_t dcpl, bool with_plugins, ChunkFil
 
 bool are_loaded(const ChunkFilters &filters)
 {
-    return !filters.of_plugin || images_so_far().n_unloaded == filters.n_unloaded;
+    return filters.of_plugins == 0 || images_so_far().n_unloaded == filters.n_unloaded;
 }
 
 const char *find_filters_of_replica(const Functions &hdf5, hid_t dcpl, ChunkFilters &out)

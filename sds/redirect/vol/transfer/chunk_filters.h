@@ -15,9 +15,9 @@ struct ChunkFilters {
     bool decompresses;   // one of them does
     bool is_faster;      // than HDF5, by one thread: by libdeflate
     bool takes_memory;   // from malloc, while one of them is undone
-    bool of_plugin;      // one of them is undone by a plugin's functions
-    uint64_t n_unloaded; // images, when those were found: of_plugin holds no longer than this does
     bool has_checksum;   // of the chunk as it is stored, by the last one
+    uint32_t of_plugins; // bit k: codec k is undone by functions of a plugin
+    uint64_t n_unloaded; // images so far, when those functions were found
     // Greatest number of copies of a chunk in memory while HDF5 does: as it is stored, and without
     // each of two filters, of which the checksum is none; one more while it is inflated.
     int32_t most_places;
